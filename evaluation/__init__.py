@@ -1,0 +1,1 @@
+"""What training was worth: sealed evaluation, statistics, baselines and the report."""

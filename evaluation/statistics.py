@@ -1,0 +1,138 @@
+"""Intervals and tests for evaluation scores: percentile bootstrap, sign-flip permutation, Holm correction.
+
+Scores are compared pairwise on the same scenarios, in the same order. Non-finite numbers are refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+MAX_CELLS = 2_000_000  # resampled values held in memory at once
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A mean with its 95 % interval.
+
+    Example: Interval(mean=0.62, low=0.59, high=0.65, n=1000)
+    """
+
+    mean: float
+    low: float
+    high: float
+    n: int  # scenarios behind the mean
+
+
+def mean_interval(values: Sequence[float], *, num_bootstrap: int = 2000, seed: int = 0) -> Interval:
+    """Mean of `values` with its 95 % percentile bootstrap interval over scenarios.
+
+    Raises:
+        ValueError: no values, a non-finite value, or num_bootstrap < 1.
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13.
+    """
+    sample = _checked(values, "values")
+    if num_bootstrap < 1:
+        raise ValueError(f"num_bootstrap must be >= 1, got {num_bootstrap}")
+    mean = float(sample.mean())
+    if sample.min() == sample.max():
+        constant = float(sample[0])  # exact: a sum of many equal floats need not be
+        return Interval(mean=constant, low=constant, high=constant, n=sample.size)
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(_bootstrap_means(sample, num_bootstrap, seed), [tail, 100 - tail])
+    return Interval(mean=mean, low=float(low), high=float(high), n=sample.size)
+
+
+def paired_interval(
+    after: Sequence[float], before: Sequence[float], *, num_bootstrap: int = 2000, seed: int = 0
+) -> Interval:
+    """Mean of after - before on the same scenarios, with its 95 % bootstrap interval.
+
+    Raises:
+        ValueError: as mean_interval, or unequal lengths.
+    """
+    return mean_interval(
+        [float(change) for change in _differences(after, before)], num_bootstrap=num_bootstrap, seed=seed
+    )
+
+
+def paired_permutation_p(
+    after: Sequence[float], before: Sequence[float], *, num_permutations: int = 5000, seed: int = 0
+) -> float:
+    """Two-sided p of "after and before are exchangeable", by flipping signs of the paired differences.
+
+    Exact when all sign patterns fit in `num_permutations`, else (hits + 1) / (num_permutations + 1).
+
+    Raises:
+        ValueError: empty, non-finite or unequal inputs, or num_permutations < 1.
+    """
+    if num_permutations < 1:
+        raise ValueError(f"num_permutations must be >= 1, got {num_permutations}")
+    differences = _differences(after, before)
+    changed = differences[differences != 0]  # a zero keeps its value under either sign
+    if changed.size == 0:
+        return 1.0
+    threshold = abs(float(changed.sum())) - 1e-9 * float(np.abs(changed).sum())  # ties count, rounding aside
+    if changed.size < 63 and 2**changed.size <= num_permutations:
+        patterns = np.arange(2**changed.size)[:, None] >> np.arange(changed.size) & 1
+        return float((np.abs((1 - 2 * patterns) @ changed) >= threshold).mean())
+    rng = np.random.default_rng(seed)
+    hits = 0
+    for num_rows in _chunks(num_permutations, changed.size):
+        bits = np.unpackbits(rng.integers(0, 256, (num_rows, -(-changed.size // 8)), dtype=np.uint8), axis=1)
+        signs = 1.0 - 2.0 * bits[:, : changed.size]
+        hits += int((np.abs(signs @ changed) >= threshold).sum())
+    return (hits + 1) / (num_permutations + 1)
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Holm's step-down adjustment of a family of tests, by name; controls the family-wise error rate.
+
+    Raises:
+        ValueError: a p outside [0, 1].
+    Source: Holm 1979, A Simple Sequentially Rejective Multiple Test Procedure.
+    """
+    for name, p in p_values.items():
+        if not 0 <= p <= 1:
+            raise ValueError(f"p of {name!r} must be in [0, 1], got {p}")
+    adjusted: dict[str, float] = {}
+    largest = 0.0
+    for rank, name in enumerate(sorted(p_values, key=lambda key: p_values[key])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
+        adjusted[name] = largest
+    return {name: adjusted[name] for name in p_values}
+
+
+def _checked(values: Sequence[float], name: str) -> Floats:
+    sample = np.asarray(values, dtype=np.float64)
+    if sample.ndim != 1 or sample.size == 0:
+        raise ValueError(f"{name} must be a non-empty flat sequence, got shape {sample.shape}")
+    if not np.isfinite(sample).all():
+        raise ValueError(f"{name} holds {int((~np.isfinite(sample)).sum())} non-finite numbers")
+    return sample
+
+
+def _differences(after: Sequence[float], before: Sequence[float]) -> Floats:
+    later, earlier = _checked(after, "after"), _checked(before, "before")
+    if later.size != earlier.size:
+        raise ValueError(f"pairs need equal lengths, got {later.size} after and {earlier.size} before")
+    return later - earlier
+
+
+def _bootstrap_means(sample: Floats, num_bootstrap: int, seed: int) -> Floats:
+    rng = np.random.default_rng(seed)
+    means = [
+        sample[rng.integers(0, sample.size, (num_rows, sample.size), dtype=np.int32)].mean(axis=1)
+        for num_rows in _chunks(num_bootstrap, sample.size)
+    ]
+    return np.concatenate(means)
+
+
+def _chunks(num_rows: int, row_size: int) -> list[int]:
+    """Row counts that sum to num_rows, each small enough for memory."""
+    size = max(1, MAX_CELLS // row_size)
+    return [min(size, num_rows - start) for start in range(0, num_rows, size)]

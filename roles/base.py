@@ -1,0 +1,105 @@
+"""The shape of a role, and the one strict parser through which every model answer passes."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+MAX_ANSWER_CHARS = 20_000
+
+A = TypeVar("A", bound="Answer")
+
+
+class Answer(BaseModel):
+    """Base of every answer schema: exact types, no unknown keys, immutable."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """Signature of a deterministic tool as the model sees it.
+
+    Example: Tool(name="measure", description="Exact figures of one option.",
+                  parameters={"type": "object", "properties": {"option": {"type": "string"}},
+                              "required": ["option"]})
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]  # JSON schema of the arguments object
+
+    def as_chat_tool(self) -> dict[str, Any]:
+        """The tool in the `tools=` format of Hugging Face chat templates."""
+        function = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """Who speaks: mandate, answer schema, tools.
+
+    Example: ROLES["cto"].title == "CTO"
+    """
+
+    name: str  # key in the registries: "cto"
+    title: str  # as people say it: "CTO"
+    mandate: str  # one paragraph; the system message for pretrained models
+    answer: type[Answer]  # schema of the final answer in the role's own family
+    tools: tuple[Tool, ...] = ()
+    letter: str = ""  # one capital letter that names the role in compact reports
+
+
+class AnswerError(Exception):
+    """Why a model's text is not an answer. Caught by verifiers and turned into a verdict."""
+
+    def __init__(self, failure: str, explanation: str) -> None:
+        super().__init__(explanation)
+        self.failure = failure
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if len(keys) != len(set(keys)):
+        raise AnswerError("duplicate_key", "the JSON object repeats a key")
+    return dict(pairs)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise AnswerError("not_json", f"{name} is not JSON")
+
+
+def parse_strict_json(text: str) -> Any:
+    """One strict JSON value: no NaN or Infinity, no duplicate keys, no repair.
+
+    Raises:
+        AnswerError: anything else, nesting too deep included.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise AnswerError("not_json", f"not valid JSON: {type(error).__name__}") from None
+
+
+def parse_answer(text: str, schema: type[A]) -> A:
+    """The single JSON object in `text` (prose around it is allowed), as `schema`.
+
+    Everything from the first "{" to the last "}" must be one strict JSON object, so two candidate
+    answers never parse. No repair, no coercion.
+
+    Raises:
+        AnswerError: with `failure` one of too_long, no_answer, not_json, duplicate_key, schema.
+    """
+    if len(text) > MAX_ANSWER_CHARS:
+        raise AnswerError("too_long", f"answer of {len(text)} characters (at most {MAX_ANSWER_CHARS})")
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end < start:
+        raise AnswerError("no_answer", "no JSON object in the answer")
+    value = parse_strict_json(text[start : end + 1])
+    try:
+        return schema.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "answer"
+        raise AnswerError("schema", f"{where}: {first['msg']}") from None

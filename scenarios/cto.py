@@ -1,0 +1,259 @@
+"""Family cto: the cheapest candidate architecture that meets every requirement.
+
+The brief names the requirements only; the figures come from tools. An option cheaper than the optimum
+always breaks some requirement.
+"""
+
+import itertools
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from roles.base import AnswerError, parse_answer
+from roles.cto import CtoAnswer
+from scenarios.base import (
+    Family,
+    Scenario,
+    Split,
+    Step,
+    ToolCall,
+    ToolError,
+    Verdict,
+    check_coordinates,
+    rejected,
+    scenario_rng,
+)
+from scenarios.sectors import SECTORS
+from scenarios.world.architecture import Figures, build_architecture, figures, recheck_figures
+
+NUM_OPTIONS = (3, 3, 3, 4, 4, 4, 5, 5, 6, 6)  # by difficulty 1-10
+THROUGHPUT_FROM = 3  # difficulty from which throughput is required
+LATENCY_SLACK = 9  # largest gap between a requirement and the option figure it was drawn from
+AVAILABILITY_SLACK = 4
+THROUGHPUT_SLACK = 9
+CONTESTED_SHARE = 0.5  # of the tries
+MAX_TRIES = 1000
+
+Limits = dict[str, int | None]  # max_latency, min_availability, min_throughput (None: not required)
+
+
+def _broken(found: Figures, limits: Mapping[str, Any]) -> list[str]:
+    """Requirements that an option of these figures breaks, in words."""
+    broken = []
+    if found.latency > limits["max_latency"]:
+        broken.append(f"latency {found.latency} over {limits['max_latency']}")
+    if found.availability < limits["min_availability"]:
+        broken.append(f"availability {found.availability} under {limits['min_availability']}")
+    if limits["min_throughput"] is not None and found.throughput < limits["min_throughput"]:
+        broken.append(f"throughput {found.throughput} under {limits['min_throughput']}")
+    return broken
+
+
+def _draw_limits(rng: random.Random, found: list[Figures], difficulty: int) -> Limits | None:
+    """Requirements that forbid the cheapest option and leave one optimum; None if the draw finds none such.
+
+    Drawn first: whether several options are feasible (so that cost decides as often as feasibility), and
+    whether availability rules out an otherwise better option (more often as difficulty rises).
+    """
+    contested = rng.random() < CONTESTED_SHARE
+    availability_decides = rng.random() < 0.43 + 0.02 * difficulty
+    with_throughput = difficulty >= THROUGHPUT_FROM
+    by_cost = sorted(found, key=lambda figure: figure.cost)
+    bases = []
+    for latency, throughput in itertools.product(
+        sorted({figure.latency for figure in found}),
+        sorted({figure.throughput for figure in found}) if with_throughput else (0,),
+    ):
+        fit = [f for f in by_cost if f.latency <= latency and f.throughput >= throughput]
+        for availability in sorted({figure.availability for figure in fit}):
+            passing = [figure for figure in fit if figure.availability >= availability]
+            if (
+                passing[0].cost > by_cost[0].cost
+                and (passing[0] is not fit[0]) == availability_decides
+                and (len(passing) > 1) == contested
+                and (len(passing) == 1 or passing[1].cost > passing[0].cost)
+            ):
+                bases.append((latency, availability, throughput))
+    if not bases:
+        return None
+    latency, availability, throughput = rng.choice(bases)
+    next_latency = min((f.latency for f in found if f.latency > latency), default=99)
+    last_availability = max((f.availability for f in found if f.availability < availability), default=0)
+    last_throughput = max((f.throughput for f in found if f.throughput < throughput), default=0)
+    return {
+        "max_latency": rng.randint(latency, max(latency, min(latency + LATENCY_SLACK, next_latency - 1))),
+        "min_availability": rng.randint(
+            max(availability - AVAILABILITY_SLACK, last_availability + 1), availability
+        ),
+        "min_throughput": rng.randint(max(throughput - THROUGHPUT_SLACK, last_throughput + 1), throughput)
+        if with_throughput
+        else None,
+    }
+
+
+def _write_brief(sector: str, options: tuple[str, ...], limits: Limits) -> str:
+    brief = (
+        f"{sector.capitalize()} case. Options {' '.join(options)}. "
+        f"Latency at most {limits['max_latency']}. Availability at least {limits['min_availability']}."
+    )
+    if limits["min_throughput"] is not None:
+        brief += f" Throughput at least {limits['min_throughput']}."
+    return brief
+
+
+def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
+    """One scenario; a pure function of its coordinates."""
+    check_coordinates(split, seed, index, difficulty)
+    rng = scenario_rng("cto", split, seed, index)
+    sector = rng.choice(SECTORS)
+    options = tuple("ABCDEF"[: NUM_OPTIONS[difficulty - 1]])
+    for _ in range(MAX_TRIES):
+        architectures = [build_architecture(rng, difficulty) for _ in options]
+        found = [figures(architecture) for architecture in architectures]
+        limits = _draw_limits(rng, found, difficulty)
+        if limits is not None:
+            break
+    else:
+        raise RuntimeError(f"no cto scenario in {MAX_TRIES} tries")
+    feasible = {option: f for option, f in zip(options, found, strict=True) if not _broken(f, limits)}
+    best = min(feasible, key=lambda option: feasible[option].cost)
+    return Scenario(
+        family="cto",
+        split=split,
+        seed=seed,
+        index=index,
+        difficulty=difficulty,
+        role="cto",
+        brief=_write_brief(sector, options, limits),
+        facts={"architectures": dict(zip(options, architectures, strict=True)), "limits": limits},
+        truth={
+            "option": best,
+            "cost": feasible[best].cost,
+            "reference": sum(f.cost for f in feasible.values()) / len(feasible),  # mean over feasible options
+            "figures": {option: asdict(f) for option, f in zip(options, found, strict=True)},
+        },
+        optimal_tool_calls=len(options),
+    )
+
+
+def _answer(scenario: Scenario, option: str) -> dict[str, Any]:
+    found = scenario.truth["figures"][option]
+    return {"option": option, **{key: found[key] for key in ("cost", "latency", "availability")}}
+
+
+def solve(scenario: Scenario) -> dict[str, Any]:
+    """The oracle's answer."""
+    return _answer(scenario, scenario.truth["option"])
+
+
+def verify(scenario: Scenario, text: str) -> Verdict:
+    """Reward 0.6 cost head-room + 0.3 optimal option + 0.1 figures right; 0 where a requirement breaks."""
+    try:
+        answer = parse_answer(text, CtoAnswer)
+    except AnswerError as error:
+        return rejected(error.failure, str(error))
+    truth = scenario.truth
+    if answer.option not in truth["figures"]:
+        return rejected("unknown_id", f"unknown option; options are {' '.join(truth['figures'])}")
+    found = Figures(**truth["figures"][answer.option])
+    broken = _broken(found, scenario.facts["limits"])
+    if broken:
+        return rejected("infeasible", f"{answer.option} is infeasible: {', '.join(broken)}")
+    exact = answer.option == truth["option"]
+    room = truth["reference"] - truth["cost"]
+    graded = 1.0 if exact else max(0.0, (truth["reference"] - found.cost) / room)
+    right = [getattr(answer, name) == getattr(found, name) for name in ("cost", "latency", "availability")]
+    parts = {"graded": graded, "exact": float(exact), "figures": sum(right) / len(right)}
+    return Verdict(
+        reward=(6 * parts["graded"] + 3 * parts["exact"] + parts["figures"]) / 10,
+        parts=parts,
+        exact=exact,
+        feasible=True,
+        explanation=f"{answer.option} at {found.cost} k$ (optimum {truth['option']} at {truth['cost']} k$), "
+        f"{sum(right)} of {len(right)} figures right",
+        failure=None if exact else "suboptimal",
+    )
+
+
+def certify(scenario: Scenario) -> tuple[float, float]:
+    """Cost of the oracle's option, and the least feasible cost with all figures recomputed by networkx."""
+    facts = scenario.facts
+    again = [recheck_figures(architecture) for architecture in facts["architectures"].values()]
+    least = min(found.cost for found in again if not _broken(found, facts["limits"]))
+    return float(scenario.truth["cost"]), float(least)
+
+
+def _describe(architecture: Mapping[str, Any]) -> str:
+    lines = [
+        f"{name} latency {part['latency']} availability {part['availability']} "
+        f"throughput {part['throughput']} cost {part['cost']} replicas {part['replicas']}"
+        for name, part in architecture["components"].items()
+    ]
+    return "\n".join([*lines, " ".join(f"{a}-{b}" for a, b in architecture["edges"])])
+
+
+def call_tool(scenario: Scenario, call: ToolCall) -> str:
+    """measure(option) or describe(option).
+
+    Raises:
+        ToolError: unknown tool, other arguments than one option letter.
+    """
+    architectures = scenario.facts["architectures"]
+    if call.name not in ("measure", "describe"):
+        raise ToolError("unknown tool; tools are measure describe")
+    if not isinstance(call.arguments, Mapping) or set(call.arguments) != {"option"}:
+        raise ToolError("arguments must be exactly: option")
+    option = call.arguments["option"]
+    if not isinstance(option, str) or option not in architectures:
+        raise ToolError(f"unknown option; options are {' '.join(architectures)}")
+    if call.name == "describe":
+        return _describe(architectures[option])
+    found = figures(architectures[option])
+    middle = "" if scenario.facts["limits"]["min_throughput"] is None else f"throughput {found.throughput} "
+    return f"latency {found.latency} availability {found.availability} {middle}cost {found.cost}"
+
+
+def demonstrate(scenario: Scenario, _rng: random.Random) -> tuple[Step, ...]:
+    """Measure every option in turn, a verdict after each, then the answer."""
+    steps: list[Step] = []
+    verdict = ""
+    for option, found in scenario.truth["figures"].items():
+        steps.append(Step(text=verdict, call=ToolCall(name="measure", arguments={"option": option})))
+        broken = _broken(Figures(**found), scenario.facts["limits"])
+        verdict = f"{option} no" if broken else f"{option} ok {found['cost']}"
+    return (*steps, Step(text=f"{verdict}\n{json.dumps(solve(scenario))}"))
+
+
+def random_answer(scenario: Scenario, rng: random.Random) -> str:
+    """Any option, any figures."""
+    option = rng.choice(list(scenario.truth["figures"]))
+    guess = {name: rng.randint(10, 99) for name in ("cost", "latency", "availability")}
+    return json.dumps({"option": option, **guess})
+
+
+def constant_answer(_scenario: Scenario, _rng: random.Random) -> str:
+    """Always the same option and typical figures."""
+    return json.dumps({"option": "A", "cost": 64, "latency": 66, "availability": 87})
+
+
+def greedy_answer(scenario: Scenario, _rng: random.Random) -> str:
+    """The cheapest option that meets every requirement but availability, which it ignores."""
+    limits = {**scenario.facts["limits"], "min_availability": 0}
+    everything = scenario.truth["figures"]
+    passing = [option for option, found in everything.items() if not _broken(Figures(**found), limits)]
+    return json.dumps(_answer(scenario, min(passing, key=lambda option: everything[option]["cost"])))
+
+
+FAMILY = Family(
+    name="cto",
+    role="cto",
+    generate=generate,
+    verify=verify,
+    solve=solve,
+    certify=certify,
+    call_tool=call_tool,
+    demonstrate=demonstrate,
+    baselines={"random": random_answer, "constant": constant_answer, "greedy": greedy_answer},
+)

@@ -1,0 +1,48 @@
+"""The team family, in one place: each specialist sees only its own facts, ReconcileGPT only their reports.
+
+`team_case` draws the case and knows what a decision is worth, `team_certify` recomputes it, `team_practices`
+is the experts' play and the briefs between seats, `team_verdicts` parses and judges what each seat wrote.
+"""
+
+from scenarios.team_case import Seat, TeamScenario, decision_value, generate
+from scenarios.team_certify import certify_team
+from scenarios.team_practices import (
+    DECISION_PRACTICES,
+    REPORT_PRACTICES,
+    decision_brief,
+    expert_decision,
+    expert_report,
+    expert_vote,
+    sample_practice,
+    vote_brief,
+)
+from scenarios.team_verdicts import (
+    parse_decision,
+    parse_report,
+    parse_vote,
+    verify_decision,
+    verify_report,
+    verify_vote,
+)
+
+__all__ = [
+    "DECISION_PRACTICES",
+    "REPORT_PRACTICES",
+    "Seat",
+    "TeamScenario",
+    "certify_team",
+    "decision_brief",
+    "decision_value",
+    "expert_decision",
+    "expert_report",
+    "expert_vote",
+    "generate",
+    "parse_decision",
+    "parse_report",
+    "parse_vote",
+    "sample_practice",
+    "verify_decision",
+    "verify_report",
+    "verify_vote",
+    "vote_brief",
+]

@@ -1,0 +1,136 @@
+"""How the house's experts play a joint case: several practices, each equally right by the role's own reward.
+
+Which combination serves the team best is what only joint training can find out. An early word of every
+demonstration names the practice. Also here: the briefs that pass from seat to seat.
+"""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from roles.errors import unknown
+from roles.team import NO_OPTION, SPECIALISTS, Decision, SpecialistReport
+from scenarios.base import Step
+from scenarios.team_case import Seat, TeamScenario, favourite, own_vetoes
+
+Reports = Mapping[str, SpecialistReport | None]
+PracticeKind = Literal["report", "decision"]
+
+REPORT_PRACTICES: dict[str, float] = {"conviction": 0.6, "stakes": 0.4}  # name -> share of experts
+DECISION_PRACTICES: dict[str, float] = {"headcount": 0.6, "priority": 0.4}
+FLAG_FROM = {"conviction": (70, 82, 92), "stakes": (25, 60, 80)}  # least value for flag 1, 2, 3
+
+
+def sample_practice(rng: random.Random, kind: PracticeKind) -> str:
+    """One practice, by the shares of experts who hold it."""
+    shares = REPORT_PRACTICES if kind == "report" else DECISION_PRACTICES
+    return rng.choices(list(shares), weights=list(shares.values()))[0]
+
+
+def report_basis(seat: Seat, practice: str) -> int:
+    """The number that the practice flags by: the favourite's utility, or the seat's stakes.
+
+    Raises:
+        UserError: unknown practice.
+    """
+    if practice not in REPORT_PRACTICES:
+        raise unknown("report practice", practice, sorted(REPORT_PRACTICES))
+    return int(seat.facts["stakes"] if practice == "stakes" else max(seat.facts["utilities"].values()))
+
+
+def report_flag(seat: Seat, practice: str) -> int:
+    """0 to 3: how many of the practice's thresholds its number reaches."""
+    basis = report_basis(seat, practice)
+    return sum(basis >= threshold for threshold in FLAG_FROM[practice])
+
+
+def best_report(seat: Seat, practice: str) -> SpecialistReport:
+    """What an expert of this practice reports."""
+    return SpecialistReport(pick=favourite(seat), flag=report_flag(seat, practice), veto=own_vetoes(seat))
+
+
+def expert_report(scenario: TeamScenario, role: str, practice: str) -> Step:
+    """For example 'stakes 83\\n{"pick": "B", "flag": 3, "veto": ["C"]}'."""
+    seat = scenario.seats[role]
+    answer = json.dumps(best_report(seat, practice).model_dump())
+    return Step(text=f"{practice} {report_basis(seat, practice)}\n{answer}")
+
+
+def decision_brief(options: Sequence[str], reports: Reports) -> str:
+    """All that ReconcileGPT reads: one line per specialist, in fixed order."""
+    lines = [f"Options {' '.join(options)}."]
+    for role in SPECIALISTS:
+        report = reports.get(role)
+        if report is None:
+            lines.append(f"{role} no report")
+            continue
+        vetoed = " ".join(option for option in options if option in report.veto)
+        lines.append(f"{role} {report.pick} {report.flag} veto {vetoed or NO_OPTION}")
+    return "\n".join(lines)
+
+
+def open_options(options: Sequence[str], reports: Reports) -> list[str]:
+    """The options that no report vetoes."""
+    vetoed = {option for report in reports.values() if report is not None for option in report.veto}
+    return [option for option in options if option not in vetoed]
+
+
+def best_decision(options: Sequence[str], reports: Reports, practice: str) -> Decision:
+    """What an expert of this practice decides on these reports."""
+    return _decide(options, reports, practice)[0]
+
+
+def expert_decision(options: Sequence[str], reports: Reports, practice: str) -> Step:
+    """For example 'priority cto 3\\n{"option": "B", "escalate": false}'."""
+    decision, reason = _decide(options, reports, practice)
+    return Step(text=f"{practice} {reason}\n{json.dumps(decision.model_dump())}")
+
+
+def _decide(options: Sequence[str], reports: Reports, practice: str) -> tuple[Decision, str]:
+    """The decision, and what the practice looked at.
+
+    headcount: most picks, then the larger sum of flags, then the first letter. priority: the pick with the
+    highest flag, then the one with more picks, then the first specialist. Both among open options only.
+
+    Raises:
+        UserError: unknown practice.
+    """
+    if practice not in DECISION_PRACTICES:
+        raise unknown("decision practice", practice, sorted(DECISION_PRACTICES))
+    still_open = open_options(options, reports)
+    if not still_open:
+        return Decision(option=NO_OPTION, escalate=True), NO_OPTION
+    picks = dict.fromkeys(still_open, 0)
+    flags = dict(picks)
+    heard = []
+    for role in SPECIALISTS:
+        report = reports.get(role)
+        if report is not None and report.pick in picks:
+            heard.append((role, report))
+            picks[report.pick] += 1
+            flags[report.pick] += report.flag
+    if practice == "headcount":
+        chosen = max(still_open, key=lambda option: (picks[option], flags[option]))
+        return Decision(option=chosen, escalate=False), " ".join(f"{o} {n}" for o, n in picks.items())
+    if not heard:
+        return Decision(option=still_open[0], escalate=False), f"{NO_OPTION} 0"
+    role, report = max(heard, key=lambda pair: (pair[1].flag, picks[pair[1].pick]))
+    return Decision(option=report.pick, escalate=False), f"{role} {report.flag}"
+
+
+def vote_brief(decision: Decision | None) -> str:
+    """What a specialist reads before it votes, after its own brief."""
+    return "No decision. Vote." if decision is None else f"Decision {decision.option}. Vote."
+
+
+def best_vote(scenario: TeamScenario, role: str, decision: Decision | None) -> Literal["accept", "object"]:
+    """Object where there is no decision or it breaks the specialist's own hard limit."""
+    if decision is None or (not decision.escalate and decision.option not in scenario.options):
+        return "object"
+    return "object" if decision.option in own_vetoes(scenario.seats[role]) else "accept"
+
+
+def expert_vote(scenario: TeamScenario, role: str, decision: Decision | None) -> Step:
+    """For example '{"vote": "accept"}'."""
+    return Step(text=json.dumps({"vote": best_vote(scenario, role, decision)}))

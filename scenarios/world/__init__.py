@@ -1,0 +1,1 @@
+"""Procedural structures of a company case, with exact analyses."""

@@ -1,0 +1,31 @@
+"""How transcripts become token ids: append-only, so that sampled ids are never tokenised again."""
+
+from typing import Protocol
+
+from roles.base import Role
+
+
+class Chat(Protocol):
+    """Text in, token ids out; every text is neutralised (no special token can be smuggled in)."""
+
+    end_id: int  # the end-of-turn token
+
+    def open(self, role: Role, brief: str, *, with_tools: bool) -> tuple[int, ...]:
+        """A new transcript up to and including the assistant's header."""
+        ...
+
+    def observe(self, text: str) -> tuple[int, ...]:
+        """Ids to append after a finished assistant turn for a tool observation, assistant's header included."""
+        ...
+
+    def ask(self, text: str) -> tuple[int, ...]:
+        """Ids to append after a finished assistant turn for a further user message, header included."""
+        ...
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Ids of assistant text (as a demonstration writes it), end-of-turn not included."""
+        ...
+
+    def decode(self, ids: tuple[int, ...]) -> str:
+        """Text of sampled ids, end-of-turn left out, tool-call markers kept."""
+        ...

@@ -1,0 +1,1 @@
+"""Engines turn token prompts into sampled completions behind one asynchronous protocol."""

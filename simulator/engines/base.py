@@ -1,0 +1,54 @@
+"""The engine protocol: token ids in; sampled ids, their logprobs, finish reason and policy version out."""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How to sample. temperature 0 is greedy (its logprobs are those of temperature 1)."""
+
+    temperature: float = 1.0
+    max_completion_tokens: int = 48  # per turn; a longer one ends with finish reason "length"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionRequest:
+    """One call of one role.
+
+    `session` names the transcript that `prompt_ids` extends (append-only), so that an engine may keep
+    its key-value cache between the turns of one agent. Two live transcripts never share a session.
+    """
+
+    policy: str  # which weights: "cto"
+    session: str
+    prompt_ids: tuple[int, ...]  # the whole transcript so far
+    sampling: Sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What was sampled; `token_ids` include the end-of-turn token when finish_reason is "stop"."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]  # of each sampled id under the distribution it was sampled from
+    finish_reason: FinishReason
+    policy_version: str  # "cto@17"
+
+
+class Engine(Protocol):
+    """Anything that completes token prompts."""
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """Sample one completion.
+
+        Raises:
+            InfrastructureError: the engine failed; never a policy's fault.
+        """
+        ...
+
+    def end_session(self, session: str) -> None:
+        """The transcript is finished; its cache may be dropped. Unknown sessions are ignored."""
+        ...

@@ -1,0 +1,123 @@
+"""A key-value window shared by ragged rows: one column per decode step, holes where a row was waiting.
+
+Every step writes one column for all rows at once; `valid[row, column]` says which of a row's columns
+hold its own tokens. Keys carry their rotary positions, so columns may be moved freely.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicLayer
+
+GROWTH = 64  # columns added at a time
+
+
+class _WindowLayer(DynamicLayer):
+    """One layer's buffers; `update` writes at the window's column and returns everything up to it."""
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.keys, self.values = keys, values
+        self.dtype, self.device = keys.dtype, keys.device
+        self.is_initialized = True
+        self.column = 0
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        end = self.column + 1
+        self.keys[:, :, self.column : end] = key_states
+        self.values[:, :, self.column : end] = value_states
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+
+class KVWindow:
+    """Buffers of all layers for the rows of one policy."""
+
+    def __init__(self) -> None:
+        self.layers: list[_WindowLayer] = []
+        self.valid = torch.zeros(0, 0, dtype=torch.bool)  # (rows, capacity)
+        self.column = 0  # columns in use
+
+    @property
+    def num_rows(self) -> int:
+        return self.valid.shape[0]
+
+    def cache(self) -> Cache:
+        """The window as a Hugging Face cache that writes at the next column."""
+        self._reserve(self.column + 1)
+        for layer in self.layers:
+            layer.column = self.column
+        return Cache(layers=list(self.layers))
+
+    def step_mask(self) -> Tensor:
+        """(rows, 1, 1, column + 1) bool: a row's own columns and the one being written."""
+        mask = self.valid[:, : self.column + 1].clone()
+        mask[:, self.column] = True
+        return mask[:, None, None, :]
+
+    def advance(self, fed: Tensor) -> None:
+        """Close the column just written; `fed` (rows,) bool says for whom it was a real token."""
+        self.valid[:, self.column] = fed
+        self.column += 1
+
+    def append_rows(self, prefilled: Cache, valid: Tensor) -> None:
+        """Add rows whose prompts were computed apart; `valid` (rows, width) bool, left-padded."""
+        width = valid.shape[1]
+        if self.num_rows == 0:
+            self.column = width
+            self.layers = [_WindowLayer(layer.keys, layer.values) for layer in prefilled.layers]
+            self.valid = valid
+            return
+        if width > self.column:
+            self._shift_right(width - self.column)
+        self._reserve(self.column)
+        capacity, offset = self.valid.shape[1], self.column - width
+        for layer, new in zip(self.layers, prefilled.layers, strict=True):
+            right = capacity - self.column
+            layer.keys = torch.cat([layer.keys, _pad_columns(new.keys, offset, right)])
+            layer.values = torch.cat([layer.values, _pad_columns(new.values, offset, right)])
+        padded = torch.zeros(valid.shape[0], capacity, dtype=torch.bool, device=self.valid.device)
+        padded[:, offset : self.column] = valid
+        self.valid = torch.cat([self.valid, padded])
+
+    def keep_rows(self, rows: list[int]) -> None:
+        """Drop all other rows and squeeze the holes out, right-aligned."""
+        if not rows:
+            self.__init__()  # type: ignore[misc]
+            return
+        index = torch.tensor(rows, device=self.valid.device)
+        valid = self.valid[index][:, : self.column]
+        lengths = valid.sum(1)
+        width = int(lengths.max())
+        # stable sort puts a row's invalid columns first and keeps the order of the valid ones
+        order = torch.sort(valid.to(torch.int8), dim=1, stable=True).indices[:, -width:]
+        for layer in self.layers:
+            heads, head_dim = layer.keys.shape[1], layer.keys.shape[3]
+            gather = order[:, None, :, None].expand(-1, heads, -1, head_dim)
+            layer.keys = layer.keys[index].gather(2, gather)
+            layer.values = layer.values[index].gather(2, gather)
+        self.valid = torch.arange(width, device=self.valid.device)[None, :] >= (width - lengths)[:, None]
+        self.column = width
+
+    def longest_row(self) -> int:
+        """Most tokens that any row holds."""
+        return int(self.valid.sum(1).max()) if self.num_rows else 0
+
+    def _reserve(self, columns: int) -> None:
+        missing = columns - self.valid.shape[1]
+        if missing > 0:
+            self._pad(0, missing + GROWTH)
+
+    def _shift_right(self, columns: int) -> None:
+        self._pad(columns, 0)
+        self.column += columns
+
+    def _pad(self, left: int, right: int) -> None:
+        for layer in self.layers:
+            layer.keys = _pad_columns(layer.keys, left, right)
+            layer.values = _pad_columns(layer.values, left, right)
+        self.valid = torch.nn.functional.pad(self.valid, (left, right))
+
+
+def _pad_columns(tensor: Tensor, left: int, right: int) -> Tensor:
+    return torch.nn.functional.pad(tensor, (0, 0, left, right))

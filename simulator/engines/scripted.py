@@ -1,0 +1,63 @@
+"""An engine whose policies are Python functions of the transcript: for tests, oracles, baselines."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+
+from roles.errors import unknown
+from simulator.chat import Chat
+from simulator.engines.base import Completion, CompletionRequest
+
+ScriptedPolicy = Callable[[str], str]  # transcript so far -> the turn's text
+SeededPolicy = Callable[[str, random.Random], str]  # the same, with a source of chance of its own
+
+
+class ScriptedEngine:
+    """Decodes the prompt, asks a Python policy for the text, encodes it; every logprob is 0.0.
+
+    `seeded` policies get a random source that depends on `seed`, session and turn only, so that results
+    are the same in any order of play. A text longer than the token limit is cut, finish reason "length".
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        policies: Mapping[str, ScriptedPolicy] | None = None,
+        *,
+        seeded: Mapping[str, SeededPolicy] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._chat, self._seed = chat, seed
+        self._policies, self._seeded = dict(policies or {}), dict(seeded or {})
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """See Engine.complete.
+
+        Raises:
+            UserError: no policy of that name.
+        """
+        await asyncio.sleep(0)  # as an engine would, let the other requests come in
+        ids = self._chat.encode(self._speak(request))
+        if self._chat.end_id in ids:
+            ids = ids[: ids.index(self._chat.end_id)]
+        limit = request.sampling.max_completion_tokens
+        fits = len(ids) < limit
+        ids = (*ids, self._chat.end_id) if fits else ids[:limit]
+        return Completion(
+            token_ids=ids,
+            logprobs=(0.0,) * len(ids),
+            finish_reason="stop" if fits else "length",
+            policy_version=f"{request.policy}@0",
+        )
+
+    def end_session(self, session: str) -> None:
+        """Nothing is kept between turns."""
+
+    def _speak(self, request: CompletionRequest) -> str:
+        transcript = self._chat.decode(request.prompt_ids)
+        if request.policy in self._policies:
+            return self._policies[request.policy](transcript)
+        if request.policy in self._seeded:
+            rng = random.Random(f"{self._seed}/{request.session}/{len(request.prompt_ids)}")
+            return self._seeded[request.policy](transcript, rng)
+        raise unknown("policy", request.policy, [*self._policies, *self._seeded])

@@ -1,0 +1,84 @@
+"""Episodes as JSON lines, strict both ways: what is read writes back to exactly what was there."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from roles.base import AnswerError, parse_strict_json
+from roles.errors import UserError
+from simulator.records import Episode
+
+_EPISODE = TypeAdapter(Episode)
+
+
+def episode_to_dict(episode: Episode) -> dict[str, Any]:
+    """The episode as plain JSON values; inverse of `episode_from_json`."""
+    value: dict[str, Any] = json.loads(episode_to_json(episode))
+    return value
+
+
+def episode_to_json(episode: Episode) -> str:
+    """The episode on one line.
+
+    Raises:
+        ValueError: a logprob is not finite.
+    """
+    return json.dumps(asdict(episode), allow_nan=False, separators=(",", ":"))
+
+
+def episode_from_json(line: str) -> Episode:
+    """The episode of one line: exact types, no unknown or missing key, one logprob per sampled id.
+
+    Raises:
+        ValueError: says what is wrong.
+    """
+    try:
+        value = parse_strict_json(line)
+        episode = _EPISODE.validate_json(line, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except AnswerError as error:
+        raise ValueError(str(error)) from None
+    if episode_to_dict(episode) != value:
+        raise ValueError("unknown key")
+    for trajectory in episode.trajectories.values():
+        for turn in trajectory.turns:
+            if len(turn.completion_ids) != len(turn.logprobs):
+                raise ValueError(
+                    f"{trajectory.session}: {len(turn.completion_ids)} ids, {len(turn.logprobs)} logprobs"
+                )
+    return episode
+
+
+def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
+    """Write a JSONL file; it appears under its name only once it is whole and on disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as file:
+        for episode in episodes:
+            file.write(episode_to_json(episode) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def read_episodes(path: Path) -> Iterator[Episode]:
+    """The episodes of a JSONL file, in order.
+
+    Raises:
+        UserError: no such file, or a damaged row, named by its number.
+    """
+    if not path.is_file():
+        raise UserError(f"no episodes file {str(path)!r}")
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield episode_from_json(line)
+            except ValueError as error:
+                raise UserError(f"{path}, row {number}: {error}") from None

@@ -1,0 +1,67 @@
+"""Staged records of play: Turn -> Trajectory -> Episode. Each is complete when it is made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from simulator.engines.base import FinishReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One prompt and one completion, as exact token ids.
+
+    Example: Turn(context_ids=(5, 9, 2), completion_ids=(41, 3), logprobs=(-0.1, -0.0),
+                  finish_reason="stop", text="accept", policy_version="cto@0")
+    """
+
+    context_ids: tuple[int, ...]  # tokens new to the transcript before this completion; never trained on
+    completion_ids: tuple[int, ...]  # sampled by the role's policy
+    logprobs: tuple[float, ...]  # of completion_ids, as sampled
+    finish_reason: FinishReason
+    text: str  # completion_ids decoded, end-of-turn token left out
+    policy_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """One role's turns in one episode; tool observations stand in the next turn's context_ids."""
+
+    role: str
+    session: str
+    turns: tuple[Turn, ...]
+    num_tool_calls: int  # well-formed or not
+    num_valid_tool_calls: int
+    truncated: bool  # ended by a limit (tokens, turns), not by the role
+    final_text: str  # text of the last turn; "" if it ended inside a tool call
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """The whole transcript: contexts and completions in order."""
+        return tuple(token for turn in self.turns for token in (*turn.context_ids, *turn.completion_ids))
+
+    @property
+    def loss_mask(self) -> tuple[int, ...]:
+        """1 on tokens that the policy sampled, 0 on prompt, tool and peer tokens."""
+        return tuple(
+            bit for turn in self.turns for bit in (*[0] * len(turn.context_ids), *[1] * len(turn.completion_ids))
+        )
+
+    @property
+    def sampling_logprobs(self) -> tuple[float, ...]:
+        """Aligned with token_ids; 0.0 where loss_mask is 0."""
+        return tuple(
+            value for turn in self.turns for value in (*[0.0] * len(turn.context_ids), *turn.logprobs)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """The whole team on one scenario, as played (unscored)."""
+
+    scenario_key: str
+    index_in_group: int
+    trajectories: Mapping[str, Trajectory]  # by role; a role with two turns in the episode has one trajectory
+    reports: Mapping[str, str]  # specialist -> final text of its report, as written
+    decision: str  # ReconcileGPT's final text
+    votes: Mapping[str, str]  # specialist -> text of its vote
+    error: str | None = None  # infrastructure fault: the episode's group is left out of training

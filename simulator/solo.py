@@ -1,0 +1,67 @@
+"""One role alone on its own family: play with tools, verify, many scenarios at once."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from roles.registry import ROLES
+from scenarios.base import Scenario, Verdict
+from scenarios.registry import FAMILIES
+from simulator.agent import Agent
+from simulator.chat import Chat
+from simulator.engines.base import Engine, Sampling
+from simulator.records import Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoloEpisode:
+    """A role's trajectory on one scenario of its own family, and what the verifier says of it."""
+
+    scenario: Scenario
+    trajectory: Trajectory
+    verdict: Verdict
+
+
+async def play_solo(
+    scenario: Scenario, *, policy: str, engine: Engine, chat: Chat, sampling: Sampling, session: str, max_turns: int
+) -> SoloEpisode:
+    """Play one scenario; a policy's faults become the verdict, an engine's are raised."""
+    family = FAMILIES[scenario.family]
+    agent = Agent(
+        role=ROLES[scenario.role],
+        policy=policy,
+        engine=engine,
+        chat=chat,
+        sampling=sampling,
+        session=session,
+        call_tool=lambda call: family.call_tool(scenario, call),
+        max_turns=max_turns,
+    )
+    text = await agent.start(scenario.brief)
+    return SoloEpisode(scenario=scenario, trajectory=agent.trajectory(), verdict=family.verify(scenario, text))
+
+
+async def play_solos(
+    scenarios: Sequence[Scenario],
+    *,
+    policy: str,
+    engine: Engine,
+    chat: Chat,
+    sampling: Sampling,
+    stream: str,
+    max_turns: int,
+) -> list[SoloEpisode]:
+    """Play scenarios side by side, in their order; `stream` keeps sessions of different calls apart."""
+    plays = (
+        play_solo(
+            scenario,
+            policy=policy,
+            engine=engine,
+            chat=chat,
+            sampling=sampling,
+            session=f"{stream}/{position}/{scenario.key}",
+            max_turns=max_turns,
+        )
+        for position, scenario in enumerate(scenarios)
+    )
+    return list(await asyncio.gather(*plays))

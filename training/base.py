@@ -1,0 +1,128 @@
+"""The base model: the `tiny` preset built from config with its own tokenizer, or a pretrained one by id.
+
+The tiny tokenizer isolates capital letters and numbers (10-99 are single tokens) and lets constant
+wording merge freely, so that a brief of forty figures costs little more than forty tokens.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from roles.errors import UserError
+from training.config import ModelConfig
+
+PAD, UNKNOWN, END = "<|pad|>", "<|unknown|>", "<|end|>"
+HEADERS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
+TOOL_MARKERS = ("<tool_call>", "</tool_call>")
+# numbers, option letters, sector names, and the words whose choice is the answer
+_WORDS = "cto|coo|risk|cost|none|ok|no|true|false|accept|object"
+_CUT = rf"[0-9]{{1,2}}|CTO|COO|[A-Z](?![a-z])|[A-Z][a-z]+(?= case)|</?tool_call>| ?\b(?:{_WORDS})\b ?"
+PRETRAINED = {
+    "qwen2.5-0.5b": "Qwen/Qwen2.5-0.5B-Instruct",
+    "qwen2.5-1.5b": "Qwen/Qwen2.5-1.5B-Instruct",
+    "qwen2.5-3b": "Qwen/Qwen2.5-3B-Instruct",
+    "qwen2.5-7b": "Qwen/Qwen2.5-7B-Instruct",
+}
+# Header tokens end each message at once; names of tools suffice where the weights know one role only.
+TINY_CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}"
+    "{% if message.role == 'system' and tools %} Tools"
+    "{% for tool in tools %} {{ tool.function.name }}{% endfor %}{% endif %}"
+    "{% for call in message.tool_calls or [] %}<tool_call>\n"
+    '{"name": {{ call.function.name | tojson }}, "arguments": {{ call.function.arguments | tojson }}}'
+    "\n</tool_call>{% endfor %}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
+    """A unigram tokenizer of at most `vocab_size` tokens: ASCII, 10-99, then the most useful phrases of `texts`.
+
+    Text is cut at numbers, option letters and the words that carry answers; what stands between them is
+    constant wording, and a frequent stretch of it becomes one token. Anything outside ASCII is unknown to it.
+
+    Raises:
+        UserError: vocab_size too small for ASCII and the two-digit numbers.
+    """
+    ascii_pieces = ["\n", *(chr(code) for code in range(32, 127))]
+    numbers = [str(n) for n in range(10, 100)]
+    fixed = [PAD, UNKNOWN, END, *HEADERS, *TOOL_MARKERS, *ascii_pieces, *numbers]
+    if vocab_size < len(fixed) + 64:
+        raise UserError(f"vocab_size {vocab_size} is too small: use {len(fixed) + 64} or more (512 is the default)")
+    cut = pre_tokenizers.Split(Regex(_CUT), behavior="isolated")
+    counts = Counter(piece for text in texts for piece, _ in cut.pre_tokenize_str(text))
+    gains = {piece: count * (len(piece) - 1) for piece, count in counts.items() if piece not in set(fixed)}
+    phrases = sorted(gains, key=lambda piece: (-gains[piece], piece))[: vocab_size - len(fixed)]
+    # one score for every piece: Viterbi then takes the fewest pieces
+    vocab = [(piece, -10.0) for piece in [*fixed, *phrases]]
+    tokenizer = Tokenizer(models.Unigram(vocab, unk_id=1, byte_fallback=False))
+    tokenizer.pre_tokenizer = cut
+    tokenizer.decoder = decoders.Fuse()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        unk_token=UNKNOWN,
+        eos_token=END,
+        additional_special_tokens=[*HEADERS],
+        clean_up_tokenization_spaces=False,
+        padding_side="left",
+    )
+    fast.add_tokens(list(TOOL_MARKERS))
+    fast.chat_template = TINY_CHAT_TEMPLATE
+    return fast
+
+
+def build_tiny_model(config: ModelConfig, tokenizer: PreTrainedTokenizerBase, seed: int) -> LlamaForCausalLM:
+    """A randomly initialised Llama of the config's size (0.4-1M parameters by default)."""
+    torch.manual_seed(seed)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=config.hidden_size,
+            intermediate_size=config.intermediate_size,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads,
+            num_key_value_heads=config.num_heads,
+            max_position_embeddings=1024,
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            bos_token_id=None,
+            dtype=torch.float32,
+        )
+    )
+
+
+def load_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A hub or local model and its tokenizer.
+
+    Raises:
+        UserError: it cannot be loaded; says what was tried.
+    """
+    model_id = PRETRAINED.get(name, name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model_id)
+        model = AutoModelForCausalLM.from_pretrained(model_id, dtype="auto")
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"cannot load model {model_id!r}: {reason}; use preset 'tiny' or a local folder") from error
+    return model, tokenizer
+
+
+def load_checkpoint(path: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Weights and tokenizer that a training stage saved."""
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    return model, tokenizer

@@ -1,0 +1,324 @@
+"""From a config to a finished run: stages as tasks over worker processes, then summary, episodes and report.
+
+    base -> sft/ROLE -> grpo/ROLE -> marl;  evaluations run as soon as their weights exist
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.assess import play_team
+from evaluation.gates import failed_gates
+from evaluation.report import write_report
+from evaluation.scores import RoleScores, TeamScores, read_scores
+from evaluation.summary import build_summary, combine_seeds, read_summary, write_summary
+from evaluation.table import gate_table, summary_tables
+from evaluation.transcript import Transcript, render_side_by_side_text, render_text, transcript, write_side_by_side
+from roles.errors import UserError
+from roles.registry import ROLES
+from simulator.export import episode_to_dict
+from simulator.reward import score_episode
+from training import stages
+from training.config import RunConfig
+from training.provenance import find_versions
+from training.runs import Run
+from training.workers import Task, run_tasks
+
+NUM_SHOWN_EPISODES = 6  # before/after pairs in the report
+GATE_FAILURE = 1  # exit status of a demo whose gates are red
+
+
+def train_base(run: Run, config: RunConfig) -> None:
+    """Tokenizer and base weights."""
+    _run(run, [_base(run)], "base")
+
+
+def train_sft(run: Run, config: RunConfig, roles: Sequence[str]) -> None:
+    """SFT of the given roles, after the base."""
+    _run(run, [_base(run), *(_sft(run, role) for role in roles)], "SFT")
+
+
+def train_grpo(run: Run, config: RunConfig, roles: Sequence[str]) -> None:
+    """GRPO of the given roles.
+
+    Raises:
+        UserError: a role has no SFT weights yet.
+    """
+    _require(run, "sft", roles)
+    _run(run, [_grpo(run, role, after=()) for role in roles], "GRPO")
+
+
+def train_marl(run: Run, config: RunConfig) -> None:
+    """Joint training of the team.
+
+    Raises:
+        UserError: a role has no GRPO weights yet.
+    """
+    _require(run, "grpo", tuple(ROLES))
+    _run(run, [_marl(run, after=())], "MARL")
+
+
+def evaluate_run(path: Path) -> None:
+    """Score every finished stage on the sealed test split; writes summary.json and prints its tables."""
+    run = Run.open(path)
+    tasks = [_baselines(run)]
+    for stage, source in stages.EVALUATED_AFTER.items():
+        roles = [role for role in ROLES if _is_trained(run, source, role)]
+        tasks += [_evaluate_role(run, stage, role, after=()) for role in roles]
+        if len(roles) == len(ROLES):
+            tasks.append(_evaluate_team(run, stage, after=()))
+    start = time.monotonic()
+    _run(run, tasks, "evaluation")
+    write_summary(path, summarise(run, wall_s=time.monotonic() - start))
+    if run.is_done("marl"):
+        write_episodes_side_by_side(run)
+    print_summary(read_summary(path))
+
+
+def simulate_team(path: Path, index: int, count: int, stage: str) -> None:
+    """Play test cases with the team of one stage and print them as minutes of a meeting."""
+    run = Run.open(path)
+    models, tokenizer = stages.load_team(run, stage)
+    for played in play_transcripts(run, models, tokenizer, range(index, index + count), stage):
+        print(render_text(played))
+        print()
+
+
+def run_demo(path: Path, config: RunConfig, seeds: int, controls: bool, resume: bool) -> int:
+    """All stages for every seed, then tables, one episode before and after, and the report.
+
+    Returns: 0 where every gate is green, else 1.
+    """
+    summaries = []
+    for number in range(seeds):
+        seed = config.seed + number
+        seeded = config.model_copy(
+            update={"seed": seed, "data": config.data.model_copy(update={"seed": config.data.seed + number})}
+        )
+        folder = path if number == 0 else path / f"seed-{seed}"
+        run = Run.create(folder, seeded, resume=resume)
+        summaries.append(run_all(run, controls=controls, title=f"demo (seed {seed})" if seeds > 1 else "demo"))
+    summary = combine_seeds(summaries) if seeds > 1 else summaries[0]
+    write_summary(path, summary)
+    report = write_report(path)
+    print_summary(summary)
+    _print_episode(Run.open(path))
+    failed = failed_gates(summary)
+    print(f"\nsummary: {path / 'summary.json'}\nreport:  {report}")
+    print(f"gates:   {'all green' if not failed else 'RED: ' + ', '.join(failed)}")
+    return GATE_FAILURE if failed else 0
+
+
+def run_all(run: Run, *, controls: bool, title: str) -> dict[str, Any]:
+    """Every stage and evaluation of one run that is not done yet; its summary."""
+    start = time.monotonic()
+    _run(run, demo_tasks(run, controls=controls), title)
+    spent_s = run.read_payload("wall")["wall_s"] if run.is_done("wall") else 0.0
+    run.mark_done("wall", {"wall_s": spent_s + time.monotonic() - start})
+    write_episodes_side_by_side(run)
+    summary = summarise(run, wall_s=run.read_payload("wall")["wall_s"])
+    write_summary(run.path, summary)
+    return summary
+
+
+def demo_tasks(run: Run, *, controls: bool) -> list[Task]:
+    """The whole run as tasks, the critical path first."""
+    grpo = tuple(f"grpo/{role}" for role in ROLES)
+    tasks = [_base(run)]
+    for role in ROLES:
+        tasks += [_sft(run, role), _grpo(run, role, after=(f"sft/{role}",))]
+    tasks.append(_marl(run, after=grpo))
+    tasks.append(_baselines(run))
+    for role in ROLES:
+        tasks.append(_evaluate_role(run, "untrained", role, after=("base",)))
+        tasks.append(_evaluate_role(run, "sft", role, after=(f"sft/{role}",)))
+        tasks.append(_evaluate_role(run, "grpo", role, after=(f"grpo/{role}",)))
+        if controls:
+            control = Task(
+                name=f"sft_more/{role}",
+                call=stages.train_sft_more,
+                args=(run.path, role),
+                after=(f"grpo/{role}",),
+                units=run.config.sft.max_steps // 2,
+            )
+            tasks += [control, _evaluate_role(run, "sft_more", role, after=(control.name,))]
+    all_sft = tuple(f"sft/{role}" for role in ROLES)
+    tasks.append(_evaluate_team(run, "untrained", after=("base",)))
+    tasks.append(_evaluate_team(run, "sft", after=all_sft))
+    tasks.append(_evaluate_team(run, "grpo", after=grpo))
+    tasks.append(_evaluate_team(run, "marl", after=("marl",)))
+    tasks += [_evaluate_role(run, "marl", role, after=("marl",)) for role in ROLES]
+    return tasks
+
+
+def summarise(run: Run, *, wall_s: float) -> dict[str, Any]:
+    """The summary of all stored scores of a run."""
+    role_scores: list[RoleScores] = []
+    team_scores: list[TeamScores] = []
+    for file in sorted((run.path / "scores").glob("*.jsonl")):
+        for record in read_scores(file):
+            if isinstance(record, RoleScores):
+                role_scores.append(record)
+            else:
+                team_scores.append(record)
+    if not role_scores:
+        raise UserError(f"no scores in {run.path}; run `emads evaluate --run {run.path}` first")
+    role_scores.sort(key=lambda record: list(ROLES).index(record.role))
+    changed, signal = _training_facts(run)
+    return build_summary(
+        role_scores,
+        team_scores,
+        seed=run.config.seed,
+        wall_s=wall_s,
+        versions={name: version or "not installed" for name, version in find_versions().items()},
+        weights_changed=changed,
+        signal=signal,
+        num_bootstrap=run.config.evaluation.num_bootstrap,
+    )
+
+
+def _training_facts(run: Run) -> tuple[dict[str, dict[str, bool]], dict[str, dict[str, float]]]:
+    """Which weights each stage changed, and the share of groups that had an advantage."""
+    changed: dict[str, dict[str, bool]] = {}
+    signal: dict[str, dict[str, float]] = {}
+    for stage in ("sft", "grpo"):
+        payloads = {r: run.read_payload(f"{stage}/{r}") for r in ROLES if run.is_done(f"{stage}/{r}")}
+        changed[stage] = {role: bool(payload["weights_changed"]) for role, payload in payloads.items()}
+        if stage == "grpo":
+            signal[stage] = {role: float(payload["signal"]) for role, payload in payloads.items()}
+    if run.is_done("marl"):
+        payload = run.read_payload("marl")
+        changed["marl"], signal["marl"] = payload["weights_changed"], payload["signal"]
+    return changed, signal
+
+
+def play_transcripts(
+    run: Run, models: stages.Team, tokenizer: Any, indices: Iterable[int], stage: str
+) -> list[Transcript]:
+    """Greedy episodes of test cases by their index, as readable transcripts."""
+    config = run.config
+    cases = [
+        stages.team_scenario("test", config.data.seed, index, config.data.difficulties) for index in indices
+    ]
+    episodes = play_team(
+        cases,
+        engine=stages.team_engine(models, tokenizer, config, stage),
+        chat=stages.make_chat(tokenizer, config),
+        temperature=0.0,
+        max_completion_tokens=config.marl.max_completion_tokens,
+        stream="simulate",
+        rounds=config.marl.rounds,
+    )
+    weights = stages.reward_weights(config)
+    return [
+        transcript(
+            episode_to_dict(episode),
+            _verdict_numbers(score_episode(case, episode, weights)),
+            briefs={role: seat.brief for role, seat in case.seats.items()},
+            label=f"{stage} team",
+        )
+        for case, episode in zip(cases, episodes, strict=True)
+    ]
+
+
+def _verdict_numbers(verdict: Any) -> dict[str, Any]:
+    names = ("reward", "value", "consensus", "unresolved", "escalation", "explanation")
+    return {name: getattr(verdict, name) for name in names}
+
+
+def write_episodes_side_by_side(run: Run) -> None:
+    """The first test cases before and after joint training; those that changed most come first."""
+    indices = range(4 * NUM_SHOWN_EPISODES)
+    before = play_transcripts(run, *stages.load_team(run, "sft"), indices, "sft")
+    after = play_transcripts(run, *stages.load_team(run, "marl"), indices, "marl")
+    pairs = sorted(
+        zip(before, after, strict=True),
+        key=lambda pair: pair[0].scores["reward"] - pair[1].scores["reward"],
+    )
+    worst = pairs[-1:]  # one case in which training did not help stays in the report
+    write_side_by_side(run.path, [*pairs[: NUM_SHOWN_EPISODES - 1], *worst])
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    """Tables and gates of every seed on the terminal."""
+    from rich.console import Console
+
+    console = Console(width=None if Console().is_terminal else 140)
+    for one in summary.get("seeds", [summary]):
+        if "seeds" in summary:
+            console.rule(f"seed {one['seed']}")
+        for table in summary_tables(one):
+            console.print(table)
+        console.print(gate_table(one["gates"]))
+
+
+def _print_episode(run: Run) -> None:
+    from evaluation.transcript import read_side_by_side
+
+    pairs = read_side_by_side(run.path)
+    if pairs:
+        print("\nOne sealed case, the SFT team and the jointly trained team side by side:\n")
+        print(render_side_by_side_text(*pairs[0], width=110))
+
+
+def _run(run: Run, tasks: Sequence[Task], title: str) -> None:
+    run_tasks(tasks, num_workers=run.config.num_workers, num_threads=run.config.threads_per_worker, title=title)
+
+
+def _require(run: Run, stage: str, roles: Sequence[str]) -> None:
+    for role in roles:
+        if not run.is_done(f"{stage}/{role}"):
+            raise UserError(
+                f"role {role!r} has no {stage} weights in {run.path}; first `emads train {stage} --run {run.path}`"
+            )
+
+
+def _is_trained(run: Run, stage: str, role: str) -> bool:
+    if stage in ("base", "marl"):
+        return run.is_done(stage)
+    return run.is_done(f"{stage}/{role}")
+
+
+def _base(run: Run) -> Task:
+    return Task(name="base", call=stages.train_base, args=(run.path,))
+
+
+def _sft(run: Run, role: str) -> Task:
+    return Task(
+        name=f"sft/{role}",
+        call=stages.train_sft,
+        args=(run.path, role),
+        after=("base",),
+        units=run.config.sft.max_steps,
+    )
+
+
+def _grpo(run: Run, role: str, *, after: tuple[str, ...]) -> Task:
+    units = 5 * run.config.grpo.max_steps
+    return Task(name=f"grpo/{role}", call=stages.train_grpo, args=(run.path, role), after=after, units=units)
+
+
+def _marl(run: Run, *, after: tuple[str, ...]) -> Task:
+    units = 10 * run.config.marl.max_steps
+    return Task(name="marl", call=stages.train_marl, args=(run.path,), after=after, units=units)
+
+
+def _baselines(run: Run) -> Task:
+    return Task(name="evaluate/baselines", call=stages.evaluate_baselines, args=(run.path,), units=10)
+
+
+def _evaluate_role(run: Run, stage: str, role: str, *, after: tuple[str, ...]) -> Task:
+    return Task(
+        name=f"evaluate/{stage}/{role}",
+        call=stages.evaluate_role,
+        args=(run.path, stage, role),
+        after=after,
+        units=20,
+    )
+
+
+def _evaluate_team(run: Run, stage: str, *, after: tuple[str, ...]) -> Task:
+    return Task(
+        name=f"evaluate/{stage}/team", call=stages.evaluate_team, args=(run.path, stage), after=after, units=40
+    )

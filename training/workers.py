@@ -1,0 +1,93 @@
+"""Tasks with dependencies over a few worker processes, and progress that reaches the parent's display."""
+
+import multiprocessing
+import queue
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+from training.progress import progress
+
+Report = Callable[..., None]  # report(units done, **metrics shown)
+_reports: Any = None  # the worker's end of the progress queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One piece of work for a worker process.
+
+    Example: Task(name="sft/cto", call=train_role, args=(path, "cto"), after=("base",), units=600)
+    """
+
+    name: str
+    call: Callable[..., Any]  # a module-level function: it is sent by reference
+    args: tuple[Any, ...] = ()
+    after: tuple[str, ...] = ()  # names of tasks that must be finished first
+    units: int = 1  # its share of the progress bar
+
+
+def _start_worker(reports: Any, num_threads: int) -> None:
+    global _reports
+    _reports = reports
+    import torch
+
+    torch.set_num_threads(num_threads)
+
+
+def report_progress(units: float, **metrics: float) -> None:
+    """Called inside a task: so many more units are done."""
+    if _reports is not None:
+        _reports.put((units, metrics))
+
+
+def run_tasks(tasks: Sequence[Task], *, num_workers: int, num_threads: int, title: str) -> dict[str, Any]:
+    """Run all tasks, earlier ones first wherever several are ready; results by name.
+
+    The first failure stops the rest and is raised as itself.
+
+    Raises:
+        ValueError: a task waits for one that is not in `tasks`.
+    """
+    names = {task.name for task in tasks}
+    for task in tasks:
+        if missing := set(task.after) - names:
+            raise ValueError(f"task {task.name!r} waits for unknown {sorted(missing)}")
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, progress(title, sum(task.units for task in tasks)) as bar:
+        reports = manager.Queue()
+        pool = ProcessPoolExecutor(
+            num_workers, mp_context=context, initializer=_start_worker, initargs=(reports, num_threads)
+        )
+        try:
+            return _work_off(list(tasks), pool, num_workers, reports, bar.advance)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _work_off(
+    waiting: list[Task], pool: ProcessPoolExecutor, num_workers: int, reports: Any, advance: Report
+) -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    running: dict[Future[Any], Task] = {}
+    shown: dict[str, float] = {}
+    while waiting or running:
+        for task in [task for task in waiting if set(task.after) <= results.keys()]:
+            if len(running) < num_workers:
+                running[pool.submit(task.call, *task.args)] = task
+                waiting.remove(task)
+        done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
+        _drain(reports, advance, shown)
+        for future in done:
+            results[running.pop(future).name] = future.result()
+    _drain(reports, advance, shown)
+    return results
+
+
+def _drain(reports: Any, advance: Report, shown: Mapping[str, float]) -> None:
+    while True:
+        try:
+            units, metrics = reports.get_nowait()
+        except queue.Empty:
+            return
+        advance(units, **metrics)
