@@ -2,6 +2,7 @@
 
 LangGraph is imported only here. State holds JSON values only: briefs, texts, what they parse to, the round.
 Agents and parsers stand beside it in `EpisodeContext`; truth and facts are in neither.
+Nodes and routes are all coroutines: LangGraph runs plain functions in a thread pool.
 """
 
 import operator
@@ -91,7 +92,7 @@ def objection_brief(objectors: list[str]) -> str:
     return f"Objections {' '.join(objectors)}. Decide again."
 
 
-def intake(state: TeamState, runtime: Runtime[EpisodeContext]) -> Update:
+async def intake(state: TeamState, runtime: Runtime[EpisodeContext]) -> Update:
     """Open the case: every seat and the reconciler must have an agent."""
     missing = {*state["briefs"], RECONCILER} - set(runtime.context.agents)
     if missing:
@@ -99,7 +100,7 @@ def intake(state: TeamState, runtime: Runtime[EpisodeContext]) -> Update:
     return {"round": 0}
 
 
-def dispatch(state: TeamState) -> list[str]:
+async def dispatch(state: TeamState) -> list[str]:
     """Everybody who has not reported yet, at once; straight to reconcile where all reports are given."""
     return [role for role in state["briefs"] if role not in state["reports"]] or ["reconcile"]
 
@@ -143,12 +144,7 @@ def make_vote_node(seats: tuple[str, ...]) -> Node[TeamState]:
     return vote
 
 
-def after_draft(state: TeamState) -> str:
-    """To the vote, unless nobody is to vote."""
-    return "vote" if state["rounds"] > 0 else END
-
-
-def after_vote(state: TeamState) -> str:
+async def after_vote(state: TeamState) -> str:
     """Back to reconcile while somebody objects and a round is left, else done: the last draft stands."""
     return "reconcile" if _objectors(state) and state["round"] < state["rounds"] else END
 
@@ -165,7 +161,7 @@ def team_graph(seats: tuple[str, ...]) -> TeamGraph:
     graph.add_node("vote", make_vote_node(seats))
     graph.add_edge(START, "intake")
     graph.add_conditional_edges("intake", dispatch, [*seats, "reconcile"])
-    graph.add_conditional_edges("reconcile", after_draft, ["vote", END])
+    graph.add_edge("reconcile", "vote")
     graph.add_conditional_edges("vote", after_vote, ["reconcile", END])
     return graph.compile()
 
@@ -175,9 +171,10 @@ async def stream_states(
 ) -> AsyncIterator[TeamState]:
     """Play one episode, yielding the whole state at the start and after every step.
 
-    `reports_only` stops before reconcile. Tracing stays off whatever the environment says: states hold
-    company facts, and nothing here may leave the process unasked.
+    `reports_only` stops before reconcile, no rounds of votes before vote. Tracing stays off whatever the
+    environment says: states hold company facts, and nothing here may leave the process unasked.
     """
+    stop_before = ["reconcile"] if reports_only else ["vote"] if case["rounds"] == 0 else None
     graph = team_graph(tuple(case["briefs"]))
     limit = 4 + 2 * case["rounds"]
     with tracing_context(enabled=False):
@@ -186,7 +183,7 @@ async def stream_states(
             {"recursion_limit": limit},
             context=context,
             stream_mode="values",
-            interrupt_before=["reconcile"] if reports_only else None,
+            interrupt_before=stop_before,
         ):
             yield state  # type: ignore[misc]
 

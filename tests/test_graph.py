@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, get_type_hints
 
@@ -193,11 +194,11 @@ def test_seats_come_from_the_case() -> None:
 
 def test_dispatch_skips_reports_that_are_given() -> None:
     case = open_case(draw_scenarios(1)[0], rounds=1)
-    assert dispatch(case) == list(SEATS)
+    assert asyncio.run(dispatch(case)) == list(SEATS)
     case["reports"]["coo"] = {"text": REPORT, "parsed": None}
-    assert dispatch(case) == ["cto", "risk", "cost"]
+    assert asyncio.run(dispatch(case)) == ["cto", "risk", "cost"]
     case["reports"].update({role: {"text": REPORT, "parsed": None} for role in SEATS})
-    assert dispatch(case) == ["reconcile"]
+    assert asyncio.run(dispatch(case)) == ["reconcile"]
 
 
 def test_objection_brief_wording() -> None:
@@ -232,12 +233,27 @@ def test_graph_is_compiled_once_per_set_of_seats() -> None:
     assert team_graph(SEATS) is team_graph(tuple(SEATS))
 
 
+def test_play_uses_no_threads() -> None:
+    """LangGraph would run a plain function of ours in a thread: slower, and in no fixed order."""
+
+    class NoThreads(ThreadPoolExecutor):
+        def submit(self, *_: Any, **__: Any) -> Any:
+            raise AssertionError("work was given to a thread")
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_default_executor(NoThreads(max_workers=1))
+        scenarios = draw_scenarios(2)
+        await play_episodes(scenarios, TEAM, oracle_engine(scenarios), CHAT, SAMPLING, rounds=2)
+
+    asyncio.run(run())
+
+
 def test_mermaid_shows_the_flow() -> None:
     picture = graph_mermaid()
     for role in SEATS:
         assert f"intake -.-> {role};" in picture
         assert f"{role} --> reconcile;" in picture
-    assert "reconcile -.-> vote;" in picture
+    assert "reconcile --> vote;" in picture
     assert "vote -.-> reconcile;" in picture
     assert "vote -.-> __end__;" in picture
 
@@ -249,6 +265,7 @@ def forget_environment() -> None:
 
 def test_environment_cannot_switch_tracing_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    monkeypatch.setenv("LANGSMITH_ENDPOINT", "http://127.0.0.1:9")  # nobody there, should this ever fail
     forget_environment()
     seen: list[Any] = []
 

@@ -28,7 +28,7 @@ HEADERS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 TOOL_MARKERS = ("<tool_call>", "</tool_call>")
 # numbers, option letters, sector names, and the words whose choice is the answer
 _WORDS = "cto|coo|risk|cost|none|ok|no|true|false|accept|object"
-_CUT = rf"[0-9]{{1,2}}|CTO|COO|[A-Z](?![a-z])|[A-Z][a-z]+(?= case)|</?tool_call>| ?\b(?:{_WORDS})\b ?"
+_CUT = rf"[A-Z][0-9](?![0-9])|[0-9]{{1,2}}|CTO|COO|[A-Z](?![a-z])|[A-Z][a-z]+(?= case)|</?tool_call>| ?\b(?:{_WORDS})\b ?"
 PRETRAINED = {
     "qwen2.5-0.5b": "Qwen/Qwen2.5-0.5B-Instruct",
     "qwen2.5-1.5b": "Qwen/Qwen2.5-1.5B-Instruct",

@@ -128,9 +128,9 @@ class GrpoConfig(Section):
     """Role reward: `default` (efficiency and tool quality) or `rlvr` (correctness, format, steps)."""
     scale_rewards: Literal["group", "none"] = "none"
     """Whether a group's advantages are divided by its standard deviation (`group`) or not (`none`)."""
-    max_turns: PositiveCount = 8
+    max_turns: PositiveCount = 6
     """Assistant turns before a trajectory is cut off."""
-    max_completion_tokens: PositiveCount = 48
+    max_completion_tokens: PositiveCount = 40
     """Tokens per assistant turn before it is cut off."""
 
 
