@@ -1,6 +1,6 @@
-"""Plays sealed scenarios and turns verdicts into scores: trained roles and teams, and the baselines beside them.
+"""Plays sealed scenarios and turns verdicts into scores: trained roles and teams, and the baselines beside.
 
-Greedy twins play the same scenarios. Baselines need no engine; oracle teams are recomputed from their practices.
+Greedy twins play the same scenarios. Baselines need no engine; oracle teams follow from their practices.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from evaluation.scores import RoleScores, TeamScores
-from roles.team import SPECIALISTS, Decision
+from roles.team import Decision
 from scenarios.base import Scenario, Verdict
 from scenarios.registry import FAMILIES
 from scenarios.team import (
@@ -23,6 +23,7 @@ from scenarios.team import (
     parse_report,
     parse_vote,
 )
+from simulator.casting import everybody
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.records import Episode
@@ -43,7 +44,7 @@ def score_role(
     max_turns: int,
     max_completion_tokens: int,
 ) -> RoleScores:
-    """Play a role's own family at temperature 1 and greedily; the engine serves the policy named like the role."""
+    """Play a role's own family at temperature 1 and greedily, with the policy named like the role."""
 
     def play(temperature: float) -> list[SoloEpisode]:
         sampling = Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens)
@@ -119,10 +120,19 @@ def play_team(
     rounds: int = 1,
 ) -> list[Episode]:
     """One episode per scenario with the policies named like the roles."""
-    team = {role: role for role in (*SPECIALISTS, "reconcile")}
+    team = {role: role for scenario in scenarios for role in everybody(scenario)}
     sampling = Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens)
     return asyncio.run(
-        play_episodes(scenarios, team, engine, chat, sampling, rounds=rounds, stream=f"{stream}/{temperature}")
+        play_episodes(
+            scenarios,
+            team,
+            engine,
+            chat,
+            sampling,
+            rounds=rounds,
+            concurrency=len(scenarios),
+            stream=f"{stream}/{temperature}",
+        )
     )
 
 
@@ -161,7 +171,7 @@ def score_team(
 
 
 def score_team_baselines(scenarios: Sequence[TeamScenario], weights: TeamRewardWeights) -> list[TeamScores]:
-    """random and heuristic teams, oracle roles with the most common and the best practices, and the optimum."""
+    """random and heuristic teams, oracle roles of the most common and the best practices, the optimum."""
     common = (_most_common(REPORT_PRACTICES), _most_common(DECISION_PRACTICES))
     makers: dict[str, Callable[[TeamScenario], Episode]] = {
         "random": _random_episode,

@@ -111,7 +111,8 @@ def _keys(row: Mapping[str, Any], metric: str, role: str) -> list[str]:
 
 
 def _curve(name: str, rows: Iterable[tuple[Mapping[str, Any], Sequence[str]]]) -> Curve:
-    points = [(row["step"], row[key]) for row, keys in rows for key in keys if key in row]
+    # a stage that was started again logs its steps again: the later row counts
+    points = sorted({row["step"]: row[key] for row, keys in rows for key in keys if key in row}.items())
     return Curve(
         name=name, steps=tuple(step for step, _ in points), values=tuple(value for _, value in points)
     )

@@ -30,6 +30,8 @@ from scenarios.world.architecture import Figures, build_architecture, figures, r
 
 NUM_OPTIONS = (3, 3, 3, 4, 4, 4, 5, 5, 6, 6)  # by difficulty 1-10
 THROUGHPUT_FROM = 3  # difficulty from which throughput is required
+# at difficulty 1 and 2 no figure is this near to its requirement: (ms, percent)
+CLEAR_BY = {1: (5, 2), 2: (3, 1)}
 LATENCY_SLACK = 9  # largest gap between a requirement and the option figure it was drawn from
 AVAILABILITY_SLACK = 4
 THROUGHPUT_SLACK = 9
@@ -61,6 +63,7 @@ def _draw_limits(rng: random.Random, found: list[Figures], difficulty: int) -> L
     availability_decides = rng.random() < 0.43 + 0.02 * difficulty
     with_throughput = difficulty >= THROUGHPUT_FROM
     by_cost = sorted(found, key=lambda figure: figure.cost)
+    latency_gap, availability_gap = CLEAR_BY.get(difficulty, (0, 0))
     bases = []
     for latency, throughput in itertools.product(
         sorted({figure.latency for figure in found}),
@@ -74,6 +77,11 @@ def _draw_limits(rng: random.Random, found: list[Figures], difficulty: int) -> L
                 and (passing[0] is not fit[0]) == availability_decides
                 and (len(passing) > 1) == contested
                 and (len(passing) == 1 or passing[1].cost > passing[0].cost)
+                and all(f.latency <= latency or f.latency > latency + 2 * latency_gap for f in found)
+                and all(
+                    f.availability >= availability or f.availability < availability - 2 * availability_gap
+                    for f in found
+                )
             ):
                 bases.append((latency, availability, throughput))
     if not bases:
@@ -83,9 +91,16 @@ def _draw_limits(rng: random.Random, found: list[Figures], difficulty: int) -> L
     last_availability = max((f.availability for f in found if f.availability < availability), default=0)
     last_throughput = max((f.throughput for f in found if f.throughput < throughput), default=0)
     return {
-        "max_latency": rng.randint(latency, max(latency, min(latency + LATENCY_SLACK, next_latency - 1))),
+        "max_latency": rng.randint(
+            latency + latency_gap,
+            max(latency + latency_gap, min(latency + LATENCY_SLACK, next_latency - 1 - latency_gap)),
+        ),
         "min_availability": rng.randint(
-            max(availability - AVAILABILITY_SLACK, last_availability + 1), availability
+            min(
+                availability - availability_gap,
+                max(availability - AVAILABILITY_SLACK, last_availability + 1 + availability_gap),
+            ),
+            availability - availability_gap,
         ),
         "min_throughput": rng.randint(max(throughput - THROUGHPUT_SLACK, last_throughput + 1), throughput)
         if with_throughput

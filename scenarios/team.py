@@ -4,7 +4,7 @@
 is the experts' play and the briefs between seats, `team_verdicts` parses and judges what each seat wrote.
 """
 
-from scenarios.team_case import Seat, TeamScenario, decision_value, generate
+from scenarios.team_case import Seat, TeamScenario, decision_value, generate, with_seat
 from scenarios.team_certify import certify_team
 from scenarios.team_practices import (
     DECISION_PRACTICES,
@@ -45,4 +45,5 @@ __all__ = [
     "verify_report",
     "verify_vote",
     "vote_brief",
+    "with_seat",
 ]

@@ -7,10 +7,12 @@ hard limit. The team's value of an option is the stakes-weighted mean utility; a
 import bisect
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
+from roles.base import Role
+from roles.registry import ROLES
 from roles.team import SPECIALISTS, Decision
 from scenarios.base import Split, check_coordinates, scenario_rng
 from scenarios.reconcile import draw_limit, find_deadlock
@@ -40,7 +42,6 @@ ORDINARY_STAKES, CRITICAL_STAKES = (10, 19), (70, 99)
 LEAST_UTILITY, GREATEST_UTILITY = 10, 99
 NUM_REFERENCE_CASES = 128  # structures per role and difficulty that a figure is ranked among
 MOST_DRAWS = 200
-TITLES = {"cto": "CTO", "coo": "COO", "risk": "Risk", "cost": "Cost"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,16 +206,40 @@ def generate(split: Split, seed: int, index: int, difficulty: int) -> TeamScenar
         sector=sector,
         options=tuple(truth["weighted"]),
         seats={
-            role: Seat(brief=_write_brief(sector, role, facts[role]), facts=facts[role]) for role in facts
+            role: Seat(brief=_write_brief(sector, ROLES[role].title, facts[role]), facts=facts[role])
+            for role in facts
         },
         truth=truth,
     )
 
 
-def _write_brief(sector: str, role: str, facts: Mapping[str, Any]) -> str:
+def with_seat(scenario: TeamScenario, role: Role, facts: Mapping[str, Any]) -> TeamScenario:
+    """The case with one more specialist at the table; what a decision is worth follows from all seats.
+
+    `facts` are the role's utilities (option -> 10 to 99), stakes and limit, and whatever else it knows.
+
+    Raises:
+        ValueError: seat taken, not one utility per option, a limit over the own favourite, or a tie for the
+            best option: draw the seat again.
+    """
+    if role.name in scenario.seats:
+        raise ValueError(f"seat {role.name!r} is taken")
+    if tuple(facts["utilities"]) != scenario.options:
+        raise ValueError(f"utilities must be given for {' '.join(scenario.options)}, in this order")
+    if max(facts["utilities"].values()) < facts["limit"]:
+        raise ValueError(f"limit {facts['limit']} forbids every option")
+    seat = Seat(brief=_write_brief(scenario.sector, role.title, facts), facts=facts)
+    seats = {**scenario.seats, role.name: seat}
+    truth = weigh({name: other.facts for name, other in seats.items()})
+    if not _is_unique(truth):
+        raise ValueError("two options are best; draw the seat again")
+    return replace(scenario, seats=seats, truth=truth)
+
+
+def _write_brief(sector: str, title: str, facts: Mapping[str, Any]) -> str:
     utilities = " ".join(f"{option} {utility}" for option, utility in facts["utilities"].items())
     return (
-        f"{sector.capitalize()} case. {TITLES[role]} seat. Stakes {facts['stakes']}. {utilities}. "
+        f"{sector.capitalize()} case. {title} seat. Stakes {facts['stakes']}. {utilities}. "
         f"Limit {facts['limit']}."
     )
 

@@ -6,7 +6,7 @@ demonstration names the practice. Also here: the briefs that pass from seat to s
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from roles.errors import unknown
@@ -57,11 +57,18 @@ def expert_report(scenario: TeamScenario, role: str, practice: str) -> Step:
     return Step(text=f"{practice} {report_basis(seat, practice)}\n{answer}")
 
 
+def speaking_order(roles: Iterable[str]) -> list[str]:
+    """These roles as ReconcileGPT hears them: the house's specialists in their order, then others."""
+    given = list(roles)
+    known = [role for role in SPECIALISTS if role in given]
+    return known + [role for role in given if role not in SPECIALISTS]
+
+
 def decision_brief(options: Sequence[str], reports: Reports) -> str:
-    """All that ReconcileGPT reads: one line per specialist, in fixed order."""
+    """All that ReconcileGPT reads: one line per seat in `reports`, in speaking order."""
     lines = [f"Options {' '.join(options)}."]
-    for role in SPECIALISTS:
-        report = reports.get(role)
+    for role in speaking_order(reports):
+        report = reports[role]
         if report is None:
             lines.append(f"{role} no report")
             continue
@@ -91,7 +98,7 @@ def _decide(options: Sequence[str], reports: Reports, practice: str) -> tuple[De
     """The decision, and what the practice looked at.
 
     headcount: most picks, then the larger sum of flags, then the first letter. priority: the pick with the
-    highest flag, then the one with more picks, then the first specialist. Both among open options only.
+    highest flag, then the one with more picks, then the first to speak. Both among open options only.
 
     Raises:
         UserError: unknown practice.
@@ -104,8 +111,8 @@ def _decide(options: Sequence[str], reports: Reports, practice: str) -> tuple[De
     picks = dict.fromkeys(still_open, 0)
     flags = dict(picks)
     heard = []
-    for role in SPECIALISTS:
-        report = reports.get(role)
+    for role in speaking_order(reports):
+        report = reports[role]
         if report is not None and report.pick in picks:
             heard.append((role, report))
             picks[report.pick] += 1

@@ -7,7 +7,7 @@ from scenarios.base import ToolCall, ToolError
 from simulator.chat import Chat
 from simulator.engines.base import CompletionRequest, Engine, Sampling
 from simulator.records import Trajectory, Turn
-from simulator.tool_calls import BadToolCall, parse_tool_call
+from simulator.tool_calls import BadToolCallError, parse_tool_call
 
 MAX_OBSERVATION_CHARS = 2_000
 
@@ -92,16 +92,16 @@ class Agent:
         return turn
 
     def _observation(self, text: str) -> str | None:
-        """What the tool says, or None where the turn calls no tool."""
+        """What the tool says; None where the turn calls no tool, or the agent has none (then it is the answer)."""
+        if self._call_tool is None:
+            return None
         try:
             call = parse_tool_call(text)
             if call is None:
                 return None
             self._num_calls += 1
-            if self._call_tool is None:
-                return "error: no tools here; answer now"
             observation = self._call_tool(call)
-        except BadToolCall as error:
+        except BadToolCallError as error:
             self._num_calls += 1
             return f"error: {error}"
         except ToolError as error:

@@ -15,7 +15,7 @@ class Chat(Protocol):
         ...
 
     def observe(self, text: str) -> tuple[int, ...]:
-        """Ids to append after a finished assistant turn for a tool observation, assistant's header included."""
+        """Ids to append after a finished assistant turn for a tool observation, header included."""
         ...
 
     def ask(self, text: str) -> tuple[int, ...]:

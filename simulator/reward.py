@@ -1,6 +1,6 @@
 """What an episode was worth to the team: R = V (1 + c C) / (1 + c) - k U - h H. Pure; never in the graph."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -59,15 +59,28 @@ def score_episode(scenario: TeamScenario, episode: Episode, weights: TeamRewardW
     consensus, unresolved = len(right) / len(scenario.seats), len(broken) / len(scenario.seats)
     escalates = decision is not None and decision.escalate
     escalation = float(escalates != scenario.truth["no_feasible"])
-    shared = (1 + weights.consensus * consensus) / (1 + weights.consensus)
     return TeamVerdict(
-        reward=value * shared - weights.unresolved * unresolved - weights.escalation * escalation,
+        reward=combine_parts(value, consensus, unresolved, escalation, weights),
         value=value,
         consensus=consensus,
         unresolved=unresolved,
         escalation=escalation,
         explanation=_explain(scenario, decision, value, right, broken),
     )
+
+
+def combine_parts(
+    value: float, consensus: float, unresolved: float, escalation: float, weights: TeamRewardWeights
+) -> float:
+    """R from its parts: agreement multiplies value, so it is worth nothing on a worthless decision."""
+    shared = (1 + weights.consensus * consensus) / (1 + weights.consensus)
+    return value * shared - weights.unresolved * unresolved - weights.escalation * escalation
+
+
+def with_consensus(verdict: TeamVerdict, consensus: float, weights: TeamRewardWeights) -> TeamVerdict:
+    """The verdict of a decision that was not voted on, had the votes been as right as `consensus` says."""
+    reward = combine_parts(verdict.value, consensus, verdict.unresolved, verdict.escalation, weights)
+    return replace(verdict, consensus=consensus, reward=reward)
 
 
 def _broken_limits(scenario: TeamScenario, decision: Decision | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tool calls in text, in the format of common chat templates: <tool_call>{"name", "arguments"}</tool_call>."""
+"""Tool calls in text, as common chat templates have them: <tool_call>{"name", "arguments"}</tool_call>."""
 
 import json
 
@@ -8,7 +8,7 @@ from scenarios.base import ToolCall
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 
-class BadToolCall(Exception):
+class BadToolCallError(Exception):
     """The text means to call a tool but is not one well-formed call; a policy fault."""
 
 
@@ -22,21 +22,21 @@ def parse_tool_call(text: str) -> ToolCall | None:
     """The single tool call of an assistant turn; None where there is none.
 
     Raises:
-        BadToolCall: several calls, an unclosed one, or a body that is not {"name": str, "arguments": object}.
+        BadToolCallError: several calls, an unclosed one, or a body that is not {"name": str, "arguments": object}.
     """
     if OPEN not in text and CLOSE not in text:
         return None
     if text.count(OPEN) != 1 or text.count(CLOSE) != 1 or text.index(CLOSE) < text.index(OPEN):
-        raise BadToolCall("write exactly one <tool_call>...</tool_call> per turn")
+        raise BadToolCallError("write exactly one <tool_call>...</tool_call> per turn")
     start, end = text.index(OPEN) + len(OPEN), text.index(CLOSE)
     if text[end + len(CLOSE) :].strip():
-        raise BadToolCall("nothing may follow a tool call in the same turn")
+        raise BadToolCallError("nothing may follow a tool call in the same turn")
     try:
         value = parse_strict_json(text[start:end].strip())
     except AnswerError as error:
-        raise BadToolCall(str(error)) from None
+        raise BadToolCallError(str(error)) from None
     if not isinstance(value, dict) or set(value) != {"name", "arguments"}:
-        raise BadToolCall('a tool call is {"name": ..., "arguments": {...}}')
+        raise BadToolCallError('a tool call is {"name": ..., "arguments": {...}}')
     if not isinstance(value["name"], str) or not isinstance(value["arguments"], dict):
-        raise BadToolCall("name must be a string and arguments an object")
+        raise BadToolCallError("name must be a string and arguments an object")
     return ToolCall(name=value["name"], arguments=value["arguments"])

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
@@ -28,7 +29,10 @@ HEADERS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 TOOL_MARKERS = ("<tool_call>", "</tool_call>")
 # numbers, option letters, sector names, and the words whose choice is the answer
 _WORDS = "cto|coo|risk|cost|none|ok|no|true|false|accept|object"
-_CUT = rf"[A-Z][0-9](?![0-9])|[0-9]{{1,2}}|CTO|COO|[A-Z](?![a-z])|[A-Z][a-z]+(?= case)|</?tool_call>| ?\b(?:{_WORDS})\b ?"
+_CUT = (
+    r"[A-Z][0-9](?![0-9])|[0-9]{1,2}|CTO|COO|[A-Z](?![a-z])|[A-Z][a-z]+(?= case)|</?tool_call>"
+    rf"| ?\b(?:{_WORDS})\b ?"
+)
 PRETRAINED = {
     "qwen2.5-0.5b": "Qwen/Qwen2.5-0.5B-Instruct",
     "qwen2.5-1.5b": "Qwen/Qwen2.5-1.5B-Instruct",
@@ -48,7 +52,7 @@ TINY_CHAT_TEMPLATE = (
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
-    """A unigram tokenizer of at most `vocab_size` tokens: ASCII, 10-99, then the most useful phrases of `texts`.
+    """A unigram tokenizer of at most `vocab_size` tokens: ASCII, 10-99, then the best phrases of `texts`.
 
     Text is cut at numbers, option letters and the words that carry answers; what stands between them is
     constant wording, and a frequent stretch of it becomes one token. Anything outside ASCII is unknown to it.
@@ -115,7 +119,7 @@ def load_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase
     try:
         tokenizer = AutoTokenizer.from_pretrained(model_id)
         model = AutoModelForCausalLM.from_pretrained(model_id, dtype="auto")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"cannot load model {model_id!r}: {reason}; use preset 'tiny' or a local folder") from error
     return model, tokenizer

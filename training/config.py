@@ -37,13 +37,13 @@ class ModelConfig(Section):
 
     preset: str = "tiny"
     """`tiny` (built from config, no download), a named preset, or a hub id or folder written with a slash."""
-    hidden_size: PositiveCount = 96
+    hidden_size: PositiveCount = 128
     """Width of the tiny model; a multiple of 2 * num_heads."""
     num_layers: PositiveCount = 3
     """Transformer blocks of the tiny model."""
     num_heads: PositiveCount = 4
     """Attention heads of the tiny model."""
-    intermediate_size: PositiveCount = 256
+    intermediate_size: PositiveCount = 320
     """Width of the tiny model's feed-forward layers."""
     vocab_size: Annotated[int, Field(ge=256, le=65_536)] = 512
     """Most tokens that the tiny model's tokenizer may have."""
@@ -77,10 +77,10 @@ class DataConfig(Section):
     """Seed of the scenario streams."""
     difficulties: tuple[Difficulty, ...] = Field(default=(1, 2), min_length=1)
     """Difficulties that scenarios cycle through, 1 (easiest) to 10."""
-    seat_share: Annotated[float, Field(ge=0, le=1)] = 0.33
+    seat_share: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Share of the supervised rows that show the role's seat in the team; the rest shows its own family."""
     first_grpo_index: Count = 1_000_000
-    """Index of the first training scenario of GRPO: far from the demonstrations, so that none is met again."""
+    """Index of the first training scenario of GRPO: far from the demonstrations, so none is met again."""
     first_marl_index: Count = 2_000_000
     """Index of the first training case of joint training."""
 
@@ -95,7 +95,7 @@ class DataConfig(Section):
 class SftConfig(Section):
     """Supervised fine-tuning of each role on demonstrations."""
 
-    max_steps: Count = 700
+    max_steps: Count = 500
     """Optimizer steps per role; 0 leaves the base model as it is."""
     batch_size: PositiveCount = 16
     """Demonstrations per optimizer step."""
@@ -112,13 +112,13 @@ class SftConfig(Section):
 class GrpoConfig(Section):
     """Group-relative policy optimisation of each role alone, on its own verifier."""
 
-    max_steps: Count = 60
+    max_steps: Count = 50
     """Optimizer steps per role; 0 leaves the stage out."""
     prompts_per_step: PositiveCount = 8
     """Scenarios per step."""
     group_size: GroupSize = 8
     """Trajectories per scenario that are compared with each other, 2 or more."""
-    learning_rate: Rate = 1e-4
+    learning_rate: Rate = 4e-4
     """Peak learning rate."""
     kl_coefficient: Weight = 0.0
     """Weight of the KL divergence to the SFT policy; 0 does not load a reference."""
@@ -130,7 +130,7 @@ class GrpoConfig(Section):
     """Whether a group's advantages are divided by its standard deviation (`group`) or not (`none`)."""
     max_turns: PositiveCount = 6
     """Assistant turns before a trajectory is cut off."""
-    max_completion_tokens: PositiveCount = 40
+    max_completion_tokens: PositiveCount = 32
     """Tokens per assistant turn before it is cut off."""
 
 
@@ -159,7 +159,7 @@ class MarlConfig(Section):
     """Weight of a demonstration loss that holds each role to its own task."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Gradients of a role are scaled down to this norm."""
-    max_completion_tokens: PositiveCount = 40
+    max_completion_tokens: PositiveCount = 24
     """Tokens per turn before it is cut off."""
     micro_batch_tokens: PositiveCount = 16_384
     """Padded tokens per forward pass of the learner; changes memory, never the result."""
@@ -203,8 +203,8 @@ class RunConfig(Section):
     """Seed of initial weights, sampling and shuffling (data.seed is the scenarios' own)."""
     threads_per_worker: PositiveCount = 1
     """CPU threads of each worker process."""
-    num_workers: PositiveCount = 2
-    """Worker processes that train roles or evaluate side by side."""
+    num_workers: Count = 2
+    """Worker processes that train or evaluate side by side; 0 runs everything in this process, in order."""
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
     sft: SftConfig = SftConfig()

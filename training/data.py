@@ -1,11 +1,11 @@
-"""Demonstrations as token rows: the transcript that the engine would produce, with labels on own tokens only."""
+"""Demonstrations as token rows: the transcript that the engine would produce, labels on own tokens only."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.registry import ROLES
-from roles.team import RECONCILER, SPECIALISTS
+from roles.team import RECONCILER
 from scenarios import team
 from scenarios.base import Family, Scenario, Split, Step
 from scenarios.registry import FAMILIES
@@ -91,13 +91,14 @@ def expert_episode(
     """
     rng = random.Random(f"practice/{scenario.key}")
     reports = {
-        role: team.expert_report(scenario, role, team.sample_practice(rng, "report")) for role in SPECIALISTS
+        role: team.expert_report(scenario, role, team.sample_practice(rng, "report"))
+        for role in scenario.seats
     }
     parsed = {role: team.parse_report(scenario, step.text) for role, step in reports.items()}
     practice = team.sample_practice(rng, "decision")
     decision = team.expert_decision(scenario.options, parsed, practice)
     final = team.parse_decision(scenario, decision.text)
-    votes = {role: team.expert_vote(scenario, role, final) for role in SPECIALISTS}
+    votes = {role: team.expert_vote(scenario, role, final) for role in scenario.seats}
     return reports, team.decision_brief(scenario.options, parsed), decision, votes
 
 
@@ -150,7 +151,7 @@ def supervised_rows(
     seed: int,
     difficulties: Sequence[int],
 ) -> Iterator[TokenRow]:
-    """Supervised rows of a role from the training split: its own family, and its team seat for `seat_share` of them.
+    """Supervised rows of a role from the training split: its own family, its team seat for `seat_share`.
 
     Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
-from roles.team import RECONCILER, SPECIALISTS
+from roles.team import RECONCILER
 from scenarios import team
 from scenarios.base import Family, Scenario, Split, Step, Verdict
 from scenarios.registry import FAMILIES
@@ -87,8 +87,8 @@ def _build_seat_rows(scenario: team.TeamScenario) -> Iterator[Row]:
     parsed = {role: team.parse_report(scenario, step.text) for role, step in reports.items()}
     decision = team.parse_decision(scenario, decision_step.text)
     vote_brief = team.vote_brief(decision)
-    for role in SPECIALISTS:
-        report, seat = parsed[role], scenario.seats[role]
+    for role, seat in scenario.seats.items():
+        report = parsed[role]
         _require_gold(team.verify_report(scenario, role, reports[role].text), scenario.key)
         _require_gold(team.verify_vote(scenario, role, decision, votes[role].text), scenario.key)
         messages = [

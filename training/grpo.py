@@ -112,7 +112,7 @@ def _rollout_metrics(
     return metrics
 
 
-def verified_reward(completions: list[Any], verified_reward: list[float], **kwargs: Any) -> list[float]:
+def verified_reward(completions: list[Any], verified_reward: list[float], **kwargs: Any) -> list[float | None]:
     """TRL's reward function: hands over what the verifier said during the rollout.
 
     Raises:
@@ -121,7 +121,7 @@ def verified_reward(completions: list[Any], verified_reward: list[float], **kwar
     for value in verified_reward:
         if not math.isfinite(value):
             raise ValueError(f"the verifier returned the reward {value!r}; rewards must be finite")
-    return verified_reward
+    return list(verified_reward)
 
 
 class _RolloutReporter(StepReporter):
@@ -144,7 +144,9 @@ def run_grpo(
     on_step: OnStep,
     make_rollouts: Callable[..., Rollouts] = Rollouts,
 ) -> None:
-    """Train `model` in place for `config.max_steps` steps of prompts_per_step x group_size episodes."""
+    """Train `model` in place for `config.max_steps` steps of prompts_per_step x group_size episodes, 0 for none."""
+    if config.max_steps == 0:  # the trainer would take it for "no limit"
+        return
     rollouts = make_rollouts(scenarios, role=role, chat=chat, config=config, seed=seed)
     args = TrlGrpoConfig(
         output_dir=str(output_dir),

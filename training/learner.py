@@ -45,16 +45,22 @@ class LossStats:
 
 
 def token_logprobs(
-    model: nn.Module, token_ids: Int[Tensor, "rows width"], attention: Int[Tensor, "rows width"], mask: Tensor
+    model: nn.Module,
+    token_ids: Int[Tensor, "rows width"],
+    attention: Int[Tensor, "rows width"],
+    mask: Tensor,
+    *,
+    temperature: float = 1.0,
 ) -> tuple[Float[Tensor, " own"], Float[Tensor, " own"]]:
     """Log-probabilities and entropies at the own tokens only, in row-major order; gradient flows to both.
 
     `mask` (rows, width) bool marks the tokens to predict; column 0 can never be one. The output head is
-    applied to the positions just before them and nowhere else.
+    applied to the positions just before them and nowhere else. Both are those of the distribution that was
+    sampled from, so that the ratio to the sampling logprobs is 1 at the start at every temperature.
     """
     hidden = _decoder(model)(input_ids=token_ids, attention_mask=attention, use_cache=False).last_hidden_state
     before = mask[:, 1:]
-    logits = _head(model)(hidden[:, :-1][before]).float()
+    logits = _head(model)(hidden[:, :-1][before]).float() / temperature
     logprobs = torch.log_softmax(logits, dim=-1)
     entropy = -(logprobs.exp() * logprobs).sum(-1)
     return logprobs.gather(1, token_ids[:, 1:][before][:, None])[:, 0], entropy
@@ -76,7 +82,7 @@ def clipped_surrogate(
 
 
 def kl_k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """Per-token estimate exp(d) - 1 - d of KL(policy || reference), d = reference - policy; never negative."""
+    """Per-token estimate exp(d) - 1 - d of KL(policy || reference), d = reference - policy; >= 0."""
     difference = reference_logprobs - logprobs
     return torch.exp(difference) - 1 - difference
 
@@ -99,7 +105,8 @@ def backward_role(
     device = next(model.parameters()).device
     for batch in micro_batches(live, config.micro_batch_tokens):
         tensors = collate(batch, device)
-        logprobs, entropy = token_logprobs(model, tensors["token_ids"], tensors["attention"], tensors["mask"])
+        places = (tensors["token_ids"], tensors["attention"], tensors["mask"])
+        logprobs, entropy = token_logprobs(model, *places, temperature=config.temperature)
         losses, is_clipped = clipped_surrogate(
             logprobs,
             tensors["sampling_logprobs"],
@@ -110,9 +117,7 @@ def backward_role(
         loss = losses.sum() / total_tokens
         if reference is not None and config.kl_coefficient > 0:
             with torch.no_grad():
-                base, _ = token_logprobs(
-                    reference, tensors["token_ids"], tensors["attention"], tensors["mask"]
-                )
+                base, _ = token_logprobs(reference, *places, temperature=config.temperature)
             kl = kl_k3(logprobs, base).sum()
             loss = loss + config.kl_coefficient * kl / total_tokens
             sums["kl"] += float(kl.detach())

@@ -6,7 +6,8 @@ One step, top to bottom in `JointLearner.step`:
               -> team rewards -> advantages per role (credit scheme) -> rows -> one update of every role
 
 Specialists are compared across the report sets of a scenario, ReconcileGPT only among decisions on the
-same reports. A replayed decision is scored with the votes of the episode that it branches from.
+same reports. A replayed decision is not voted on: it is scored as if its votes were as right as those on the
+first decision on these reports.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from simulator.chat import Chat
 from simulator.engines.base import Sampling
 from simulator.engines.transformers import TransformersEngine
 from simulator.records import Episode, Trajectory
-from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
+from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
 from simulator.runner import play_decisions, play_episodes
 from training.config import MarlConfig
 from training.credit import SCHEMES
@@ -148,17 +149,20 @@ class JointLearner:
             absences = reduced[place * num_seats : (place + 1) * num_seats]
             if episode.error or any(branch.error for branch in (*branches, *absences)):
                 continue
-            decisions = (episode, *(replace(branch, votes=episode.votes) for branch in branches))
+            verdict = score_episode(scenario, episode, self.reward_weights)
+            verdicts = (verdict, *(self._score_unvoted(scenario, branch, verdict) for branch in branches))
             without = {
-                role: self._reward(scenario, replace(absence, votes=episode.votes))
+                role: self._score_unvoted(scenario, absence, verdict).reward
                 for role, absence in zip(scenario.seats, absences, strict=False)
             }
-            verdicts = tuple(score_episode(scenario, one, self.reward_weights) for one in decisions)
-            played.append(PlayedSet(scenario=scenario, decisions=decisions, verdicts=verdicts, without=without))
+            played.append(
+                PlayedSet(scenario=scenario, decisions=(episode, *branches), verdicts=verdicts, without=without)
+            )
         return complete_groups(played, config.report_sets)
 
-    def _reward(self, scenario: TeamScenario, episode: Episode) -> float:
-        return score_episode(scenario, episode, self.reward_weights).reward
+    def _score_unvoted(self, scenario: TeamScenario, episode: Episode, first: TeamVerdict) -> TeamVerdict:
+        verdict = score_episode(scenario, episode, self.reward_weights)
+        return with_consensus(verdict, first.consensus, self.reward_weights)
 
     def rows(self, role: str, groups: Sequence[Sequence[PlayedSet]]) -> list[TrainingRow]:
         """The role's training rows with their advantages."""

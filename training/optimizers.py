@@ -1,7 +1,7 @@
 """Muon on the 2-D weights inside the layers, AdamW on embeddings, norms and everything else.
 
-Source: Keller Jordan et al., Muon (2024). torch.optim.Muon iterates one matrix at a time in bfloat16, which took
-57 % of a training step on a CPU without bfloat16 units; here equal shapes are batched and stay in float32.
+Source: Keller Jordan et al., Muon (2024). torch.optim.Muon iterates one matrix at a time in bfloat16, which
+took 57 % of a training step on a CPU without bfloat16 units; here equal shapes are batched, in float32.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
-
 
 _NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
@@ -27,7 +26,8 @@ def orthogonalize(matrices: Tensor, steps: int = 5) -> Tensor:
     for _ in range(steps):
         gram = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return x.mT if tall else x
+    result: Tensor = x.mT if tall else x
+    return result
 
 
 class Muon(Optimizer):
@@ -85,7 +85,8 @@ class CombinedOptimizer(Optimizer):
 
 def muon_with_adamw(model: nn.Module, *, muon_learning_rate: float, learning_rate: float) -> CombinedOptimizer:
     """Muon for matrices of the transformer layers, AdamW for the rest."""
-    matrices, rest = [], []
+    matrices: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             is_matrix = parameter.ndim == 2 and "embed" not in name and "lm_head" not in name

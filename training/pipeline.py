@@ -13,7 +13,7 @@ from evaluation.gates import failed_gates
 from evaluation.report import write_report
 from evaluation.scores import RoleScores, TeamScores, read_scores
 from evaluation.summary import build_summary, combine_seeds, read_summary, write_summary
-from evaluation.table import gate_table, summary_tables
+from evaluation.table import summary_tables
 from evaluation.transcript import Transcript, render_side_by_side_text, render_text, transcript, write_side_by_side
 from roles.errors import UserError
 from roles.registry import ROLES
@@ -21,6 +21,7 @@ from simulator.export import episode_to_dict
 from simulator.reward import score_episode
 from training import stages
 from training.config import RunConfig
+from training.data import team_scenario
 from training.provenance import find_versions
 from training.runs import Run
 from training.workers import Task, run_tasks
@@ -70,7 +71,7 @@ def evaluate_run(path: Path) -> None:
             tasks.append(_evaluate_team(run, stage, after=()))
     start = time.monotonic()
     _run(run, tasks, "evaluation")
-    write_summary(path, summarise(run, wall_s=time.monotonic() - start))
+    write_summary(path, summarise(run, wall_s=_add_wall_time(run, time.monotonic() - start)))
     if run.is_done("marl"):
         write_episodes_side_by_side(run)
     print_summary(read_summary(path))
@@ -114,10 +115,9 @@ def run_all(run: Run, *, controls: bool, title: str) -> dict[str, Any]:
     """Every stage and evaluation of one run that is not done yet; its summary."""
     start = time.monotonic()
     _run(run, demo_tasks(run, controls=controls), title)
-    spent_s = run.read_payload("wall")["wall_s"] if run.is_done("wall") else 0.0
-    run.mark_done("wall", {"wall_s": spent_s + time.monotonic() - start})
+    wall_s = _add_wall_time(run, time.monotonic() - start)
     write_episodes_side_by_side(run)
-    summary = summarise(run, wall_s=run.read_payload("wall")["wall_s"])
+    summary = summarise(run, wall_s=wall_s)
     write_summary(run.path, summary)
     return summary
 
@@ -199,7 +199,7 @@ def play_transcripts(
     """Greedy episodes of test cases by their index, as readable transcripts."""
     config = run.config
     cases = [
-        stages.team_scenario("test", config.data.seed, index, config.data.difficulties) for index in indices
+        team_scenario("test", config.data.seed, index, config.data.difficulties) for index in indices
     ]
     episodes = play_team(
         cases,
@@ -250,7 +250,6 @@ def print_summary(summary: dict[str, Any]) -> None:
             console.rule(f"seed {one['seed']}")
         for table in summary_tables(one):
             console.print(table)
-        console.print(gate_table(one["gates"]))
 
 
 def _print_episode(run: Run) -> None:
@@ -266,11 +265,19 @@ def _run(run: Run, tasks: Sequence[Task], title: str) -> None:
     run_tasks(tasks, num_workers=run.config.num_workers, num_threads=run.config.threads_per_worker, title=title)
 
 
+def _add_wall_time(run: Run, seconds: float) -> float:
+    """Seconds that the run took in all, these ones included."""
+    spent_s = float(run.read_payload("wall")["wall_s"]) if run.is_done("wall") else 0.0
+    run.mark_done("wall", {"wall_s": spent_s + seconds})
+    return spent_s + seconds
+
+
 def _require(run: Run, stage: str, roles: Sequence[str]) -> None:
     for role in roles:
         if not run.is_done(f"{stage}/{role}"):
             raise UserError(
-                f"role {role!r} has no {stage} weights in {run.path}; first `emads train {stage} --run {run.path}`"
+                f"role {role!r} has no {stage} weights in {run.path};"
+                f" first `emads train {stage} --run {run.path}`"
             )
 
 

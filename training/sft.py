@@ -45,11 +45,13 @@ def run_sft(
     seed: int,
     on_step: OnStep,
 ) -> None:
-    """Train `model` in place for `max_steps` steps of `config.batch_size` rows.
+    """Train `model` in place for `max_steps` steps of `config.batch_size` rows; 0 steps leave it as it is.
 
     Raises:
         ValueError: no rows.
     """
+    if max_steps == 0:  # the trainer would take it for "no limit"
+        return
     if not rows:
         raise ValueError("no supervised rows to train on")
     dataset = Dataset.from_list([row.as_dict() for row in rows])
@@ -76,7 +78,7 @@ def run_sft(
         optimizer = muon_with_adamw(
             model, muon_learning_rate=config.muon_learning_rate, learning_rate=config.learning_rate
         )
-        optimizers = (optimizer, get_cosine_schedule_with_warmup(optimizer, args.warmup_steps, max_steps))
+        optimizers = (optimizer, get_cosine_schedule_with_warmup(optimizer, int(args.warmup_steps), max_steps))
     trainer = SFTTrainer(
         model=model,
         args=args,

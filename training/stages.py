@@ -1,4 +1,4 @@
-"""The stages of a run, one function each: what a worker process does. Each reads and writes the run folder only.
+"""The stages of a run, one function each: what a worker process does. Each touches the run folder only.
 
 Weights are published once per stage and owner (`checkpoints/sft/cto/step_600`), so a stage that is done is
 skipped and a killed one starts again from the last published weights.
@@ -42,7 +42,7 @@ def train_base(path: Path) -> None:
     """Tokenizer and base weights: built for `tiny`, loaded for a pretrained preset."""
     run = Run.open(path)
     config = run.config
-    if run.is_done(BASE):
+    if is_finished(run, BASE):
         return
     if config.model.preset == "tiny":
         texts = corpus(
@@ -62,14 +62,14 @@ def train_base(path: Path) -> None:
 def train_sft(path: Path, role: str) -> None:
     """Supervised fine-tuning of one role from the base."""
     run = Run.open(path)
-    if not run.is_done(f"sft/{role}"):
+    if not is_finished(run, "sft", role):
         _run_supervised(run, "sft", role, run.config.sft.max_steps, first_row=0)
 
 
 def train_sft_more(path: Path, role: str) -> None:
     """The control of GRPO: go on with SFT, on new demonstrations, for the time that GRPO took."""
     run = Run.open(path)
-    if run.is_done(f"sft_more/{role}"):
+    if is_finished(run, "sft_more", role):
         return
     sft, grpo = run.read_payload(f"sft/{role}"), run.read_payload(f"grpo/{role}")
     seconds_per_step = sft["train_s"] / max(1, run.config.sft.max_steps)
@@ -118,7 +118,7 @@ def train_grpo(path: Path, role: str) -> None:
     """GRPO of one role on its own family, from its SFT weights."""
     run = Run.open(path)
     config = run.config
-    if run.is_done(f"grpo/{role}"):
+    if is_finished(run, "grpo", role):
         return
     model, tokenizer = load_weights(run, SOURCE["grpo"], role)
     chat = make_chat(tokenizer, config)
@@ -134,7 +134,8 @@ def train_grpo(path: Path, role: str) -> None:
 
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
         run.log(f"grpo/{role}", step, metrics)
-        signals.append(metrics["groups_with_signal"])
+        has_gradient = metrics["grad_norm"] > 0  # else whatever the rewards said, nothing was learnt from them
+        signals.append(metrics["groups_with_signal"] * has_gradient)
         report_progress(5, **{f"{role}_reward": metrics["verified"]})
 
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
@@ -166,7 +167,7 @@ def train_marl(path: Path) -> None:
     """Joint training of all roles from their GRPO weights."""
     run = Run.open(path)
     config = run.config
-    if run.is_done("marl"):
+    if all(is_finished(run, "marl", role) for role in ROLES):
         return
     models, tokenizer = load_team(run, SOURCE["marl"])
     before = {role: copy_weights(model) for role, model in models.items()}
@@ -309,6 +310,12 @@ def make_chat(tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> HFChat:
 def reward_weights(config: RunConfig) -> TeamRewardWeights:
     """The team reward's weights from the config."""
     return TeamRewardWeights(**config.team_reward.model_dump())
+
+
+def is_finished(run: Run, stage: str, role: str | None = None) -> bool:
+    """Whether the stage was marked done and its weights (of one role) are sound; damaged ones are set aside."""
+    marker = stage if stage in (BASE, "marl") else f"{stage}/{role}"
+    return run.is_done(marker) and newest_sound(weights_folder(run, stage, role), run=run.digest) is not None
 
 
 def weights_folder(run: Run, stage: str, role: str | None) -> Path:

@@ -11,6 +11,7 @@ from training.progress import progress
 
 Report = Callable[..., None]  # report(units done, **metrics shown)
 _reports: Any = None  # the worker's end of the progress queue
+_reported: float = 0  # units of the task at hand that were reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,22 +38,33 @@ def _start_worker(reports: Any, num_threads: int) -> None:
 
 def report_progress(units: float, **metrics: float) -> None:
     """Called inside a task: so many more units are done."""
+    global _reported
+    _reported += units
     if _reports is not None:
         _reports.put((units, metrics))
+
+
+def _perform(task: Task) -> Any:
+    """The task's result; units that it did not report (a stage that was done already) are reported here."""
+    global _reported
+    _reported = 0
+    result = task.call(*task.args)
+    if _reported < task.units:
+        report_progress(task.units - _reported)
+    return result
 
 
 def run_tasks(tasks: Sequence[Task], *, num_workers: int, num_threads: int, title: str) -> dict[str, Any]:
     """Run all tasks, earlier ones first wherever several are ready; results by name.
 
-    The first failure stops the rest and is raised as itself.
+    With 0 workers they run in this process. The first failure stops the rest and is raised as itself.
 
     Raises:
-        ValueError: a task waits for one that is not in `tasks`.
+        ValueError: a task waits for one that is not in `tasks`, or tasks wait for each other.
     """
-    names = {task.name for task in tasks}
-    for task in tasks:
-        if missing := set(task.after) - names:
-            raise ValueError(f"task {task.name!r} waits for unknown {sorted(missing)}")
+    _check_order(tasks)
+    if num_workers == 0:
+        return _run_here(tasks, title)
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, progress(title, sum(task.units for task in tasks)) as bar:
         reports = manager.Queue()
@@ -65,6 +77,47 @@ def run_tasks(tasks: Sequence[Task], *, num_workers: int, num_threads: int, titl
             pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _check_order(tasks: Sequence[Task]) -> None:
+    names = {task.name for task in tasks}
+    for task in tasks:
+        if missing := set(task.after) - names:
+            raise ValueError(f"task {task.name!r} waits for unknown {sorted(missing)}")
+    waiting = list(tasks)
+    while waiting:
+        stuck = {task.name for task in waiting}
+        waiting = [task for task in waiting if stuck & set(task.after)]
+        if len(waiting) == len(stuck):
+            raise ValueError(f"tasks wait for each other: {sorted(stuck)}")
+
+
+class _DirectReports:
+    """Stands where the queue does when the tasks run in the process that shows the bar."""
+
+    def __init__(self, advance: Report) -> None:
+        self._advance = advance
+
+    def put(self, report: tuple[float, Mapping[str, float]]) -> None:
+        units, metrics = report
+        self._advance(units, **metrics)
+
+
+def _run_here(tasks: Sequence[Task], title: str) -> dict[str, Any]:
+    """One after the other in this process: for debuggers and for tests that plant faults."""
+    global _reports
+    results: dict[str, Any] = {}
+    waiting = list(tasks)
+    with progress(title, sum(task.units for task in tasks)) as bar:
+        _reports = _DirectReports(bar.advance)
+        try:
+            while waiting:
+                task = next(task for task in waiting if set(task.after) <= results.keys())
+                waiting.remove(task)
+                results[task.name] = _perform(task)
+        finally:
+            _reports = None
+    return results
+
+
 def _work_off(
     waiting: list[Task], pool: ProcessPoolExecutor, num_workers: int, reports: Any, advance: Report
 ) -> dict[str, Any]:
@@ -74,7 +127,7 @@ def _work_off(
     while waiting or running:
         for task in [task for task in waiting if set(task.after) <= results.keys()]:
             if len(running) < num_workers:
-                running[pool.submit(task.call, *task.args)] = task
+                running[pool.submit(_perform, task)] = task
                 waiting.remove(task)
         done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
         _drain(reports, advance, shown)

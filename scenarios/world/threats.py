@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 ASSETS = "ABCDEF"
-MIN_EXPOSURE, MAX_EXPOSURE = 15, 60  # of one asset; from difficulty 4 it may fall to MIN_SAVING
+MIN_EXPOSURE, MAX_EXPOSURE = 12, 42  # of one asset; from difficulty 4 it may fall to MIN_SAVING
 MIN_SAVING = 10  # of one control alone
 _MAX_DRAWS = 200
 

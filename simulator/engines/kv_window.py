@@ -16,8 +16,11 @@ GROWTH = 64  # columns added at a time
 class _WindowLayer(DynamicLayer):
     """One layer's buffers; `update` writes at the window's column and returns everything up to it."""
 
+    keys: Tensor
+    values: Tensor
+
     def __init__(self, keys: Tensor, values: Tensor) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.keys, self.values = keys, values
         self.dtype, self.device = keys.dtype, keys.device
         self.is_initialized = True
@@ -60,7 +63,7 @@ class KVWindow:
         self.valid[:, self.column] = fed
         self.column += 1
 
-    def append_rows(self, prefilled: Cache, valid: Tensor) -> None:
+    def append_rows(self, prefilled: Any, valid: Tensor) -> None:
         """Add rows whose prompts were computed apart; `valid` (rows, width) bool, left-padded."""
         width = valid.shape[1]
         if self.num_rows == 0:

@@ -60,6 +60,7 @@ class TransformersEngine:
         self.seed = seed
         self.max_rows = max_rows
         self._lanes: dict[str, _Lane] = {}
+        self._open: dict[str, list[_Row]] = {}  # rows of each session not yet given back
         self._driver: asyncio.Task[None] | None = None
         self._arrivals = 0
 
@@ -89,10 +90,8 @@ class TransformersEngine:
         return await future
 
     def end_session(self, session: str) -> None:
-        for lane in self._lanes.values():
-            for row in lane.rows:
-                if row.session == session:
-                    row.ended = True
+        for row in self._open.pop(session, ()):
+            row.ended = True
 
     async def _drive(self) -> None:
         while True:
@@ -153,7 +152,9 @@ class TransformersEngine:
                 waiting.append((request, future))
                 continue
             stream = session_seed(self.seed, request.session)
-            fresh.append(_Row(session=request.session, stream=stream, cached=prompt, request=request, future=future))
+            row = _Row(session=request.session, stream=stream, cached=prompt, request=request, future=future)
+            self._open.setdefault(request.session, []).append(row)
+            fresh.append(row)
         lane.queue = waiting
         if stale:
             _keep(lane, [i for i in range(len(lane.rows)) if i not in stale])

@@ -1,8 +1,11 @@
 """What a credit scheme is given and what it returns."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+LEAST_SPREAD = 1e-12  # of a group's rewards; less is the rounding of their sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +21,7 @@ class ReportSet:
     @property
     def mean_reward(self) -> float:
         """Expected team reward of these reports under the present reconciler."""
-        return sum(self.rewards) / len(self.rewards)
+        return statistics.fmean(self.rewards)
 
 
 class CreditScheme(Protocol):
@@ -34,20 +37,20 @@ class CreditScheme(Protocol):
 def reconciler_advantages(report_set: ReportSet) -> list[float]:
     """One advantage per decision: its reward minus the mean over decisions on the same reports.
 
-    The reports being fixed, nothing but the decision differs (hierarchical grouping). Equal rewards give zeros.
+    The reports being fixed, nothing but the decision differs (hierarchical grouping); equal rewards: zeros.
     """
     return centre(report_set.rewards)
 
 
 def centre(rewards: Sequence[float]) -> list[float]:
-    """Rewards minus their mean, exactly zero where all are equal; never divided by a standard deviation.
+    """Rewards minus their mean, not divided by a standard deviation; exactly zero where all are equal.
 
     Raises:
         ValueError: fewer than two rewards.
     """
     if len(rewards) < 2:
         raise ValueError(f"a group needs at least 2 rewards to compare, got {len(rewards)}")
-    if max(rewards) == min(rewards):
+    if max(rewards) - min(rewards) < LEAST_SPREAD:
         return [0.0] * len(rewards)
-    mean = sum(rewards) / len(rewards)
+    mean = statistics.fmean(rewards)
     return [reward - mean for reward in rewards]

@@ -1,4 +1,4 @@
-"""`shared`: every specialist gets the team's own result, relative to the other report sets of the scenario."""
+"""`shared`: every specialist gets the team's result, relative to the other report sets of the scenario."""
 
 from collections.abc import Sequence
 

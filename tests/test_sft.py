@@ -1,0 +1,138 @@
+"""SFT on real trainer steps: the loss is over own tokens only, it falls, and nothing under the mask matters."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_models import (
+    DIFFICULTIES,
+    next_token_logprobs,
+    same_weights,
+    small_model,
+    tiny_chat,
+    tiny_tokenizer,
+    weights_of,
+)
+
+from roles.team import RECONCILER
+from training.config import SftConfig
+from training.data import TokenRow, supervised_rows
+from training.sft import run_sft
+
+CONFIG = SftConfig(batch_size=4)
+Log = list[tuple[int, Mapping[str, float]]]
+
+
+def make_rows(count: int, role: str = RECONCILER) -> list[TokenRow]:
+    return list(
+        supervised_rows(
+            role, tiny_chat(), num_rows=count, first_row=0, seat_share=1.0, seed=0, difficulties=DIFFICULTIES
+        )
+    )
+
+
+def train(
+    rows: Sequence[TokenRow], folder: Path, *, steps: int = 10, config: SftConfig = CONFIG, seed: int = 0
+) -> tuple[Any, Log]:
+    """The trained model and what was logged."""
+    model, log = small_model(), Log()
+    run_sft(
+        model,
+        tiny_tokenizer(),
+        rows,
+        config,
+        max_steps=steps,
+        output_dir=folder,
+        seed=seed,
+        on_step=lambda step, metrics: log.append((step, metrics)),
+    )
+    return model, log
+
+
+def own_loss(model: Any, rows: Sequence[TokenRow]) -> float:
+    """Mean negative log-probability of own tokens, by plain forward passes."""
+    model.eval()
+    losses = []
+    for row in rows:
+        predicted = next_token_logprobs(model, row.token_ids)
+        losses += [-float(predicted[i - 1, t]) for i, t in enumerate(row.token_ids) if row.loss_mask[i]]
+    return statistics.fmean(losses)
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_a_few_steps_lower_the_loss_on_own_tokens(tmp_path: Path, optimizer: str) -> None:
+    rows = make_rows(80)
+    before = own_loss(small_model(), rows[:20])
+    config = CONFIG.model_copy(update={"optimizer": optimizer, "learning_rate": 0.01})
+    model, log = train(rows, tmp_path, steps=20, config=config)
+    assert before == pytest.approx(math.log(len(tiny_tokenizer())), abs=0.5)  # an untrained model guesses
+    assert own_loss(model, rows[:20]) < before - 1.5
+    assert [step for step, _ in log] == [10, 20]
+    assert log[1][1]["loss"] < log[0][1]["loss"] < before
+    assert all(isinstance(value, float) for _, metrics in log for value in metrics.values())
+
+
+def test_the_trained_loss_is_the_mean_over_own_tokens(tmp_path: Path) -> None:
+    """At a rate near 0 all ten steps see the same weights; two rows of unequal length in every batch."""
+    rows = [make_rows(1)[0], make_rows(1, "cto")[0]]
+    assert len({sum(row.loss_mask) for row in rows}) == 2
+    config = SftConfig(batch_size=2, optimizer="adamw", learning_rate=1e-12)
+    _, log = train(rows * 10, tmp_path, config=config)
+    losses = [own_loss(small_model(), pair) for pair in ([rows[0]] * 2, rows, [rows[1]] * 2)]
+    low, high = min(losses), max(losses)
+    assert low - 1e-3 <= log[0][1]["loss"] <= high + 1e-3
+    _, log = train(rows[:1] * 20, tmp_path, config=config)
+    assert log[0][1]["loss"] == pytest.approx(losses[0], abs=2e-3)
+    everything = own_loss(small_model(), [replace(rows[0], loss_mask=(0, *[1] * (len(rows[0].token_ids) - 1)))])
+    assert log[0][1]["loss"] != pytest.approx(everything, abs=2e-3)
+
+
+def with_tail(rows: Sequence[TokenRow], tail: tuple[int, ...], bit: int) -> list[TokenRow]:
+    """Rows that end with an observation, which no own token can see."""
+    return [
+        TokenRow(token_ids=row.token_ids + tail, loss_mask=(*row.loss_mask, *[bit] * len(tail))) for row in rows
+    ]
+
+
+def test_masked_tokens_are_not_trained(tmp_path: Path) -> None:
+    rows = make_rows(20)
+    quiet, other = (train(with_tail(rows, tail, 0), tmp_path, steps=3)[0] for tail in ((7, 8, 9), (90, 91, 92)))
+    assert same_weights(weights_of(quiet), weights_of(other))
+    spoken = train(with_tail(rows, (90, 91, 92), 1), tmp_path, steps=3)[0]
+    assert not same_weights(weights_of(quiet), weights_of(spoken))
+
+
+def test_the_same_seed_trains_the_same_weights(tmp_path: Path) -> None:
+    rows = make_rows(20)
+    first, again, other = (weights_of(train(rows, tmp_path, steps=3, seed=seed)[0]) for seed in (0, 0, 1))
+    assert same_weights(first, again)
+    assert not same_weights(first, other)
+
+
+def test_no_steps_leave_the_model_as_it_is(tmp_path: Path) -> None:
+    model, log = train(make_rows(4), tmp_path, steps=0)
+    assert same_weights(weights_of(model), weights_of(small_model()))
+    assert log == []
+
+
+def test_no_rows_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no supervised rows"):
+        train([], tmp_path)
+
+
+def test_a_frozen_parameter_stays(tmp_path: Path) -> None:
+    model = small_model()
+    model.get_input_embeddings().weight.requires_grad_(False)
+    before = weights_of(model)
+    run_sft(
+        model, tiny_tokenizer(), make_rows(8), CONFIG, max_steps=2, output_dir=tmp_path, seed=0,
+        on_step=lambda step, metrics: None,
+    )  # fmt: skip
+    after = weights_of(model)
+    assert torch.equal(before["model.embed_tokens.weight"], after["model.embed_tokens.weight"])
+    assert not same_weights(before, after)
