@@ -20,8 +20,9 @@ demo: setup
 	$(BIN)/emads demo
 
 # One thread per worker: two workers with two torch threads each are slower than two with one.
+# A file stays with one worker, so that the runs which its tests share are made once.
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 tests
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile tests
 
 check: setup
 	$(BIN)/ruff check .

@@ -184,7 +184,9 @@ def report(run: RunOption = DEFAULT_RUN) -> None:
 def demo(
     run: RunOption = DEFAULT_RUN,
     seeds: Annotated[int, typer.Option(help="Independent runs whose results are shown together.")] = 1,
-    controls: Annotated[bool, typer.Option("--controls", help="Also train the same-time SFT control.")] = False,
+    controls: Annotated[
+        bool, typer.Option("--controls", help="Also train the same-time SFT control.")
+    ] = False,
     config: ConfigOption = None,
     overrides: SetOption = None,
     print_config: PrintOption = False,

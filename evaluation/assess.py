@@ -254,7 +254,9 @@ def _team_scores(
         unresolved=tuple(verdict.unresolved for verdict in sampled),
         escalation=tuple(verdict.escalation for verdict in sampled),
         agreement=tuple(
-            statistics.fmean(parse_vote(vote) == "accept" for vote in episode.votes.values()) if episode.votes else 0.0
+            statistics.fmean(parse_vote(vote) == "accept" for vote in episode.votes.values())
+            if episode.votes
+            else 0.0
             for episode in episodes
         ),
     )

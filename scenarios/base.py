@@ -46,12 +46,16 @@ class Verdict:
     exact: bool  # the choice is the exact optimum
     feasible: bool  # every hard constraint holds
     explanation: str
-    failure: str | None = None  # how it failed, None where it is exact; e.g. "not_json", "infeasible", "suboptimal"
+    failure: str | None = (
+        None  # how it failed, None where it is exact; e.g. "not_json", "infeasible", "suboptimal"
+    )
 
 
 def rejected(failure: str, explanation: str) -> Verdict:
     """The verdict of a policy fault: reward 0."""
-    return Verdict(reward=0.0, parts={}, exact=False, feasible=False, explanation=explanation, failure=failure)
+    return Verdict(
+        reward=0.0, parts={}, exact=False, feasible=False, explanation=explanation, failure=failure
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +90,13 @@ class Family:
     generate: Callable[..., Scenario]  # generate(split, seed, index, difficulty), pure
     verify: Callable[[Scenario, str], Verdict]  # total: never raises on model text
     solve: Callable[[Scenario], dict[str, Any]]  # the oracle's answer object
-    certify: Callable[[Scenario], tuple[float, float]]  # (oracle value, value by a second, independent method)
+    certify: Callable[
+        [Scenario], tuple[float, float]
+    ]  # (oracle value, value by a second, independent method)
     call_tool: Callable[[Scenario, ToolCall], str]  # observation; raises ToolError
-    demonstrate: Callable[[Scenario, random.Random], tuple[Step, ...]]  # expert play, styles drawn from the rng
+    demonstrate: Callable[
+        [Scenario, random.Random], tuple[Step, ...]
+    ]  # expert play, styles drawn from the rng
     baselines: Mapping[str, Callable[[Scenario, random.Random], str]] = field(default_factory=dict)
     # baselines: "random", "constant" (best constant answer), "greedy" -> answer text
 

@@ -50,11 +50,18 @@ def nash_welfare(utilities: list[int], weights: list[int]) -> int:
     return root
 
 
-def draw_limit(rng: random.Random, utilities: list[int], num_vetoes: int) -> int:
-    """A hard limit that exactly the `num_vetoes` worst of the (distinct) utilities fall under."""
+def draw_limit(rng: random.Random, utilities: list[int], num_vetoes: int, *, clear_by: int = 0) -> int:
+    """A hard limit that exactly the `num_vetoes` worst of the (distinct) utilities fall under.
+
+    It keeps `clear_by` away from both neighbours where there is room, else it stands between them.
+    """
     ordered = sorted(utilities)
-    lowest = ordered[num_vetoes - 1] + 1 if num_vetoes else 10
-    return rng.randint(lowest, ordered[num_vetoes])
+    highest = ordered[num_vetoes]
+    if not num_vetoes:
+        return rng.randint(10, max(10, highest - clear_by))
+    lowest = ordered[num_vetoes - 1] + 1
+    middle = (lowest + highest) // 2
+    return rng.randint(min(lowest + clear_by, middle), max(highest - clear_by, middle))
 
 
 def find_deadlock(utilities: Mapping[str, list[int]]) -> list[str]:

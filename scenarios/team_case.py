@@ -37,6 +37,8 @@ TWO_CRITICAL_SHARE = (
     0.4,
     0.45,
 )  # of cases with two critical roles
+FAVOURITE_LEAD = {1: 12, 2: 8, 3: 4}  # least lead of a specialist's favourite, by difficulty; 1 above
+LIMIT_CLEARANCE = {1: 4, 2: 3, 3: 2}  # distance of a limit from the utilities around it, where there is room
 DEADLOCK_SHARE = 0.03  # of cases in which every option is vetoed
 ORDINARY_STAKES, CRITICAL_STAKES = (10, 19), (70, 99)
 LEAST_UTILITY, GREATEST_UTILITY = 10, 99
@@ -113,8 +115,9 @@ def figure_utility(role: str, difficulty: int, figure: int) -> int:
 
 
 def _draw_structures(rng: random.Random, role: str, difficulty: int) -> dict[str, Any]:
-    """One structure per option, drawn again while its utility repeats another option's."""
+    """One structure per option, drawn again while its utility repeats another's or nears the favourite's."""
     view = VIEWS[role]
+    lead = FAVOURITE_LEAD.get(difficulty, 1)
     structures: dict[str, Any] = {}
     measured: dict[str, int] = {}
     utilities: dict[str, int] = {}
@@ -127,7 +130,13 @@ def _draw_structures(rng: random.Random, role: str, difficulty: int) -> dict[str
             draws += 1
             if draws > MOST_DRAWS:
                 raise RuntimeError(f"no distinct utilities for {role} in {MOST_DRAWS} draws")
-            if utility not in utilities.values():
+            others = utilities.values()
+            rivals = [
+                other
+                for other in others
+                if abs(other - utility) < lead and max(other, utility) >= max(others)
+            ]
+            if utility not in others and not rivals:
                 structures[option], measured[option], utilities[option] = structure, figure, utility
     return {"structures": structures, "figures": measured, "utilities": utilities}
 
@@ -147,7 +156,10 @@ def _draw_limits(rng: random.Random, utilities: Mapping[str, list[int]], difficu
     if rng.random() < DEADLOCK_SHARE:
         num_options = NUM_OPTIONS[difficulty - 1]
         num_vetoes |= dict.fromkeys(find_deadlock(utilities), num_options - 1)
-    return {role: draw_limit(rng, utilities[role], num_vetoes[role]) for role in SPECIALISTS}
+    clear_by = LIMIT_CLEARANCE.get(difficulty, 0)
+    return {
+        role: draw_limit(rng, utilities[role], num_vetoes[role], clear_by=clear_by) for role in SPECIALISTS
+    }
 
 
 def weigh(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

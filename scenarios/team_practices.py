@@ -17,8 +17,8 @@ from scenarios.team_case import Seat, TeamScenario, favourite, own_vetoes
 Reports = Mapping[str, SpecialistReport | None]
 PracticeKind = Literal["report", "decision"]
 
-REPORT_PRACTICES: dict[str, float] = {"conviction": 0.6, "stakes": 0.4}  # name -> share of experts
-DECISION_PRACTICES: dict[str, float] = {"headcount": 0.6, "priority": 0.4}
+REPORT_PRACTICES: dict[str, float] = {"conviction": 0.55, "stakes": 0.45}  # name -> share of experts
+DECISION_PRACTICES: dict[str, float] = {"headcount": 0.55, "priority": 0.45}
 FLAG_FROM = {"conviction": (70, 82, 92), "stakes": (25, 60, 80)}  # least value for flag 1, 2, 3
 
 
@@ -51,10 +51,11 @@ def best_report(seat: Seat, practice: str) -> SpecialistReport:
 
 
 def expert_report(scenario: TeamScenario, role: str, practice: str) -> Step:
-    """For example 'stakes 83\\n{"pick": "B", "flag": 3, "veto": ["C"]}'."""
+    """For example 'stakes B 83\\n{"pick": "B", "flag": 3, "veto": ["C"]}': practice, pick, its number."""
     seat = scenario.seats[role]
-    answer = json.dumps(best_report(seat, practice).model_dump())
-    return Step(text=f"{practice} {report_basis(seat, practice)}\n{answer}")
+    report = best_report(seat, practice)
+    answer = json.dumps(report.model_dump())
+    return Step(text=f"{practice} {report.pick} {report_basis(seat, practice)}\n{answer}")
 
 
 def speaking_order(roles: Iterable[str]) -> list[str]:

@@ -92,7 +92,7 @@ class Agent:
         return turn
 
     def _observation(self, text: str) -> str | None:
-        """What the tool says; None where the turn calls no tool, or the agent has none (then it is the answer)."""
+        """What the tool says; None where the turn is the answer (no call, or no tools here)."""
         if self._call_tool is None:
             return None
         try:

@@ -43,7 +43,9 @@ class Trajectory:
     def loss_mask(self) -> tuple[int, ...]:
         """1 on tokens that the policy sampled, 0 on prompt, tool and peer tokens."""
         return tuple(
-            bit for turn in self.turns for bit in (*[0] * len(turn.context_ids), *[1] * len(turn.completion_ids))
+            bit
+            for turn in self.turns
+            for bit in (*[0] * len(turn.context_ids), *[1] * len(turn.completion_ids))
         )
 
     @property

@@ -23,7 +23,14 @@ class SoloEpisode:
 
 
 async def play_solo(
-    scenario: Scenario, *, policy: str, engine: Engine, chat: Chat, sampling: Sampling, session: str, max_turns: int
+    scenario: Scenario,
+    *,
+    policy: str,
+    engine: Engine,
+    chat: Chat,
+    sampling: Sampling,
+    session: str,
+    max_turns: int,
 ) -> SoloEpisode:
     """Play one scenario; a policy's faults become the verdict, an engine's are raised."""
     family = FAMILIES[scenario.family]
@@ -38,7 +45,9 @@ async def play_solo(
         max_turns=max_turns,
     )
     text = await agent.start(scenario.brief)
-    return SoloEpisode(scenario=scenario, trajectory=agent.trajectory(), verdict=family.verify(scenario, text))
+    return SoloEpisode(
+        scenario=scenario, trajectory=agent.trajectory(), verdict=family.verify(scenario, text)
+    )
 
 
 async def play_solos(

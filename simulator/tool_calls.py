@@ -22,7 +22,7 @@ def parse_tool_call(text: str) -> ToolCall | None:
     """The single tool call of an assistant turn; None where there is none.
 
     Raises:
-        BadToolCallError: several calls, an unclosed one, or a body that is not {"name": str, "arguments": object}.
+        BadToolCallError: several calls, an unclosed one, or a body not {"name": str, "arguments": object}.
     """
     if OPEN not in text and CLOSE not in text:
         return None

@@ -53,12 +53,17 @@ def qwen_like() -> PreTrainedTokenizerFast:
     return fast
 
 
-TOKENIZERS = {"tiny": tiny_tokenizer, "qwen": qwen_like}
+TOKENIZERS: dict[str, Any] = {"tiny": tiny_tokenizer, "qwen": qwen_like}
+
+
+def make_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    made: PreTrainedTokenizerBase = TOKENIZERS[name]()
+    return made
 
 
 @pytest.fixture(params=TOKENIZERS)
 def tokenizer(request: pytest.FixtureRequest) -> PreTrainedTokenizerBase:
-    return TOKENIZERS[request.param]()
+    return make_tokenizer(request.param)
 
 
 def test_the_vocabulary_keeps_its_limit() -> None:
@@ -86,7 +91,7 @@ def test_special_tokens_are_single_and_named() -> None:
 
 
 def test_texts_of_every_family_and_difficulty_make_the_round_trip() -> None:
-    """Difficulties up to the highest, the tokenizer being trained on 1 and 2; no text meets the unknown token."""
+    """Up to the highest difficulty, trained on 1 and 2; no text meets the unknown token."""
     chat = tiny_chat()
     unknown = tiny_tokenizer().unk_token_id
     for text in set(corpus(num_role=12, num_team=12, seed=5, difficulties=(1, 4, 7, 10))):
@@ -109,7 +114,7 @@ def test_a_whole_prompt_stays_short() -> None:
 def test_text_from_outside_ascii_is_one_unknown_token_per_stretch() -> None:
     chat = tiny_chat()
     assert tiny_tokenizer().unk_token_id in chat.encode("caf\u00e9")
-    assert chat.decode(chat.encode("plain ~ text\n\"{}\"")) == "plain ~ text\n\"{}\""
+    assert chat.decode(chat.encode('plain ~ text\n"{}"')) == 'plain ~ text\n"{}"'
 
 
 @pytest.mark.parametrize("vocab_size", [1, 256, 258])
@@ -183,7 +188,9 @@ def test_a_folder_that_holds_no_model_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("offline")
 def test_a_folder_with_damaged_weights_is_named(tmp_path: Path) -> None:
-    build_tiny_model(ModelConfig(hidden_size=32, num_layers=1), tiny_tokenizer(), seed=0).save_pretrained(tmp_path)
+    build_tiny_model(ModelConfig(hidden_size=32, num_layers=1), tiny_tokenizer(), seed=0).save_pretrained(
+        tmp_path
+    )
     tiny_tokenizer().save_pretrained(tmp_path)
     assert load_pretrained(str(tmp_path))[0].config.hidden_size == 32
     weights = tmp_path / "model.safetensors"
@@ -245,8 +252,8 @@ def test_appended_ids_read_as_the_template_renders_the_whole_conversation(
             ids += chat.observe(message["content"])
     system = f"{ROLES[role].title}." if short else ROLES[role].mandate
     conversation = [{"role": "system", "content": system}, {"role": "user", "content": brief}, *messages]
-    tools = [tool.as_chat_tool() for tool in ROLES[role].tools]
-    whole = tokenizer.apply_chat_template(conversation, tools=tools, tokenize=False)
+    tools: list[Any] = [tool.as_chat_tool() for tool in ROLES[role].tools]
+    whole: Any = tokenizer.apply_chat_template(conversation, tools=tools, tokenize=False)
     assert observations
     assert tokenizer.decode(list(ids)) == whole.removesuffix("\n")  # Qwen ends a turn with a newline
     assert ids == tuple(tokenizer.encode(whole.removesuffix("\n"), add_special_tokens=False))
@@ -275,8 +282,12 @@ def test_a_seats_further_question_reads_as_the_template_renders_it(
 def test_the_tiny_template_writes_tool_calls_as_demonstrations_do() -> None:
     call = ToolCall(name="check_assignment", arguments={"assign": {"P1": "A", "P2": "B"}})
     function = {"name": call.name, "arguments": dict(call.arguments)}
-    message = {"role": "assistant", "content": "plan", "tool_calls": [{"type": "function", "function": function}]}
-    rendered = tiny_tokenizer().apply_chat_template([message], tokenize=False)
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "plan",
+        "tool_calls": [{"type": "function", "function": function}],
+    }
+    rendered: Any = tiny_tokenizer().apply_chat_template([message], tokenize=False)
     assert rendered == f"<|assistant|>{format_tool_call('plan', call)}<|end|>"
     assert json.loads(rendered.split("\n")[1]) == function
 

@@ -22,8 +22,8 @@ def test_the_demo_config_spells_out_the_defaults() -> None:
 
 
 def test_printed_config_loads_back_equal() -> None:
-    config = load_config(None, ["model.lora_rank=8", "sft.learning_rate=1e-5", "data.difficulties=[3, 1]"])
-    assert config.model.lora_rank == 8
+    config = load_config(None, ["model.num_heads=8", "sft.learning_rate=1e-5", "data.difficulties=[3, 1]"])
+    assert config.model.num_heads == 8
     assert config.sft.learning_rate == 1e-5
     assert config.data.difficulties == (3, 1)
     assert validate_config(parse_yaml(render_config(config), "printed"), "printed") == config

@@ -1,4 +1,4 @@
-"""Supervised rows are the engine's transcripts: the same ids, contexts masked, own words and their end trained."""
+"""Supervised rows are the engine's transcripts: same ids, contexts masked, own words trained."""
 
 import asyncio
 import random
@@ -173,7 +173,9 @@ def test_row_numbers_are_stable(role: str) -> None:
     assert len(set(together)) == 40
 
 
-@pytest.mark.parametrize(("seat_share", "num_seats"), [(0.0, 0), (0.25, 10), (0.33, 13), (0.5, 20), (1.0, 40)])
+@pytest.mark.parametrize(
+    ("seat_share", "num_seats"), [(0.0, 0), (0.25, 10), (0.33, 13), (0.5, 20), (1.0, 40)]
+)
 def test_the_seats_share_is_kept_in_every_stretch(seat_share: float, num_seats: int) -> None:
     """Seat rows of a specialist carry two own spans and no tools; family rows announce their tools."""
     tools = tiny_chat().open(ROLES["cto"], "x", with_tools=True)[:4]

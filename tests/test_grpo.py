@@ -57,8 +57,9 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Engines:
         return FAMILIES[ROLE].baselines["random"](scenario, rng)
 
     def make(*, end_id: int, seed: int) -> ScriptedModelEngine:
-        engines.append(ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed))
-        return engines[-1]
+        engine = ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed)
+        engines.append(engine)
+        return engine
 
     monkeypatch.setattr(grpo, "TransformersEngine", make)
     return engines
@@ -69,8 +70,9 @@ def real(monkeypatch: pytest.MonkeyPatch) -> Engines:
     engines: Engines = []
 
     def make(**options: Any) -> RecordingEngine:
-        engines.append(RecordingEngine(**options))
-        return engines[-1]
+        engine = RecordingEngine(**options)
+        engines.append(engine)
+        return engine
 
     monkeypatch.setattr(grpo, "TransformersEngine", make)
     return engines
@@ -88,14 +90,17 @@ def fake_trainer(model: Any, step: int = 0) -> Any:
 
 @pytest.mark.parametrize("engines", ["scripted", "real"])
 def test_columns_are_exactly_the_sampled_ids(engines: str, request: pytest.FixtureRequest) -> None:
-    """Against the engine's own record: prompt, then own tokens and observations, the mask on own ones only."""
+    """Against the engine's own record: prompt, own tokens and observations, mask on own ones only."""
     made: Engines = request.getfixturevalue(engines)
     rollouts = make_rollouts()
-    columns = rollouts(["0", "0", "3", "3"], fake_trainer(small_model(scale=6.0)))
+    columns = rollouts(
+        ["0", "0", "0", "3", "3", "3"] if engines == "real" else [*"000000333333"],
+        fake_trainer(small_model(scale=6.0)),
+    )
     sessions: dict[str, list[tuple[CompletionRequest, Completion]]] = {}
     for call in made[0].calls:
         sessions.setdefault(call[0].session, []).append(call)
-    assert len(sessions) == 4
+    assert len(sessions) == len(rollouts.episodes)
     for place, episode in enumerate(rollouts.episodes):
         calls = sessions[episode.trajectory.session]
         prompt, completion, logprobs, mask = (
@@ -110,7 +115,8 @@ def test_columns_are_exactly_the_sampled_ids(engines: str, request: pytest.Fixtu
             own.update(zip(range(start, start + len(spoken.token_ids)), spoken.logprobs, strict=True))
         assert mask == [int(i in own) for i in range(len(completion))]
         assert logprobs == [own.get(i, 0.0) for i in range(len(completion))]
-    assert [e.scenario.index for e in rollouts.episodes] == [0, 0, 3, 3]
+    half = len(rollouts.episodes) // 2
+    assert [e.scenario.index for e in rollouts.episodes] == [0] * half + [3] * half
     if engines == "scripted":
         assert any(0 in mask for mask in columns["env_mask"])  # observations stand between own words
 
@@ -156,7 +162,12 @@ def test_later_calls_sample_afresh_and_know_their_weights(real: Engines) -> None
 def episode(reward: float, num_turns: int, *, exact: bool) -> SoloEpisode:
     scenario = draw(1)[0]
     verdict = Verdict(
-        reward=reward, parts={}, exact=exact, feasible=True, explanation="", failure=None if exact else "suboptimal"
+        reward=reward,
+        parts={},
+        exact=exact,
+        feasible=True,
+        explanation="",
+        failure=None if exact else "suboptimal",
     )
     trajectory = Trajectory(
         role=ROLE,

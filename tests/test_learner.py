@@ -1,4 +1,4 @@
-"""The learner against hand numbers, against plain forward passes and against TRL's own loss on the same batch."""
+"""The learner against hand numbers, plain forward passes and TRL's own loss on the same batch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -46,9 +46,7 @@ def make_rows(
         logprobs = [0.0] * length
         if model is not None:
             predicted = next_token_logprobs(model, ids)
-            logprobs = [
-                float(predicted[i - 1, ids[i]]) + shift if mask[i] else 0.0 for i in range(length)
-            ]
+            logprobs = [float(predicted[i - 1, ids[i]]) + shift if mask[i] else 0.0 for i in range(length)]
         rows.append(
             TrainingRow(
                 role="cto",
@@ -93,7 +91,7 @@ def test_a_clipped_token_has_no_gradient_and_the_others_have_ratio_times_advanta
     losses, is_clipped = clipped_surrogate(
         logprobs, torch.zeros(5), torch.tensor([2.0, 1.0, -1.0, 1.0, -1.0]), clip_low=0.2, clip_high=0.3
     )
-    losses.sum().backward()
+    losses.sum().backward()  # type: ignore[no-untyped-call]
     assert logprobs.grad is not None
     assert logprobs.grad.tolist() == pytest.approx([-2.0, 0.0, 1.5, -0.5, 0.0])
     assert (logprobs.grad == 0).tolist() == is_clipped.tolist()
@@ -184,7 +182,8 @@ def test_what_stands_under_the_mask_has_no_influence() -> None:
         replace(
             row,
             sampling_logprobs=tuple(
-                value if bit else -7.7 for value, bit in zip(row.sampling_logprobs, row.loss_mask, strict=True)
+                value if bit else -7.7
+                for value, bit in zip(row.sampling_logprobs, row.loss_mask, strict=True)
             ),
         )
         for row in rows

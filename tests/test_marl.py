@@ -1,6 +1,7 @@
 """Joint training: what is trained on is what was sampled, compared with what it may be compared with."""
 
 import asyncio
+import copy
 import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,7 @@ from simulator.reward import TeamRewardWeights, score_episode
 from simulator.scripted_policies import oracle_team, random_team
 from training import marl
 from training.config import MarlConfig
-from training.learner import TrainingRow
+from training.learner import TrainingRow, backward_role
 from training.marl import JointLearner, PlayedSet, complete_groups, group_by_scenario, leave_out
 
 CONFIG = MarlConfig(
@@ -77,8 +78,9 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Engines:
     engines: Engines = []
 
     def make(*, end_id: int, seed: int) -> ScriptedModelEngine:
-        engines.append(FaultyEngine(half_expert(draw(8)), end_id=end_id, seed=seed))
-        return engines[-1]
+        engine = FaultyEngine(half_expert(draw(8)), end_id=end_id, seed=seed)
+        engines.append(engine)
+        return engine
 
     monkeypatch.setattr(marl, "TransformersEngine", make)
     return engines
@@ -90,18 +92,19 @@ def real(monkeypatch: pytest.MonkeyPatch) -> Engines:
     engines: Engines = []
 
     def make(**options: Any) -> RecordingEngine:
-        engines.append(RecordingEngine(**options))
-        return engines[-1]
+        engine = RecordingEngine(**options)
+        engines.append(engine)
+        return engine
 
     monkeypatch.setattr(marl, "TransformersEngine", make)
     return engines
 
 
-def make_learner(config: MarlConfig = CONFIG, *, seed: int = 0, scale: float = 1.0, **options: Any) -> JointLearner:
+def make_learner(
+    config: MarlConfig = CONFIG, *, seed: int = 0, scale: float = 1.0, **options: Any
+) -> JointLearner:
     models = {role: small_model(place, scale) for place, role in enumerate(ROLES)}
-    return JointLearner(
-        models, config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=seed, **options
-    )
+    return JointLearner(models, config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=seed, **options)
 
 
 def all_rows(learner: JointLearner, played: Sequence[PlayedSet]) -> dict[str, list[TrainingRow]]:
@@ -198,6 +201,22 @@ def test_rewards_are_the_verifiers_and_replays_take_the_first_ones_consensus(scr
             assert verdict.reward == pytest.approx(expected)
 
 
+def test_an_update_takes_its_own_gradient_only_scaled_down_to_the_limit(scripted: Engines) -> None:
+    """Nothing of the step before is left in it."""
+    learner = make_learner(CONFIG.model_copy(update={"max_grad_norm": 0.01}))
+    rows = all_rows(learner, learner.play(draw(3)))["cost"]
+    model = learner.models["cost"]
+    learner.update("cost", rows[:3])
+    twin = copy.deepcopy(model)
+    twin.zero_grad()
+    backward_role(twin, rows[3:], learner.config)
+    expected = torch.cat([p.grad.flatten() for p in twin.parameters() if p.grad is not None])
+    learner.update("cost", rows[3:])
+    found = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    assert float(expected.norm()) > 0.01
+    assert torch.allclose(found, expected * 0.01 / expected.norm(), atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("credit", "lost"),
     [
@@ -209,7 +228,7 @@ def test_rewards_are_the_verifiers_and_replays_take_the_first_ones_consensus(scr
 def test_a_lost_episode_takes_its_whole_scenario_out_and_is_never_scored(
     scripted: Engines, monkeypatch: pytest.MonkeyPatch, credit: str, lost: str
 ) -> None:
-    """Sessions are numbered by place: episodes by scenario and repeat, decisions by report set (3 a scenario)."""
+    """Sessions are numbered by place: episodes by scenario and repeat, decisions by set (3 a scenario)."""
     scenarios = draw(3)
     learner = make_learner(CONFIG.model_copy(update={"credit": credit}))
     healthy = {one.scenario.key: one for one in learner.play(scenarios)[::3]}
@@ -382,5 +401,7 @@ def test_own_scores_and_team_parts_are_reported(scripted: Engines) -> None:
     for name in ("value", "unresolved", "escalation"):
         assert metrics[name] == pytest.approx(statistics.fmean(getattr(v, name) for v in verdicts))
     assert metrics["team_reward"] == pytest.approx(statistics.fmean(v.reward for v in verdicts))
-    assert metrics["consensus"] == pytest.approx(statistics.fmean(one.verdicts[0].consensus for one in played))
+    assert metrics["consensus"] == pytest.approx(
+        statistics.fmean(one.verdicts[0].consensus for one in played)
+    )
     assert all(0.3 < metrics[f"own_score/{role}"] < 1 for role in ROLES)  # half of the words are expert's

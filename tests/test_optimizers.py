@@ -1,4 +1,4 @@
-"""Muon and its combination with AdamW: hand-computed steps, disjoint parameters, resumable state, schedulers."""
+"""Muon and its combination with AdamW: hand-computed steps, disjoint parameters, state, schedulers."""
 
 import copy
 import math
@@ -52,7 +52,10 @@ def test_two_muon_steps_by_hand() -> None:
     weight = nn.Parameter(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
     column = nn.Parameter(torch.tensor([[1.0], [0.0], [0.0], [0.0]]))
     optimizer = Muon([weight, column], lr=0.1, momentum=0.9)
-    weight.grad, column.grad = torch.diag(torch.tensor([3.0, 4.0])), torch.tensor([[2.0], [0.0], [0.0], [0.0]])
+    weight.grad, column.grad = (
+        torch.diag(torch.tensor([3.0, 4.0])),
+        torch.tensor([[2.0], [0.0], [0.0], [0.0]]),
+    )
     optimizer.step()
     # momentum 0 -> 0.1 g; Nesterov 0.1 g + 0.9 * 0.1 g = 0.19 g; scaled to norm 1: (0.6, 0.8)
     first = [1.0 - 0.1 * newton_schulz(0.6), 2.0 - 0.1 * newton_schulz(0.8)]

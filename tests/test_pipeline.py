@@ -1,4 +1,4 @@
-"""One small real run from nothing to report, then what may happen to a run folder, and faults that gates must see.
+"""One small real run from nothing to report, what may happen to its folder, faults that gates must see.
 
 The run is made once, in this process; every test that changes something works on a copy of its folder.
 """
@@ -8,7 +8,7 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from roles.registry import ROLES
 from scenarios.registry import FAMILIES
 from training import grpo, pipeline, stages
 from training.config_loading import load_config
+from training.data import team_scenario
 from training.marl import JointLearner
 from training.runs import Run
 
@@ -34,17 +35,17 @@ SETTINGS = (
     "model.num_layers=1",
     "model.num_heads=2",
     "model.intermediate_size=64",
-    "sft.max_steps=110",
+    "sft.max_steps=130",
     "sft.batch_size=8",
     "sft.muon_learning_rate=0.04",
     "sft.learning_rate=0.015",
     "grpo.max_steps=2",
-    "grpo.prompts_per_step=2",
-    "grpo.group_size=4",
+    "grpo.prompts_per_step=3",
+    "grpo.group_size=6",
     "marl.max_steps=2",
-    "marl.scenarios_per_step=2",
+    "marl.scenarios_per_step=4",
     "marl.report_sets=2",
-    "marl.decisions_per_set=2",
+    "marl.decisions_per_set=3",
     "evaluation.num_role_scenarios=20",
     "evaluation.num_team_scenarios=20",
     "evaluation.num_bootstrap=100",
@@ -118,7 +119,16 @@ def only_error(err: str) -> str:
 
 def test_the_summary_has_the_promised_shape(made: Made) -> None:
     summary = read_summary(made.path)
-    assert set(summary) >= {"roles", "team", "gates", "seed", "wall_s", "versions", "weights_changed", "signal"}
+    assert set(summary) >= {
+        "roles",
+        "team",
+        "gates",
+        "seed",
+        "wall_s",
+        "versions",
+        "weights_changed",
+        "signal",
+    }
     assert tuple(summary["roles"]) == DEMO_ROLES
     for stages_of_role in summary["roles"].values():
         assert set(stages_of_role) == {*TRAINED, "random", "constant", "heuristic", "oracle", "paired"}
@@ -146,7 +156,7 @@ def test_the_healthy_gates_are_green_and_the_status_follows_the_red_ones(made: M
     assert {name: gates[name] for name in HEALTHY_GATES} == dict.fromkeys(HEALTHY_GATES, True)
     red = [name for name, passed in gates.items() if not passed]
     assert "enough_scenarios" in red  # 20 scenarios are no measurement
-    assert made.status == 1
+    assert made.status == pipeline.GATE_FAILURE
     assert f"gates:   RED: {', '.join(red)}" in made.printed
 
 
@@ -154,13 +164,13 @@ def test_training_lowered_losses_and_logged_every_stage(made: Made) -> None:
     run = Run.open(made.path)
     for role in ROLES:
         losses = [row.metrics["loss"] for row in run.read_metrics(f"sft/{role}")]
-        assert len(losses) == 11
+        assert len(losses) == 13
         assert losses[-1] < losses[0] / 2
         assert [row.step for row in run.read_metrics(f"grpo/{role}")] == [1, 2]
     marl = run.read_metrics("marl")
     assert [row.step for row in marl] == [1, 2]
-    assert all(row.metrics["sets"] == 4 for row in marl)
-    assert all(math_names <= set(marl[0].metrics) for math_names in ({"team_reward", "value", "signal/cto"},))
+    assert all(row.metrics["sets"] == 8 for row in marl)
+    assert {"team_reward", "value", "consensus", "own_score/risk", "signal/cto"} <= set(marl[0].metrics)
 
 
 def test_the_terminal_shows_tables_gates_and_an_episode_once(made: Made) -> None:
@@ -196,7 +206,7 @@ def test_a_finished_run_is_not_done_again(copied: Path) -> None:
     files = {path: path.stat().st_mtime_ns for path in (copied / "checkpoints").rglob("*") if path.is_file()}
     num_lines = len((copied / "metrics.jsonl").read_text().splitlines())
     status, out, _ = run_cli("demo", "--run", copied)
-    assert status == 1
+    assert status == pipeline.GATE_FAILURE
     assert "gates:   RED" in out
     changed = [name for name, time in markers(copied).items() if before.get(name) != time]
     assert changed == ["wall.json"]
@@ -226,7 +236,7 @@ def test_a_deleted_marker_runs_its_stage_again_and_nothing_else(copied: Path) ->
 def test_a_meeting_can_be_read(made: Made) -> None:
     status, out, _ = run_cli("simulate", "--run", made.path, "--index", 3)
     assert status == 0
-    case = stages.team_scenario("test", 0, 3, Run.open(made.path).config.data.difficulties)
+    case = team_scenario("test", 0, 3, Run.open(made.path).config.data.difficulties)
     assert case.key in out
     for seat in case.seats.values():
         assert seat.brief in out
@@ -292,15 +302,9 @@ def test_evaluating_a_finished_run_changes_no_score_and_keeps_its_time(copied: P
     assert after["wall_s"] >= before["wall_s"]
 
 
-def redo(path: Path, *names: str) -> Iterator[None]:
-    for name in names:
-        (path / "stages" / f"{name}.json").unlink()
-        yield
-
-
-def forget(path: Path, *names: str) -> None:
-    for name in names:
-        (path / "stages" / f"{name}.json").unlink()
+def forget(path: Path, stage: str) -> None:
+    """Let the stage run again."""
+    (path / "stages" / f"{stage}.json").unlink()
 
 
 def test_a_verifier_under_which_gold_is_not_one_turns_its_gate_red(
@@ -331,7 +335,7 @@ def flat_reward_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def zeroed_advantages(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainer loses its advantages on the way to the loss."""
-    compute = trl.GRPOTrainer._compute_loss
+    compute: Any = trl.GRPOTrainer._compute_loss
 
     def without(self: Any, model: Any, inputs: Any) -> Any:
         return compute(self, model, {**inputs, "advantages": torch.zeros_like(inputs["advantages"])})
@@ -377,27 +381,24 @@ def no_optimizer_step(role: str) -> Callable[..., Any]:
 
     def frozen(self: JointLearner, of: str, rows: Any) -> Any:
         if of == role:
-            self.optimizers[of].step = lambda *_: None  # type: ignore[assignment, method-assign]
+            self.optimizers[of].step = lambda *_: None  # type: ignore[method-assign]
         return update(self, of, rows)
 
     return frozen
 
 
-def no_trainable_parameter(role: str) -> Callable[..., Any]:
+def no_learning_rate(role: str) -> Callable[..., Any]:
     update = JointLearner.update
 
     def frozen(self: JointLearner, of: str, rows: Any) -> Any:
         if of == role:
-            for parameter in self.models[of].parameters():
-                parameter.requires_grad_(False)
-            self.models[of].get_input_embeddings().weight.requires_grad_(True)
             self.optimizers[of].param_groups[0]["lr"] = 0.0
         return update(self, of, rows)
 
     return frozen
 
 
-@pytest.mark.parametrize("plant", [no_optimizer_step, no_trainable_parameter])
+@pytest.mark.parametrize("plant", [no_optimizer_step, no_learning_rate])
 def test_a_role_that_joint_training_leaves_frozen_turns_its_gate_red(
     plant: Callable[[str], Callable[..., Any]], copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

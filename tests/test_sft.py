@@ -1,4 +1,4 @@
-"""SFT on real trainer steps: the loss is over own tokens only, it falls, and nothing under the mask matters."""
+"""SFT on real trainer steps: the loss is over own tokens only, it falls, what is masked is nothing to it."""
 
 import math
 import statistics
@@ -88,20 +88,25 @@ def test_the_trained_loss_is_the_mean_over_own_tokens(tmp_path: Path) -> None:
     assert low - 1e-3 <= log[0][1]["loss"] <= high + 1e-3
     _, log = train(rows[:1] * 20, tmp_path, config=config)
     assert log[0][1]["loss"] == pytest.approx(losses[0], abs=2e-3)
-    everything = own_loss(small_model(), [replace(rows[0], loss_mask=(0, *[1] * (len(rows[0].token_ids) - 1)))])
+    everything = own_loss(
+        small_model(), [replace(rows[0], loss_mask=(0, *[1] * (len(rows[0].token_ids) - 1)))]
+    )
     assert log[0][1]["loss"] != pytest.approx(everything, abs=2e-3)
 
 
 def with_tail(rows: Sequence[TokenRow], tail: tuple[int, ...], bit: int) -> list[TokenRow]:
     """Rows that end with an observation, which no own token can see."""
     return [
-        TokenRow(token_ids=row.token_ids + tail, loss_mask=(*row.loss_mask, *[bit] * len(tail))) for row in rows
+        TokenRow(token_ids=row.token_ids + tail, loss_mask=(*row.loss_mask, *[bit] * len(tail)))
+        for row in rows
     ]
 
 
 def test_masked_tokens_are_not_trained(tmp_path: Path) -> None:
     rows = make_rows(20)
-    quiet, other = (train(with_tail(rows, tail, 0), tmp_path, steps=3)[0] for tail in ((7, 8, 9), (90, 91, 92)))
+    quiet, other = (
+        train(with_tail(rows, tail, 0), tmp_path, steps=3)[0] for tail in ((7, 8, 9), (90, 91, 92))
+    )
     assert same_weights(weights_of(quiet), weights_of(other))
     spoken = train(with_tail(rows, (90, 91, 92), 1), tmp_path, steps=3)[0]
     assert not same_weights(weights_of(quiet), weights_of(spoken))

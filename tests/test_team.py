@@ -89,12 +89,14 @@ def test_hand_computed_practices() -> None:
     scenario = make_scenario()
     texts = {role: team.expert_report(scenario, role, "conviction").text for role in SPECIALISTS}
     assert texts == {
-        "cto": 'conviction 72\n{"pick": "B", "flag": 1, "veto": ["C"]}',
-        "coo": 'conviction 90\n{"pick": "A", "flag": 2, "veto": []}',
-        "risk": 'conviction 85\n{"pick": "A", "flag": 2, "veto": []}',
-        "cost": 'conviction 95\n{"pick": "C", "flag": 3, "veto": []}',
+        "cto": 'conviction B 72\n{"pick": "B", "flag": 1, "veto": ["C"]}',
+        "coo": 'conviction A 90\n{"pick": "A", "flag": 2, "veto": []}',
+        "risk": 'conviction A 85\n{"pick": "A", "flag": 2, "veto": []}',
+        "cost": 'conviction C 95\n{"pick": "C", "flag": 3, "veto": []}',
     }
-    assert team.expert_report(scenario, "cto", "stakes").text.startswith('stakes 80\n{"pick": "B", "flag": 3')
+    assert team.expert_report(scenario, "cto", "stakes").text.startswith(
+        'stakes B 80\n{"pick": "B", "flag": 3'
+    )
     assert [report_flag(scenario.seats[role], "stakes") for role in SPECIALISTS] == [3, 0, 0, 0]
     loud = {role: team.parse_report(scenario, text) for role, text in texts.items()}
     decided = [team.expert_decision("ABC", loud, practice).text for practice in ("headcount", "priority")]

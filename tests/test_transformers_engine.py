@@ -1,6 +1,7 @@
 """The embedded engine against plain forward passes of the same model."""
 
 import asyncio
+from typing import Any
 
 import pytest
 import torch
@@ -33,7 +34,8 @@ def make_model(seed: int = 0) -> LlamaForCausalLM:
     for parameter in model.parameters():  # larger logits, so that the distribution is far from uniform
         if parameter.ndim == 2:
             parameter.data.mul_(6.0)
-    return model.eval()
+    model.eval()
+    return model
 
 
 def make_engine(model: LlamaForCausalLM, **kwargs: int) -> TransformersEngine:
@@ -44,12 +46,19 @@ def make_engine(model: LlamaForCausalLM, **kwargs: int) -> TransformersEngine:
 
 def logits_of(model: LlamaForCausalLM, ids: list[int]) -> torch.Tensor:
     with torch.no_grad():
-        return model(input_ids=torch.tensor([ids])).logits[0].float()
+        logits: torch.Tensor = model(input_ids=torch.tensor([ids])).logits[0].float()
+    return logits
 
 
-async def talk(engine: TransformersEngine, session: str, prompt: list[int], turns: int, sampling: Sampling):
+Talk = tuple[list[int], list[tuple[int, Completion]]]
+
+
+async def talk(
+    engine: TransformersEngine, session: str, prompt: list[int], turns: int, sampling: Sampling
+) -> Talk:
     """Several turns of one transcript; returns the ids and each completion with its prompt length."""
-    ids, completions = list(prompt), []
+    ids = list(prompt)
+    completions: list[tuple[int, Completion]] = []
     for turn in range(turns):
         request = CompletionRequest(policy="cto", session=session, prompt_ids=tuple(ids), sampling=sampling)
         completion = await engine.complete(request)
@@ -65,8 +74,10 @@ def prompts(count: int) -> list[list[int]]:
     return [torch.randint(2, 61, (n,), generator=generator).tolist() for n in lengths]
 
 
-def play(engine: TransformersEngine, temperature: float, count: int, turns: int = 3, tokens: int = 12):
-    async def run():
+def play(
+    engine: TransformersEngine, temperature: float, count: int, turns: int = 3, tokens: int = 12
+) -> list[Talk]:
+    async def run() -> list[Talk]:
         sampling = Sampling(temperature=temperature, max_completion_tokens=tokens)
         return await asyncio.gather(
             *(talk(engine, f"s{i}", prompt, turns, sampling) for i, prompt in enumerate(prompts(count)))
@@ -88,7 +99,9 @@ def test_logprobs_are_those_of_the_model_at_the_sampling_temperature() -> None:
     for ids, completions in play(make_engine(model), 0.7, 7):
         logprobs = torch.log_softmax(logits_of(model, ids) / 0.7, -1)
         for start, completion in completions:
-            for offset, (token, logprob) in enumerate(zip(completion.token_ids, completion.logprobs, strict=True)):
+            for offset, (token, logprob) in enumerate(
+                zip(completion.token_ids, completion.logprobs, strict=True)
+            ):
                 assert logprob == pytest.approx(float(logprobs[start - 1 + offset, token]), abs=2e-5)
 
 
@@ -146,7 +159,7 @@ def test_unknown_policy_is_a_named_failure() -> None:
 
 def test_a_model_that_fails_rejects_its_calls_and_nothing_hangs() -> None:
     class Broken(LlamaForCausalLM):
-        def forward(self, *args, **kwargs):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
             raise RuntimeError("out of memory")
 
     model = make_model()

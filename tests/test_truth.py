@@ -80,11 +80,13 @@ class Player(ScriptedEngine):
 
 @pytest.mark.parametrize("role", FAMILIES)
 def test_truth_shows_in_no_request(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,000 episodes on sealed scenarios, judged by the unsealed ones so that the play is known to be real."""
+    """1,000 episodes on sealed scenarios, judged by the unsealed ones, so that the play is real."""
     scenarios = draw(role, NUM_EPISODES)
     original, family = {scenario.key: scenario for scenario in scenarios}, FAMILIES[role]
     sealed = [replace(scenario, truth=seal(scenario.truth)) for scenario in scenarios]
-    assert WORD in json.dumps([s.truth for s in sealed]) or str(NUMBER) in json.dumps([s.truth for s in sealed])
+    assert WORD in json.dumps([s.truth for s in sealed]) or str(NUMBER) in json.dumps(
+        [s.truth for s in sealed]
+    )
     player = Player(role, scenarios)
     judge = replace(family, verify=lambda scenario, text: family.verify(original[scenario.key], text))
     monkeypatch.setitem(FAMILIES, role, judge)

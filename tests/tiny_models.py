@@ -1,4 +1,4 @@
-"""A tiny tokenizer, chat and models that several training tests share, and an engine that speaks scripted words."""
+"""A tiny tokenizer, chat and models that training tests share, and an engine of scripted words."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -4,6 +4,7 @@ The tiny tokenizer isolates capital letters and numbers (10-99 are single tokens
 wording merge freely, so that a brief of forty figures costs little more than forty tokens.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +21,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import logging
 
 from roles.errors import UserError
 from training.config import ModelConfig
@@ -64,7 +66,9 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenize
     numbers = [str(n) for n in range(10, 100)]
     fixed = [PAD, UNKNOWN, END, *HEADERS, *TOOL_MARKERS, *ascii_pieces, *numbers]
     if vocab_size < len(fixed) + 64:
-        raise UserError(f"vocab_size {vocab_size} is too small: use {len(fixed) + 64} or more (512 is the default)")
+        raise UserError(
+            f"vocab_size {vocab_size} is too small: use {len(fixed) + 64} or more (512 is the default)"
+        )
     cut = pre_tokenizers.Split(Regex(_CUT), behavior="isolated")
     counts = Counter(piece for text in texts for piece, _ in cut.pre_tokenize_str(text))
     gains = {piece: count * (len(piece) - 1) for piece, count in counts.items() if piece not in set(fixed)}
@@ -121,8 +125,17 @@ def load_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase
         model = AutoModelForCausalLM.from_pretrained(model_id, dtype="auto")
     except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"cannot load model {model_id!r}: {reason}; use preset 'tiny' or a local folder") from error
+        raise UserError(
+            f"cannot load model {model_id!r}: {reason}; use preset 'tiny' or a local folder"
+        ) from error
     return model, tokenizer
+
+
+def quiet_libraries() -> None:
+    """Keep the libraries' own bars and notices off the terminal; ours is the one that counts."""
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
 
 
 def load_checkpoint(path: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from roles.errors import unknown
 from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY
 
-PRESETS = ("tiny", "smollm2-135m", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b")
+PRESETS = ("tiny", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b")
 
 Count = Annotated[int, Field(ge=0)]
 PositiveCount = Annotated[int, Field(ge=1)]
@@ -47,8 +47,6 @@ class ModelConfig(Section):
     """Width of the tiny model's feed-forward layers."""
     vocab_size: Annotated[int, Field(ge=256, le=65_536)] = 512
     """Most tokens that the tiny model's tokenizer may have."""
-    lora_rank: PositiveCount | None = None
-    """Rank of the LoRA adapters; null trains full weights."""
     short_prompts: bool = True
     """Prompts hold the brief alone, without mandate and tools: for a model trained on these roles only."""
 
@@ -95,7 +93,7 @@ class DataConfig(Section):
 class SftConfig(Section):
     """Supervised fine-tuning of each role on demonstrations."""
 
-    max_steps: Count = 500
+    max_steps: Count = 460
     """Optimizer steps per role; 0 leaves the base model as it is."""
     batch_size: PositiveCount = 16
     """Demonstrations per optimizer step."""
@@ -112,13 +110,13 @@ class SftConfig(Section):
 class GrpoConfig(Section):
     """Group-relative policy optimisation of each role alone, on its own verifier."""
 
-    max_steps: Count = 50
+    max_steps: Count = 45
     """Optimizer steps per role; 0 leaves the stage out."""
     prompts_per_step: PositiveCount = 8
     """Scenarios per step."""
     group_size: GroupSize = 8
     """Trajectories per scenario that are compared with each other, 2 or more."""
-    learning_rate: Rate = 4e-4
+    learning_rate: Rate = 1.5e-4
     """Peak learning rate."""
     kl_coefficient: Weight = 0.0
     """Weight of the KL divergence to the SFT policy; 0 does not load a reference."""
@@ -137,13 +135,13 @@ class GrpoConfig(Section):
 class MarlConfig(Section):
     """Joint multi-agent RL of the whole team on the team reward."""
 
-    max_steps: Count = 80
+    max_steps: Count = 50
     """Joint optimizer steps; 0 leaves the stage out."""
-    scenarios_per_step: PositiveCount = 16
+    scenarios_per_step: PositiveCount = 24
     """Team scenarios per step."""
     report_sets: GroupSize = 4
     """Full episodes per scenario; a specialist's reports are compared across them, 2 or more."""
-    decisions_per_set: GroupSize = 4
+    decisions_per_set: GroupSize = 2
     """Decisions on each set of reports, among which ReconcileGPT's are compared, 2 or more."""
     learning_rate: Rate = 3e-4
     """Peak learning rate."""
@@ -155,8 +153,6 @@ class MarlConfig(Section):
     """The probability ratio is clipped above at 1 + clip_high."""
     kl_coefficient: Weight = 0.0
     """Weight of the KL divergence to the team before this stage."""
-    anchor_coefficient: Weight = 0.0
-    """Weight of a demonstration loss that holds each role to its own task."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Gradients of a role are scaled down to this norm."""
     max_completion_tokens: PositiveCount = 24

@@ -159,4 +159,6 @@ def supervised_rows(
         if int((row + 1) * seat_share) > int(row * seat_share):
             yield seat_row(role, team_scenario("train", seed, row, difficulties), chat)
         else:
-            yield demonstration_row(FAMILIES[role], role_scenario(role, "train", seed, row, difficulties), chat)
+            yield demonstration_row(
+                FAMILIES[role], role_scenario(role, "train", seed, row, difficulties), chat
+            )

@@ -49,7 +49,13 @@ class Rollouts:
     def __init__(
         self, scenarios: Sequence[Scenario], *, role: str, chat: Chat, config: GrpoConfig, seed: int
     ) -> None:
-        self._scenarios, self._role, self._chat, self._config, self._seed = scenarios, role, chat, config, seed
+        self._scenarios, self._role, self._chat, self._config, self._seed = (
+            scenarios,
+            role,
+            chat,
+            config,
+            seed,
+        )
         self.episodes: list[SoloEpisode] = []  # of the latest call
         self.metrics: dict[str, float] = {}  # of the latest call
         self._num_calls = 0
@@ -66,7 +72,8 @@ class Rollouts:
                 engine=engine,
                 chat=self._chat,
                 sampling=Sampling(
-                    temperature=self._config.temperature, max_completion_tokens=self._config.max_completion_tokens
+                    temperature=self._config.temperature,
+                    max_completion_tokens=self._config.max_completion_tokens,
                 ),
                 stream=f"grpo/{self._num_calls}",
                 max_turns=self._config.max_turns,
@@ -112,7 +119,9 @@ def _rollout_metrics(
     return metrics
 
 
-def verified_reward(completions: list[Any], verified_reward: list[float], **kwargs: Any) -> list[float | None]:
+def verified_reward(
+    completions: list[Any], verified_reward: list[float], **kwargs: Any
+) -> list[float | None]:
     """TRL's reward function: hands over what the verifier said during the rollout.
 
     Raises:
@@ -144,7 +153,7 @@ def run_grpo(
     on_step: OnStep,
     make_rollouts: Callable[..., Rollouts] = Rollouts,
 ) -> None:
-    """Train `model` in place for `config.max_steps` steps of prompts_per_step x group_size episodes, 0 for none."""
+    """Train `model` in place for `config.max_steps` steps (0: not at all) of prompts x group."""
     if config.max_steps == 0:  # the trainer would take it for "no limit"
         return
     rollouts = make_rollouts(scenarios, role=role, chat=chat, config=config, seed=seed)

@@ -128,7 +128,11 @@ class JointLearner:
             reduced: list[Episode] = []
             if self.credit.needs_counterfactuals:
                 reduced = await play_decisions(
-                    [(scenario, leave_out(episode, role)) for scenario, episode in sets for role in scenario.seats],
+                    [
+                        (scenario, leave_out(episode, role))
+                        for scenario, episode in sets
+                        for role in scenario.seats
+                    ],
                     team,
                     engine,
                     self.chat,
@@ -143,7 +147,9 @@ class JointLearner:
         first, more, reduced = asyncio.run(run())
         num_more = config.decisions_per_set - 1
         played = []
-        for place, (scenario, episode) in enumerate(zip(_repeat(scenarios, config.report_sets), first, strict=True)):
+        for place, (scenario, episode) in enumerate(
+            zip(_repeat(scenarios, config.report_sets), first, strict=True)
+        ):
             branches = more[place * num_more : (place + 1) * num_more]
             num_seats = len(scenario.seats)
             absences = reduced[place * num_seats : (place + 1) * num_seats]
@@ -156,7 +162,9 @@ class JointLearner:
                 for role, absence in zip(scenario.seats, absences, strict=False)
             }
             played.append(
-                PlayedSet(scenario=scenario, decisions=(episode, *branches), verdicts=verdicts, without=without)
+                PlayedSet(
+                    scenario=scenario, decisions=(episode, *branches), verdicts=verdicts, without=without
+                )
             )
         return complete_groups(played, config.report_sets)
 
@@ -181,7 +189,7 @@ class JointLearner:
         return rows
 
     def update(self, role: str, rows: Sequence[TrainingRow]) -> LossStats:
-        """One clipped policy-gradient step of one role. Without any advantage the weights stay as they are."""
+        """One clipped policy-gradient step of one role; without any advantage the weights stay."""
         model, optimizer = self.models[role], self.optimizers[role]
         model.train()
         optimizer.zero_grad()

@@ -44,7 +44,9 @@ class Muon(Optimizer):
                 if parameter.grad is not None:
                     by_shape.setdefault(parameter.shape, []).append(parameter)
             for shape, parameters in by_shape.items():
-                updates = orthogonalize(torch.stack([self._momentum(p, group["momentum"]) for p in parameters]))
+                updates = orthogonalize(
+                    torch.stack([self._momentum(p, group["momentum"]) for p in parameters])
+                )
                 scale = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
                 for parameter, update in zip(parameters, updates, strict=True):
                     parameter.sub_(update, alpha=scale)
@@ -83,7 +85,9 @@ class CombinedOptimizer(Optimizer):
         self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
 
-def muon_with_adamw(model: nn.Module, *, muon_learning_rate: float, learning_rate: float) -> CombinedOptimizer:
+def muon_with_adamw(
+    model: nn.Module, *, muon_learning_rate: float, learning_rate: float
+) -> CombinedOptimizer:
     """Muon for matrices of the transformer layers, AdamW for the rest."""
     matrices: list[nn.Parameter] = []
     rest: list[nn.Parameter] = []

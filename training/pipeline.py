@@ -1,6 +1,6 @@
 """From a config to a finished run: stages as tasks over worker processes, then summary, episodes and report.
 
-    base -> sft/ROLE -> grpo/ROLE -> marl;  evaluations run as soon as their weights exist
+base -> sft/ROLE -> grpo/ROLE -> marl;  evaluations run as soon as their weights exist
 """
 
 import time
@@ -14,12 +14,19 @@ from evaluation.report import write_report
 from evaluation.scores import RoleScores, TeamScores, read_scores
 from evaluation.summary import build_summary, combine_seeds, read_summary, write_summary
 from evaluation.table import summary_tables
-from evaluation.transcript import Transcript, render_side_by_side_text, render_text, transcript, write_side_by_side
+from evaluation.transcript import (
+    Transcript,
+    render_side_by_side_text,
+    render_text,
+    transcript,
+    write_side_by_side,
+)
 from roles.errors import UserError
 from roles.registry import ROLES
 from simulator.export import episode_to_dict
 from simulator.reward import score_episode
 from training import stages
+from training.base import quiet_libraries
 from training.config import RunConfig
 from training.data import team_scenario
 from training.provenance import find_versions
@@ -27,7 +34,7 @@ from training.runs import Run
 from training.workers import Task, run_tasks
 
 NUM_SHOWN_EPISODES = 6  # before/after pairs in the report
-GATE_FAILURE = 1  # exit status of a demo whose gates are red
+GATE_FAILURE = 3  # exit status of a demo that ran to its end with red gates
 
 
 def train_base(run: Run, config: RunConfig) -> None:
@@ -80,6 +87,7 @@ def evaluate_run(path: Path) -> None:
 def simulate_team(path: Path, index: int, count: int, stage: str) -> None:
     """Play test cases with the team of one stage and print them as minutes of a meeting."""
     run = Run.open(path)
+    quiet_libraries()
     models, tokenizer = stages.load_team(run, stage)
     for played in play_transcripts(run, models, tokenizer, range(index, index + count), stage):
         print(render_text(played))
@@ -89,7 +97,7 @@ def simulate_team(path: Path, index: int, count: int, stage: str) -> None:
 def run_demo(path: Path, config: RunConfig, seeds: int, controls: bool, resume: bool) -> int:
     """All stages for every seed, then tables, one episode before and after, and the report.
 
-    Returns: 0 where every gate is green, else 1.
+    Returns: 0 where every gate is green, else 3.
     """
     summaries = []
     for number in range(seeds):
@@ -99,7 +107,9 @@ def run_demo(path: Path, config: RunConfig, seeds: int, controls: bool, resume: 
         )
         folder = path if number == 0 else path / f"seed-{seed}"
         run = Run.create(folder, seeded, resume=resume)
-        summaries.append(run_all(run, controls=controls, title=f"demo (seed {seed})" if seeds > 1 else "demo"))
+        summaries.append(
+            run_all(run, controls=controls, title=f"demo (seed {seed})" if seeds > 1 else "demo")
+        )
     summary = combine_seeds(summaries) if seeds > 1 else summaries[0]
     write_summary(path, summary)
     report = write_report(path)
@@ -198,9 +208,7 @@ def play_transcripts(
 ) -> list[Transcript]:
     """Greedy episodes of test cases by their index, as readable transcripts."""
     config = run.config
-    cases = [
-        team_scenario("test", config.data.seed, index, config.data.difficulties) for index in indices
-    ]
+    cases = [team_scenario("test", config.data.seed, index, config.data.difficulties) for index in indices]
     episodes = play_team(
         cases,
         engine=stages.team_engine(models, tokenizer, config, stage),
@@ -229,6 +237,7 @@ def _verdict_numbers(verdict: Any) -> dict[str, Any]:
 
 def write_episodes_side_by_side(run: Run) -> None:
     """The first test cases before and after joint training; those that changed most come first."""
+    quiet_libraries()
     indices = range(4 * NUM_SHOWN_EPISODES)
     before = play_transcripts(run, *stages.load_team(run, "sft"), indices, "sft")
     after = play_transcripts(run, *stages.load_team(run, "marl"), indices, "marl")
@@ -262,7 +271,9 @@ def _print_episode(run: Run) -> None:
 
 
 def _run(run: Run, tasks: Sequence[Task], title: str) -> None:
-    run_tasks(tasks, num_workers=run.config.num_workers, num_threads=run.config.threads_per_worker, title=title)
+    run_tasks(
+        tasks, num_workers=run.config.num_workers, num_threads=run.config.threads_per_worker, title=title
+    )
 
 
 def _add_wall_time(run: Run, seconds: float) -> float:
@@ -327,5 +338,9 @@ def _evaluate_role(run: Run, stage: str, role: str, *, after: tuple[str, ...]) -
 
 def _evaluate_team(run: Run, stage: str, *, after: tuple[str, ...]) -> Task:
     return Task(
-        name=f"evaluate/{stage}/team", call=stages.evaluate_team, args=(run.path, stage), after=after, units=40
+        name=f"evaluate/{stage}/team",
+        call=stages.evaluate_team,
+        args=(run.path, stage),
+        after=after,
+        units=40,
     )

@@ -78,7 +78,10 @@ def run_sft(
         optimizer = muon_with_adamw(
             model, muon_learning_rate=config.muon_learning_rate, learning_rate=config.learning_rate
         )
-        optimizers = (optimizer, get_cosine_schedule_with_warmup(optimizer, int(args.warmup_steps), max_steps))
+        optimizers = (
+            optimizer,
+            get_cosine_schedule_with_warmup(optimizer, int(args.warmup_steps), max_steps),
+        )
     trainer = SFTTrainer(
         model=model,
         args=args,

@@ -74,7 +74,9 @@ def train_sft_more(path: Path, role: str) -> None:
     sft, grpo = run.read_payload(f"sft/{role}"), run.read_payload(f"grpo/{role}")
     seconds_per_step = sft["train_s"] / max(1, run.config.sft.max_steps)
     steps = max(1, round(run.config.sft.control_fraction * grpo["train_s"] / seconds_per_step))
-    _run_supervised(run, "sft_more", role, steps, first_row=run.config.sft.max_steps * run.config.sft.batch_size)
+    _run_supervised(
+        run, "sft_more", role, steps, first_row=run.config.sft.max_steps * run.config.sft.batch_size
+    )
 
 
 def _run_supervised(run: Run, stage: str, role: str, max_steps: int, *, first_row: int) -> None:
@@ -98,7 +100,7 @@ def _run_supervised(run: Run, stage: str, role: str, max_steps: int, *, first_ro
 
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
         run.log(f"{stage}/{role}", step, metrics)
-        report_progress(10, **{f"{role}_loss": metrics["loss"]})
+        report_progress(10, sft_loss=metrics["loss"])
 
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
         run_sft(
@@ -134,9 +136,11 @@ def train_grpo(path: Path, role: str) -> None:
 
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
         run.log(f"grpo/{role}", step, metrics)
-        has_gradient = metrics["grad_norm"] > 0  # else whatever the rewards said, nothing was learnt from them
+        has_gradient = (
+            metrics["grad_norm"] > 0
+        )  # else whatever the rewards said, nothing was learnt from them
         signals.append(metrics["groups_with_signal"] * has_gradient)
-        report_progress(5, **{f"{role}_reward": metrics["verified"]})
+        report_progress(5, grpo_reward=metrics["verified"])
 
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
         run_grpo(
@@ -173,7 +177,9 @@ def train_marl(path: Path) -> None:
     before = {role: copy_weights(model) for role, model in models.items()}
     references = None
     if config.marl.kl_coefficient > 0:
-        references = {role: model.eval().requires_grad_(False) for role, model in load_team(run, "grpo")[0].items()}
+        references = {
+            role: model.eval().requires_grad_(False) for role, model in load_team(run, "grpo")[0].items()
+        }
     learner = JointLearner(
         models,
         config.marl,
@@ -280,7 +286,9 @@ def test_cases(config: RunConfig) -> list[Any]:
     ]
 
 
-def store_scores(run: Run, name: str, scores: list[RoleScores | TeamScores] | list[RoleScores] | list[TeamScores]) -> None:
+def store_scores(
+    run: Run, name: str, scores: list[RoleScores | TeamScores] | list[RoleScores] | list[TeamScores]
+) -> None:
     """Write scores/NAME.jsonl, then mark the evaluation done."""
     target = scores_path(run, name)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -313,7 +321,7 @@ def reward_weights(config: RunConfig) -> TeamRewardWeights:
 
 
 def is_finished(run: Run, stage: str, role: str | None = None) -> bool:
-    """Whether the stage was marked done and its weights (of one role) are sound; damaged ones are set aside."""
+    """Whether the stage is marked done and its weights are sound; damaged ones are set aside."""
     marker = stage if stage in (BASE, "marl") else f"{stage}/{role}"
     return run.is_done(marker) and newest_sound(weights_folder(run, stage, role), run=run.digest) is not None
 
@@ -379,7 +387,9 @@ def finish_stage(
     """Publish a role's new weights, then mark its stage done."""
     save_weights(run, stage, role, model, tokenizer, step=step)
     changed = weights_differ(model, before)
-    run.mark_done(f"{stage}/{role}", {"train_s": train_s, "weights_changed": changed, "steps": step, **payload})
+    run.mark_done(
+        f"{stage}/{role}", {"train_s": train_s, "weights_changed": changed, "steps": step, **payload}
+    )
 
 
 def copy_weights(model: nn.Module) -> dict[str, torch.Tensor]:

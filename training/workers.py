@@ -1,7 +1,10 @@
 """Tasks with dependencies over a few worker processes, and progress that reaches the parent's display."""
 
 import multiprocessing
+import os
 import queue
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -31,9 +34,20 @@ class Task:
 def _start_worker(reports: Any, num_threads: int) -> None:
     global _reports
     _reports = reports
+    threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
     import torch
 
+    from training.base import quiet_libraries
+
     torch.set_num_threads(num_threads)
+    quiet_libraries()
+
+
+def _leave_with_parent(parent: int) -> None:
+    """A worker whose parent was killed would go on training for nobody."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def report_progress(units: float, **metrics: float) -> None:

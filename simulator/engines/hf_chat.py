@@ -24,7 +24,9 @@ class HFChat:
         self._assistant_end, self._ends = self._end_of_turn()
         ends = self.encode_raw(self._assistant_end)
         if len(ends) != 1:
-            raise ValueError(f"the chat template ends a turn with {self._assistant_end!r}, which is not one token")
+            raise ValueError(
+                f"the chat template ends a turn with {self._assistant_end!r}, which is not one token"
+            )
         self.end_id = ends[0]
 
     def open(self, role: Role, brief: str, *, with_tools: bool) -> tuple[int, ...]:

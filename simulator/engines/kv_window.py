@@ -26,7 +26,9 @@ class _WindowLayer(DynamicLayer):
         self.is_initialized = True
         self.column = 0
 
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
         end = self.column + 1
         self.keys[:, :, self.column : end] = key_states
         self.values[:, :, self.column : end] = value_states

@@ -29,7 +29,9 @@ def uniform_noise(streams: Tensor, positions: Tensor, vocab_size: int) -> Tensor
     return (bits.double() + 0.5) / 2**32
 
 
-def sample_tokens(logits: Tensor, temperatures: Tensor, streams: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+def sample_tokens(
+    logits: Tensor, temperatures: Tensor, streams: Tensor, positions: Tensor
+) -> tuple[Tensor, Tensor]:
     """Sampled ids (rows,) and their log-probabilities (rows,), by the Gumbel-max trick.
 
     Temperature 0 rows take the arg max; their log-probabilities are those of temperature 1.

@@ -78,7 +78,9 @@ class TransformersEngine:
     async def complete(self, request: CompletionRequest) -> Completion:
         lane = self._lanes.get(request.policy)
         if lane is None:
-            raise InfrastructureError(f"engine serves no policy {request.policy!r} (has: {sorted(self._lanes)})")
+            raise InfrastructureError(
+                f"engine serves no policy {request.policy!r} (has: {sorted(self._lanes)})"
+            )
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Completion] = loop.create_future()
         lane.queue.append((request, future))
@@ -195,7 +197,10 @@ class TransformersEngine:
         if window.column > 2 * window.longest_row() + 32:
             window.keep_rows(list(range(len(lane.rows))))
         fed = [row.request is not None for row in lane.rows]
-        tokens = [_next_input(row, self.end_id) if on else self.end_id for row, on in zip(lane.rows, fed, strict=True)]
+        tokens = [
+            _next_input(row, self.end_id) if on else self.end_id
+            for row, on in zip(lane.rows, fed, strict=True)
+        ]
         positions = [len(row.cached) - int(on) for row, on in zip(lane.rows, fed, strict=True)]
         device = window.valid.device
         cache = window.cache()
@@ -240,7 +245,10 @@ def _next_input(row: _Row, end_id: int) -> int:
 
 def _finish(row: _Row, reason: FinishReason, version: str) -> None:
     completion = Completion(
-        token_ids=tuple(row.sampled), logprobs=tuple(row.logprobs), finish_reason=reason, policy_version=version
+        token_ids=tuple(row.sampled),
+        logprobs=tuple(row.logprobs),
+        finish_reason=reason,
+        policy_version=version,
     )
     future, row.request, row.future = row.future, None, None
     if future is not None and not future.done():
