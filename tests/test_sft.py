@@ -77,6 +77,23 @@ def test_a_few_steps_lower_the_loss_on_own_tokens(tmp_path: Path, optimizer: str
     assert all(isinstance(value, float) for _, metrics in log for value in metrics.values())
 
 
+def test_muon_takes_orthogonal_steps_and_adamw_does_not(tmp_path: Path) -> None:
+    """One step at the full rate: all singular values of a matrix's change are about the rate itself."""
+
+    def spread(optimizer: str) -> tuple[float, float]:
+        config = CONFIG.model_copy(update={"optimizer": optimizer, "muon_learning_rate": 0.02})
+        model, _ = train(make_rows(4), tmp_path, steps=1, config=config)
+        name = "model.layers.0.mlp.up_proj.weight"
+        values = torch.linalg.svdvals(weights_of(model)[name] - weights_of(small_model())[name]) / 0.02
+        return float(values.min()), float(values.max())
+
+    low, high = spread("muon")
+    rows_per_column = 48 / 32
+    assert 0.6 < low / rows_per_column**0.5 < high / rows_per_column**0.5 < 1.3
+    low, high = spread("adamw")
+    assert high > 5 * low
+
+
 def test_the_trained_loss_is_the_mean_over_own_tokens(tmp_path: Path) -> None:
     """At a rate near 0 all ten steps see the same weights; two rows of unequal length in every batch."""
     rows = [make_rows(1)[0], make_rows(1, "cto")[0]]

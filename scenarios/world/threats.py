@@ -11,7 +11,8 @@ from math import prod
 from typing import Any
 
 ASSETS = "ABCDEF"
-MIN_EXPOSURE, MAX_EXPOSURE = 12, 42  # of one asset; from difficulty 4 it may fall to MIN_SAVING
+CHAIN_EXPOSURES = range(12, 43)  # of one asset up to difficulty 3: their sum seldom needs three digits
+NETWORK_EXPOSURES = range(15, 61)  # from difficulty 4, where overlaps may lower it to MIN_SAVING
 MIN_SAVING = 10  # of one control alone
 _MAX_DRAWS = 200
 
@@ -130,10 +131,10 @@ def _forget(weights: dict[int, int], bit: int) -> dict[int, int]:
     return merged
 
 
-def _draw_exposures(rng: random.Random, count: int, gap: int) -> list[int]:
-    """Exposures that differ from each other by at least `gap`."""
+def _draw_exposures(rng: random.Random, values: range, count: int, gap: int) -> list[int]:
+    """Exposures out of `values` that differ from each other by at least `gap`."""
     while True:
-        drawn = rng.sample(range(MIN_EXPOSURE, MAX_EXPOSURE + 1), count)
+        drawn = rng.sample(values, count)
         ordered = sorted(drawn)
         if all(high - low >= gap for low, high in pairwise(ordered)):
             return drawn
@@ -150,7 +151,7 @@ def _chains(rng: random.Random, difficulty: int) -> dict[str, Any] | None:
     edges: list[list[Any]] = []
     controls: dict[str, dict[str, int]] = {}
     assets = ASSETS[: num_assets(difficulty)]
-    wanted = _draw_exposures(rng, len(assets), gap=max(1, 5 - difficulty))
+    wanted = _draw_exposures(rng, CHAIN_EXPOSURES, len(assets), gap=max(1, 5 - difficulty))
     order = rng.sample(range(len(assets)), len(assets))
     cuts: list[dict[str, int]] = []
     for asset, exposure in zip(assets, wanted, strict=True):
@@ -188,7 +189,9 @@ def _network(rng: random.Random, difficulty: int) -> dict[str, Any] | None:
         edges += [[parent, asset, rng.randrange(60, 96)] for parent in parents]
     reached = _reach_network(edges, [edge[2] for edge in edges])
     impacts = {}
-    for asset, exposure in zip(assets, _draw_exposures(rng, len(assets), gap=1), strict=True):
+    for asset, exposure in zip(
+        assets, _draw_exposures(rng, NETWORK_EXPOSURES, len(assets), gap=1), strict=True
+    ):
         numerator, denominator = reached[asset]
         impacts[asset] = min(99, -(-exposure * denominator // numerator))
     threats: dict[str, Any] = {"impacts": impacts, "edges": edges, "controls": {}}
