@@ -19,6 +19,7 @@ from emads.options import (
     RoleOption,
     RunOption,
     SetOption,
+    TeamOption,
     VerbGroup,
     check_at_least,
     choose_roles,
@@ -146,7 +147,7 @@ def marl(
 
 @app.command()
 def simulate(
-    run: RunOption = DEFAULT_RUN,
+    run: TeamOption = DEFAULT_RUN,
     index: Annotated[int, typer.Option(help="First test scenario, from 0.")] = 0,
     count: Annotated[int, typer.Option(help="Number of scenarios.")] = 1,
     stage: Annotated[str, typer.Option(help="Weights after this stage: base, sft, grpo or marl.")] = "marl",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 DEFAULT_RUN = Path("runs/demo")
 
 RunOption = Annotated[Path, typer.Option("--run", help="Run folder.")]
+TeamOption = Annotated[Path, typer.Option("--team", "--run", help="Run folder whose team plays.")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML config file.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="Override one config key: grpo.max_steps=20. Repeatable.")
