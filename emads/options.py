@@ -1,6 +1,7 @@
 """Options that several verbs share, and how they become a config and an opened run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,17 @@ if TYPE_CHECKING:
 DEFAULT_RUN = Path("runs/demo")
 
 RunOption = Annotated[Path, typer.Option("--run", help="Run folder.")]
+OneRunOption = Annotated[
+    Path | None, typer.Option("--run", help=f"Run folder (default {DEFAULT_RUN}).", show_default=False)
+]
+RunsArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[RUN]...", help="Run folders; a folder of several seeds counts as all of them."),
+]
 TeamOption = Annotated[Path, typer.Option("--team", "--run", help="Run folder whose team plays.")]
+EngineOption = Annotated[
+    str | None, typer.Option("--engine", help="transformers or vllm (default: the run's engine.name).")
+]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML config file.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="Override one config key: grpo.max_steps=20. Repeatable.")
@@ -26,6 +37,10 @@ SetOption = Annotated[
 PrintOption = Annotated[bool, typer.Option("--print-config", help="Print the resolved config and stop.")]
 ResumeOption = Annotated[
     bool, typer.Option("--resume", help="Go on with the run in --run, with its stored config.")
+]
+FaultOption = Annotated[
+    list[str] | None,
+    typer.Option("--fault", help="Break it on purpose: kill@save:3, oom@grpo/cto:step:5. Repeatable."),
 ]
 RoleOption = Annotated[
     list[str] | None, typer.Option("--role", help="Only this role. Repeatable; default: all roles.")
@@ -52,6 +67,21 @@ ProtocolOption = Annotated[
 ]
 ReviewerOption = Annotated[
     str | None, typer.Option(help="Who stands at the gate (with --protocol full): simulated or terminal.")
+]
+WorldOption = Annotated[
+    int | None,
+    typer.Option(help="Seed of what happens to plans (with --protocol full; default 0): what if?"),
+]
+AgentOption = Annotated[
+    list[str] | None,
+    typer.Option("--agent", help="Agent in a seat: cto=code, or for all: react (chat, react, code)."),
+]
+LimitOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        help="Where an agent is cut off: turns=4, turn_tokens, total_tokens, tool_calls, failed_calls.",
+    ),
 ]
 StoreOption = Annotated[
     Path | None,
@@ -103,15 +133,47 @@ def resolve_config(
 
 
 def start_run(
-    run: Path, config: Path | None, overrides: Sequence[str] | None, resume: bool, print_config: bool
+    run: Path,
+    config: Path | None,
+    overrides: Sequence[str] | None,
+    resume: bool,
+    print_config: bool,
+    fault: Sequence[str] | None = None,
 ) -> "Run":
     """The opened run of a training verb; with `print_config` the config is printed and the program ends."""
+    from training.faults import parse_faults
     from training.runs import Run
 
+    faults = parse_faults(fault or ())
     resolved = resolve_config(run, config, overrides, resume)
     if print_config:
         show_config(resolved)
-    return Run.create(run, resolved, resume=resume)
+    return replace(Run.create(run, resolved, resume=resume), faults=faults)
+
+
+def open_schedule(
+    config: Path | None,
+    overrides: Sequence[str] | None,
+    run: Path | None,
+    resume: Path | None,
+    fault: Sequence[str] | None,
+    print_config: bool,
+) -> "Run":
+    """The run of a schedule, new or resumed.
+
+    Raises:
+        UserError: --resume together with anything that it would contradict, no config, another run's folder.
+    """
+    if resume is not None:
+        if config is not None or overrides or run is not None:
+            raise UserError("--resume RUN takes nothing else: leave out --config, --set and --run")
+        return start_run(resume, None, None, True, print_config, fault)
+    if config is None:
+        raise UserError("give --config FILE, e.g. configs/schedules/tiny.yaml, or --resume RUN")
+    from training.config_loading import load_config
+
+    folder = Path("runs") / load_config(config, overrides or ()).name if run is None else run
+    return start_run(folder, config, overrides, False, print_config, fault)
 
 
 def show_config(config: "RunConfig") -> None:
@@ -120,6 +182,17 @@ def show_config(config: "RunConfig") -> None:
 
     typer.echo(render_config(config), nl=False)
     raise typer.Exit
+
+
+def choose_runs(runs: Sequence[Path] | None, run: Path | None) -> list[Path]:
+    """The folders given as arguments or by --run, else the default one.
+
+    Raises:
+        UserError: both ways at once.
+    """
+    if runs and run is not None:
+        raise UserError(f"give run folders as arguments or by --run {run}, not both")
+    return list(runs or [run or DEFAULT_RUN])
 
 
 def choose_roles(names: Sequence[str] | None) -> tuple[str, ...]:
@@ -176,19 +249,28 @@ def choose_teacher(
     return resolve_teacher(url, options, overrides or ())
 
 
-def is_governed(protocol: str, reviewer: str | None, db: Path | None, **others: object) -> bool:
-    """Whether the full protocol is asked for; `others` are options that go with `assess` only.
+def is_governed(protocol: str, *, reviewer: str | None, db: Path | None, world: int | None) -> bool:
+    """Whether the full protocol is asked for.
 
     Raises:
         UserError: an unknown protocol, or an option of the other one.
     """
     if protocol not in ("assess", "full"):
         raise unknown("protocol", protocol, ["assess", "full"])
-    if protocol == "full":
-        wrong = [name for name, value in others.items() if value]
-        if wrong:
-            name = "case files" if wrong[0] == "cases" else f"--{wrong[0]}"
-            raise UserError(f"--protocol full does not go with {name}; leave one of them out")
-    elif reviewer is not None or db is not None:
-        raise UserError(f"--{'db' if reviewer is None else 'reviewer'} goes with --protocol full")
+    given = {"reviewer": reviewer, "db": db, "world": world}
+    if protocol != "full" and any(value is not None for value in given.values()):
+        first = next(name for name, value in given.items() if value is not None)
+        raise UserError(f"--{first} goes with --protocol full")
     return protocol == "full"
+
+
+def read_agents(agents: Sequence[str], limits: Sequence[str]) -> dict[str, Any]:
+    """`kinds` and `limits` of agents from the command line.
+
+    Raises:
+        UserError: an unknown role, kind or limit.
+    """
+    from roles.registry import ROLES
+    from simulator.agent_kinds import read_kinds, read_limits
+
+    return {"kinds": read_kinds(agents, ROLES), "limits": read_limits(limits)}

@@ -1,37 +1,40 @@
-"""Plays sealed scenarios and turns verdicts into scores: trained roles and teams, and the baselines beside.
+"""Plays sealed scenarios and turns them into scores: trained roles and trained teams, sampled and greedy.
 
-Greedy twins play the same scenarios. Baselines need no engine; oracle teams follow from their practices.
+Greedy twins play the same scenarios. Every play is kept as an outcome first (`evaluation/outcomes.py`),
+block by block, so that a killed evaluation goes on where it was; scores follow from outcomes alone.
 """
 
 import asyncio
-import random
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from evaluation.scores import RoleScores, TeamScores
-from roles.team import Decision
-from scenarios.base import Scenario, Verdict
-from scenarios.registry import FAMILIES
-from scenarios.team import (
-    DECISION_PRACTICES,
-    REPORT_PRACTICES,
-    TeamScenario,
-    expert_decision,
-    expert_report,
-    expert_vote,
-    parse_decision,
-    parse_report,
-    parse_vote,
+from evaluation.outcomes import (
+    BLOCK_SIZE,
+    TEMPERATURES,
+    Mode,
+    OutcomeFile,
+    RoleOutcome,
+    TeamOutcome,
+    describe_episode,
+    describe_solo,
 )
+from evaluation.scores import RoleScores, TeamScores
+from scenarios.base import Scenario
+from scenarios.team import TeamScenario
+from scenarios.tool_desk import ResultCache
 from simulator.casting import everybody
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.records import Episode
-from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
+from simulator.reward import TeamRewardWeights, score_episode
 from simulator.runner import play_episodes
-from simulator.solo import SoloEpisode, play_solos
+from simulator.solo import SoloEpisode, play_solo
 
-BEST_PRACTICES = ("stakes", "priority")  # the combination that serves the team best, measured by a test
+
+def outcome_path(folder: Path, stage: str, owner: str, mode: Mode) -> Path:
+    """Where the outcomes of a role, or of "team", lie."""
+    return folder / f"{stage}-{owner}.{mode}.jsonl"
 
 
 def score_role(
@@ -43,71 +46,64 @@ def score_role(
     chat: Chat,
     max_turns: int,
     max_completion_tokens: int,
+    folder: Path,
     max_failed_calls: int | None = None,
+    block_size: int = BLOCK_SIZE,
 ) -> RoleScores:
-    """Play a role's own family at temperature 1 and greedily, with the policy named like the role."""
+    """Play a role's own family at temperature 1 and greedily, with the policy named like the role.
 
-    def play(temperature: float) -> list[SoloEpisode]:
-        sampling = Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens)
-        return asyncio.run(
-            play_solos(
-                scenarios,
-                policy=role,
-                engine=engine,
-                chat=chat,
-                sampling=sampling,
-                stream=f"evaluate/{stage}/{temperature}",
-                max_turns=max_turns,
-                max_failed_calls=max_failed_calls,
+    Outcomes that `folder` already holds are not played again.
+
+    Raises:
+        UserError: the folder holds outcomes of other scenarios, or damaged ones.
+    """
+    keys = [scenario.key for scenario in scenarios]
+
+    def play(mode: Mode) -> list[RoleOutcome]:
+        sampling = Sampling(temperature=TEMPERATURES[mode], max_completion_tokens=max_completion_tokens)
+        results = ResultCache()
+
+        async def play_all(start: int, end: int) -> list[SoloEpisode]:
+            plays = (
+                play_solo(
+                    scenarios[place],
+                    policy=role,
+                    engine=engine,
+                    chat=chat,
+                    sampling=sampling,
+                    session=f"evaluate/{stage}/{sampling.temperature}/{place}/{scenarios[place].key}",
+                    max_turns=max_turns,
+                    max_failed_calls=max_failed_calls,
+                    results=results,
+                )
+                for place in range(start, end)
             )
-        )
+            return list(await asyncio.gather(*plays))
 
-    sampled, greedy = play(1.0), play(0.0)
+        def play_block(start: int, end: int) -> list[RoleOutcome]:
+            return [describe_solo(episode) for episode in asyncio.run(play_all(start, end))]
+
+        file = OutcomeFile(outcome_path(folder, stage, role, mode), RoleOutcome)
+        return file.complete(keys, play_block, block_size=block_size)
+
+    return sum_up_role(role, stage, play("sampled"), play("greedy"))
+
+
+def sum_up_role(
+    role: str, stage: str, sampled: Sequence[RoleOutcome], greedy: Sequence[RoleOutcome]
+) -> RoleScores:
+    """The scores of a role's outcomes."""
     return RoleScores(
         role=role,
         stage=stage,
-        sampled=tuple(episode.verdict.reward for episode in sampled),
-        greedy=tuple(episode.verdict.reward for episode in greedy),
-        sampled_exact=tuple(episode.verdict.exact for episode in sampled),
-        greedy_exact=tuple(episode.verdict.exact for episode in greedy),
-        sampled_feasible=tuple(episode.verdict.feasible for episode in sampled),
-        greedy_feasible=tuple(episode.verdict.feasible for episode in greedy),
-        num_tool_failures=sum(
-            episode.trajectory.num_tool_calls - episode.trajectory.num_valid_tool_calls for episode in sampled
-        ),
-        mean_tokens=statistics.fmean(sum(episode.trajectory.loss_mask) for episode in sampled),
-    )
-
-
-def score_role_baselines(role: str, scenarios: Sequence[Scenario]) -> list[RoleScores]:
-    """random, best constant, greedy heuristic and oracle on the same scenarios."""
-    family = FAMILIES[role]
-    players: dict[str, Callable[[Scenario, random.Random], str]] = {
-        "random": family.baselines["random"],
-        "constant": family.baselines["constant"],
-        "heuristic": family.baselines["greedy"],
-        "oracle": lambda scenario, rng: family.demonstrate(scenario, rng)[-1].text,
-    }
-    return [
-        _baseline_scores(
-            role, name, [family.verify(s, player(s, random.Random(f"{name}/{s.key}"))) for s in scenarios]
-        )
-        for name, player in players.items()
-    ]
-
-
-def _baseline_scores(role: str, stage: str, verdicts: Sequence[Verdict]) -> RoleScores:
-    return RoleScores(
-        role=role,
-        stage=stage,
-        sampled=tuple(verdict.reward for verdict in verdicts),
-        greedy=(),
-        sampled_exact=tuple(verdict.exact for verdict in verdicts),
-        greedy_exact=(),
-        sampled_feasible=tuple(verdict.feasible for verdict in verdicts),
-        greedy_feasible=(),
-        num_tool_failures=0,
-        mean_tokens=0.0,
+        sampled=tuple(outcome.reward for outcome in sampled),
+        greedy=tuple(outcome.reward for outcome in greedy),
+        sampled_exact=tuple(outcome.exact for outcome in sampled),
+        greedy_exact=tuple(outcome.exact for outcome in greedy),
+        sampled_feasible=tuple(outcome.feasible for outcome in sampled),
+        greedy_feasible=tuple(outcome.feasible for outcome in greedy),
+        num_tool_failures=sum(outcome.failed_calls for outcome in sampled),
+        mean_tokens=statistics.fmean(outcome.tokens for outcome in sampled),
     )
 
 
@@ -120,6 +116,7 @@ def play_team(
     max_completion_tokens: int,
     stream: str,
     rounds: int = 1,
+    first_place: int = 0,
 ) -> list[Episode]:
     """One episode per scenario with the policies named like the roles."""
     team = {role: role for scenario in scenarios for role in everybody(scenario)}
@@ -134,6 +131,7 @@ def play_team(
             rounds=rounds,
             concurrency=len(scenarios),
             stream=f"{stream}/{temperature}",
+            first_place=first_place,
         )
     )
 
@@ -146,124 +144,74 @@ def score_team(
     chat: Chat,
     weights: TeamRewardWeights,
     max_completion_tokens: int,
+    folder: Path,
     rounds: int = 1,
+    block_size: int = BLOCK_SIZE,
 ) -> TeamScores:
     """Play the team's cases at temperature 1 and greedily and score them.
 
+    Outcomes that `folder` already holds are not played again.
+
     Raises:
-        InfrastructureError: an episode failed; a score over fewer cases would not be the same measure.
+        ValueError: an episode failed; a score over fewer cases would not be the same measure.
+        UserError: the folder holds outcomes of other scenarios, or damaged ones.
     """
-    played = {
-        temperature: play_team(
-            scenarios,
+
+    def play(part: Sequence[TeamScenario], temperature: float, first_place: int) -> list[Episode]:
+        return play_team(
+            part,
             engine=engine,
             chat=chat,
             temperature=temperature,
             max_completion_tokens=max_completion_tokens,
             stream=f"evaluate/{stage}",
             rounds=rounds,
+            first_place=first_place,
         )
-        for temperature in (1.0, 0.0)
-    }
-    verdicts = {
-        temperature: [score_episode(s, e, weights) for s, e in zip(scenarios, episodes, strict=True)]
-        for temperature, episodes in played.items()
-    }
-    return _team_scores(stage, verdicts[1.0], verdicts[0.0], played[1.0])
+
+    return score_episodes(stage, scenarios, play, weights=weights, folder=folder, block_size=block_size)
 
 
-def score_team_baselines(scenarios: Sequence[TeamScenario], weights: TeamRewardWeights) -> list[TeamScores]:
-    """random and heuristic teams, oracle roles of the most common and the best practices, the optimum."""
-    common = (_most_common(REPORT_PRACTICES), _most_common(DECISION_PRACTICES))
-    makers: dict[str, Callable[[TeamScenario], Episode]] = {
-        "random": _random_episode,
-        "greedy": _first_come_episode,
-        "oracle_common": lambda scenario: expert_episode(scenario, *common),
-        "oracle_best": lambda scenario: expert_episode(scenario, *BEST_PRACTICES),
-        "oracle": _optimal_episode,
-    }
-    scores = []
-    for stage, make in makers.items():
-        episodes = [make(scenario) for scenario in scenarios]
-        verdicts = [score_episode(s, e, weights) for s, e in zip(scenarios, episodes, strict=True)]
-        scores.append(_team_scores(stage, verdicts, [], episodes))
-    return scores
-
-
-def expert_episode(scenario: TeamScenario, report_practice: str, decision_practice: str) -> Episode:
-    """A meeting of experts who all follow the same practices."""
-    reports = {role: expert_report(scenario, role, report_practice).text for role in scenario.seats}
-    parsed = {role: parse_report(scenario, text) for role, text in reports.items()}
-    return _episode(scenario, reports, expert_decision(scenario.options, parsed, decision_practice).text)
-
-
-def _optimal_episode(scenario: TeamScenario) -> Episode:
-    best = scenario.truth["best"]
-    decision = Decision(option=best or "none", escalate=best is None)
-    return _episode(scenario, {}, decision.model_dump_json())
-
-
-def _random_episode(scenario: TeamScenario) -> Episode:
-    """Any option; every vote a coin."""
-    rng = random.Random(f"random/{scenario.key}")
-    decision = Decision(option=rng.choice(scenario.options), escalate=False).model_dump_json()
-    votes = {role: f'{{"vote": "{rng.choice(("accept", "object"))}"}}' for role in scenario.seats}
-    return _episode(scenario, {}, decision, votes)
-
-
-def _first_come_episode(scenario: TeamScenario) -> Episode:
-    """A simple chair: the first specialist's favourite that nobody vetoes, votes by the book."""
-    picks = [
-        parse_report(scenario, expert_report(scenario, role, _most_common(REPORT_PRACTICES)).text)
-        for role in scenario.seats
-    ]
-    vetoed = {option for report in picks if report for option in report.veto}
-    allowed = [report.pick for report in picks if report and report.pick not in vetoed]
-    open_options = [option for option in scenario.options if option not in vetoed]
-    chosen = (allowed or open_options or ["none"])[0]
-    return _episode(scenario, {}, Decision(option=chosen, escalate=chosen == "none").model_dump_json())
-
-
-def fixed_episode(scenario: TeamScenario, decision: str) -> Episode:
-    """A chair who says this whatever the case; votes by the book."""
-    return _episode(scenario, {}, decision)
-
-
-def _episode(
-    scenario: TeamScenario, reports: Mapping[str, str], decision: str, votes: Mapping[str, str] | None = None
-) -> Episode:
-    if votes is None:
-        parsed = parse_decision(scenario, decision)
-        votes = {role: expert_vote(scenario, role, parsed).text for role in scenario.seats}
-    return Episode(
-        scenario_key=scenario.key,
-        index_in_group=0,
-        trajectories={},
-        reports=reports,
-        decision=decision,
-        votes=votes,
-    )
-
-
-def _most_common(practices: Mapping[str, float]) -> str:
-    return max(practices, key=lambda name: practices[name])
-
-
-def _team_scores(
-    stage: str, sampled: Sequence[TeamVerdict], greedy: Sequence[TeamVerdict], episodes: Sequence[Episode]
+def score_episodes(
+    stage: str,
+    scenarios: Sequence[TeamScenario],
+    play: Callable[[Sequence[TeamScenario], float, int], Sequence[Episode]],
+    *,
+    weights: TeamRewardWeights,
+    folder: Path,
+    block_size: int = BLOCK_SIZE,
 ) -> TeamScores:
+    """Scores of any way to play: `play(part of the scenarios, temperature, place of its first one)`.
+
+    Raises:
+        ValueError, UserError: as score_team.
+    """
+
+    def complete(mode: Mode) -> list[TeamOutcome]:
+        def play_block(start: int, end: int) -> list[TeamOutcome]:
+            part = scenarios[start:end]
+            episodes = play(part, TEMPERATURES[mode], start)
+            return [
+                describe_episode(scenario, episode, score_episode(scenario, episode, weights))
+                for scenario, episode in zip(part, episodes, strict=True)
+            ]
+
+        keys = [scenario.key for scenario in scenarios]
+        file = OutcomeFile(outcome_path(folder, stage, "team", mode), TeamOutcome)
+        return file.complete(keys, play_block, block_size=block_size)
+
+    return sum_up_team(stage, complete("sampled"), complete("greedy"))
+
+
+def sum_up_team(stage: str, sampled: Sequence[TeamOutcome], greedy: Sequence[TeamOutcome]) -> TeamScores:
+    """The scores of a team's outcomes."""
     return TeamScores(
         stage=stage,
-        sampled=tuple(verdict.reward for verdict in sampled),
-        greedy=tuple(verdict.reward for verdict in greedy),
-        value=tuple(verdict.value for verdict in sampled),
-        consensus=tuple(verdict.consensus for verdict in sampled),
-        unresolved=tuple(verdict.unresolved for verdict in sampled),
-        escalation=tuple(verdict.escalation for verdict in sampled),
-        agreement=tuple(
-            statistics.fmean(parse_vote(vote) == "accept" for vote in episode.votes.values())
-            if episode.votes
-            else 0.0
-            for episode in episodes
-        ),
+        sampled=tuple(outcome.reward for outcome in sampled),
+        greedy=tuple(outcome.reward for outcome in greedy),
+        value=tuple(outcome.value for outcome in sampled),
+        consensus=tuple(outcome.consensus for outcome in sampled),
+        unresolved=tuple(outcome.unresolved for outcome in sampled),
+        escalation=tuple(outcome.escalation for outcome in sampled),
+        agreement=tuple(outcome.agreement for outcome in sampled),
     )

@@ -34,7 +34,7 @@ LINE_STYLES = (
     ("#56b4e9", (0, (6, 2, 1, 2, 1, 2))),
     ("#1c2733", ":"),
 )
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "svg.hashsalt": "emads",
     "text.parse_math": False,
     "svg.fonttype": "none",  # text stays text: small files, sharp at any size
@@ -75,7 +75,7 @@ class Image:
 
 def draw_bars(title: str, bars: Sequence[Bar], *, axis: str, ceiling: float | None, width_in: float) -> Image:
     """Horizontal bars with 95 % intervals; `ceiling` (the oracle's score) is a dashed line."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         row_in = 0.36 if any("\n" in bar.label for bar in bars) else 0.29
         figure = Figure(figsize=(width_in, 0.62 + row_in * len(bars)), layout="constrained")
         axes = figure.add_subplot()
@@ -97,12 +97,12 @@ def draw_bars(title: str, bars: Sequence[Bar], *, axis: str, ceiling: float | No
         f"{' '.join(bar.label.split())} {bar.mean:.2f} ({bar.low:.2f} to {bar.high:.2f})" for bar in bars
     )
     oracle = "" if ceiling is None else f"; oracle {ceiling:.2f}"
-    return Image(uri=_as_uri(figure), alt=f"Bar chart, {title}, {axis}: {numbers}{oracle}.", title=title)
+    return Image(uri=as_uri(figure), alt=f"Bar chart, {title}, {axis}: {numbers}{oracle}.", title=title)
 
 
 def draw_curves(title: str, curves: Sequence[tuple[str, Curve]], *, unit: str) -> Image:
     """Raw values faint, a moving average on top, each line named at its end."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(4.0, 2.7), layout="constrained")
         axes = figure.add_subplot()
         ends = []
@@ -114,7 +114,8 @@ def draw_curves(title: str, curves: Sequence[tuple[str, Curve]], *, unit: str) -
                 axes.plot(curve.steps, smoothed, color=colour, marker="o", markersize=4)
             ends.append((smoothed[-1], name, colour))
         _name_ends(axes, ends)
-        axes.set_xlabel("step")
+        points = max(len(curve.steps) for _, curve in curves)
+        axes.set_xlabel(f"optimizer step (n = {points} logged points per line)")
         axes.set_ylabel(unit)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.tick_params(length=0)
@@ -124,7 +125,7 @@ def draw_curves(title: str, curves: Sequence[tuple[str, Curve]], *, unit: str) -
         f"{name} from {curve.values[0]:.3g} to {curve.values[-1]:.3g} over {curve.steps[-1]} steps"
         for name, curve in curves
     )
-    return Image(uri=_as_uri(figure), alt=f"Line chart, {title}, {unit}: {spans}.", title=title)
+    return Image(uri=as_uri(figure), alt=f"Line chart, {title}, {unit}: {spans}.", title=title)
 
 
 def _draw_bar(axes: Axes, row: int, bar: Bar, right: float) -> None:
@@ -174,8 +175,9 @@ def _cycled(count: int) -> list[tuple[str, object]]:
     return [LINE_STYLES[index % len(LINE_STYLES)] for index in range(count)]
 
 
-def _as_uri(figure: Figure) -> str:
+def as_uri(figure: Figure) -> str:
+    """The figure as a data URI of an SVG; the same figure gives the same text."""
     buffer = io.BytesIO()
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -90,7 +90,8 @@ def find_curves(rows: Iterable[Mapping[str, Any]], panel: Panel, roles: Sequence
         curves = [curve for curve in curves if curve.steps]
         if not curves:
             curves = [_curve("team", [(row, [metric]) for row in of_stage if row["stage"] == panel.stage])]
-        if any(curve.steps for curve in curves):
+        is_off = metric == "kl" and not any(value for curve in curves for value in curve.values)
+        if any(curve.steps for curve in curves) and not is_off:  # 0 throughout: nobody measured it
             return curves
     return []
 

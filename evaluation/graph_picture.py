@@ -1,6 +1,7 @@
 """A graph as an inline SVG, laid out here from its edges alone: no script, no network, no other program.
 
-Nodes stand in layers from left to right. Edges that skip a layer arch above, edges that go back arch below.
+Nodes stand in layers from left to right; edges that skip a layer arch above, edges that go back arch below.
+Or from top to bottom, for graphs of many layers: those edges then arch on the right and on the left.
 Colours are the page's own (CSS variables --ink, --muted, --line, --paper, --accent), so dark pages work.
 """
 
@@ -11,6 +12,7 @@ from markupsafe import Markup
 
 Edge = tuple[str, str, bool]  # from, to, whether a condition chooses it
 LAYER_WIDTH, ROW_HEIGHT, NODE_HEIGHT = 148, 52, 34
+TALL_STEP, MARGIN = 62, 96  # from layer to layer, and beside them for arches, in a tall picture
 CHAR_WIDTH = 8.2  # of a label, in the page's font at 14 px
 END_NAMES = {"__start__": "start", "__end__": "end"}
 
@@ -37,19 +39,26 @@ def draw_graph(
     labels: Mapping[str, str] = {},
     visits: Mapping[str, int] = {},
     order: Sequence[str] = (),
+    is_tall: bool = False,
 ) -> Markup:
     """The picture as an <svg> element.
 
     `labels` replace node names. `visits` counts how often a node ran: nodes named there with 0 are drawn
     faint, those above 1 carry the number. Nodes named in `order` stand in that order within their layer.
+    `is_tall` draws from top to bottom.
     """
     ranks = {node: rank for rank, node in enumerate(order)}
     layers = [sorted(layer, key=lambda node: ranks.get(node, len(ranks))) for layer in find_layers(edges)]
-    boxes = _place(layers, labels, visits)
     rows = max(map(len, layers))
-    width, height = LAYER_WIDTH * len(layers), ROW_HEIGHT * (rows + 1) + 40
     depth = {node: place for place, layer in enumerate(layers) for node in layer}
-    strokes = Markup("").join(_draw_edge(edge, boxes, depth, height) for edge in edges)
+    if is_tall:
+        boxes = _place_tall(layers, labels, visits)
+        width, height = LAYER_WIDTH * rows + 2 * MARGIN, TALL_STEP * len(layers) + 8
+        strokes = Markup("").join(_draw_tall_edge(edge, boxes, depth, width) for edge in edges)
+    else:
+        boxes = _place(layers, labels, visits)
+        width, height = LAYER_WIDTH * len(layers), ROW_HEIGHT * (rows + 1) + 40
+        strokes = Markup("").join(_draw_edge(edge, boxes, depth, height) for edge in edges)
     shapes = Markup("").join(_draw_node(node, boxes[node], labels, visits) for node in boxes)
     return Markup(
         '<svg class="graph" viewBox="0 0 {w} {h}" width="{w}" height="{h}" role="img" aria-label="{title}">'
@@ -108,6 +117,53 @@ def _place(
         for place, layer in enumerate(layers)
         for row, node in enumerate(layer)
     }
+
+
+def _place_tall(
+    layers: Sequence[Sequence[str]], labels: Mapping[str, str], visits: Mapping[str, int]
+) -> dict[str, _Box]:
+    middle = MARGIN + LAYER_WIDTH * max(map(len, layers)) / 2
+    return {
+        node: _Box(
+            x=middle + LAYER_WIDTH * (column - (len(layer) - 1) / 2),
+            y=TALL_STEP * (place + 0.5),
+            width=min(LAYER_WIDTH - 14.0, max(64.0, CHAR_WIDTH * len(_label(node, labels, visits)) + 24)),
+        )
+        for place, layer in enumerate(layers)
+        for column, node in enumerate(layer)
+    }
+
+
+def _draw_tall_edge(edge: Edge, boxes: Mapping[str, _Box], depth: Mapping[str, int], width: float) -> Markup:
+    source, target, is_conditional = edge
+    span = depth[target] - depth[source]
+    start, end = boxes[source], boxes[target]
+    if span == 1:
+        begin_y, end_y = start.y + NODE_HEIGHT / 2, end.y - NODE_HEIGHT / 2 - 1
+        bend = (end_y - begin_y) / 2
+        path = (
+            f"M{start.x:.1f} {begin_y:.1f} C{start.x:.1f} {begin_y + bend:.1f} "
+            f"{end.x:.1f} {end_y - bend:.1f} {end.x:.1f} {end_y:.1f}"
+        )
+    elif span == 0:  # to itself: a small loop on the left
+        path = (
+            f"M{start.left:.1f} {start.y - 8:.1f} C{start.left - 34:.1f} {start.y - 22:.1f} "
+            f"{start.left - 34:.1f} {start.y + 22:.1f} {start.left - 1:.1f} {start.y + 8:.1f}"
+        )
+    else:
+        is_forward = span > 1
+        begin_x, end_x = (start.right, end.right + 1) if is_forward else (start.left, end.left - 1)
+        edge_x = max(begin_x, end_x) if is_forward else min(begin_x, end_x)
+        room = (width - edge_x if is_forward else edge_x) - 10.0
+        reach = min(room, 26.0 + 13.0 * abs(span))  # longer arches stand further out
+        bend_x = edge_x + (reach if is_forward else -reach) / 0.75
+        path = (
+            f"M{begin_x:.1f} {start.y:.1f} C{bend_x:.1f} {start.y:.1f} "
+            f"{bend_x:.1f} {end.y:.1f} {end_x:.1f} {end.y:.1f}"
+        )
+    return Markup('<path d="{}" class="{}" marker-end="url(#arrow)"/>').format(
+        path, "edge chosen" if is_conditional else "edge"
+    )
 
 
 def _label(node: str, labels: Mapping[str, str], visits: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""Episodes on the terminal while they are played: who speaks, tools, reports, conflicts, drafts and votes.
+"""Episodes on the terminal while they are played: who speaks, tools, conflicts, drafts, votes, the gate.
 
 Colours and a waiting line on a terminal; plain lines anywhere else. Model text is shown as text.
 """
@@ -14,10 +14,11 @@ from evaluation.minutes_content import PRESSING, join_words, say_call, say_confl
 from evaluation.transcript import visible
 from roles.base import Role
 from roles.registry import ROLES
-from roles.team import RECONCILER, SpecialistReport
+from roles.team import NO_OPTION, RECONCILER, SpecialistReport
 from scenarios.playable import PlayableCase
 from simulator.conflicts import find_conflicts
 from simulator.records import Turn
+from simulator.resolution import MAX_RISK
 
 STYLES = ("cyan", "green", "yellow", "magenta", "blue", "red")  # by seat
 MAX_WORDS_CHARS = 300
@@ -27,16 +28,22 @@ class LiveView:
     """Shows any number of episodes; used as `play_episodes(..., watch=view.watch)` inside `with view:`."""
 
     def __init__(
-        self, console: Console | None = None, *, with_keys: bool = True, roles: Mapping[str, Role] = ROLES
+        self,
+        console: Console | None = None,
+        *,
+        with_keys: bool = True,
+        with_status: bool = True,
+        roles: Mapping[str, Role] = ROLES,
     ) -> None:
         self.console = console or Console(soft_wrap=True, highlight=False)
         self.roles = roles
         self.with_keys = with_keys  # every line begins with its case: for several at once
+        self.with_status = with_status  # a line that says who is at work; not while somebody is asked
         self._busy: dict[str, list[str]] = {}  # case -> titles of who is at work
         self._status: Status | None = None
 
     def __enter__(self) -> "LiveView":
-        if self.console.is_terminal:
+        if self.console.is_terminal and self.with_status:
             self._status = self.console.status("")
             self._status.start()
         return self
@@ -115,6 +122,29 @@ class EpisodeView:
         self._say(role, words, bad=parsed != "accept")
         self._wait_for([seat for seat in self._seats if seat not in self._voted] or [RECONCILER])
 
+    def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
+        if kind == "requested":
+            self._say(None, f"at the gate: {_name(body['option'])}, risk {body['risk_score']} of {MAX_RISK}")
+            self._view.set_busy(self._case.key, ["the reviewer"])
+        elif kind == "committed":
+            self._say(None, f"approved by {body['reviewer']}: {_name(body['option'])}")
+        elif kind in ("edited", "rejected"):
+            words = f"to {_name(body['to'])}" if kind == "edited" else _short(str(body["feedback"]))
+            self._say(None, f"{kind} by {body['reviewer']}: {words}", bad=kind == "rejected")
+        elif kind == "refused":
+            self._say(None, f"the answer did not count: {_short(str(body['reason']))}", bad=True)
+        elif kind == "executed":
+            self._say(str(body["role"]), f"carries out: {_short(str(body['action']))}")
+        elif kind == "observed":
+            kpis = join_words([f"{self._title(role)} {kpi} %" for role, kpi in body["kpis"].items()])
+            self._say(None, f"observed: {kpis}{', ' + body['shock'] if body['shock'] else ''}")
+        elif kind == "replanned":
+            fallen = join_words([self._title(role) for role in body["alerts"]])
+            self._say(None, f"alert of {fallen}: {_name(body['option'])} is out, planning again", bad=True)
+            self._wait_for([RECONCILER])
+        else:
+            self._say(None, f"closed: {str(body['status']).replace('_', ' ')}")
+
     def on_end(self, error: str | None) -> None:
         self._say(
             None,
@@ -136,6 +166,10 @@ class EpisodeView:
             line.append(f"{self._title(role)} ", style=f"bold {STYLES[place % len(STYLES)]}")
         line.append(words, style="dim" if dim else "red" if bad else "default")
         self._view.show(line)
+
+
+def _name(option: str) -> str:
+    return "handing the case over" if option == NO_OPTION else f"option {visible(option)}"
 
 
 def _short(text: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
 from evaluation.graph_picture import draw_graph
 from evaluation.minutes_content import (
@@ -66,6 +66,7 @@ def write_minutes(
     verdict: TeamVerdict | None = None,
     weights: TeamRewardWeights | None = None,
     roles: Mapping[str, Role] = ROLES,
+    speakers: Mapping[str, Role] | None = None,
     sections: Sequence[Section] = (),
 ) -> Path:
     """Write the page; it appears under its name only once it is whole."""
@@ -77,13 +78,10 @@ def write_minutes(
         verdict=verdict,
         weights=weights,
         roles=roles,
+        speakers=speakers,
         sections=sections,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(page, encoding="utf-8")
-    os.replace(partial, path)
-    return path
+    return write_page(path, page)
 
 
 def minutes_file(episode: Episode) -> str:
@@ -101,17 +99,21 @@ def render_minutes(
     verdict: TeamVerdict | None = None,
     weights: TeamRewardWeights | None = None,
     roles: Mapping[str, Role] = ROLES,
+    speakers: Mapping[str, Role] | None = None,
     sections: Sequence[Section] = (),
 ) -> str:
-    """The page as text; without `chat` it lacks earlier drafts, tool results and what ReconcileGPT read."""
-    talk = _read_talk(episode, chat, roles)
+    """The page as text; without `chat` it lacks earlier drafts, tool results and what ReconcileGPT read.
+
+    `speakers` are the roles as their prompts had them, where not as in `roles` (`casting.list_speakers`).
+    """
+    talk = read_talk(episode, chat, speakers or roles)
     reports = {role: parse_report(case, text) for role, text in episode.reports.items()}
     conflicts = find_conflicts(case.options, reports)
     decision = parse_decision(case, episode.decision)
     seats = tuple(case.seats)
     rounds = list_rounds(case, episode, talk, roles)
     votes = [parse_vote(text) for text in episode.votes.values()]
-    return _template().render(
+    return load_template(TEMPLATE_FILE).render(
         title=find_title(case),
         label=visible(label),
         key=case.key,
@@ -142,15 +144,29 @@ def render_minutes(
     )
 
 
-def _template() -> Template:
-    text = files("evaluation").joinpath(TEMPLATE_FILE).read_text(encoding="utf-8")
+def load_template(name: str) -> Template:
+    """A page's template: everything that is put in is escaped, and everything that is named must be given."""
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FunctionLoader(lambda one: files("evaluation").joinpath(one).read_text(encoding="utf-8")),
     )
-    return environment.from_string(text)
+    return environment.get_template(name)
 
 
-def _read_talk(episode: Episode, chat: Chat | None, roles: Mapping[str, Role]) -> dict[str, list[Exchange]]:
+def write_page(path: Path, page: str) -> Path:
+    """Write a page; it appears under its name only once it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(page, encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def read_talk(episode: Episode, chat: Chat | None, roles: Mapping[str, Role]) -> dict[str, list[Exchange]]:
+    """Every role's transcript as exchanges; nothing without the chat it was played with."""
     if chat is None:
         return {}
     return {

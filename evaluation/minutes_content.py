@@ -25,6 +25,13 @@ from simulator.tool_calls import BadToolCallError, parse_tool_call
 
 MAX_BRIEF_CHARS = 10_000
 VOTE_ENDING = "Vote."  # of every question for a vote
+ENDS = {
+    "turn_tokens": "the tokens of a turn",
+    "total_tokens": "the tokens in total",
+    "turns": "the number of turns",
+    "tool_calls": "the number of tool calls",
+    "failed_calls": "the number of failed calls",
+}  # by limit
 PRESSING = (
     "does not press for it",
     "presses for it a little",
@@ -125,8 +132,8 @@ def list_options(
         OptionRow(
             letter=option,
             meaning=visible(case.meanings[option]) if isinstance(case, FreeCase) else "",
-            wanted_by=_titles([role for role, report in heard.items() if report.pick == option], roles),
-            ruled_out_by=_titles([role for role, report in heard.items() if option in report.veto], roles),
+            wanted_by=say_titles([role for role, report in heard.items() if report.pick == option], roles),
+            ruled_out_by=say_titles([role for role, report in heard.items() if option in report.veto], roles),
             worth=_worth(case, option, roles) if isinstance(case, TeamScenario) else "",
             is_chosen=decision is not None and decision.option == option,
         )
@@ -137,7 +144,7 @@ def list_options(
 def _worth(case: TeamScenario, option: str, roles: Mapping[str, Role]) -> str:
     forbidding = case.truth["vetoes"][option]
     if forbidding:
-        return f"forbidden by {_titles(forbidding, roles)}"
+        return f"forbidden by {say_titles(forbidding, roles)}"
     value = decision_value(case, Decision(option=option, escalate=False))
     return f"V = {value:.2f}{', the best' if option == case.truth['best'] else ''}"
 
@@ -155,7 +162,7 @@ def make_speech(
     first_line = read.partition("\n")[0]
     is_shared = isinstance(case, FreeCase) and notes in read and "\n" in read
     return Speech(
-        title=_titles([role], roles),
+        title=say_titles([role], roles),
         read=visible(f"{first_line}\n{notes}" if is_shared else read, max_chars=MAX_BRIEF_CHARS),
         full_brief=visible(read, max_chars=MAX_BRIEF_CHARS) if is_shared else "",
         notes="" if notes in read else visible(notes, max_chars=MAX_BRIEF_CHARS),
@@ -189,7 +196,7 @@ def list_rounds(
                 written=_as_written(exchange.said),
                 votes=tuple(
                     (
-                        _titles([role], roles),
+                        say_titles([role], roles),
                         parse_vote(text) or readable(text),
                         _judge_vote(case, role, decision, text),
                     )
@@ -227,18 +234,19 @@ def _as_written(text: str) -> str:
 
 def say_conflict(conflict: Conflict, roles: Mapping[str, Role]) -> tuple[bool, str]:
     """Whether a hard limit stands against it, and the conflict as a sentence."""
-    who = f"{_titles(conflict.wanted_by, roles)} {_verb('want', conflict.wanted_by)} {conflict.option}"
+    who = f"{say_titles(conflict.wanted_by, roles)} {_verb('want', conflict.wanted_by)} {conflict.option}"
     if not conflict.is_hard:
         return False, f"{who}."
     against = conflict.ruled_out_by
-    return True, f"{who}; {_titles(against, roles)} {_verb('rule', against)} it out."
+    return True, f"{who}; {say_titles(against, roles)} {_verb('rule', against)} it out."
 
 
 def _verb(stem: str, subjects: Sequence[str]) -> str:
     return stem if len(subjects) > 1 else f"{stem}s"
 
 
-def _titles(names: Sequence[str], roles: Mapping[str, Role]) -> str:
+def say_titles(names: Sequence[str], roles: Mapping[str, Role]) -> str:
+    """Roles by their titles: "CTO and Risk"."""
     return join_words([roles[name].title if name in roles else visible(name) for name in names])
 
 
@@ -254,7 +262,7 @@ def say_call(text: str) -> str:
     except BadToolCallError as error:
         return visible(f"a call that is none ({error}): {text}")
     if call is None:
-        return visible(text)
+        return visible(text.strip())
     inside = ", ".join(f"{name}={value}" for name, value in call.arguments.items())
     return visible(f"{call.name}({inside})")
 
@@ -282,11 +290,11 @@ def measure_share(role: str, episode: Episode, roles: Mapping[str, Role]) -> tup
     path = episode.trajectories[role]
     calls = f"{path.num_valid_tool_calls} of {path.num_tool_calls}" if path.num_tool_calls else "-"
     return (
-        _titles([role], roles),
+        say_titles([role], roles),
         visible(" ".join(dict.fromkeys(turn.policy_version for turn in path.turns))) or NOTHING,
         str(len(path.turns)),
         str(sum(len(turn.context_ids) for turn in path.turns)),
         str(sum(len(turn.completion_ids) for turn in path.turns)),
         calls,
-        "cut off by a limit" if path.truncated else "by itself",
+        f"cut off by {ENDS[path.ended_by]}" if path.truncated else "by itself",
     )

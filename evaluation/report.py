@@ -7,7 +7,6 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,26 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from evaluation.across import read_across
 from evaluation.charts import Bar, Image, draw_bars, draw_curves
 from evaluation.curves import METRICS_FILE, PANELS, find_curves, read_metrics
+from evaluation.details import read_details
+from evaluation.diagnostic_table import read_diagnostics
 from evaluation.headline import list_findings, make_cards, write_headline
+from evaluation.report_details import (
+    Grid,
+    across_grids,
+    category_grid,
+    conflict_chart,
+    diagnostic_grids,
+    difficulty_charts,
+    fault_grid,
+    part_charts,
+    process_grid,
+    sort_pairs,
+    swap_chart,
+    team_parts_chart,
+)
 from evaluation.scores import BASELINE_STAGES
 from evaluation.summary import read_summary
 from evaluation.table import (
@@ -32,10 +48,12 @@ from evaluation.table import (
     trained_stages,
 )
 from evaluation.transcript import SIDE_BY_SIDE_FILE, read_side_by_side, render_side_by_side_html
+from roles.errors import UserError
+from scenarios.strict_yaml import parse_yaml
+from simulator.reward import TeamRewardWeights
 
 REPORT_FILE = "report.html"
 TEMPLATE_FILE = "report_template.html"
-MAX_TRANSCRIPTS = 6
 _PARTS = ("value", "consensus", "unresolved", "escalation", "agreement", "agreement_when_wrong")
 _PART_TITLES = (
     "value V",
@@ -45,17 +63,6 @@ _PART_TITLES = (
     "agreement",
     "when wrong",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """A table of the page; the first cell of a row names it.
-
-    Example: Grid(titles=("role", "SFT"), rows=(("CTO", ".71 [.69, .73]"),))
-    """
-
-    titles: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def write_report(run_path: Path) -> Path:
@@ -83,6 +90,8 @@ def render_report(run_path: Path) -> str:
     rows, num_bad_lines = read_metrics(run_path)
     headline, tone = write_headline(summary)
     trained = trained_stages(summary["roles"].values())
+    details, diagnostics = read_details(run_path), read_diagnostics(run_path)
+    newest = trained[-1] if trained else "untrained"
     template = files("evaluation").joinpath(TEMPLATE_FILE).read_text(encoding="utf-8")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -107,7 +116,25 @@ def render_report(run_path: Path) -> str:
         curves=_curve_charts(rows, list(summary["roles"])),
         num_bad_lines=num_bad_lines,
         gates=summary["gates"],
-        transcripts=[render_side_by_side_html(*pair) for pair in pairs[:MAX_TRANSCRIPTS]],
+        transcripts={
+            kind: [render_side_by_side_html(*pair) for pair in found]
+            for kind, found in sort_pairs(pairs).items()
+        },
+        has_details=bool(details),
+        parts_chart=team_parts_chart(summary["team"], trained, _reward_weights(run_path / "config.yaml")),
+        conflicts=conflict_chart(details, newest),
+        difficulty=difficulty_charts(details),
+        parts=part_charts(details),
+        process=process_grid(details),
+        faults=fault_grid(details, trained),
+        categories=[
+            (f"Reward by {category}, {STAGE_TITLES[newest]}", category_grid(details, category, newest))
+            for category in ("sector", "form")
+            if details
+        ],
+        swaps=swap_chart(diagnostics),
+        diagnostics=diagnostic_grids(diagnostics),
+        across=across_grids(read_across(run_path)),
         config=_read_text(run_path / "config.yaml"),
         provenance=_provenance(run_path / "provenance.json", summary),
         missing=_missing(run_path),
@@ -119,6 +146,8 @@ def _missing(run_path: Path) -> dict[str, Markup]:
     wanted = {
         "curves": (METRICS_FILE, "the learning curves", f"emads demo --run {run_path}"),
         "transcripts": (SIDE_BY_SIDE_FILE, "episodes side by side", f"emads evaluate --run {run_path}"),
+        "details": ("details.json", "what each play took", f"emads evaluate {run_path}"),
+        "diagnostics": ("diagnostics.json", "team diagnostics", f"emads diagnose --run {run_path}"),
         "config": ("config.yaml", "the resolved configuration", f"emads demo --run {run_path}"),
         "provenance": ("provenance.json", "versions, revision and seeds", f"emads demo --run {run_path}"),
     }
@@ -128,6 +157,16 @@ def _missing(run_path: Path) -> dict[str, Markup]:
         for section, (name, what, command) in wanted.items()
         if not (run_path / name).is_file()
     }
+
+
+def _reward_weights(path: Path) -> dict[str, float]:
+    """The team reward's weights of the run's config, the defaults where it does not say."""
+    weights = TeamRewardWeights().model_dump()
+    try:
+        given = parse_yaml(path.read_text(encoding="utf-8"), str(path))["team_reward"]
+        return {name: float(given.get(name, value)) for name, value in weights.items()}
+    except (OSError, UserError, KeyError, TypeError, ValueError, AttributeError):
+        return weights
 
 
 def _team_chart(summary: Mapping[str, Any]) -> Image | None:

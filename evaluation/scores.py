@@ -15,7 +15,7 @@ from roles.errors import UserError
 
 BASELINE_STAGES = ("random", "constant", "heuristic", "oracle")
 TRAINED_STAGES = ("untrained", "sft", "sft_more", "grpo", "marl")  # sft_more: control, SFT for GRPO's time
-TEAM_BASELINES = ("random", "greedy", "oracle_common", "oracle_best", "oracle")  # greedy: team of heuristics
+TEAM_BASELINES = ("random", "greedy", "majority", "single", "oracle_common", "oracle_best", "oracle")
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 

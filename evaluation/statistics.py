@@ -35,7 +35,7 @@ def mean_interval(values: Sequence[float], *, num_bootstrap: int = 2000, seed: i
         ValueError: no values, a non-finite value, or num_bootstrap < 1.
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13.
     """
-    sample = _checked(values, "values")
+    sample = checked(values, "values")
     if num_bootstrap < 1:
         raise ValueError(f"num_bootstrap must be >= 1, got {num_bootstrap}")
     mean = float(sample.mean())
@@ -56,7 +56,7 @@ def paired_interval(
         ValueError: as mean_interval, or unequal lengths.
     """
     return mean_interval(
-        [float(change) for change in _differences(after, before)], num_bootstrap=num_bootstrap, seed=seed
+        [float(change) for change in differences(after, before)], num_bootstrap=num_bootstrap, seed=seed
     )
 
 
@@ -72,8 +72,8 @@ def paired_permutation_p(
     """
     if num_permutations < 1:
         raise ValueError(f"num_permutations must be >= 1, got {num_permutations}")
-    differences = _differences(after, before)
-    changed = differences[differences != 0]  # a zero keeps its value under either sign
+    change = differences(after, before)
+    changed = change[change != 0]  # a zero keeps its value under either sign
     if changed.size == 0:
         return 1.0
     threshold = abs(float(changed.sum())) - 1e-9 * float(np.abs(changed).sum())  # ties count, rounding aside
@@ -107,7 +107,12 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return {name: adjusted[name] for name in p_values}
 
 
-def _checked(values: Sequence[float], name: str) -> Floats:
+def checked(values: Sequence[float], name: str) -> Floats:
+    """The values as an array.
+
+    Raises:
+        ValueError: none, not flat, or a non-finite one; says which argument by `name`.
+    """
     sample = np.asarray(values, dtype=np.float64)
     if sample.ndim != 1 or sample.size == 0:
         raise ValueError(f"{name} must be a non-empty flat sequence, got shape {sample.shape}")
@@ -116,8 +121,13 @@ def _checked(values: Sequence[float], name: str) -> Floats:
     return sample
 
 
-def _differences(after: Sequence[float], before: Sequence[float]) -> Floats:
-    later, earlier = _checked(after, "after"), _checked(before, "before")
+def differences(after: Sequence[float], before: Sequence[float]) -> Floats:
+    """after - before, pair by pair.
+
+    Raises:
+        ValueError: as `checked`, or unequal lengths.
+    """
+    later, earlier = checked(after, "after"), checked(before, "before")
     if later.size != earlier.size:
         raise ValueError(f"pairs need equal lengths, got {later.size} after and {earlier.size} before")
     return later - earlier

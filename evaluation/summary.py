@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from evaluation.effects import cliffs_delta, cohens_dz, mcnemar_p
 from evaluation.gates import check_gates
 from evaluation.scores import RoleScores, TeamScores
 from evaluation.statistics import holm, mean_interval, paired_interval, paired_permutation_p
@@ -45,7 +46,8 @@ def build_summary(
 
     `weights_changed` is stage -> role -> whether the adapter differs from the one before that stage;
     `signal` is stage -> role -> share of groups (grpo) or rows (marl) with nonzero advantage.
-    `p` of a paired change is Holm-adjusted over the roles, or over the team's comparisons.
+    `p` of a paired change (permutation) and `p_exact` (McNemar on exact answers) are Holm-adjusted over the
+    roles, or over the team's comparisons; `dz` and `cliffs_delta` are its effect sizes.
 
     Raises:
         ValueError: a role's or the team's stage given twice, or stages of unequal length to compare.
@@ -167,33 +169,54 @@ def _changes(
     stages: Mapping[str, RoleScores] | Mapping[str, TeamScores],
     comparisons: Iterable[tuple[str, str, bool]],
     num_bootstrap: int,
-) -> dict[str, dict[str, float]]:
-    changes: dict[str, dict[str, float]] = {}
+) -> dict[str, dict[str, Any]]:
+    changes: dict[str, dict[str, Any]] = {}
     for after, before, has_twin in comparisons:
         if after not in stages or before not in stages:
             continue
         later, earlier = stages[after], stages[before]
-        changes[f"{after}-{before}"] = _change(later.sampled, earlier.sampled, num_bootstrap)
+        name = f"{after}-{before}"
+        changes[name] = _change(later.sampled, earlier.sampled, num_bootstrap)
+        changes[name] |= _exact_change(later, earlier, greedy=False)
         if has_twin and later.greedy and earlier.greedy:
-            changes[f"{after}-{before}_greedy"] = _change(later.greedy, earlier.greedy, num_bootstrap)
+            changes[f"{name}_greedy"] = _change(later.greedy, earlier.greedy, num_bootstrap)
+            changes[f"{name}_greedy"] |= _exact_change(later, earlier, greedy=True)
     return changes
 
 
-def _change(after: Sequence[float], before: Sequence[float], num_bootstrap: int) -> dict[str, float]:
+def _change(after: Sequence[float], before: Sequence[float], num_bootstrap: int) -> dict[str, Any]:
     interval = paired_interval(after, before, num_bootstrap=num_bootstrap)
-    p = paired_permutation_p(after, before)
-    return {"mean": interval.mean, "low": interval.low, "high": interval.high, "p": p}
+    return {
+        "mean": interval.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "p": paired_permutation_p(after, before),
+        "dz": cohens_dz(after, before),
+        "cliffs_delta": cliffs_delta(after, before),
+    }
 
 
-def _adjust_over_roles(changes: Mapping[str, dict[str, dict[str, float]]]) -> None:
+def _exact_change(
+    after: RoleScores | TeamScores, before: RoleScores | TeamScores, *, greedy: bool
+) -> dict[str, float]:
+    """McNemar's p of a role's exact answers; a team's record has no such column."""
+    if not isinstance(after, RoleScores) or not isinstance(before, RoleScores):
+        return {}
+    if greedy:
+        return {"p_exact": mcnemar_p(after.greedy_exact, before.greedy_exact)}
+    return {"p_exact": mcnemar_p(after.sampled_exact, before.sampled_exact)}
+
+
+def _adjust_over_roles(changes: Mapping[str, dict[str, dict[str, Any]]]) -> None:
     """Replace each p by its Holm adjustment over the roles that have the same comparison."""
     for name in {name for of_role in changes.values() for name in of_role}:
-        adjusted = holm({role: of_role[name]["p"] for role, of_role in changes.items() if name in of_role})
-        for role, p in adjusted.items():
-            changes[role][name]["p"] = p
+        for test in ("p", "p_exact"):
+            raw = {role: of_role[name][test] for role, of_role in changes.items() if name in of_role}
+            for role, p in holm(raw).items():
+                changes[role][name][test] = p
 
 
-def _adjusted_over_comparisons(changes: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+def _adjusted_over_comparisons(changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     adjusted = holm({name: change["p"] for name, change in changes.items()})
     return {name: change | {"p": adjusted[name]} for name, change in changes.items()}
 

@@ -26,6 +26,8 @@ STAGE_TITLES = {
 TEAM_TITLES = {
     "random": "random team",
     "greedy": "heuristic team",
+    "majority": "majority vote",
+    "single": "one head that sees all",
     "oracle_common": "oracle roles, common practice",
     "oracle_best": "oracle roles, best practice",
     "oracle": "oracle",
@@ -33,6 +35,7 @@ TEAM_TITLES = {
     "sft": "SFT",
     "grpo": "GRPO",
     "marl": "MARL",
+    "single_trained": "trained ReconcileGPT alone, sees all",
 }
 _PARTS = ("value", "consensus", "unresolved", "escalation", "agreement", "agreement_when_wrong")
 

@@ -72,7 +72,7 @@ def transcript(
         reports=dict(episode["reports"]),
         decision=episode["decision"],
         votes=dict(episode["votes"]),
-        cut_off=tuple(role for role, path in episode["trajectories"].items() if path["truncated"]),
+        cut_off=tuple(role for role, path in episode["trajectories"].items() if path["ended_by"] != "answer"),
         error=episode.get("error"),
         scores={name: float(value) for name, value in numbers.items() if isinstance(value, int | float)},
         explanation=str(verdict.get("explanation", "")),

@@ -18,7 +18,7 @@ ROLE = Role(
         "early as possible, and by the deadline. The brief lists, per package, the hours that each qualified "
         "person needs and the packages it comes after. Packages run in the order in which you list them; "
         "each starts when its predecessors are done and its person is free. Check plans with the tool, then "
-        'answer with one JSON object: {"assign": {"P1": "A", "P2": "B", "P3": "A"}, "finish": 54}.'
+        'answer with one JSON object: {"assign": {"P1": "...", "P2": "...", ...}, "finish": ...}.'
     ),
     answer=CooAnswer,
     tools=(

@@ -28,8 +28,8 @@ ROLE = Role(
         "(percent, rounded down) is the probability that some path of running components joins them; a "
         "component with replicas is down only when all of them are. Throughput (thousand requests per "
         "second) is the largest flow that the components carry. Cost is in k$ per month. Measure every "
-        'option, then answer with one JSON object: {"option": "B", "cost": 42, "latency": 35, '
-        '"availability": 97}.'
+        'option, then answer with one JSON object: {"option": "...", "cost": ..., "latency": ..., '
+        '"availability": ...}.'
     ),
     answer=CtoAnswer,
     tools=(

@@ -12,6 +12,8 @@ class UserError(Exception):
     ``unknown family 'ctoo'; did you mean 'cto'? (known: cto, coo, cost, ...)``.
     """
 
+    status = 2  # exit status
+
 
 class InfrastructureError(Exception):
     """An engine or a worker failed: recorded on the episode, its whole group is left out, never scored 0."""

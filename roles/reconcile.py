@@ -39,7 +39,7 @@ ROLE = Role(
         "Nash welfare among the rest. Name the contested options (one stakeholder's favourite, another's "
         "veto) and the risk score: (99 - lowest utility of the chosen option) // 8. If every option is "
         "vetoed, the option is none, the score 12 and escalate true. Look up every option, then answer with "
-        'one JSON object: {"option": "B", "contested": ["A"], "score": 5, "escalate": false}.'
+        'one JSON object: {"option": "...", "contested": [...], "score": ..., "escalate": ...}.'
     ),
     answer=ReconcileAnswer,
     tools=(WELFARE,),

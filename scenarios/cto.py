@@ -312,6 +312,14 @@ def greedy_answer(scenario: Scenario, _rng: random.Random) -> str:
     return json.dumps(_answer(scenario, min(passing, key=lambda option: everything[option]["cost"])))
 
 
+def honest_answer(scenario: Scenario, _rng: random.Random) -> str:
+    """The first option of the brief that meets every requirement, whatever it costs."""
+    limits, everything = scenario.facts["limits"], scenario.truth["figures"]
+    return json.dumps(
+        _answer(scenario, next(o for o, found in everything.items() if not _broken(Figures(**found), limits)))
+    )
+
+
 FAMILY = Family(
     name="cto",
     role="cto",
@@ -322,5 +330,10 @@ FAMILY = Family(
     call_tool=call_tool,
     demonstrate=demonstrate,
     write_brief=rephrase,
-    baselines={"random": random_answer, "constant": constant_answer, "greedy": greedy_answer},
+    baselines={
+        "random": random_answer,
+        "constant": constant_answer,
+        "greedy": greedy_answer,
+        "honest": honest_answer,
+    },
 )

@@ -102,11 +102,18 @@ class FreeCase:
         return tuple(self.meanings)
 
 
-def read_case(path: Path, *, roles: Mapping[str, Role] = ROLES, figures_only: bool = False) -> FreeCase:
+def read_case(
+    path: Path,
+    *,
+    roles: Mapping[str, Role] = ROLES,
+    figures_only: bool = False,
+    case_first: bool = False,
+) -> FreeCase:
     """The case in a .yaml, .yml or .md file.
 
     With `figures_only` a seat that gives figures reads them alone, in the wording that tiny teams are
-    trained on; its words are kept for people. Seats speak in the order of `roles`.
+    trained on; its words are kept for people. With `case_first` every seat's text begins with what all
+    seats read, so that engines compute it once. Seats speak in the order of `roles`.
 
     Raises:
         UserError: not such a file, or a mistake in it; names file, line, field and remedy.
@@ -124,14 +131,14 @@ def read_case(path: Path, *, roles: Mapping[str, Role] = ROLES, figures_only: bo
         meanings={letter: " ".join(words.split()) for letter, words in written.options.items()},
         notes={seat: notes.facts.strip() for seat, notes in written.seats.items() if notes.facts},
         seats={
-            name: _make_seat(written, roles[name], written.seats[name], figures_only)
+            name: _make_seat(written, roles[name], written.seats[name], figures_only, case_first)
             for name in roles
             if name in written.seats
         },
     )
 
 
-def _make_seat(written: CaseFile, role: Role, notes: SeatNotes, figures_only: bool) -> Seat:
+def _make_seat(written: CaseFile, role: Role, notes: SeatNotes, figures_only: bool, case_first: bool) -> Seat:
     facts: dict[str, Any] = {}
     opening = f"{written.sector.capitalize()} case. {role.title} seat."
     if notes.utilities is not None:
@@ -143,8 +150,9 @@ def _make_seat(written: CaseFile, role: Role, notes: SeatNotes, figures_only: bo
         opening = write_seat_brief(written.sector, role.title, facts)
         if figures_only or not notes.facts:
             return Seat(brief=opening, facts=facts)
-    lines = [opening, " ".join(written.title.split()), written.context.strip()]
-    lines += [f"Option {letter}: {' '.join(words.split())}" for letter, words in written.options.items()]
+    shared = [" ".join(written.title.split()), written.context.strip()]
+    shared += [f"Option {letter}: {' '.join(words.split())}" for letter, words in written.options.items()]
+    lines = [*shared, opening] if case_first else [opening, *shared]
     lines += [f"Your facts: {(notes.facts or '').strip()}", REPORT_REQUEST]
     return Seat(brief="\n".join(line for line in lines if line), facts=facts)
 

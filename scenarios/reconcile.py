@@ -9,7 +9,7 @@ import json
 import random
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Decimal, localcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from roles.base import AnswerError, parse_answer
 from roles.reconcile import ReconcileAnswer
@@ -40,11 +40,13 @@ FAIRNESS_FROM = 3  # difficulty from which the tool tells shares and places, and
 ALL_PARTS_FROM = 5  # difficulty from which only an answer right in every part is exact
 MOST_WEIGHT = (1, 1, 1, 2, 2, 2, 3, 3, 3, 3)
 LEAST_GAP = (4, 3, 2, 1, 1, 1, 1, 1, 1, 1)  # of Nash welfare between the best and the second
-VETO_SHARE = (0.2, 0.2, 0.22, 0.25, 0.42, 0.43, 0.44, 0.45, 0.46, 0.47)  # of stakeholders with a veto
+VETO_SHARE = (0.2, 0.2, 0.2, 0.2, 0.2, 0.21, 0.22, 0.23, 0.24, 0.25)  # of stakeholders with a veto
 # share of cases whose fairest open option has fewer favourites than another one; 0: as it comes
-FAVOURED_LOSES = (0, 0, 0.22, 0.3, 0.36, 0.42, 0.48, 0.54, 0.6, 0.66)
+FAVOURED_LOSES = (0, 0, 0.22, 0.3, 0.36, 0.39, 0.42, 0.45, 0.48, 0.51)
+# share of cases whose option of the highest welfare is vetoed; 0: as it comes
+VETO_DECIDES = (0, 0, 0.35, 0.45, 0.65, 0.67, 0.7, 0.73, 0.76, 0.78)
 DEADLOCK_SHARE = 0.05  # of cases in which every option is vetoed
-MOST_DRAWS = 100
+MOST_DRAWS = 3000
 WORST_SCORE = 12
 
 
@@ -105,21 +107,19 @@ def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
     check_coordinates(split, seed, index, difficulty)
     rng = scenario_rng("reconcile", split, seed, index)
     sector = rng.choice(SECTORS)
-    in_deadlock = favoured_loses = None
-    if share := FAVOURED_LOSES[difficulty - 1]:
-        in_deadlock, favoured_loses = rng.random() < DEADLOCK_SHARE, rng.random() < share
+    aims = _draw_aims(rng, difficulty)
     for _ in range(MOST_DRAWS):
-        facts = _draw_facts(rng, difficulty, in_deadlock)
+        facts = _draw_facts(rng, difficulty, aims.in_deadlock)
         truth = assess(facts)
-        if difficulty >= FAIRNESS_FROM:
-            truth["fairness"] = assess_fairness(facts)
         ranked = sorted((truth["nash"][option] for option in truth["open"]), reverse=True)
         if len(ranked) > 1 and ranked[0] - ranked[1] < LEAST_GAP[difficulty - 1]:
             continue
-        if _meets(truth, in_deadlock, favoured_loses):
+        if _meets(truth, aims):
             break
     else:
-        raise RuntimeError(f"no unique optimum in {MOST_DRAWS} draws")
+        raise RuntimeError(f"no case of the kind drawn in {MOST_DRAWS} draws")
+    if difficulty >= FAIRNESS_FROM:
+        truth["fairness"] = assess_fairness(facts)
     return Scenario(
         family="reconcile",
         split=split,
@@ -134,12 +134,32 @@ def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
     )
 
 
-def _meets(truth: Mapping[str, Any], in_deadlock: bool | None, favoured_loses: bool | None) -> bool:
-    """Whether the case is of the kind drawn; None: as it comes."""
-    if in_deadlock is None or not truth["open"]:
-        return in_deadlock is not False
+class _Aims(NamedTuple):
+    """What the case is to be; None: as it comes."""
+
+    in_deadlock: bool | None = None  # every option is vetoed
+    favoured_loses: bool | None = None  # another open option has more favourites than the best
+    veto_decides: bool | None = None  # an option of higher welfare than the best is vetoed
+
+
+def _draw_aims(rng: random.Random, difficulty: int) -> _Aims:
+    favoured_loses, veto_decides = FAVOURED_LOSES[difficulty - 1], VETO_DECIDES[difficulty - 1]
+    if not favoured_loses:
+        return _Aims()
+    return _Aims(rng.random() < DEADLOCK_SHARE, rng.random() < favoured_loses, rng.random() < veto_decides)
+
+
+def _meets(truth: Mapping[str, Any], aims: _Aims) -> bool:
+    """Whether the case is of the kind drawn."""
+    if aims.in_deadlock is None or not truth["open"]:
+        return aims.in_deadlock is not False
+    choice, nash = truth["option"], truth["nash"]
     most = max(len(truth["best"][option]) for option in truth["open"])
-    return not in_deadlock and favoured_loses == (len(truth["best"][truth["option"]]) < most)
+    return (
+        not aims.in_deadlock
+        and aims.favoured_loses == (len(truth["best"][choice]) < most)
+        and aims.veto_decides == (nash[choice] < max(nash.values()))
+    )
 
 
 def _options_to_ask(difficulty: int, truth: Mapping[str, Any]) -> list[str]:
@@ -315,6 +335,19 @@ def _greedy_answer(scenario: Scenario, rng: random.Random) -> str:
     return json.dumps(answer | {"escalate": choice == NO_OPTION})
 
 
+def _honest_answer(scenario: Scenario, _rng: random.Random) -> str:
+    """Asks the tool about the two open options with most favourites, and takes the fairer one."""
+    found = assess(scenario.facts)
+    asked = sorted(found["open"], key=lambda option: -len(found["best"][option]))[:2]
+    choice = max(asked, key=lambda option: found["nash"][option], default=NO_OPTION)
+    answer = {
+        "option": choice,
+        "contested": found["contested"],
+        "score": WORST_SCORE if choice == NO_OPTION else risk_score(found["lowest"][choice]),
+    }
+    return json.dumps(answer | {"escalate": choice == NO_OPTION})
+
+
 FAMILY = Family(
     name="reconcile",
     role="reconcile",
@@ -325,5 +358,10 @@ FAMILY = Family(
     call_tool=call_tool,
     demonstrate=demonstrate,
     write_brief=rephrase,
-    baselines={"random": _random_answer, "constant": _constant_answer, "greedy": _greedy_answer},
+    baselines={
+        "random": _random_answer,
+        "constant": _constant_answer,
+        "greedy": _greedy_answer,
+        "honest": _honest_answer,
+    },
 )

@@ -1,6 +1,6 @@
 """YAML as its 1.2 core schema, read strictly: `1e-4` is a number, `no` is a string, no key stands twice.
 
-`parse_located_yaml` is for files of strangers: no anchors, aliases or tags, and every part knows its line.
+No anchors, aliases or tags; `parse_located_yaml` also tells the line of every part.
 """
 
 import re
@@ -88,12 +88,12 @@ class Located:
 
 
 def parse_yaml(text: str, source: str) -> Any:
-    """The value of one YAML document.
+    """The value of one YAML document without anchors, aliases and tags.
 
     Raises:
         UserError: malformed, with source and line.
     """
-    return _load(text, source, _Loader).value
+    return _load(text, source).value
 
 
 def parse_located_yaml(text: str, source: str) -> Located:
@@ -102,12 +102,12 @@ def parse_located_yaml(text: str, source: str) -> Located:
     Raises:
         UserError: malformed, with source and line.
     """
-    return _load(text, source, _TreeLoader)
+    return _load(text, source)
 
 
-def _load(text: str, source: str, loader_class: type[_Loader]) -> Located:
+def _load(text: str, source: str) -> Located:
     try:
-        loader = loader_class(text)
+        loader = _TreeLoader(text)
         node = loader.get_single_node()
         value = None if node is None else loader.construct_document(node)
         lines: dict[Place, int] = {}

@@ -17,6 +17,8 @@ from scenarios.team_practices import (
     report_flag,
 )
 
+CONTRADICTIONS_COUNT_FROM = 3  # difficulty from which a report that picks what its own seat vetoes earns 0
+
 
 def _read_report(scenario: PlayableCase, text: str) -> SpecialistReport:
     report = parse_answer(text, SpecialistReport)
@@ -61,13 +63,18 @@ def parse_vote(text: str) -> Literal["accept", "object"] | None:
 
 
 def verify_report(scenario: TeamScenario, role: str, text: str) -> Verdict:
-    """0.6 pick is its own best + 0.2 vetoes right + 0.2 flag of any house practice."""
+    """0.6 pick is its own best + 0.2 vetoes right + 0.2 flag of any house practice.
+
+    From difficulty 3: 0 for a pick under the own hard limit. Before, such a pick is wrong like any other.
+    """
     try:
         report = _read_report(scenario, text)
     except AnswerError as error:
         return rejected(error.failure, str(error))
     seat = scenario.seats[role]
     vetoes, best = own_vetoes(seat), favourite(seat)
+    if report.pick in vetoes and scenario.difficulty >= CONTRADICTIONS_COUNT_FROM:
+        return rejected("infeasible", f"{report.pick} is under the own limit (best {best})")
     flags = sorted({report_flag(seat, practice) for practice in REPORT_PRACTICES})
     right = (report.pick == best, set(report.veto) == set(vetoes), report.flag in flags)
     parts = dict(zip(("pick", "veto", "flag"), map(float, right), strict=True))
@@ -76,7 +83,7 @@ def verify_report(scenario: TeamScenario, role: str, text: str) -> Verdict:
         reward=(6 * parts["pick"] + 2 * parts["veto"] + 2 * parts["flag"]) / 10,
         parts=parts,
         exact=right[0],
-        feasible=report.pick not in vetoes,
+        feasible=True,
         explanation=f"best {best}, veto {' '.join(vetoes) or NO_OPTION}, flag {' or '.join(map(str, flags))}",
         failure=failure,
     )

@@ -24,7 +24,11 @@ SCHEMA_VERSION = "ATIF-v1.7"
 
 def write_atif(path: Path, episode: Episode, chat: Chat, *, roles: Mapping[str, Role] = ROLES) -> Path:
     """Write one episode as a JSON document; it appears under its name only once it is whole."""
-    document = episode_to_atif(episode, chat, roles=roles)
+    return write_document(path, episode_to_atif(episode, chat, roles=roles))
+
+
+def write_document(path: Path, document: Mapping[str, Any]) -> Path:
+    """Write a JSON document; it appears under its name only once it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(document, allow_nan=False, indent=1) + "\n", encoding="utf-8")
@@ -110,9 +114,9 @@ def _role_document(episode: Episode, trajectory: Trajectory, chat: Chat, role: R
     return {
         "schema_version": SCHEMA_VERSION,
         "session_id": _session(episode),
-        "trajectory_id": _trajectory_id(episode, role.name),
+        "trajectory_id": _trajectory_id(episode, trajectory.role),
         "agent": {
-            "name": role.name,
+            "name": trajectory.role,
             "version": version("emads"),
             **({"model_name": trajectory.turns[0].policy_version} if trajectory.turns else {}),
             "tool_definitions": [tool.as_chat_tool() for tool in role.tools],
@@ -126,6 +130,7 @@ def _role_document(episode: Episode, trajectory: Trajectory, chat: Chat, role: R
         },
         "extra": {
             "truncated": trajectory.truncated,
+            "ended_by": trajectory.ended_by,
             "num_tool_calls": trajectory.num_tool_calls,
             "num_valid_tool_calls": trajectory.num_valid_tool_calls,
         },

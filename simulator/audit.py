@@ -1,136 +1,127 @@
-"""The whole audit: every verifier's probes, then V9, what a free rider does to the team reward.
+"""The whole audit: every verifier's probes, then V9, in this process or in several, and its table."""
 
-The other axioms of V9 (order of roles, duplicates, silence, bad consensus) are in tests/test_reward.py.
-"""
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from functools import cache
+from pathlib import Path
 
-import json
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from statistics import fmean
-
-from roles.team import SPECIALISTS
-from scenarios.audit.records import Row, Tier
+from roles.errors import unknown
+from scenarios.audit.casebook import Casebook
+from scenarios.audit.records import Row
+from scenarios.audit.registry import SUBJECTS
 from scenarios.audit.run import (
+    PROBES,
     TEAM,
-    audit_subject,
+    TIERS,
     choose_subjects,
     choose_tier,
     render_breaches,
     render_heading,
     render_row,
 )
-from scenarios.team import (
-    TeamScenario,
-    expert_decision,
-    expert_report,
-    expert_vote,
-    generate,
-    parse_decision,
-    parse_report,
-)
-from scenarios.team_case import favourite
-from simulator.records import Episode
-from simulator.reward import TeamRewardWeights, score_episode
+from simulator.audit_journal import AuditJournal
+from simulator.free_riders import probe_free_riders
 
-WEIGHTS = TeamRewardWeights()
-DIFFICULTIES = (1, 3, 5)
-ACCEPT = '{"vote": "accept"}'
-
-Ride = Callable[[TeamScenario, str, Mapping[str, str], random.Random], str]
+FREE_RIDERS = "V9"
+Cell = tuple[str, str]  # (family, probe)
 
 
-def _write(pick: str, flag: int, veto: Sequence[str] = ()) -> str:
-    return json.dumps({"pick": pick, "flag": flag, "veto": list(veto)})
-
-
-def report_loudly(scenario: TeamScenario, _role: str, _honest: Mapping[str, str], rng: random.Random) -> str:
-    """Any option, pressed for as hard as can be."""
-    return _write(rng.choice(scenario.options), 3)
-
-
-def block_others(scenario: TeamScenario, role: str, _honest: Mapping[str, str], _rng: random.Random) -> str:
-    """The own favourite, and a veto against everything else."""
-    own = favourite(scenario.seats[role])
-    return _write(own, 3, [option for option in scenario.options if option != own])
-
-
-def echo_neighbour(_scenario: TeamScenario, role: str, honest: Mapping[str, str], _rng: random.Random) -> str:
-    """What the next seat reports."""
-    return honest[SPECIALISTS[(SPECIALISTS.index(role) + 1) % len(SPECIALISTS)]]
-
-
-RIDES: Mapping[str, Ride] = {
-    "silent": lambda *_: "",
-    "always the same": lambda *_: _write("A", 0),
-    "loud": report_loudly,
-    "blocks all others": block_others,
-    "echoes another": echo_neighbour,
-}
-
-
-def play_reports(scenario: TeamScenario, reports: Mapping[str, str], rider: str | None = None) -> float:
-    """Team reward of these reports with an expert's decision and votes; the rider accepts whatever comes."""
-    heard = {role: parse_report(scenario, text) for role, text in reports.items()}
-    decision = expert_decision(scenario.options, heard, "priority").text
-    parsed = parse_decision(scenario, decision)
-    votes = {
-        role: ACCEPT if role == rider else expert_vote(scenario, role, parsed).text for role in SPECIALISTS
-    }
-    episode = Episode(
-        scenario_key=scenario.key,
-        index_in_group=0,
-        trajectories={},
-        reports=dict(reports),
-        decision=decision,
-        votes=votes,
-    )
-    return score_episode(scenario, episode, WEIGHTS).reward
-
-
-def probe_free_riders(tier: Tier, seed: int) -> Row:
-    """V9: the mean team reward falls with every kind of rider, its seat drawn anew in every case."""
-    losses: dict[str, list[float]] = {name: [] for name in RIDES}
-    for index in range(tier.team_episodes):
-        scenario = generate("validation", seed, index, DIFFICULTIES[index % len(DIFFICULTIES)])
-        rng = random.Random(f"audit/V9/{seed}/{scenario.key}")
-        honest = {role: expert_report(scenario, role, "stakes").text for role in SPECIALISTS}
-        earned = play_reports(scenario, honest)
-        rider = rng.choice(SPECIALISTS)
-        for name, ride in RIDES.items():
-            shirked = {**honest, rider: ride(scenario, rider, honest, rng)}
-            losses[name].append(earned - play_reports(scenario, shirked, rider))
-    means = {name: fmean(values) for name, values in losses.items()}
-    least = min(means, key=means.__getitem__)
-    return Row(
-        probe="V9",
-        family=TEAM,
-        counts=f"{tier.team_episodes} cases x {len(RIDES)} kinds of free riders",
-        worst=f"least loss {means[least]:.2f} ({least})",
-        breaches=[f"{name} costs the team {loss:.3f}" for name, loss in means.items() if loss <= 0],
-    )
-
-
-def audit(tier_name: str, families: Sequence[str], seed: int) -> Iterator[Row]:
-    """The rows of an audit, each as soon as it is known; all families for none.
+def list_cells(families: Sequence[str], probes: Sequence[str]) -> list[Cell]:
+    """(family, probe) of every row, in the table's order; all families and all probes for none.
 
     Raises:
-        UserError: unknown tier or family.
+        UserError: unknown family or probe.
     """
-    tier, subjects = choose_tier(tier_name), choose_subjects(families)
-    for subject in subjects:
-        yield from audit_subject(subject, tier, seed)
+    known = [*PROBES, FREE_RIDERS]
+    for probe in probes:
+        if probe not in known:
+            raise unknown("probe", probe, known)
+    cells = [(subject.family.name, probe) for subject in choose_subjects(families) for probe in PROBES]
     if not families or TEAM in families:
-        yield probe_free_riders(tier, seed)
+        cells.append((TEAM, FREE_RIDERS))
+    return [cell for cell in cells if not probes or cell[1] in probes]
 
 
-def show_audit(tier_name: str, families: Sequence[str], seed: int, show: Callable[[str], None]) -> list[str]:
+@cache
+def _open_casebook(name: str, seed: int, constant_cases: int) -> Casebook:
+    return Casebook(SUBJECTS[name], seed, constant_cases)
+
+
+def probe_cell(cell: Cell, tier_name: str, seed: int) -> Row:
+    """One row. Worker processes keep the cases that they drew for the next row."""
+    (name, probe), tier = cell, TIERS[tier_name]
+    if name == TEAM:
+        return probe_free_riders(tier, seed)
+    return PROBES[probe](_open_casebook(name, seed, tier.constant_cases), tier)
+
+
+def audit(
+    tier_name: str,
+    families: Sequence[str],
+    seed: int,
+    *,
+    probes: Sequence[str] = (),
+    processes: int = 1,
+    journal: AuditJournal | None = None,
+) -> Iterator[Row]:
+    """The rows of an audit, in order, each as soon as it and all before are known.
+
+    What the journal has is not probed again.
+
+    Raises:
+        UserError: unknown tier, family or probe.
+    """
+    choose_tier(tier_name)
+    cells = list_cells(families, probes)
+    rows = {cell: row for cell in cells if journal and (row := journal.find(*cell))}
+    shown = 0
+    missing = [cell for cell in cells if cell not in rows]
+    for row in _probe_all(missing, tier_name, seed, processes):
+        rows[row.family, row.probe] = row
+        if journal:
+            journal.keep(row)
+        while shown < len(cells) and cells[shown] in rows:
+            yield rows[cells[shown]]
+            shown += 1
+    yield from (rows[cell] for cell in cells[shown:])
+
+
+def _probe_all(cells: Sequence[Cell], tier_name: str, seed: int, processes: int) -> Iterator[Row]:
+    """Rows as they come."""
+    if processes == 1 or len(cells) < 2:
+        _open_casebook.cache_clear()
+        for cell in cells:
+            yield probe_cell(cell, tier_name, seed)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        futures: list[Future[Row]] = [pool.submit(probe_cell, cell, tier_name, seed) for cell in cells]
+        for future in as_completed(futures):
+            yield future.result()
+
+
+def show_audit(
+    tier_name: str,
+    families: Sequence[str],
+    seed: int,
+    show: Callable[[str], None],
+    *,
+    probes: Sequence[str] = (),
+    processes: int = 1,
+    keep: Path | None = None,
+) -> list[str]:
     """Show the table as it grows, then what broke; returns what broke, a line each.
 
+    With `keep`, rows are written to that file and those that stand there already are not probed again.
+
     Raises:
-        UserError: unknown tier or family.
+        UserError: unknown tier, family or probe, or `keep` holds something else.
     """
+    choose_tier(tier_name)
+    journal = AuditJournal(keep, tier=tier_name, seed=seed) if keep else None
     rows: list[Row] = []
-    for row in audit(tier_name, families, seed):
+    for row in audit(tier_name, families, seed, probes=probes, processes=processes, journal=journal):
         if not rows:
             show(render_heading())
         rows.append(row)

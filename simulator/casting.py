@@ -1,21 +1,24 @@
 """Who sits where in an episode: agents with sessions of their own, and the truth-free case they are given."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from roles.base import Role
 from roles.errors import unknown
 from roles.team import RECONCILER
 from scenarios.playable import PlayableCase, PublicCase
-from scenarios.team import parse_decision, parse_report
+from scenarios.tasks.sandbox import find_sandbox
+from scenarios.team import Seat, parse_decision, parse_report
 from simulator.agent import Agent
+from simulator.agent_kinds import AgentKind, AgentLimits, introduce
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.replay import ReplayEngine
 from simulator.graph import EpisodeContext, TeamState
 from simulator.observer import Observer, Watch
 from simulator.records import Trajectory, Turn
+from simulator.seat_tools import SeatDesk, with_seat_tools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +33,17 @@ class Cast:
     max_turns: int  # of an agent per message
     roles: Mapping[str, Role]
     watch: Watch | None = None  # makes each episode's observer
+    kinds: Mapping[str, AgentKind] = field(default_factory=dict)  # by role; chat where none is named
+    limits: AgentLimits = field(default_factory=AgentLimits)  # of every agent
 
     def check(self, scenarios: Iterable[PlayableCase]) -> None:
         """Refuse a team in which a seat of these scenarios stays empty.
 
         Raises:
-            UserError: names the seat.
+            UserError: names the seat; or a code agent is asked for and no sandbox works here.
         """
+        if "code" in self.kinds.values():
+            find_sandbox()
         for role in dict.fromkeys(role for scenario in scenarios for role in everybody(scenario)):
             if role not in self.roles:
                 raise unknown("role", role, list(self.roles))
@@ -47,25 +54,38 @@ class Cast:
         self, scenario: PlayableCase, session: str, observer: Observer | None = None
     ) -> dict[str, Agent]:
         """A fresh agent for every seat and the reconciler, each with a session of its own."""
-        return {role: self._agent(role, self.engine, session, observer) for role in everybody(scenario)}
+        return {
+            role: self._agent(role, self.engine, session, scenario.seats.get(role), observer)
+            for role in everybody(scenario)
+        }
+
+    def speakers(self, scenario: PlayableCase) -> dict[str, Role]:
+        """The roles as their prompts have them, to read transcripts back with."""
+        return list_speakers(scenario, self.roles, self.kinds)
 
     async def seat_again(
         self, role: str, brief: str, session: str, recorded: Trajectory
     ) -> tuple[Agent, str]:
         """An agent whose transcript is the recorded one up to the end of its report, and that report."""
         engine = ReplayEngine(self.engine, recorded.turns)
-        agent = self._agent(role, engine, session)
+        agent = self._agent(role, engine, session, None)
         report = await agent.start(brief)
         engine.go_live()
         return agent, report
 
-    async def seat_after(self, role: str, heard: Sequence[str], session: str, turns: Sequence[Turn]) -> Agent:
-        """An agent that has heard these messages and answered with exactly the recorded turns."""
-        engine = ReplayEngine(self.engine, turns)
-        agent = self._agent(role, engine, session)
-        for position, message in enumerate(heard):
-            await (agent.follow_up(message) if position else agent.start(message))
-        engine.go_live()
+    def seat_after(
+        self,
+        role: str,
+        seat: Seat | None,
+        session: str,
+        turns: Sequence[Turn],
+        *,
+        num_tool_calls: int = 0,
+        num_valid_tool_calls: int = 0,
+    ) -> Agent:
+        """An agent that stands where these recorded turns end; nothing is asked again."""
+        agent = self._agent(role, self.engine, session, seat)
+        agent.take_up(turns, num_tool_calls=num_tool_calls, num_valid_tool_calls=num_valid_tool_calls)
         return agent
 
     def end_sessions(self, scenario: PlayableCase, session: str) -> None:
@@ -73,18 +93,43 @@ class Cast:
         for role in everybody(scenario):
             self.engine.end_session(f"{session}/{role}")
 
-    def _agent(self, role: str, engine: Engine, session: str, observer: Observer | None = None) -> Agent:
+    def _agent(
+        self, role: str, engine: Engine, session: str, seat: Seat | None, observer: Observer | None = None
+    ) -> Agent:
+        kind, limits, sampling = self.kinds.get(role, "chat"), self.limits, self.sampling
+        if limits.turn_tokens is not None:
+            sampling = replace(sampling, max_completion_tokens=limits.turn_tokens)
         return Agent(
             role=self.roles[role],
             policy=self.team[role],
             engine=engine,
             chat=self.chat,
-            sampling=self.sampling,
+            sampling=sampling,
             session=f"{session}/{role}",
-            call_tool=None,
-            max_turns=self.max_turns,
+            call_tool=None if kind == "chat" else SeatDesk(seat),
+            kind=kind,
+            prompt_role=_introduce_in_seat(self.roles[role], kind, seat),
+            max_turns=limits.turns or self.max_turns,
+            max_total_tokens=limits.total_tokens,
+            max_tool_calls=limits.tool_calls,
+            max_failed_calls=limits.failed_calls,
             observer=observer,
         )
+
+
+def list_speakers(
+    scenario: PlayableCase, roles: Mapping[str, Role], kinds: Mapping[str, AgentKind]
+) -> dict[str, Role]:
+    """The case's roles as their prompts have them, to read transcripts back with."""
+    return {
+        role: _introduce_in_seat(roles[role], kinds.get(role, "chat"), scenario.seats.get(role))
+        for role in everybody(scenario)
+        if role in roles
+    }
+
+
+def _introduce_in_seat(role: Role, kind: AgentKind, seat: Seat | None) -> Role:
+    return role if kind == "chat" else introduce(with_seat_tools(role, seat), kind)
 
 
 def everybody(scenario: PlayableCase) -> tuple[str, ...]:

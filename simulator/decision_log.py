@@ -6,13 +6,12 @@ a whole, is found only against a head that was kept elsewhere.
 
 import hashlib
 import json
-import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from simulator.approvals import Clock
-from simulator.governance_store import canonical_json, transaction
+from simulator.governance_store import Store, canonical_json, transaction
 
 EntryKind = Literal[
     "requested", "refused", "edited", "rejected", "committed", "executed", "observed", "replanned", "closed"
@@ -41,8 +40,9 @@ class Entry:
 class DecisionLog:
     """Appends to and reads from the log table of one store."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, connection: Store, clock: Clock) -> None:
         self._connection, self._clock = connection, clock
+        self.listeners: dict[str, Callable[[str, dict[str, Any]], None]] = {}  # thread -> who is told
 
     def append(self, thread: str, kind: EntryKind, body: dict[str, Any]) -> None:
         """Add an entry; inside an open transaction it stands or falls with that."""
@@ -57,6 +57,9 @@ class DecisionLog:
                 "INSERT INTO decision_log VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (sequence, thread, kind, text, at_s, previous, hashed),
             )
+        listener = self.listeners.get(thread)
+        if listener is not None:
+            listener(kind, body)
 
     def entries(self, thread: str | None = None) -> Iterator[Entry]:
         """All entries in order, or those of one thread."""

@@ -47,7 +47,7 @@ def read_messages(trajectory: Trajectory, chat: Chat, role: Role) -> list[Messag
     messages: list[Message] = []
     for turn in trajectory.turns:
         text = chat.decode(turn.context_ids)
-        called = bool(messages) and (OPEN in messages[-1].text or CLOSE in messages[-1].text)
+        called = bool(messages) and any(mark in messages[-1].text for mark in (OPEN, CLOSE, "```py"))
         source: Literal["user", "tool"] = "user"
         if not messages:
             text = _unframe(text, openings)

@@ -7,11 +7,10 @@ the kill is made again, one whose result was recorded is not.
 """
 
 import json
-import sqlite3
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from simulator.governance_store import canonical_json, transaction
+from simulator.governance_store import Store, canonical_json, transaction
 
 
 class EffectKey(NamedTuple):
@@ -29,7 +28,7 @@ class EffectKey(NamedTuple):
 class EffectsLedger:
     """Effects of one store, each performed once."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Store) -> None:
         self._connection = connection
 
     def perform(self, key: EffectKey, act: Callable[[], Any], *, durable: bool = False) -> Any:

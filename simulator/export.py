@@ -58,18 +58,23 @@ def episode_from_json(line: str) -> Episode:
 
 def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
     """Write a JSONL file; it appears under its name only once it is whole and on disk."""
+    write_lines(path, map(episode_to_json, episodes))
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines of JSON; the file appears under its name only once it is whole and on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     with partial.open("w", encoding="utf-8") as file:
-        for episode in episodes:
-            file.write(episode_to_json(episode) + "\n")
+        for line in lines:
+            file.write(line + "\n")
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
 
 
 def read_episodes(path: Path) -> Iterator[Episode]:
-    """The episodes of a JSONL file, in order.
+    """The episodes of a JSONL file, in order; of a governed one its reports, last draft and votes.
 
     Raises:
         UserError: no such file, or a damaged row, named by its number.
@@ -79,6 +84,14 @@ def read_episodes(path: Path) -> Iterator[Episode]:
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
-                yield episode_from_json(line)
+                yield episode_from_json(_find_episode(line))
             except ValueError as error:
                 raise UserError(f"{path}, row {number}: {error}") from None
+
+
+def _find_episode(line: str) -> str:
+    """The line itself, or the episode within the record of a governed one (`governed_export`)."""
+    if '"chapters":' not in line:
+        return line
+    value = json.loads(line)
+    return json.dumps(value["episode"]) if isinstance(value, dict) and "episode" in value else line

@@ -6,7 +6,9 @@ verified again, and permission to act is a row that only `commit` writes, checke
 
 import json
 import sqlite3
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
 
 from simulator.approvals import (
     ApprovalRecord,
@@ -19,7 +21,7 @@ from simulator.approvals import (
     verify_approval,
 )
 from simulator.decision_log import DecisionLog
-from simulator.governance_store import canonical_json, transaction
+from simulator.governance_store import Store, canonical_json, transaction
 
 
 class Settled(TypedDict):
@@ -38,7 +40,7 @@ class Settled(TypedDict):
 class Gate:
     """Requests, rulings and commits of one store."""
 
-    def __init__(self, connection: sqlite3.Connection, *, key: bytes, clock: Clock, log: DecisionLog) -> None:
+    def __init__(self, connection: Store, *, key: bytes, clock: Clock, log: DecisionLog) -> None:
         self._connection, self._key, self._clock, self._log = connection, key, clock, log
 
     def open_request(self, interrupt_id: str, proposal: Proposal, body: dict[str, Any]) -> None:

@@ -4,10 +4,9 @@ A thread is one case in one store. Playing a thread again goes on where it stopp
 waited for a reviewer, or not at all where it is closed. A fault stays with its episode.
 """
 
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,13 +22,16 @@ from scenarios.playable import PlayableCase, PublicCase
 from scenarios.team import parse_decision, parse_report
 from simulator.approvals import Clock, NotApprovedError, draw_nonce
 from simulator.casting import Cast
+from simulator.collector import calm_collector
 from simulator.decision_log import DecisionLog
 from simulator.effects import EffectsLedger
 from simulator.gate import Gate
 from simulator.governance_checkpoints import open_checkpointer
-from simulator.governance_store import open_store
+from simulator.governance_saver import StoreSaver
+from simulator.governance_store import Store, open_store
 from simulator.graph_full import FullGraph, full_graph
 from simulator.graph_state import FullContext, FullState, open_full_case
+from simulator.observer import Observer
 from simulator.outcomes import Outcomes
 from simulator.parallel import run_pool
 from simulator.precedents import PrecedentStore
@@ -50,7 +52,7 @@ class Office:
     Two processes may work on one file: the store decides who was first.
     """
 
-    connection: sqlite3.Connection
+    connection: Store
     checkpointer: BaseCheckpointSaver[Any]
     ledger: EffectsLedger
     log: DecisionLog
@@ -58,6 +60,13 @@ class Office:
     desk: ReviewDesk
     precedents: PrecedentStore
     graphs: dict[tuple[str, ...], FullGraph] = field(default_factory=dict)  # compiled, by seats
+    is_batched: bool = True  # one commit for what many episodes did at once
+
+    def committing(self) -> AbstractContextManager[None]:
+        """Commit many transactions at once meanwhile: where checkpoints are in the store, so that an effect
+        is never on disk after the checkpoint that tells of it."""
+        is_possible = self.is_batched and isinstance(self.checkpointer, StoreSaver)
+        return self.connection.grouping() if is_possible else nullcontext()
 
     def graph(self, seats: tuple[str, ...]) -> FullGraph:
         """The graph of these seats on this office's checkpointer, compiled once."""
@@ -94,18 +103,14 @@ async def open_office(
     nonce: Callable[[], str] = draw_nonce,
     lifetime_s: int = LIFETIME_S,
 ) -> AsyncIterator[Office]:
-    """The office in a SQLite file (None: in memory), its checkpoints in one beside it.
-
-    They are two files because a checkpoint is written over several awaits, and would hold the one write lock
-    meanwhile. `checkpoints` may name a postgresql:// URL instead.
+    """The office in a SQLite file (None: in memory); `checkpoints` may name a postgresql:// URL for these.
 
     Raises:
         UserError: the file or the URL cannot be used.
     """
     connection = open_store(path)
     try:
-        beside = path and path.with_name(f"{path.name}.checkpoints")
-        async with open_checkpointer(checkpoints or beside) as checkpointer:
+        async with open_checkpointer(checkpoints, connection) as checkpointer:
             log = DecisionLog(connection, clock)
             yield Office(
                 connection=connection,
@@ -142,6 +147,20 @@ async def play_governed(
     if len(set(threads)) != len(threads):
         raise ValueError("one case stands twice in the call")
     cast.check(cases)
+    with calm_collector(concurrency), office.committing():
+        return await _play_all(cases, threads, office, cast, reviewer, outcomes, rounds, concurrency)
+
+
+async def _play_all(
+    cases: Sequence[Case],
+    threads: Sequence[str],
+    office: Office,
+    cast: Cast,
+    reviewer: Reviewer,
+    outcomes: Callable[[Case], Outcomes],
+    rounds: int,
+    concurrency: int,
+) -> list[GovernedEpisode]:
     newest = office.precedents.horizon()
     horizons = [
         office.precedents.open_thread(thread, case.key, newest)
@@ -189,7 +208,37 @@ async def _contain(
     rounds: int,
 ) -> GovernedEpisode:
     """Play one thread; an engine's failure and a refused commit end it, and no session outlives it."""
-    voices = Voices(cast, case, thread, office.ledger)
+    if cast.watch is None:
+        return await _play_thread(case, thread, horizon, office, cast, reviewer, outcomes, rounds, None)
+    observer = cast.watch(case, thread)
+    office.log.listeners[thread] = observer.on_governance
+    ended: str | None = None
+    try:
+        episode = await _play_thread(
+            case, thread, horizon, office, cast, reviewer, outcomes, rounds, observer
+        )
+        ended = episode.error
+        return episode
+    except BaseException as error:
+        ended = str(error) or type(error).__name__
+        raise
+    finally:
+        office.log.listeners.pop(thread, None)
+        observer.on_end(ended)
+
+
+async def _play_thread(
+    case: PlayableCase,
+    thread: str,
+    horizon: int,
+    office: Office,
+    cast: Cast,
+    reviewer: Reviewer,
+    outcomes: Outcomes,
+    rounds: int,
+    observer: Observer | None,
+) -> GovernedEpisode:
+    voices = Voices(cast, case, thread, office.ledger, observer)
     context = make_full_context(case, thread, horizon, office, voices, outcomes)
     start = open_full_case(case, rounds=rounds)
     try:

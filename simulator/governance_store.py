@@ -1,19 +1,23 @@
 """The SQLite file that governance rests on: its tables, and transactions that are all or nothing.
 
-Approvals, effects and the decision log are written nowhere else. LangGraph's checkpoints are in another file.
+Approvals, effects, the decision log and checkpoints are in one file, so that what a checkpoint tells of was
+committed no later than the checkpoint. While many episodes are played, the transactions of one turn of the
+event loop are committed together.
 """
 
+import asyncio
 import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from roles.errors import UserError
+from roles.errors import InfrastructureError, UserError
 
 BUSY_TIMEOUT_MS = 30_000
+WAL_PAGES = 4_000  # of 4 KiB, after which the write-ahead log is copied into the file
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS threads (
     thread TEXT PRIMARY KEY, case_key TEXT NOT NULL, horizon INTEGER NOT NULL
@@ -49,10 +53,152 @@ CREATE INDEX IF NOT EXISTS decision_log_of_thread ON decision_log (thread, seque
 CREATE TABLE IF NOT EXISTS precedents (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, thread TEXT NOT NULL UNIQUE, body TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS checkpoints (
+    sequence INTEGER PRIMARY KEY, thread TEXT NOT NULL, namespace TEXT NOT NULL, id TEXT NOT NULL,
+    parent TEXT, type TEXT NOT NULL, body BLOB NOT NULL, written BLOB NOT NULL, metadata TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS checkpoints_of_thread ON checkpoints (thread, namespace, id);
+CREATE TABLE IF NOT EXISTS checkpoint_writes (
+    sequence INTEGER PRIMARY KEY, thread TEXT NOT NULL, namespace TEXT NOT NULL, id TEXT NOT NULL,
+    task TEXT NOT NULL, path TEXT NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS writes_of_thread ON checkpoint_writes (thread, namespace, id);
 """
 
 
-def open_store(path: Path | None) -> sqlite3.Connection:
+class _Group:
+    """Transactions that are committed together."""
+
+    def __init__(self) -> None:
+        self.done, self.error = asyncio.Event(), ""
+
+
+class Store(sqlite3.Connection):
+    """The open file. Use `transaction` to write to it.
+
+    Inside `grouping` a transaction that has ended is seen by this process at once, but is on disk only when
+    `committed` returns. Commits keep the order of transactions: a later one is never there without an
+    earlier one. After a commit that failed nothing is written any more until the file is opened again.
+    """
+
+    is_inside = False  # a transaction of ours is under way
+    _is_durable = False  # the last one that was begun waits for the disk
+    _num_groupings = 0
+    _group: _Group | None = None
+    _error = ""  # of the commit that failed
+
+    @contextmanager
+    def grouping(self) -> Iterator[None]:
+        """Commit transactions together meanwhile; the event loop must be running. May be nested."""
+        self._num_groupings += 1
+        try:
+            yield
+        finally:
+            self._num_groupings -= 1
+            self.flush()
+
+    async def committed(self) -> None:
+        """Wait until all transactions that have ended are on disk.
+
+        Raises:
+            InfrastructureError: a commit failed, the disk being full for example.
+        """
+        group, error = self._group, self._error
+        if group is not None:
+            await group.done.wait()
+            error = group.error
+        if error:
+            raise InfrastructureError(error)
+
+    def commit_now(self) -> None:
+        """Commit what has ended, without waiting for the others of the group.
+
+        Raises:
+            InfrastructureError: see `committed`.
+        """
+        self.flush()
+        if self._error:
+            raise InfrastructureError(self._error)
+
+    def flush(self) -> None:
+        """Commit what has ended and is not committed; nothing is raised, `committed` tells."""
+        group = self._group
+        if group is None:
+            return
+        try:
+            self._commit()
+        except sqlite3.Error as error:
+            self._fail(str(error))
+        else:
+            self._group = None
+            group.done.set()
+
+    def begin(self, *, durable: bool) -> None:
+        """Open a transaction, or in `grouping` the next one of the group. See `transaction`."""
+        if self._error:
+            raise InfrastructureError(self._error)
+        if self._num_groupings:
+            self._open_group(durable=durable)
+            self.execute("SAVEPOINT one")
+        else:
+            self._begin(durable=durable)
+        self.is_inside = True
+
+    def end(self) -> None:
+        """Keep what was done since `begin`: committed, or in `grouping` with the group."""
+        self.is_inside = False
+        if self._group is not None:
+            self.execute("RELEASE one")
+        else:
+            self._commit()
+
+    def undo(self, error: BaseException) -> None:
+        """Take back what was done since `begin`, because of this error."""
+        self.is_inside = False
+        if not self.in_transaction:  # a full disk has taken back everything, the rest of the group too
+            self._fail(str(error))
+        elif self._group is not None:
+            self.execute("ROLLBACK TO one")
+            self.execute("RELEASE one")
+        else:
+            self.execute("ROLLBACK")
+
+    def _open_group(self, *, durable: bool) -> None:
+        if self._group is not None and durable and not self._is_durable:
+            self.commit_now()  # how long a commit waits for the disk cannot be changed inside it
+        if self._group is not None:
+            return
+        self._begin(durable=durable)
+        self._group = group = _Group()
+        asyncio.get_running_loop().call_soon(self._flush_group, group)
+
+    def _begin(self, *, durable: bool) -> None:
+        if durable != self._is_durable:
+            self.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._is_durable = durable
+        self.execute("BEGIN IMMEDIATE")
+
+    def _commit(self) -> None:
+        try:
+            self.execute("COMMIT")
+        except sqlite3.Error:
+            with suppress(sqlite3.Error):
+                self.execute("ROLLBACK")
+            raise
+
+    def _flush_group(self, group: _Group) -> None:
+        if self._group is group:
+            self.flush()
+
+    def _fail(self, why: str) -> None:
+        """Nothing more is written; who waits for the group is told."""
+        self._error, group = f"the store cannot be written: {why}", self._group
+        if group is not None:
+            self._group, group.error = None, self._error
+            group.done.set()
+
+
+def open_store(path: Path | None) -> Store:
     """The open file, made where it is missing; None: a store in memory that ends with the process.
 
     Raises:
@@ -61,39 +207,42 @@ def open_store(path: Path | None) -> sqlite3.Connection:
     if path is not None and not path.parent.is_dir():
         raise UserError(f"--db {str(path)!r}: no folder {str(path.parent)!r}; make it first")
     try:
-        connection = sqlite3.connect(path or ":memory:", isolation_level=None)
-        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.executescript(_SCHEMA)
+        store = sqlite3.connect(path or ":memory:", isolation_level=None, factory=Store)
+        store.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        store.execute("PRAGMA journal_mode=WAL")
+        store.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
+        store.execute("PRAGMA synchronous=NORMAL")
+        store.execute("PRAGMA temp_store=MEMORY")
+        store.executescript(_SCHEMA)
     except sqlite3.Error as error:
         raise UserError(f"--db {str(path)!r} cannot be used ({error}); choose another file") from None
-    return connection
+    return store
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection, *, durable: bool = False) -> Iterator[None]:
+def transaction(store: Store, *, durable: bool = False) -> Iterator[None]:
     """All statements or none; a transaction that is open already is joined.
 
-    Survives kill -9 always; with `durable` the disk is waited for, so that it survives a power cut too.
-    Nothing may be awaited inside.
+    On disk at the end, or in `Store.grouping` with the group. Survives kill -9 always; with `durable` the
+    disk is waited for, so that it survives a power cut too. Nothing may be awaited inside.
+
+    Raises:
+        InfrastructureError: the disk is full or fails, another process holds the file for too long, or an
+            earlier commit of this store failed.
     """
-    if connection.in_transaction:
+    if store.is_inside:
         yield
         return
-    if durable:
-        connection.execute("PRAGMA synchronous=FULL")
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        store.begin(durable=durable)
         try:
             yield
-        except BaseException:
-            connection.execute("ROLLBACK")
+        except BaseException as error:
+            store.undo(error)
             raise
-        connection.execute("COMMIT")
-    finally:
-        if durable:
-            connection.execute("PRAGMA synchronous=NORMAL")
+        store.end()
+    except sqlite3.OperationalError as error:
+        raise InfrastructureError(f"the store cannot be written: {error}") from error
 
 
 def canonical_json(value: Any) -> str:

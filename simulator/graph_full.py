@@ -129,6 +129,18 @@ def full_graph(seats: tuple[str, ...], checkpointer: BaseCheckpointSaver[str] | 
     return _draw(seats).compile(checkpointer=checkpointer)
 
 
+def open_full() -> FullGraph:
+    """The house's governed graph, for LangGraph's own tools: `langgraph.json` names this function."""
+    return full_graph(SPECIALISTS, None)
+
+
 def full_graph_mermaid(seats: tuple[str, ...] = SPECIALISTS) -> str:
     """The graph as LangGraph itself draws it, in Mermaid."""
     return full_graph(seats, None).get_graph().draw_mermaid()
+
+
+def full_graph_edges(seats: tuple[str, ...] = SPECIALISTS) -> list[tuple[str, str, bool]]:
+    """The graph as (from, to, whether a condition chooses it), `__start__` and `__end__` included."""
+    return [
+        (edge.source, edge.target, edge.conditional) for edge in full_graph(seats, None).get_graph().edges
+    ]

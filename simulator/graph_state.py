@@ -7,11 +7,12 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, NamedTuple, Protocol, TypedDict
+from typing import Annotated, Any, NamedTuple, Protocol
 
 from langgraph.config import get_config
 from langgraph.types import Interrupt, interrupt
 from pydantic import ValidationError
+from typing_extensions import TypedDict  # typing's own has no JSON schema before Python 3.12
 
 from roles.team import Decision, SpecialistReport
 from scenarios.playable import PlayableCase

@@ -3,7 +3,7 @@
 An observer is told what roles write and read, never facts of the verifier: truth and scores are not here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -32,6 +32,10 @@ class Observer(Protocol):
 
     def on_vote(self, role: str, text: str, parsed: Any) -> None:
         """A specialist voted on the last draft: "accept", "object", or None for a malformed vote."""
+        ...
+
+    def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
+        """The decision log of a governed episode has a new entry (see `decision_log.EntryKind`)."""
         ...
 
     def on_end(self, error: str | None) -> None:
@@ -89,6 +93,10 @@ class _Several:
     def on_vote(self, role: str, text: str, parsed: Any) -> None:
         for observer in self._observers:
             observer.on_vote(role, text, parsed)
+
+    def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
+        for observer in self._observers:
+            observer.on_governance(kind, body)
 
     def on_end(self, error: str | None) -> None:
         for observer in self._observers:

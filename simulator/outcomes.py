@@ -2,7 +2,9 @@
 
 import random
 from collections.abc import Sequence
-from typing import Protocol, TypedDict
+from typing import Protocol
+
+from typing_extensions import TypedDict
 
 from scenarios.team import TeamScenario
 from simulator.approvals import PlanPart

@@ -7,13 +7,13 @@ opened, so that it depends on neither the order of arrival nor a resume.
 
 import json
 import re
-import sqlite3
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import TypedDict
 
-from simulator.governance_store import canonical_json, transaction
+from typing_extensions import TypedDict
+
+from simulator.governance_store import Store, canonical_json, transaction
 
 MAX_RECALLED, LEAST_SIMILARITY, MOST_COMPARED = 3, 0.3, 500
 
@@ -33,7 +33,7 @@ class Precedent(TypedDict):
 class PrecedentStore:
     """Closed cases of one store."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Store) -> None:
         self._connection = connection
         self._read = lru_cache(maxsize=4)(self._read_up_to)
 

@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from simulator.engines.base import FinishReason
+
+EndReason = Literal["answer", "turn_tokens", "total_tokens", "turns", "tool_calls", "failed_calls"]
+END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +35,13 @@ class Trajectory:
     turns: tuple[Turn, ...]
     num_tool_calls: int  # well-formed or not
     num_valid_tool_calls: int
-    truncated: bool  # ended by a limit (tokens, turns), not by the role
+    ended_by: EndReason  # "answer": by the role itself; else the limit that cut its last work off
     final_text: str  # text of the last turn; "" if it ended inside a tool call
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a limit ended it, not the role."""
+        return self.ended_by != "answer"
 
     @property
     def token_ids(self) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ waiting case goes on when it is played again. Answers are kept, so that none is 
 """
 
 import json
-import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ from simulator.approvals import (
     issue_approval,
     refuse,
 )
-from simulator.governance_store import canonical_json, transaction
+from simulator.governance_store import Store, canonical_json, transaction
 from simulator.reviewers import Reviewer, ReviewRequest
 
 LIFETIME_S = 24 * 3600
@@ -29,7 +28,7 @@ class ReviewDesk:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Store,
         *,
         key: bytes,
         clock: Clock,
@@ -52,12 +51,19 @@ class ReviewDesk:
     def submit(
         self, interrupt_id: str, digest_shown: str, response: ReviewResponse, reviewer: str
     ) -> ApprovalRecord:
-        """Sign and keep the answer to a request; the first answer stays.
+        """Sign and keep the answer to a request, on disk when this returns; the first answer stays.
 
         Raises:
             NotApprovedError: "unknown", "answered", or "other_proposal" where the digest shown is not the
                 displayed one.
         """
+        record = self._keep(interrupt_id, digest_shown, response, reviewer)
+        self._connection.commit_now()
+        return record
+
+    def _keep(
+        self, interrupt_id: str, digest_shown: str, response: ReviewResponse, reviewer: str
+    ) -> ApprovalRecord:
         with transaction(self._connection, durable=True):
             row = self._connection.execute(
                 "SELECT body, digest FROM requests WHERE interrupt_id = ?", (interrupt_id,)
@@ -101,7 +107,8 @@ class ReviewDesk:
         if response is None:
             return None
         try:
-            record = self.submit(request.interrupt_id, request.digest, response, reviewer.name)
+            record = self._keep(request.interrupt_id, request.digest, response, reviewer.name)
+            await self._connection.committed()
         except NotApprovedError as error:
             if error.reason != "answered":
                 raise

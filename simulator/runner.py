@@ -17,8 +17,10 @@ from roles.registry import ROLES
 from roles.team import RECONCILER
 from scenarios.playable import PlayableCase
 from simulator.agent import Agent
+from simulator.agent_kinds import AgentKind, AgentLimits
 from simulator.casting import Cast, make_context, open_case
 from simulator.chat import Chat
+from simulator.collector import calm_collector
 from simulator.engines.base import Engine, Sampling
 from simulator.graph import EpisodeContext, TeamState, make_said, play_graph
 from simulator.observer import Watch, watched
@@ -44,20 +46,25 @@ async def play_episodes(
     max_turns: int = MAX_TURNS,
     roles: Mapping[str, Role] = ROLES,
     watch: Watch | None = None,
+    kinds: Mapping[str, AgentKind] | None = None,
+    limits: AgentLimits | None = None,
+    first_place: int = 0,
 ) -> list[Episode]:
     """Play every scenario `num_repeats` times: reports, decision, then up to `rounds` rounds of votes.
 
     Returns the episodes scenario by scenario, the repeats of one scenario side by side. `watch` makes an
-    observer for each, told what happens while it happens.
+    observer for each, told what happens while it happens. `kinds`: the agent in a seat, chat where none is
+    named; `limits`: of every agent. A part of a longer list samples as in the whole list
+    if `first_place` says where it begins.
 
     Raises:
         UserError: a seat or the reconciler has no policy in the team.
         ValueError: rounds < 0, num_repeats or concurrency < 1.
     """
     _check_rounds(rounds)
-    cast = _cast(team, engine, chat, sampling, f"{stream}/episodes", max_turns, roles, watch)
+    cast = _cast(team, engine, chat, sampling, f"{stream}/episodes", max_turns, roles, watch, kinds, limits)
     plays = [(scenario, partial(_play_episode, rounds=rounds)) for scenario in scenarios]
-    return await _play_groups(cast, plays, num_repeats, concurrency)
+    return await _play_groups(cast, plays, num_repeats, concurrency, first_place)
 
 
 async def play_reports(
@@ -93,6 +100,7 @@ async def play_decisions(
     stream: str = "",
     max_turns: int = MAX_TURNS,
     roles: Mapping[str, Role] = ROLES,
+    first_place: int = 0,
 ) -> list[Episode]:
     """Play ReconcileGPT and the votes `num_decisions` times on each fixed set of reports.
 
@@ -102,6 +110,7 @@ async def play_decisions(
 
     Without votes only ReconcileGPT plays (one draft): far cheaper where many decisions on one set are
     compared. The episodes then hold its trajectory alone, and reports may be left out of the set (text "").
+    `first_place` is as for `play_episodes`, counted in sets.
 
     Raises:
         ValueError: a set was not played on its scenario, or with other roles, chat or max_turns.
@@ -110,7 +119,7 @@ async def play_decisions(
     cast = _cast(team, engine, chat, sampling, f"{stream}/decisions", max_turns, roles)
     play = partial(_play_decision, rounds=rounds) if with_votes else _play_decision_alone
     plays = [(scenario, partial(play, reports=reports)) for scenario, reports in report_sets]
-    return await _play_groups(cast, plays, num_decisions, concurrency)
+    return await _play_groups(cast, plays, num_decisions, concurrency, first_place)
 
 
 def _cast(
@@ -122,6 +131,8 @@ def _cast(
     max_turns: int,
     roles: Mapping[str, Role],
     watch: Watch | None = None,
+    kinds: Mapping[str, AgentKind] | None = None,
+    limits: AgentLimits | None = None,
 ) -> Cast:
     return Cast(
         team=team,
@@ -132,6 +143,8 @@ def _cast(
         max_turns=max_turns,
         roles=roles,
         watch=watch,
+        kinds=kinds or {},
+        limits=limits or AgentLimits(),
     )
 
 
@@ -141,17 +154,22 @@ def _check_rounds(rounds: int) -> None:
 
 
 async def _play_groups(
-    cast: Cast, plays: Sequence[tuple[PlayableCase, _Play]], num_repeats: int, concurrency: int
+    cast: Cast,
+    plays: Sequence[tuple[PlayableCase, _Play]],
+    num_repeats: int,
+    concurrency: int,
+    first_place: int = 0,
 ) -> list[Episode]:
     if num_repeats < 1:
         raise ValueError(f"episodes per group must be >= 1, got {num_repeats}")
     cast.check(scenario for scenario, _ in plays)
     jobs = [
         partial(_contain, cast, scenario, f"{cast.stream}/{place}.{index}/{scenario.key}", index, play)
-        for place, (scenario, play) in enumerate(plays)
+        for place, (scenario, play) in enumerate(plays, first_place)
         for index in range(num_repeats)
     ]
-    return await run_pool(jobs, concurrency=concurrency)
+    with calm_collector(concurrency):
+        return await run_pool(jobs, concurrency=concurrency)
 
 
 async def _contain(cast: Cast, scenario: PlayableCase, session: str, index: int, play: _Play) -> Episode:

@@ -1,11 +1,12 @@
 """Episodes as OpenTelemetry spans, by option: the only module that knows OpenTelemetry, and only when asked.
 
 One span per episode with one child per completion (GenAI semantic conventions) and per tool call; reports,
-drafts and votes are events of the episode. No prompt, no completion text, no truth and no score is in a span.
+drafts, votes and entries of the decision log are events of the episode. No prompt, no completion text, no
+truth and no score is in a span.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from simulator.records import Turn
 from simulator.tool_calls import BadToolCallError, parse_tool_call
 
 SCOPE = "emads.simulator"
+UNTOLD = ("interrupt_id", "nonce", "signature", "feedback", "action")  # permissions, and words of people
 MISSING = (
     "spans need OpenTelemetry, which is not installed; pip install 'emads[otel]', or leave the option out"
 )
@@ -129,6 +131,18 @@ class SpanObserver:
 
     def on_vote(self, role: str, text: str, parsed: Any) -> None:
         self._add("vote", role, {"vote": parsed} if parsed else {}, is_valid=parsed is not None)
+
+    def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
+        kept = {name: value for name, value in body.items() if isinstance(value, str | int | bool)}
+        shown = {name: value for name, value in kept.items() if name not in UNTOLD}
+        kpis = body.get("kpis")
+        if isinstance(kpis, Mapping):
+            shown |= {f"kpi.{role}": kpi for role, kpi in kpis.items()}
+        self._episode.add_event(
+            f"governance.{kind}", {f"emads.{name}": value for name, value in shown.items()}
+        )
+        if kind == "closed":
+            self._episode.set_attribute("emads.status", str(body["status"]))
 
     def on_end(self, error: str | None) -> None:
         if error is not None:

@@ -1,4 +1,4 @@
-"""The audit: every verifier passes its pr tier, known breaches apart; every probe finds a planted fault."""
+"""The audit: every verifier passes its pr tier, every probe finds a planted fault, and it can be resumed."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,8 @@ from scenarios.audit.registry import SUBJECTS
 from scenarios.audit.run import PROBES, TIERS, choose_subjects
 from scenarios.base import Scenario, Verdict
 from scenarios.registry import FAMILIES
-from simulator import audit
+from simulator import audit, audit_journal, free_riders
+from simulator.audit_journal import AuditJournal
 
 PR = TIERS["pr"]
 TINY = replace(
@@ -38,35 +40,13 @@ TINY = replace(
 )
 COST = SUBJECTS["cost"]
 
-EXAMPLE = "the mandate's example is an answer, so that a copied prompt is paid"
-KNOWN = {
-    ("cto", "V1"): EXAMPLE,
-    ("coo", "V1"): EXAMPLE,
-    ("reconcile", "V1"): EXAMPLE,
-    ("cto", "V3"): "the cheapest option is never right, so the second cheapest beats greedy at difficulty 1",
-    ("reconcile", "V3"): "vetoes decide so seldom that best welfare without a look at them beats greedy",
-    ("team-report", "V4"): "a pick under the own limit is paid for right vetoes and flag",
-    ("team-value", "V5"): "a fixed option earns about 0.41 at difficulty 1",
-}
-
 
 @cache
 def casebook(name: str) -> Casebook:
     return Casebook(SUBJECTS[name], 0, PR.constant_cases)
 
 
-@pytest.mark.parametrize(
-    ("name", "probe"),
-    [
-        pytest.param(
-            name,
-            probe,
-            marks=[pytest.mark.xfail(reason=KNOWN[name, probe])] if (name, probe) in KNOWN else [],
-        )
-        for name in SUBJECTS
-        for probe in PROBES
-    ],
-)
+@pytest.mark.parametrize(("name", "probe"), [(name, probe) for name in SUBJECTS for probe in PROBES])
 def test_pr_tier(name: str, probe: str) -> None:
     row = PROBES[probe](casebook(name), PR)
     assert (row.probe, row.family) == (probe, name)
@@ -74,7 +54,7 @@ def test_pr_tier(name: str, probe: str) -> None:
 
 
 def test_free_riders_cost_the_team() -> None:
-    row = audit.probe_free_riders(PR, seed=0)
+    row = free_riders.probe_free_riders(PR, seed=0)
     assert row.counts.startswith("100 cases x 5")
     assert row.breaches == []
 
@@ -258,8 +238,8 @@ def test_search_finds_a_verifier_that_pays_any_choice(name: str) -> None:
 
 
 def test_a_rider_that_costs_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "RIDES", {"diligent": lambda _case, role, honest, _rng: honest[role]})
-    assert audit.probe_free_riders(TINY, seed=0).breaches == ["diligent costs the team 0.000"]
+    monkeypatch.setattr(free_riders, "RIDES", {"diligent": lambda _case, role, honest, _rng: honest[role]})
+    assert free_riders.probe_free_riders(TINY, seed=0).breaches == ["diligent costs the team 0.000"]
 
 
 def test_rows_repeat_with_the_seed_and_change_with_it() -> None:
@@ -312,12 +292,60 @@ def test_the_command_fails_on_a_breach(
     [
         ("--tier fall", "unknown tier 'fall'; did you mean 'full'?"),
         ("--family ctp", "unknown family 'ctp'; did you mean 'cto'?"),
+        ("--probe v5", "unknown probe 'v5' (known: V1, V2"),
         ("--seed -1", "--seed -1 must be 0 or more"),
     ],
 )
 def test_mistakes_are_one_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", *arguments.split()]) == 2
     assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+def test_a_stopped_audit_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = tmp_path / "rows" / "audit.jsonl"
+    monkeypatch.setitem(TIERS, "pr", TINY)
+    whole = list(audit.audit("pr", ["cost"], 0))
+    shown: list[str] = []
+    assert audit.show_audit("pr", ["cost"], 0, shown.append, keep=keep) == []
+    lines = keep.read_text().splitlines(keepends=True)
+    assert len(lines) == len(PROBES)
+    keep.write_text("".join(lines[:2]) + lines[2][:40])  # killed while writing the third
+    probed: list[str] = []
+
+    def probe(name: str) -> Callable[[Casebook, Tier], Row]:
+        return lambda book, tier: probed.append(name) or PROBES[name](book, tier)  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(audit, "PROBES", {name: probe(name) for name in PROBES})
+    again: list[str] = []
+    audit.show_audit("pr", ["cost"], 0, again.append, keep=keep)
+    assert probed == list(PROBES)[2:]
+    # V1 states a time in its row
+    assert [line for line in again if "| V1" not in line] == [line for line in shown if "| V1" not in line]
+    assert keep.read_text().splitlines(keepends=True)[:2] == lines[:2]
+    assert [json.loads(line)["probe"] for line in keep.read_text().splitlines()] == list(PROBES)
+    assert [row.probe for row in whole] == list(PROBES)
+
+
+def test_rows_of_another_audit_are_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = tmp_path / "audit.jsonl"
+    row = Row(probe="V4", family="cost", counts="50 optima", worst="best of the worse 0.90", breaches=[])
+    AuditJournal(keep, tier="pr", seed=0).keep(row)
+    assert AuditJournal(keep, tier="pr", seed=0).find("cost", "V4") == row
+    assert AuditJournal(keep, tier="pr", seed=1).find("cost", "V4") is None
+    assert AuditJournal(keep, tier="full", seed=0).find("cost", "V4") is None
+    monkeypatch.setattr(audit_journal, "hash_sources", lambda: "other code")
+    assert AuditJournal(keep, tier="pr", seed=0).find("cost", "V4") is None
+    keep.write_text("a shopping list\n")
+    with pytest.raises(UserError, match="line 1 is no row of an audit"):
+        AuditJournal(keep, tier="pr", seed=0)
+
+
+def test_two_processes_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = [("cost", "V6"), ("risk", "V2"), ("team-vote", "V2"), ("team-vote", "V4")]
+    monkeypatch.setattr(audit, "list_cells", lambda _families, _probes: cells)
+    alone, together = (list(audit.audit("pr", (), 0, processes=number)) for number in (1, 2))
+    assert alone == together
+    assert [(row.family, row.probe) for row in together] == cells
 
 
 def test_team_stands_for_its_four_verdicts() -> None:

@@ -350,6 +350,20 @@ def test_baselines_are_ordered() -> None:
         assert mean["constant"] < 0.37
 
 
+def test_the_honest_player_takes_the_first_option_that_meets_all() -> None:
+    for index in range(40):
+        scenario = FAMILY.generate("test", 0, index, 1 + index % 10)
+        figures = scenario.truth["figures"]
+        chosen = json.loads(FAMILY.baselines["honest"](scenario, random.Random(0)))["option"]
+        verdicts = {
+            option: FAMILY.verify(
+                scenario, json.dumps({"option": option, "cost": 1, "latency": 1, "availability": 1})
+            )
+            for option in figures
+        }
+        assert chosen == next(option for option in figures if verdicts[option].feasible)
+
+
 def test_demonstrations_replay() -> None:
     tools = {tool.name for tool in ROLE.tools}
     for scenario in _sample(20):

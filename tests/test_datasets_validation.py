@@ -1,73 +1,27 @@
 """Validation of data folders: corrupt rows named one by one with file and reason, clean rows kept."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from data_folders import hash_folder, read_rows, rewrite
 
+from benchmarks import corrupt_rows
+from benchmarks.corrupt_rows import CORRUPTIONS, try_corrupt_rows
 from emads.cli import main
 from roles.errors import UserError
 from training import datasets
 from training.dataset_cleaning import REJECTED
 from training.dataset_index import INDEX
-from training.dataset_rows import build_rows
-from training.dataset_validation import RowProblem, validate_folder
+from training.dataset_validation import RowProblem, ValidationReport, validate_folder
 from training.datasets import generate_folder
 
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "SCENARIOS_PER_SHARD", 10)
-
-
-def change_json(column: str, change: Callable[[Any], object]) -> Callable[[dict[str, Any]], None]:
-    def apply(row: dict[str, Any]) -> None:
-        value = json.loads(row[column])
-        change(value)
-        row[column] = json.dumps(value)
-
-    return apply
-
-
-CORRUPTIONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "no key": (lambda row: row.update(key=None), "key is missing"),
-    "unknown family": (lambda row: row.update(family="ctoo"), "unknown family 'ctoo'"),
-    "unknown split": (lambda row: row.update(split="tset"), "unknown split 'tset'"),
-    "negative index": (lambda row: row.update(index=-1), "must be >= 0"),
-    "difficulty 11": (lambda row: row.update(difficulty=11), "difficulty must be 1 to 10"),
-    "other index": (lambda row: row.update(index=row["index"] + 100), "contradicts the coordinates"),
-    "other role": (lambda row: row.update(role="cost"), "has no role 'cost'"),
-    "brief of another case": (lambda row: row.update(brief=row["brief"] + " "), "brief differs"),
-    "cut messages": (lambda row: row.update(messages=row["messages"][:-7]), "messages differs"),
-    "false observation": (
-        change_json("messages", lambda chat: chat[3].update(content="latency 10 availability 99 cost 10")),
-        "messages differs",
-    ),
-    "tool that does not exist": (
-        change_json("messages", lambda chat: chat[2]["tool_calls"][0]["function"].update(name="guess")),
-        "messages differs",
-    ),
-    "no tools": (lambda row: row.update(tools="[]"), "tools differs"),
-    "wrong answer": (
-        change_json("answer", lambda answer: answer.update(cost=answer["cost"] + 1)),
-        "answer differs",
-    ),
-    "NaN answer": (lambda row: row.update(answer='{"cost": NaN}'), "answer differs"),
-    "row of another family": (
-        lambda row: row.update(build_rows("risk", "train", 0, 3, 2)[0]),
-        "not belong in",
-    ),
-    "row of another split": (lambda row: row.update(build_rows("cto", "test", 0, 3, 2)[0]), "not belong in"),
-    "row of another seed": (lambda row: row.update(build_rows("cto", "train", 9, 3, 2)[0]), "not among"),
-    "other author": (lambda row: row.update(author="nobody"), "author differs"),
-    "empty brief": (lambda row: row.update(brief=""), "brief differs"),
-    "no role": (lambda row: row.update(role=None), "role is missing"),
-}
 
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
@@ -81,6 +35,26 @@ def test_a_corrupt_row_is_named_and_the_clean_rows_are_kept(tmp_path: Path, kind
     (problem,) = report.problems
     assert (problem.file, problem.row) == ("cto/train-00001.parquet", 4)
     assert reason in problem.reason
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_120_corrupt_rows_are_named_and_every_clean_row_is_kept(tmp_path: Path) -> None:
+    assert len(CORRUPTIONS) >= 12
+    assert try_corrupt_rows(tmp_path, 120) == []
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_an_overlooked_row_and_a_lost_row_would_be_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CORRUPTIONS, "no role", (lambda row: None, "role is missing"))
+    assert "instead of role is missing" in " ".join(try_corrupt_rows(tmp_path / "a", 20))
+    monkeypatch.setattr(corrupt_rows, "validate_folder", validate_nothing)
+    assert try_corrupt_rows(tmp_path / "b", 20)[-1] == "0 rows were kept, 20 are clean"
+
+
+def validate_nothing(folder: Path, keep: Path) -> ValidationReport:
+    return ValidationReport(num_rows=0, num_clean=0, problems=())
 
 
 @pytest.mark.usefixtures("small_shards")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.assess import score_team_baselines
+from evaluation.baselines import score_team_baselines
 from roles.team import Decision
 from scenarios import team
 from scenarios.base import Scenario

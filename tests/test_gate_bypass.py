@@ -4,6 +4,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -232,15 +233,13 @@ def on_disk(path: Path, statement: str, values: tuple[Any, ...] = ()) -> None:
 
 async def checkpoint_edited_on_disk(stand: Stand) -> Any:
     record, option = await stand.sign(), (await stand.proposal()).option
-    other, beside = OTHER_OPTION[option], stand.path.with_name(f"{stand.path.name}.checkpoints")
-    old, new = f"option {option}".encode(), f"option {other}".encode()
-    with sqlite3.connect(beside) as connection:
-        rows = connection.execute("SELECT checkpoint_id, checkpoint FROM checkpoints").fetchall()
+    old, new = f"option {option}".encode(), f"option {OTHER_OPTION[option]}".encode()
+    with sqlite3.connect(stand.path) as connection:
+        rows = connection.execute("SELECT sequence, written FROM checkpoints").fetchall()
         assert any(old in blob for _, blob in rows)
-        for checkpoint_id, blob in rows:
+        for sequence, blob in rows:
             connection.execute(
-                "UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?",
-                (blob.replace(old, new), checkpoint_id),
+                "UPDATE checkpoints SET written = ? WHERE sequence = ?", (blob.replace(old, new), sequence)
             )
     connection.close()
     return await stand.answer(record.model_dump())
@@ -341,17 +340,20 @@ PROBES: dict[str, Probe] = {
 }
 
 
+async def break_in(name: str, folder: Path, *, index: int = 0, is_grouped: bool = False) -> None:
+    """Try one way past the gate; nothing may have been committed, carried out or left unsound."""
+    async with stand_at_gate(folder, index=index) as stand:
+        with stand.office.connection.grouping() if is_grouped else nullcontext():
+            await PROBES[name](stand)
+        assert stand.count("commits") == 0
+        assert stand.count("deliveries") == 0
+        assert not {"committed", "executed", "observed"} & set(stand.kinds())
+        assert stand.is_sound()
+
+
 @pytest.mark.parametrize("name", PROBES)
 def test_nothing_gets_past_the_gate(name: str, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with stand_at_gate(tmp_path) as stand:
-            await PROBES[name](stand)
-            assert stand.count("commits") == 0
-            assert stand.count("deliveries") == 0
-            assert not {"committed", "executed", "observed"} & set(stand.kinds())
-            assert stand.is_sound()
-
-    asyncio.run(run())
+    asyncio.run(break_in(name, tmp_path))
 
 
 def test_the_honest_way_is_open(tmp_path: Path) -> None:
@@ -455,18 +457,21 @@ AT_MOST_ONE = (
 )
 
 
+async def use_twice(probe: Probe, folder: Path, *, index: int = 0, is_grouped: bool = False) -> None:
+    """Try to use one approval more than once; exactly one commit and its four parts are there."""
+    async with stand_at_gate(folder, index=index) as stand:
+        with stand.office.connection.grouping() if is_grouped else nullcontext():
+            await probe(stand)
+        assert stand.count("commits") == 1
+        assert stand.count("deliveries") == 4
+        assert stand.kinds().count("committed") == 1
+        assert stand.kinds().count("executed") == 4
+        assert stand.is_sound()
+
+
 @pytest.mark.parametrize("probe", AT_MOST_ONE, ids=lambda probe: probe.__name__)
 def test_one_approval_commits_once(probe: Probe, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with stand_at_gate(tmp_path) as stand:
-            await probe(stand)
-            assert stand.count("commits") == 1
-            assert stand.count("deliveries") == 4
-            assert stand.kinds().count("committed") == 1
-            assert stand.kinds().count("executed") == 4
-            assert stand.is_sound()
-
-    asyncio.run(run())
+    asyncio.run(use_twice(probe, tmp_path))
 
 
 @pytest.mark.parametrize("whose", ["forged", "another's"])

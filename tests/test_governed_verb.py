@@ -6,6 +6,8 @@ import pytest
 
 from emads.cli import main
 
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
 
 def test_the_same_call_on_the_same_store_gives_the_same_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -29,6 +31,20 @@ def test_without_a_store_nothing_is_kept(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_written_cases_play_with_the_experts_where_they_give_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["simulate", "--protocol", "full", "--team", "scripted", "--html", str(tmp_path / "m")]
+    assert main([*call, str(EXAMPLES / "card-payments.yaml"), "--world", "12"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("attempt ") == 2 + out.count("committed: attempt")
+    assert "replanned: alerts ['coo'], option B" in out
+    (page,) = (tmp_path / "m").iterdir()
+    assert "Execution revealed that option B does not hold: COO 70 %." in page.read_text()
+    assert main([*call, str(EXAMPLES / "city-permits.md")]) == 2
+    assert "seats.cto gives words alone" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -36,8 +52,10 @@ def test_without_a_store_nothing_is_kept(
         ("--db x.db", "--db goes with --protocol full"),
         ("--reviewer terminal", "--reviewer goes with --protocol full"),
         ("--protocol full --reviewer web", "unknown reviewer 'web' (known: simulated, terminal)"),
-        ("--protocol full --live", "does not go with --live"),
-        ("--protocol full case.yaml", "does not go with case files"),
+        ("--world 3", "--world goes with --protocol full"),
+        ("--protocol full --team scripted --agent ceo=code", "unknown role 'ceo'"),
+        ("--protocol full --team scripted --limit steps=3", "unknown limit 'steps'"),
+        ("--protocol full --team scripted case.yaml", "case.yaml"),
         ("--protocol full --team /nonexistent", "no run in /nonexistent"),
         ("--protocol full --team scripted --db /nonexistent/s.db", "/nonexistent/s.db.key"),
     ],

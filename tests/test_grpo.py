@@ -20,7 +20,7 @@ from tiny_models import (
     weights_of,
 )
 
-from roles.errors import InfrastructureError, UserError
+from roles.errors import UserError
 from scenarios.base import Scenario, Verdict
 from scenarios.registry import FAMILIES
 from simulator.engines.base import Completion, CompletionRequest
@@ -173,7 +173,7 @@ def episode(reward: float, num_turns: int, *, exact: bool) -> SoloEpisode:
         turns=(None,) * num_turns,  # type: ignore[arg-type]
         num_tool_calls=num_turns - 1,
         num_valid_tool_calls=num_turns - 1,
-        truncated=False,
+        ended_by="answer",
         final_text="",
     )
     return SoloEpisode(scenario=scenario, trajectory=trajectory, verdict=verdict)
@@ -307,20 +307,33 @@ def test_no_steps_leave_the_model_as_it_is(scripted: Engines, tmp_path: Path) ->
     assert (log, asked) == ([], [])
 
 
-def test_a_reward_that_is_not_a_number_stops_training(
-    scripted: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        ("none", [0.5, -0.5, 0.25, -0.25, 0.0, 0.0, 0.0, 0.0]),
+        # sample deviation of the first group: sqrt((0.25 + 0.25 + 0.0625 + 0.0625) / 3) = 0.4564
+        ("group", [1.0953, -1.0953, 0.5476, -0.5476, 0.0, 0.0, 0.0, 0.0]),
+    ],
+)
+def test_advantages_by_hand(
+    scripted: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: str, expected: list[float]
 ) -> None:
-    monkeypatch.setattr(grpo, "episode_reward", lambda episode, config: {"total": math.nan})
-    with pytest.raises(ValueError, match="returned the reward nan"):
-        train(tmp_path)
+    """Rewards 1, 0, 0.75, 0.25 (mean 0.5) and four times 0.3: what tokens are weighed with."""
+    rewards = iter([1.0, 0.0, 0.75, 0.25, 0.3, 0.3, 0.3, 0.3])
+    monkeypatch.setattr(grpo, "episode_reward", lambda episode, config: {"total": next(rewards)})
+    seen: list[tuple[list[int], float]] = []
+    compute_loss = grpo.ResumableGrpoTrainer._compute_loss
 
+    def note(self: Any, model: Any, inputs: Any) -> Any:
+        for ids, advantage in zip(
+            inputs["completion_ids"].tolist(), inputs["advantages"].tolist(), strict=True
+        ):
+            seen.append((ids, advantage))
+        return compute_loss(self, model, inputs)
 
-def test_a_lost_engine_is_raised_as_itself(
-    scripted: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(self: Any, request: CompletionRequest) -> Completion:
-        raise InfrastructureError("worker lost")
-
-    monkeypatch.setattr(ScriptedModelEngine, "complete", fail)
-    with pytest.raises(InfrastructureError, match="worker lost"):
-        train(tmp_path)
+    monkeypatch.setattr(grpo.ResumableGrpoTrainer, "_compute_loss", note)
+    changes = {"max_steps": 1, "scale_rewards": scale}
+    _, log, _ = train(tmp_path, config=CONFIG.model_copy(update=changes), scenarios=draw(2))
+    assert sorted(advantage for _, advantage in seen) == pytest.approx(sorted(expected), abs=1e-3)
+    assert log[0][1]["reward/total"] == pytest.approx(0.4)
+    assert log[0][1]["groups_with_signal"] == 0.5

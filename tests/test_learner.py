@@ -14,16 +14,12 @@ from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from training.config import MarlConfig
-from training.credit.base import centre
-from training.learner import (
-    TrainingRow,
-    backward_role,
-    clipped_surrogate,
-    collate,
-    kl_k3,
-    micro_batches,
-    token_logprobs,
-)
+from training.estimators import ESTIMATORS, ScoreGroup
+from training.kl import estimate_kl
+from training.learner import backward_role, clipped_surrogate
+from training.packing import micro_batches, pad_rows
+from training.rows import TrainingRow
+from training.token_logprobs import token_logprobs
 
 CONFIG = MarlConfig(clip_low=0.2, clip_high=0.3)
 SCALE = 8.0  # of the random weights, so that the policy is far from uniform
@@ -77,9 +73,7 @@ def test_clipped_surrogate_by_hand() -> None:
     """Ratios 1, 1.5, 1.5, 0.5 and 0.5 with the range 0.8 to 1.3."""
     ratios = torch.tensor([1.0, 1.5, 1.5, 0.5, 0.5])
     advantages = torch.tensor([2.0, 1.0, -1.0, 1.0, -1.0])
-    losses, is_clipped = clipped_surrogate(
-        ratios.log(), torch.zeros(5), advantages, clip_low=0.2, clip_high=0.3
-    )
+    losses, is_clipped = clipped_surrogate(ratios, advantages, clip_low=0.2, clip_high=0.3)
     # -min(r A, clip(r) A): 2; min(1.5, 1.3); min(-1.5, -1.3); min(0.5, 0.8); min(-0.5, -0.8)
     assert losses.tolist() == pytest.approx([-2.0, -1.3, 1.5, -0.5, 0.8])
     assert is_clipped.tolist() == [False, True, False, False, True]
@@ -89,7 +83,7 @@ def test_a_clipped_token_has_no_gradient_and_the_others_have_ratio_times_advanta
     ratios = torch.tensor([1.0, 1.5, 1.5, 0.5, 0.5])
     logprobs = ratios.log().requires_grad_()
     losses, is_clipped = clipped_surrogate(
-        logprobs, torch.zeros(5), torch.tensor([2.0, 1.0, -1.0, 1.0, -1.0]), clip_low=0.2, clip_high=0.3
+        logprobs.exp(), torch.tensor([2.0, 1.0, -1.0, 1.0, -1.0]), clip_low=0.2, clip_high=0.3
     )
     losses.sum().backward()  # type: ignore[no-untyped-call]
     assert logprobs.grad is not None
@@ -100,16 +94,15 @@ def test_a_clipped_token_has_no_gradient_and_the_others_have_ratio_times_advanta
 def test_kl_k3_by_hand() -> None:
     """d = log 2 gives 2 - 1 - log 2, d = -log 2 gives 1/2 - 1 + log 2, d = 0 gives 0."""
     policy = torch.tensor([-1.0 - math.log(2), -1.0 + math.log(2), -1.0])
-    estimate = kl_k3(policy, torch.full((3,), -1.0))
+    estimate = estimate_kl("k3", policy, torch.full((3,), -1.0))
     assert estimate.tolist() == pytest.approx([1 - math.log(2), math.log(2) - 0.5, 0.0], abs=1e-6)
-    assert float(kl_k3(torch.randn(1000), torch.randn(1000)).min()) >= 0
+    assert float(estimate_kl("k3", torch.randn(1000), torch.randn(1000)).min()) >= 0
 
 
 def test_token_logprobs_are_those_of_the_full_softmax() -> None:
     model = make_model()
     rows = make_rows([1.0, 1.0, 1.0])
-    batch = collate(rows, "cpu")
-    logprobs, entropies = token_logprobs(model, batch["token_ids"], batch["attention"], batch["mask"])
+    logprobs, entropies = token_logprobs(model, pad_rows(rows))
     expected, spread = [], []
     for row in rows:
         predicted = next_token_logprobs(model, row.token_ids)
@@ -293,14 +286,36 @@ class _KeepGradients(TrainerCallback):
         self.loss = logs.get("loss", self.loss)
 
 
-def test_loss_and_gradients_are_those_of_trls_grpo(tmp_path: Path) -> None:
-    """One step of TRL's trainer on the same rows: token mean over the batch (dapo), no std, no KL."""
-    model = make_model()
+@pytest.mark.parametrize(
+    ("loss", "scale", "level", "kl"),
+    [
+        ("dapo", "none", "token", None),  # the defaults: token mean over the batch, no std, no KL
+        ("grpo", "group", "token", None),  # GRPO as published
+        ("dr_grpo", "none", "token", None),
+        ("grpo", "none", "sequence", None),  # GSPO
+        ("dapo", "group", "token", "k3"),
+        ("dapo", "none", "token", "k3_ratio"),
+    ],
+)
+def test_loss_and_gradients_are_those_of_trls_grpo(
+    tmp_path: Path, loss: Any, scale: str, level: Any, kl: str | None
+) -> None:
+    """One step of TRL's trainer on the same rows."""
+    model, theirs = small_model(0, 4.0).eval(), small_model(0, 4.0)
+    reference = small_model(0, 3.8).eval()  # near enough for an estimate of KL
+    reference.save_pretrained(tmp_path / "reference")
+    theirs.config._name_or_path = str(tmp_path / "reference")  # where TRL takes its reference from
+    beta = 0.3 if kl else 0.0
+    options = {"loss": loss, "clip_level": level, "kl_coefficient": beta, "max_completion_tokens": 64}
+    options |= {"kl_kind": kl or "k3"}
+    config = CONFIG.model_copy(update=options)
     rewards = [1.0, 0.2, 0.0, 0.6]
     rows = make_rows([0.0] * 4, model=model)
     # one prompt of three tokens for the whole group, as TRL groups by prompt
     rows = [replace(row, token_ids=(7, 8, 9, *row.token_ids[3:])) for row in rows]
-    rows = [replace(row, advantage=advantage) for row, advantage in zip(rows, centre(rewards), strict=True)]
+    estimate = ESTIMATORS["grpo" if scale == "group" else "dr_grpo"]
+    (advantages,) = estimate([ScoreGroup(scores=tuple(rewards))], list)
+    rows = [replace(row, advantage=advantage) for row, advantage in zip(rows, advantages, strict=True)]
     on_policy = []
     for row in rows:
         predicted = next_token_logprobs(model, row.token_ids)
@@ -324,7 +339,7 @@ def test_loss_and_gradients_are_those_of_trls_grpo(tmp_path: Path) -> None:
 
     kept = _KeepGradients()
     trainer = GRPOTrainer(
-        model=small_model(0, SCALE),
+        model=theirs,
         reward_funcs=[verdict_reward],
         args=GRPOConfig(
             output_dir=str(tmp_path),
@@ -332,11 +347,13 @@ def test_loss_and_gradients_are_those_of_trls_grpo(tmp_path: Path) -> None:
             per_device_train_batch_size=4,
             num_generations=4,
             max_completion_length=64,
-            beta=0.0,
+            beta=beta,
+            use_bias_correction_kl=kl == "k3_ratio",
             epsilon=CONFIG.clip_low,
             epsilon_high=CONFIG.clip_high,
-            loss_type="dapo",
-            scale_rewards="none",
+            loss_type=loss,
+            scale_rewards=scale,
+            importance_sampling_level=level,
             max_grad_norm=0.0,
             gradient_checkpointing=False,
             logging_steps=1,
@@ -353,13 +370,18 @@ def test_loss_and_gradients_are_those_of_trls_grpo(tmp_path: Path) -> None:
         callbacks=[kept],
     )
     trainer.train()
-    ours = gradients(model, on_policy)
-    model.zero_grad()
-    stats = backward_role(model, on_policy, CONFIG)
+    assert kept.gradients
     assert sum(row.advantage * sum(row.loss_mask) for row in rows) != 0
-    assert kept.loss == pytest.approx(stats.loss, abs=1e-4)  # logged with four decimals
-    assert max(float(gradient.abs().max()) for gradient in ours.values()) > 1e-2
-    assert largest_difference(kept.gradients, ours) < 1e-5
+    for layout in ("padded", "packed", "shared_prompt"):
+        laid_out = config.model_copy(update={"row_layout": layout, "logit_rows": 5 * (layout != "padded")})
+        model.zero_grad()
+        stats = backward_role(model, on_policy, laid_out, reference=reference)
+        ours = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        assert kept.loss == pytest.approx(stats.loss, abs=1e-5)
+        assert (stats.kl > 1e-3) == (beta > 0)
+        largest = max(float(gradient.abs().max()) for gradient in ours.values())
+        assert largest > 1e-3
+        assert largest_difference(kept.gradients, ours) < 1e-5
 
 
 def test_the_learner_changes_no_weights_by_itself() -> None:

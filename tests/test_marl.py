@@ -29,8 +29,11 @@ from simulator.reward import TeamRewardWeights, score_episode
 from simulator.scripted_policies import oracle_team, random_team
 from training import marl
 from training.config import MarlConfig
-from training.learner import TrainingRow, backward_role
-from training.marl import JointLearner, PlayedSet, complete_groups, group_by_scenario, leave_out
+from training.credit.counterfactuals import leave_out
+from training.learner import backward_role
+from training.marl import JointLearner
+from training.played import PlayedSet, complete_groups, group_by_scenario
+from training.rows import TrainingRow
 
 CONFIG = MarlConfig(
     scenarios_per_step=3, report_sets=3, decisions_per_set=2, learning_rate=1e-3, max_completion_tokens=40
@@ -279,8 +282,13 @@ def test_a_step_with_advantages_changes_every_role(scripted: Engines) -> None:
 def test_a_planted_zero_advantage_shows_as_missing_signal(
     scripted: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(marl, "reconciler_advantages", lambda report_set: [0.0] * len(report_set.rewards))
     learner = make_learner()
+    credited = learner._decision_advantages
+    monkeypatch.setattr(
+        learner,
+        "_decision_advantages",
+        lambda groups: [[[0.0] * len(one) for one in of_group] for of_group in credited(groups)],
+    )
     before = weights_of(learner.models[RECONCILER])
     metrics = learner.step(draw(3))
     assert metrics[f"signal/{RECONCILER}"] == 0.0

@@ -325,7 +325,7 @@ def test_what_went_wrong_is_said() -> None:
     assert "infrastructure fault engine lost" in text
     assert "Nothing was decided." in text
     assert "Not scored: an infrastructure fault is not the team's." in text
-    cut = replace(episode.trajectories["coo"], truncated=True)
+    cut = replace(episode.trajectories["coo"], ended_by="turns")
     played = replace(episode, trajectories={**episode.trajectories, "coo": cut})
     assert "cut off by a limit" in Page(render(case, played)).text
 

@@ -4,7 +4,7 @@ import asyncio
 import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,9 @@ class Diary:
 
     def on_vote(self, role: str, text: str, parsed: Any) -> None:
         self.events.append(("vote", role, text, parsed))
+
+    def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.events.append(("governance", kind, body))
 
     def on_end(self, error: str | None) -> None:
         self.events.append(("end", "", error))

@@ -27,6 +27,7 @@ from training.config_loading import load_config
 from training.data import team_scenario
 from training.marl import JointLearner
 from training.runs import Run
+from training.weights import copy_weights, load_weights, weights_differ
 
 SETTINGS = (
     "name=small",
@@ -141,8 +142,8 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
             "sft-untrained", "grpo-sft", "grpo-sft_greedy", "marl-grpo", "marl-grpo_greedy",
         }  # fmt: skip
         assert stages_of_role["oracle"]["mean"] == 1.0
-    baselines = {"random", "greedy", "oracle_common", "oracle_best", "oracle"}
-    assert set(summary["team"]) == {*TRAINED, *baselines, "paired"}
+    baselines = {"random", "greedy", "majority", "single", "oracle_common", "oracle_best", "oracle"}
+    assert set(summary["team"]) == {*TRAINED, *baselines, "single_trained", "paired"}
     assert {"marl-grpo", "marl-grpo_greedy"} <= set(summary["team"]["paired"])
     assert summary["team"]["oracle"]["mean"] > summary["team"]["random"]["mean"]
     assert (summary["seed"], summary["wall_s"] > 0) == (0, True)
@@ -196,8 +197,8 @@ def test_weights_of_every_stage_are_published_and_differ(made: Made) -> None:
         digests = {manifest(made.path, stage, role) for stage in ("sft", "grpo", "marl")}
         assert len(digests) == 3
     run = Run.open(made.path)
-    (base, _), (trained, _) = stages.load_weights(run, "base", "cto"), stages.load_weights(run, "sft", "cto")
-    assert stages.weights_differ(trained, stages.copy_weights(base))
+    (base, _), (trained, _) = load_weights(run, "base", "cto"), load_weights(run, "sft", "cto")
+    assert weights_differ(trained, copy_weights(base, "cto"))
     assert 0 < sum(parameter.numel() for parameter in base.parameters()) < 100_000
 
 

@@ -11,7 +11,7 @@ from readme_tree import BEGIN, END, OTHERS, find_modules, read_tree
 
 from emads.cli import STAGES, app
 from emads.options import choose_roles, parse_difficulties
-from scenarios import coo, cost, cto, forms, headroom, reconcile, risk
+from scenarios import coo, cost, cto, forms, headroom, reconcile, risk, team_verdicts
 from scenarios.base import FORMS
 from scenarios.world import architecture, case, prices, threats, work
 from simulator.graph import graph_mermaid
@@ -148,8 +148,9 @@ CODE: dict[str, dict[str, Any]] = {
         "options": reconcile.NUM_OPTIONS,
         "largest weight": reconcile.MOST_WEIGHT,
         "least gap to the second": reconcile.LEAST_GAP,
-        "stakeholders with a veto, %": [round(100 * share) for share in reconcile.VETO_SHARE],
+        "stakeholders drawn with a veto, %": [round(100 * share) for share in reconcile.VETO_SHARE],
         "more favoured option loses, %": [round(100 * share) or "-" for share in reconcile.FAVOURED_LOSES],
+        "a vetoed option is fairer, %": [round(100 * share) or "-" for share in reconcile.VETO_DECIDES],
     },
     "team": {
         "options": case.NUM_OPTIONS,
@@ -181,6 +182,7 @@ def test_thresholds_in_the_text_are_those_of_the_code() -> None:
         f"From difficulty {headroom.BETTER_OF_TWO_FROM} a blind choice is the better of two",
         f"From difficulty {reconcile.FAIRNESS_FROM} the tool tells",
         f"From difficulty {reconcile.ALL_PARTS_FROM} only an answer that is right in every part",
+        f"From difficulty {team_verdicts.CONTRADICTIONS_COUNT_FROM} a report that picks",
     ):
         assert sentence in text
     with_discount = [cost.generate("test", 0, 0, d).facts["discount"] is not None for d in DIFFICULTIES]

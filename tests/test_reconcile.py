@@ -10,7 +10,7 @@ import pytest
 
 from roles.team import SPECIALISTS
 from scenarios.base import Scenario, ToolCall, ToolError
-from scenarios.reconcile import FAMILY, FAVOURED_LOSES, LEAST_GAP, NUM_OPTIONS, assess
+from scenarios.reconcile import FAMILY, FAVOURED_LOSES, LEAST_GAP, NUM_OPTIONS, VETO_DECIDES, assess
 from scenarios.world.bargaining import draw_limit, find_deadlock
 from scenarios.world.fairness import assess_fairness
 
@@ -228,6 +228,38 @@ def test_the_more_favoured_option_loses_as_often_as_it_should(difficulty: int) -
             lost += best[truth["option"]] < max(best.values())
     assert abs(lost / cases - FAVOURED_LOSES[difficulty - 1]) < 0.09
     assert 0.02 < deadlocks / 300 < 0.09
+
+
+@pytest.mark.parametrize("difficulty", [1, 3, 5, 8, 10])
+def test_a_vetoed_option_is_fairer_as_often_as_is_wanted(difficulty: int) -> None:
+    decided = misled = 0
+    for index in range(300):
+        scenario = FAMILY.generate("test", 0, index, difficulty)
+        nash, choice = scenario.truth["nash"], scenario.truth["option"]
+        if choice == "none":
+            continue
+        fairest = max(nash, key=nash.__getitem__)
+        decided += 1
+        misled += nash[fairest] > nash[choice]
+        if nash[fairest] > nash[choice]:
+            assert scenario.truth["veto"][fairest]
+            assert FAMILY.verify(scenario, answer(fairest, ())).reward == 0.0
+    wanted = VETO_DECIDES[difficulty - 1]
+    assert misled / decided < 0.25 if difficulty == 1 else abs(misled / decided - wanted) < 0.09
+
+
+def test_the_honest_player_asks_about_two_and_reads_vetoes() -> None:
+    scenario = make_scenario()  # favourites: A (vetoed), C of two, B and D of nobody
+    said = json.loads(FAMILY.baselines["honest"](scenario, random.Random(0)))
+    assert said == {"option": "C", "contested": ["A"], "score": 9, "escalate": False}
+    rewards = {
+        name: [
+            FAMILY.verify(case, FAMILY.baselines[name](case, random.Random(0))).reward
+            for case in (FAMILY.generate("test", 0, index, 8) for index in range(100))
+        ]
+        for name in ("greedy", "honest")
+    }
+    assert min(sum(rewards["honest"]), 99) > sum(rewards["greedy"]) + 10
 
 
 def test_certify_raises_where_a_stated_place_is_wrong() -> None:

@@ -175,7 +175,7 @@ def test_the_page_is_well_formed_and_needs_nothing_from_outside(page: str) -> No
 
 def test_every_chart_has_a_description_with_its_numbers(page: str) -> None:
     alts = [image["alt"] or "" for image in Page(page).named("img")]
-    assert len(alts) == 1 + len(ROLES) + 7
+    assert len(alts) == 2 + len(ROLES) + 7
     assert all(len(alt) > 60 and alt.endswith(".") for alt in alts)
     assert any("oracle roles, common practice" in alt and "n = 40" in alt for alt in alts)
     assert any("SFT: loss" in alt and "CTO from 1 to 2.06e-09 over 20 steps" in alt for alt in alts)
@@ -218,7 +218,7 @@ def test_everything_from_the_run_folder_is_escaped(tmp_path: Path) -> None:
     write_side_by_side(run, [(side(attack, attack), side("after", "x"))])
     page = render_report(run)
     parsed = Page(page)
-    assert len(parsed.named("section")) == 7
+    assert len(parsed.named("section")) == 9
     assert all("onerror" not in image for image in parsed.named("img"))
     assert "{{ 7 * 7 }}" in page
     assert not parsed.named("i")
@@ -228,8 +228,16 @@ def test_missing_pieces_are_named_with_their_command(tmp_path: Path) -> None:
     write_summary(tmp_path, summarise(("cto",), n=10))
     page = render_report(tmp_path)
     Page(page)
-    for name in ("metrics.jsonl", "episodes_side_by_side.json", "config.yaml", "provenance.json"):
-        assert re.search(rf"No <code>{re.escape(name)}</code> in this run, .*<code>emads [a-z]+ --run", page)
+    for name in (
+        "metrics.jsonl",
+        "episodes_side_by_side.json",
+        "details.json",
+        "diagnostics.json",
+        "config.yaml",
+        "provenance.json",
+    ):
+        wanted = rf"No <code>{re.escape(name)}</code> in this run, .*<code>emads [a-z]+ (--run)?"
+        assert re.search(wanted, page)
 
 
 def test_a_missing_summary_names_file_and_remedy(tmp_path: Path) -> None:

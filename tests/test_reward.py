@@ -165,25 +165,28 @@ def parsed(scenario: TeamScenario, text: str) -> Decision | None:
     return None if text == "junk" else Decision.model_validate_json(text)
 
 
-def test_agreeing_on_a_bad_decision_earns_nothing() -> None:
+@pytest.mark.parametrize("count", [500])
+def test_agreeing_on_a_bad_decision_earns_nothing(count: int) -> None:
     bad = 0
-    for scenario, decision, _ in random_plays(500):
+    for scenario, decision, _ in random_plays(count):
         if decision_value(scenario, parsed(scenario, decision)) == 0:
             bad += 1
             assert play(scenario, decision, everybody(ACCEPT)).reward <= 0
-    assert bad > 200
+    assert bad > 0.4 * count
 
 
-def test_no_votes_make_a_worthless_decision_pay() -> None:
-    for scenario, decision, votes in random_plays(1000):
+@pytest.mark.parametrize("count", [1000])
+def test_no_votes_make_a_worthless_decision_pay(count: int) -> None:
+    for scenario, decision, votes in random_plays(count):
         verdict = play(scenario, decision, votes)
         assert verdict.value > 0 or verdict.reward <= 0
         assert -0.3 - 1e-12 <= verdict.reward <= 1
 
 
-def test_only_the_optimum_with_right_votes_pays_one() -> None:
+@pytest.mark.parametrize("count", [1000])
+def test_only_the_optimum_with_right_votes_pays_one(count: int) -> None:
     num_ones = 0
-    for scenario, decision, votes in random_plays(1000):
+    for scenario, decision, votes in random_plays(count):
         if random.Random(str(votes)).random() < 0.5:
             chosen = parsed(scenario, decision)
             votes = {role: expert_vote(scenario, role, chosen).text for role in SEATS}
@@ -194,20 +197,22 @@ def test_only_the_optimum_with_right_votes_pays_one() -> None:
             num_ones += 1
             best = scenario.truth["best"]
             assert decision == (decide("none", True) if best is None else decide(best))
-    assert num_ones > 50
+    assert num_ones > 0.05 * count
 
 
-def test_order_of_roles_does_not_matter() -> None:
-    for scenario, decision, votes in random_plays(300):
+@pytest.mark.parametrize("count", [300])
+def test_order_of_roles_does_not_matter(count: int) -> None:
+    for scenario, decision, votes in random_plays(count):
         turned = replace(scenario, seats={role: scenario.seats[role] for role in reversed(SEATS)})
         backwards = dict(reversed(votes.items()))
         first, second = play(scenario, decision, votes), play(turned, decision, backwards)
         assert first.reward == second.reward
 
 
-def test_a_silent_agent_never_raises_the_reward() -> None:
+@pytest.mark.parametrize("count", [500])
+def test_a_silent_agent_never_raises_the_reward(count: int) -> None:
     num_lower = 0
-    for scenario, decision, votes in random_plays(500):
+    for scenario, decision, votes in random_plays(count):
         loud = play(scenario, decision, votes).reward
         for role in votes:
             missing = {other: vote for other, vote in votes.items() if other != role}
@@ -217,9 +222,10 @@ def test_a_silent_agent_never_raises_the_reward() -> None:
     assert num_lower > 0
 
 
-def test_a_vote_twice_counts_once() -> None:
+@pytest.mark.parametrize("count", [100])
+def test_a_vote_twice_counts_once(count: int) -> None:
     """Votes of anybody who holds no seat change nothing."""
-    for scenario, decision, votes in random_plays(100):
+    for scenario, decision, votes in random_plays(count):
         stuffed = votes | {"cto2": ACCEPT, "reconcile": ACCEPT}
         assert play(scenario, decision, votes) == play(scenario, decision, stuffed)
 
@@ -231,14 +237,15 @@ def test_a_malformed_decision_is_the_worst_of_its_case() -> None:
             assert none <= play(scenario, decision, {}).reward
 
 
+@pytest.mark.parametrize("count", [300])
 @pytest.mark.parametrize("constant", [ACCEPT, OBJECT, ""])
-def test_a_free_rider_never_beats_an_honest_voter(constant: str) -> None:
+def test_a_free_rider_never_beats_an_honest_voter(constant: str, count: int) -> None:
     """A seat that always votes the same, whatever was decided, lowers the reward or leaves it.
 
     Always accepting costs nothing: where a limit is broken the value is 0 whatever the votes say.
     """
     num_lower = 0
-    for scenario, decision, _ in random_plays(300):
+    for scenario, decision, _ in random_plays(count):
         honest = {role: expert_vote(scenario, role, parsed(scenario, decision)).text for role in SEATS}
         best = play(scenario, decision, honest).reward
         for role in SEATS:

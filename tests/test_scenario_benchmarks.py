@@ -2,12 +2,15 @@
 
 import ast
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks import dataset_determinism, scenarios
+from benchmarks import data_reliability, dataset_determinism, needed_reports, scenarios
+from scenarios import team
 from scenarios.registry import FAMILIES
+from scenarios.world.case import weigh
 
 NAMES = (*FAMILIES, "team")
 PEER = f"""#!{sys.executable}
@@ -61,7 +64,7 @@ def test_shared_and_repeated_scenarios_are_counted(monkeypatch: pytest.MonkeyPat
 def test_equal_folders_pass(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(dataset_determinism, "generate", lambda out, arguments, seed, workers: {"a": "1"})
     run(monkeypatch, dataset_determinism, "--hash-seeds", 3, "--workers", "1,2")
-    assert capsys.readouterr().out.splitlines()[-1] == "6 runs, all identical"
+    assert capsys.readouterr().out.splitlines()[-1].startswith("6 runs, all identical: ")
 
 
 def test_a_difference_is_named_and_fails(
@@ -81,3 +84,43 @@ def test_the_peer_program_needs_nothing_of_ours() -> None:
     assert "reasoning_gym" in names
     assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
     assert names - {"reasoning_gym"} <= set(sys.stdlib_module_names) | {"importlib.metadata"}
+
+
+def test_every_report_is_needed_at_every_band_of_difficulty() -> None:
+    losses: dict[str, list[float]] = {"reports": [], "facts": []}
+    for difficulty, chair, found in needed_reports.measure(80, (1, 5, 10)):
+        assert all(found[role] < found["-"] for role in ("cto", "coo", "risk", "cost")), (difficulty, chair)
+        losses[chair].append(needed_reports.mean_loss(found))
+        if chair == "facts":
+            assert found["-"] == 1.0
+    assert all(loss >= needed_reports.LEAST_LOSS for values in losses.values() for loss in values)
+
+
+def test_a_seat_without_stakes_and_limit_is_not_needed() -> None:
+    case = team.generate("test", 0, 0, 3)
+    silent = {**case.seats["risk"].facts, "stakes": 0, "limit": 10}
+    seats = {**case.seats, "risk": replace(case.seats["risk"], facts=silent)}
+    truth = weigh({role: seat.facts for role, seat in seats.items()})
+    case = replace(case, seats=seats, truth=truth)
+    assert needed_reports.decide_by_facts(case, "risk") == needed_reports.decide_by_facts(case, "-")
+
+
+def test_the_battery_counts_what_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--only", "R14", "--count", 20)
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, data_reliability, *options)
+    assert ended.value.code == 0
+    assert "| R14 | spoilt rows, 20 kinds: named, clean rows kept | 20 | 0 |" in capsys.readouterr().out
+    monkeypatch.setattr(data_reliability, "try_corrupt_rows", lambda folder, count: ["row 3: overlooked"])
+    battery = data_reliability.BATTERIES["R14"]
+    assert list(battery.trials(Path(), 3)) == ["row 3: overlooked", "", ""]
+
+
+def test_a_reply_and_another_failure_than_the_named_one_are_told_apart() -> None:
+    server_module = data_reliability._load_server()
+    with server_module.serve(lambda _body: {"role": "assistant", "content": "done"}) as server:
+        server.faults = ["500", "half JSON", None]
+        found = list(data_reliability._expect(server, "server_error", 3, num_retries=0))
+    assert found == ["", "not_json instead of server_error", "a reply instead of server_error"]

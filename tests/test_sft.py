@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tiny_models import (
 )
 
 from roles.team import RECONCILER
+from training import sft
 from training.config import SftConfig
 from training.data import TokenRow, supervised_rows
 from training.sft import run_sft
@@ -162,3 +164,105 @@ def test_a_frozen_parameter_stays(tmp_path: Path) -> None:
     after = weights_of(model)
     assert torch.equal(before["model.embed_tokens.weight"], after["model.embed_tokens.weight"])
     assert not same_weights(before, after)
+
+
+def tool_rows(count: int) -> list[TokenRow]:
+    """Demonstrations of several turns, with tool observations between own words."""
+    return list(
+        supervised_rows(
+            "cost",
+            tiny_chat(),
+            num_rows=count,
+            first_row=0,
+            seat_share=0.0,
+            seed=0,
+            difficulties=DIFFICULTIES,
+        )
+    )
+
+
+def test_masked_tokens_of_tool_trajectories_get_exactly_no_gradient(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient of the trainer's own loss where each token is predicted: zero but before own tokens."""
+    rows = tool_rows(4)
+    for row in rows:
+        edges = sum(a != b for a, b in pairwise(row.loss_mask))
+        assert edges >= 5  # prompt, own words, observation, own words, observation, answer
+    model = small_model()
+    seen: list[torch.Tensor] = []
+
+    def keep(module: Any, inputs: Any, output: torch.Tensor) -> None:
+        if output.requires_grad:
+            output.register_hook(seen.append)  # type: ignore[no-untyped-call]
+
+    model.get_decoder().norm.register_forward_hook(keep)  # what the output head reads, place by place
+    batches: list[Any] = []
+    compute_loss = sft.ResumableSftTrainer.compute_loss
+
+    def note(self: Any, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        batches.append({name: value.clone() for name, value in inputs.items()})
+        return compute_loss(self, model, inputs, *args, **kwargs)
+
+    monkeypatch.setattr(sft.ResumableSftTrainer, "compute_loss", note)
+    run_sft(
+        model, tiny_tokenizer(), rows, CONFIG, max_steps=1, output_dir=tmp_path, seed=0,
+        on_step=lambda step, metrics: None,
+    )  # fmt: skip
+    (gradient,), (batch,) = seen, batches
+    assert gradient.shape[:2] == batch["labels"].shape
+    by_ids = {row.token_ids: row.loss_mask for row in rows}
+    for ids, attention, at_place in zip(batch["input_ids"], batch["attention_mask"], gradient, strict=True):
+        real = tuple(ids[attention.bool()].tolist())
+        mask = [*by_ids[real][1:], 0] + [0] * (len(ids) - len(real))  # position i predicts token i + 1
+        touched = at_place.abs().sum(-1)
+        assert [bool(value) for value in touched != 0] == [bool(bit) for bit in mask]
+
+
+def test_packed_rows_do_not_see_each_other(tmp_path: Path) -> None:
+    """Two rows end to end train as two rows side by side do: same loss, same step."""
+    rows = tool_rows(4)
+    width = max(len(row.token_ids) for row in rows)
+    config = CONFIG.model_copy(update={"optimizer": "adamw"})
+    apart, log = train(rows, tmp_path, steps=1, config=config)
+    assert 4 * width < 1024
+    packed, packed_log = train(
+        rows, tmp_path, steps=1, config=config.model_copy(update={"packing": True, "batch_size": 1})
+    )
+    assert packed_log[0][1]["loss"] == pytest.approx(log[0][1]["loss"], abs=1e-5)
+    pairs = zip(weights_of(apart).values(), weights_of(packed).values(), strict=True)
+    assert all(torch.allclose(one, other, atol=1e-4) for one, other in pairs)
+    assert not same_weights(weights_of(packed), weights_of(small_model()))
+
+
+def test_micro_batches_leave_the_step_as_it_is(tmp_path: Path) -> None:
+    rows = tool_rows(4)
+    whole, cut = (
+        train(rows, tmp_path, steps=2, config=CONFIG.model_copy(update={"micro_batch_size": size}))[0]
+        for size in (0, 1)
+    )
+    pairs = zip(weights_of(whole).values(), weights_of(cut).values(), strict=True)
+    assert all(torch.allclose(one, other, atol=2e-4) for one, other in pairs)
+
+
+def test_validation_keeps_the_best_weights_and_stops(tmp_path: Path) -> None:
+    """At a rate that destroys, validation loss rises: early weights are the best and patience ends it."""
+    rows, held_out = tool_rows(40), tool_rows(46)[40:]
+    config = CONFIG.model_copy(
+        update={"optimizer": "adamw", "learning_rate": 1.0, "validate_every": 2, "patience": 2}
+    )
+    model, log = small_model(), Log()
+    step = run_sft(
+        model, tiny_tokenizer(), rows, config, max_steps=30, output_dir=tmp_path, seed=0,
+        on_step=lambda at, metrics: log.append((at, metrics)), validation_rows=held_out,
+    )  # fmt: skip
+    losses = {at: row["validation/loss"] for at, row in log if "validation/loss" in row}
+    assert losses[0] == pytest.approx(own_loss(small_model(), held_out), abs=1e-4)
+    best = min(losses, key=lambda at: losses[at])
+    assert step == best < max(losses) == best + 4 < 30
+    assert own_loss(model, held_out) == pytest.approx(losses[best], abs=1e-4)
+
+
+def test_validation_without_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="none to validate on"):
+        train(make_rows(4), tmp_path, config=CONFIG.model_copy(update={"validate_every": 2}))

@@ -179,6 +179,16 @@ def test_report_verdicts_by_hand() -> None:
     assert judge("C", 0, ["A"]) == 0.0
 
 
+def test_picking_what_the_own_limit_forbids_earns_nothing_from_difficulty_3() -> None:
+    text = json.dumps({"pick": "C", "flag": 1, "veto": ["C"]})
+    easy, hard = make_scenario(), replace(make_scenario(), difficulty=3)
+    found = [team.verify_report(scenario, "cto", text) for scenario in (easy, hard)]
+    assert [verdict.reward for verdict in found] == [0.4, 0.0]
+    assert [verdict.feasible for verdict in found] == [True, False]
+    other = json.dumps({"pick": "A", "flag": 1, "veto": ["C"]})
+    assert team.verify_report(hard, "cto", other).reward == pytest.approx(0.4)
+
+
 def test_decision_verdicts_by_hand() -> None:
     scenario = make_scenario()
     reports = {role: best_report(scenario.seats[role], "stakes") for role in SPECIALISTS}

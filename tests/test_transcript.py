@@ -45,7 +45,7 @@ def played(decision: str = '{"option": "B", "escalate": false}', *, cut_off: boo
         turns=(turn,),
         num_tool_calls=0,
         num_valid_tool_calls=0,
-        truncated=cut_off,
+        ended_by="turn_tokens" if cut_off else "answer",
         final_text="x",
     )
     episode = Episode(

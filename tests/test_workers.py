@@ -1,13 +1,15 @@
 """Tasks over real worker processes: order, failures as themselves, progress; and the same in one process."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
 from roles.errors import UserError
-from training.workers import Task, report_progress, run_tasks
+from training.stopped import WORKER_LOST, WorkerLostError
+from training.workers import QUIET_S, Silence, Task, report_progress, run_tasks
 
 
 def note(folder: str, name: str, partner: str = "") -> tuple[str, int]:
@@ -22,6 +24,10 @@ def note(folder: str, name: str, partner: str = "") -> tuple[str, int]:
 
 def fail(message: str) -> None:
     raise UserError(message)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def report_in_thirds(loss: float) -> None:
@@ -106,3 +112,25 @@ def test_no_tasks_no_results() -> None:
 def test_reports_outside_a_task_go_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
     report_progress(5, loss=1.0)
     assert capsys.readouterr().err == ""
+
+
+def test_a_killed_worker_is_one_line_that_names_its_task(tmp_path: Path) -> None:
+    tasks = [Task(name="sft/cto", call=die), task(tmp_path, "later", "sft/cto")]
+    with pytest.raises(WorkerLostError, match=r"killed while these ran: sft/cto .*--resume") as error:
+        run_tasks(tasks, num_workers=1, num_threads=1, title="demo")
+    assert error.value.status == WORKER_LOST
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_silence_is_named_ever_more_rarely_until_a_word_comes() -> None:
+    now = 0.0
+    silence = Silence(clock=lambda: now)
+    said = []
+    for second in range(0, int(8 * QUIET_S)):
+        now = float(second)
+        if (line := silence.note(["sft/cto"])) is not None:
+            said.append((second, line))
+        if second == 5 * QUIET_S:
+            silence.end()
+    assert [second / QUIET_S for second, _ in said] == [1, 2, 4, 6, 7]
+    assert said[0][1] == "no progress for 120 s from sft/cto; Ctrl-C and --resume lose little"

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,15 +11,15 @@ from scenarios.conformance import check
 from scenarios.loading import load_family
 
 PAGE = (Path(__file__).parent.parent / "docs" / "write-a-family.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 MOST_LINES = 60
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """The one Python block of the page, as a file."""
-    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    """The page's family, as a file."""
     path = tmp_path / "vendor.py"
-    path.write_text(block)
+    path.write_text(BLOCKS[0])
     return path
 
 
@@ -69,3 +70,12 @@ def test_files_without_a_family_are_one_line(
 def test_a_file_may_import_its_neighbours(program: Path) -> None:
     (program.parent / "neighbour.py").write_text("from vendor import FAMILY as THEIRS")
     assert load_family(f"{program.parent}/neighbour.py:THEIRS").name == "vendor"
+
+
+def test_the_environment_on_the_page_says_what_it_says() -> None:
+    names: dict[str, Any] = {}
+    exec(BLOCKS[1], names)
+    assert f'# "{names["observation"]}"' in BLOCKS[1]
+    assert names["verdict"].reward == names["parts"]["correctness"]
+    assert names["reward"] == names["parts"]["total"]
+    assert len(BLOCKS) == 2

@@ -78,15 +78,17 @@ class ScriptedModelEngine:
     def __init__(self, speakers: Mapping[str, SeededPolicy], *, end_id: int, seed: int = 0) -> None:
         self.end_id = end_id
         self._script = ScriptedEngine(tiny_chat(), seeded=speakers, seed=seed)
-        self.models: dict[str, tuple[Any, str]] = {}
+        self.models: dict[str, tuple[Any, str, str | None]] = {}
         self.calls: list[tuple[CompletionRequest, Completion]] = []
 
-    def set_policy(self, policy: str, model: Any, *, version: str) -> None:
-        self.models[policy] = (model, version)
+    def set_policy(self, policy: str, model: Any, *, version: str, adapter: str | None = None) -> None:
+        self.models[policy] = (model, version, adapter)
 
     async def complete(self, request: CompletionRequest) -> Completion:
         spoken = await self._script.complete(request)
-        model, version = self.models[request.policy]
+        model, version, adapter = self.models[request.policy]
+        if adapter is not None:
+            model.set_adapter(adapter)
         ids, start = request.prompt_ids + spoken.token_ids, len(request.prompt_ids)
         logprobs = next_token_logprobs(model, ids)
         completion = Completion(

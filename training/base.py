@@ -8,14 +8,12 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
@@ -25,7 +23,10 @@ from transformers import (
 from transformers.utils import logging
 
 from roles.errors import UserError
+from training.adapters import quantization
 from training.config import ModelConfig
+from training.pretrained import CHAT_TEMPLATE, SMOLLM2, prepare_smollm2
+from training.strict_loading import load_model, load_tokenizer
 
 PAD, UNKNOWN, END = "<|pad|>", "<|unknown|>", "<|end|>"
 HEADERS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
@@ -149,16 +150,11 @@ def load_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase
     Raises:
         UserError: it cannot be loaded; says what was tried.
     """
-    model_id = PRETRAINED.get(name, name)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(model_id)
-        model = AutoModelForCausalLM.from_pretrained(model_id, dtype="auto")
-    except (OSError, ValueError, SafetensorError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(
-            f"cannot load model {model_id!r}: {reason}; use preset 'tiny' or a local folder"
-        ) from error
-    return model, tokenizer
+    model_id = str(prepare_smollm2()) if name == SMOLLM2 else PRETRAINED.get(name, name)
+    tokenizer = load_tokenizer(model_id)
+    if name == SMOLLM2:
+        tokenizer.chat_template = CHAT_TEMPLATE
+    return load_model(model_id, dtype="auto"), tokenizer
 
 
 def quiet_libraries() -> None:
@@ -168,8 +164,29 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
 
 
+def find_device() -> torch.device:
+    """The GPU of this process where there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def load_checkpoint(path: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Weights and tokenizer that a training stage saved."""
-    tokenizer = AutoTokenizer.from_pretrained(path)
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
-    return model, tokenizer
+    """Weights and tokenizer that a training stage saved, on the device that trains."""
+    tokenizer = load_tokenizer(path)
+    model: Any = load_model(path, dtype=torch.float32)
+    return model.to(find_device()), tokenizer
+
+
+def load_frozen_base(path: Path, config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The base that adapters are put on, in the precision of the config.
+
+    Raises:
+        UserError: `qlora` where it cannot run.
+    """
+    tokenizer = load_tokenizer(path)
+    packed = quantization(config)
+    if packed is not None:
+        return load_model(
+            path, dtype=torch.bfloat16, quantization_config=packed, device_map={"": 0}
+        ), tokenizer
+    model: Any = load_model(path, dtype=getattr(torch, config.dtype))
+    return model.to(find_device()), tokenizer

@@ -18,6 +18,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import UserError
+from training.faults import reach
 from training.storage import encode_json, explain_os_errors, sync_folder
 
 MANIFEST = "MANIFEST.json"
@@ -25,6 +26,7 @@ FORMAT = "emads-checkpoint/1"
 QUARANTINE_SUFFIX = ".quarantined"
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.@-]*")
+_STEP_NAME = re.compile(r"step_\d+")
 _STEP = re.compile(r"(?:^|[_-])step[_-]?(\d+)$")
 logger = logging.getLogger(__name__)
 
@@ -89,6 +91,7 @@ def publish(
         temporary.mkdir()
         try:
             write(temporary)
+            reach("save")
             _seal(temporary, run=run, step=step, previous=previous)
             _swap_in(temporary, target)
         except BaseException:
@@ -151,6 +154,15 @@ def newest_sound(
     return None
 
 
+def prune(parent: Path, keep: int) -> None:
+    """Delete all but the `keep` highest steps of `parent`; what is not named by a step ("best") stays."""
+    numbered = [path for path in parent.iterdir() if path.is_dir() and _STEP_NAME.fullmatch(path.name)]
+    for path in sorted(numbered, key=_order)[: -keep or None]:
+        doomed = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+        path.rename(doomed)  # a kill must not leave half of it under its name
+        shutil.rmtree(doomed)
+
+
 def restore_replaced(parent: Path) -> None:
     """Mend a kill between the two renames of a replacement: the old checkpoint comes back."""
     with _lock(parent):
@@ -166,6 +178,7 @@ def _seal(folder: Path, *, run: str, step: int, previous: str | None) -> None:
     entries = []
     for name in sorted(_list_files(folder)):
         path = folder / name
+        reach("sync")
         with path.open("rb") as file:
             os.fsync(file.fileno())
         entries.append(FileEntry(path=name, size=path.stat().st_size, sha256=_hash_file(path)))
@@ -183,9 +196,12 @@ def _seal(folder: Path, *, run: str, step: int, previous: str | None) -> None:
 def _swap_in(temporary: Path, target: Path) -> None:
     aside = target.with_name(f".replaced-{target.name}")
     with _lock(target.parent):
+        reach("rename")
         if target.exists():
             target.rename(aside)
+            reach("rename")
         temporary.rename(target)
+        reach("sync")
         sync_folder(target.parent)
         if aside.exists():
             shutil.rmtree(aside)

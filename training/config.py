@@ -10,10 +10,11 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from roles.errors import unknown
+from roles.registry import ROLES
 from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY
 from scenarios.rewards import resolve_weights
 
-PRESETS = ("tiny", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b")
+PRESETS = ("tiny", "smollm2-135m", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b")
 
 Count = Annotated[int, Field(ge=0)]
 PositiveCount = Annotated[int, Field(ge=1)]
@@ -50,6 +51,22 @@ class ModelConfig(Section):
     """Most tokens that the tiny model's tokenizer may have."""
     short_prompts: bool = True
     """Prompts hold the brief alone, without mandate and tools: for a model trained on these roles only."""
+    prompt_layout: Literal["role_first", "case_first"] = "role_first"
+    """What prompts begin with; case_first lets a prefix cache compute once what all roles of a case read."""
+    adapter: Literal["none", "lora", "qlora"] = "none"
+    """What is trained: all weights (none), LoRA on a frozen base, or LoRA on a 4-bit base (CUDA only)."""
+    adapter_sharing: Literal["per_role", "shared"] = "per_role"
+    """One adapter for each role, or one that all roles share."""
+    lora_rank: PositiveCount = 16
+    """Rank of the LoRA matrices."""
+    lora_alpha: PositiveCount = 32
+    """Scale of what LoRA adds: alpha / rank."""
+    lora_targets: tuple[str, ...] = Field(default=("all-linear",), min_length=1)
+    """Modules that LoRA is put on, by name; `all-linear` is every linear layer but the output head."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Precision of a frozen base; what is trained is always float32."""
+    gradient_checkpointing: bool = False
+    """Compute activations again in the backward pass: less memory, about a third more time."""
 
     @field_validator("preset")
     @classmethod
@@ -67,6 +84,28 @@ class ModelConfig(Section):
                 f"hidden_size {self.hidden_size} must be a multiple of 2 * num_heads = {2 * self.num_heads}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _check_adapter(self) -> Self:
+        if self.adapter == "none" and self.adapter_sharing == "shared":
+            raise ValueError("adapter_sharing 'shared' needs an adapter: set adapter to lora or qlora")
+        if self.adapter == "none" and self.dtype != "float32":
+            raise ValueError(
+                f"dtype {self.dtype!r} is for a frozen base: set adapter to lora or qlora, or leave dtype out"
+            )
+        if "all-linear" in self.lora_targets and len(self.lora_targets) > 1:
+            raise ValueError("lora_targets: all-linear stands alone; leave it out to name modules")
+        return self
+
+
+def _check_micro_batch(micro: int, batch: int, name: str) -> None:
+    if micro and batch % micro:
+        raise ValueError(f"micro_batch_size {micro} must divide {name} {batch}")
+
+
+def _check_patience(patience: int, validate_every: int) -> None:
+    if patience and not validate_every:
+        raise ValueError(f"patience {patience} needs validations: set validate_every")
 
 
 class DataConfig(Section):
@@ -104,8 +143,28 @@ class SftConfig(Section):
     """Peak rate of Muon; unused with adamw."""
     learning_rate: Rate = 0.002
     """Peak rate of AdamW."""
+    micro_batch_size: Count = 0
+    """Demonstrations per forward pass: less memory, same step; it divides batch_size. 0 takes all at once."""
+    packing: bool = False
+    """Lay demonstrations end to end, none seeing another; batch_size then counts rows of pack_tokens."""
+    pack_tokens: Annotated[int, Field(ge=64)] = 1024
+    """Most tokens of a packed row."""
+    validate_every: Count = 0
+    """Steps between validations, of which the best weights are kept; 0 keeps the last weights."""
+    num_validation_rows: PositiveCount = 64
+    """Demonstrations of the validation split that are scored."""
+    patience: Count = 0
+    """Validations in a row without a better one that end the stage; 0 never does."""
     control_fraction: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Length of the more-SFT control as a fraction of the compared RL stage's time; 0 leaves it out."""
+    checkpoint_every: Count = 0
+    """Optimizer steps between checkpoints of the unfinished stage; 0 saves about once a minute."""
+
+    @model_validator(mode="after")
+    def _check_options(self) -> Self:
+        _check_micro_batch(self.micro_batch_size, self.batch_size, "batch_size")
+        _check_patience(self.patience, self.validate_every)
+        return self
 
 
 class GrpoConfig(Section):
@@ -139,10 +198,44 @@ class GrpoConfig(Section):
     """Failed tool calls that cut a trajectory off; to learn to recover from errors takes 2 or more."""
     max_completion_tokens: PositiveCount = 48
     """Tokens per assistant turn before it is cut off."""
+    steps_per_generation: PositiveCount = 1
+    """Optimizer steps that one batch of rollouts is cut into (prompts_per_step scenarios for each)."""
+    num_iterations: PositiveCount = 1
+    """How often each batch of rollouts is trained on."""
+    micro_batch_size: Count = 0
+    """Trajectories per forward pass: less memory, same step; divides prompts_per_step * group_size. 0: all."""
+    validate_every: Count = 0
+    """Steps between greedy validations, before the first step too; the best weights are kept. 0: never."""
+    validation_scenarios: PositiveCount = 64
+    """Scenarios of the validation split that are played each time."""
+    patience: Count = 0
+    """Validations in a row without a better one that end the stage; 0 never does."""
+    curriculum: bool = False
+    """Begin with the easiest difficulty and go on to the next on measured success; else they take turns."""
+    promote_at: Annotated[float, Field(gt=0, le=1)] = 0.7
+    """Mean verified reward at a difficulty that begins the next one."""
+    promote_window: PositiveCount = 32
+    """Groups over which that mean is taken."""
+    curriculum_replay: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    """Share of the scenarios that goes back to difficulties that were passed."""
+    alarm_every: Count = 5
+    """Batches of rollouts between measurements for the alarms (training/alarms.py); 0 measures nothing."""
+    alarm_rollouts: PositiveCount = 16
+    """Rollouts of a batch that are audited and whose KL to the starting policy is measured."""
+    stop_on_alarm: bool = False
+    """End the stage when an alarm goes off."""
+    reward_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds after which one reward is given up and its group left out."""
+    checkpoint_every: Count = 0
+    """Optimizer steps between checkpoints of the unfinished stage; 0 saves about once a minute."""
 
     @model_validator(mode="after")
     def _check_weights(self) -> Self:
         resolve_weights(self.reward, self.reward_weights)
+        _check_micro_batch(
+            self.micro_batch_size, self.prompts_per_step * self.group_size, "prompts_per_step * group_size"
+        )
+        _check_patience(self.patience, self.validate_every)
         return self
 
 
@@ -159,24 +252,134 @@ class MarlConfig(Section):
     """Decisions on each set of reports, among which ReconcileGPT's are compared, 2 or more."""
     learning_rate: Rate = 2e-4
     """Peak learning rate."""
-    credit: Literal["shared", "difference"] = "shared"
-    """How an episode's team reward becomes each role's advantage."""
+    role_learning_rates: dict[str, Rate] = {}
+    """Peak learning rates of single roles, in place of learning_rate."""
+    frozen_roles: tuple[str, ...] = ()
+    """Roles that play and are not trained."""
+    alternate_every: Count = 0
+    """Train specialists and ReconcileGPT in turns of so many steps; 0 trains all in every step."""
+    credit: Literal[
+        "shared", "episode", "role_normalised", "difference", "cross_rescored", "hierarchical"
+    ] = "shared"
+    """How an episode's team reward becomes each role's score; training/credit/ has a file for each."""
+    rescore: Literal["practices", "engine"] = "practices"
+    """What decides on mixed reports for cross_rescored: house practices fitted to ReconcileGPT, or itself."""
+    estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
+    """How scores become advantages; training/estimators.py has a function for each."""
+    reward: Literal["team", "agreement_only"] = "team"
+    """What is rewarded: the team reward, or (for comparison only) the share of seats that accept."""
+    loss: Literal["dapo", "grpo", "dr_grpo"] = "dapo"
+    """A token weighs 1 / all own tokens (dapo), 1 / its row's (grpo) or 1 / max_completion_tokens (dr_grpo)."""
+    clip_level: Literal["token", "sequence"] = "token"
+    """Whether a token's ratio is its own (token) or the geometric mean over its row (sequence, as in GSPO)."""
     clip_low: ClipRange = 0.2
     """The probability ratio is clipped below at 1 - clip_low."""
     clip_high: ClipRange = 0.2
     """The probability ratio is clipped above at 1 + clip_high."""
     kl_coefficient: Weight = 0.0
     """Weight of the KL divergence to the team before this stage."""
+    kl_kind: Literal["k1", "k2", "k3", "k3_ratio"] = "k3"
+    """Estimator of the KL divergence; k3_ratio is k3 times the probability ratio."""
+    kl_target: Weight = 0.0
+    """KL per token that a controller holds by moving each role's kl_coefficient; 0 keeps it fixed."""
+    measure_kl: bool = False
+    """Log the KL divergence to the team before this stage even where its coefficient is 0."""
+    gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
+    """Decay of the advantage along a trajectory's own tokens, for estimator gae."""
+    critic_learning_rate: Rate = 1e-3
+    """Learning rate of the value heads, for estimator gae."""
+    critic_epochs: PositiveCount = 4
+    """Passes of the value heads over a step's rows, for estimator gae."""
+    importance: Literal["ratio", "token", "call"] = "ratio"
+    """Correction for what the engine sampled: the clipped ratio, or truncated weights per token or call."""
+    importance_cap: Annotated[float, Field(ge=1)] = 2.0
+    """Greatest importance weight of a token or call."""
+    max_staleness: Count = 0
+    """Steps that rollouts may be behind the weights: 0 plays and trains in turn, exactly."""
+    drift_alarm: Weight = 0.05
+    """Fall of a role's own verified score, mean of drift_window steps, that is reported; 0 never."""
+    drift_window: PositiveCount = 5
+    """Steps whose mean is compared with the first ones."""
+    anchor: Literal["none", "kl", "sft"] = "none"
+    """What holds a role whose score fell: KL to its start, or demonstrations of its own family and seat."""
+    anchor_coefficient: Weight = 0.1
+    """Weight of the anchor's loss."""
+    validate_every: Count = 0
+    """Steps between validations; the best team of them is kept. 0 keeps the last team."""
+    validation_scenarios: PositiveCount = 100
+    """Team cases of the validation split, played greedily."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Gradients of a role are scaled down to this norm."""
     max_completion_tokens: PositiveCount = 32
     """Tokens per turn before it is cut off."""
     micro_batch_tokens: PositiveCount = 16_384
     """Padded tokens per forward pass of the learner; changes memory, never the result."""
+    row_layout: Literal["padded", "packed", "shared_prompt"] = "padded"
+    """Rows side by side with padding, end to end, or end to end with every common prompt computed once."""
+    sharding: Literal["none", "fsdp2"] = "none"
+    """Under torchrun: every rank holds all weights (none), or its part of what is trained (fsdp2)."""
+    sharded_bf16: bool = False
+    """Whether sharded weights are gathered and multiplied in bfloat16; sums and optimizer stay float32."""
+    cpu_offload: bool = False
+    """Whether sharded weights and optimizer rest in the memory of the host."""
+    logit_rows: Count = 0
+    """Own tokens whose logits are held at once; 0 holds those of a whole forward pass."""
     rounds: Count = 1
     """Rounds of votes after the decision; 0 asks for none."""
     temperature: Temperature = 1.0
     """Sampling temperature of the rollouts."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the weights before this stage are kept at hand, for KL."""
+        return self.kl_coefficient > 0 or self.measure_kl or self.anchor == "kl"
+
+    @model_validator(mode="after")
+    def _check_marl(self) -> Self:
+        for key in ("role_learning_rates", "frozen_roles"):
+            for role in getattr(self, key):
+                if role not in ROLES:
+                    raise unknown(f"marl.{key}", role, sorted(ROLES))
+        if set(self.frozen_roles) >= set(ROLES):
+            raise ValueError("frozen_roles names every role: nothing would be trained")
+        if self.estimator == "remax" and self.credit in ("difference", "cross_rescored", "hierarchical"):
+            raise ValueError(
+                f"estimator remax subtracts a greedy reward, which has no meaning under credit {self.credit}:"
+                " use shared, episode or role_normalised"
+            )
+        if self.kl_target > 0 and self.kl_coefficient == 0:
+            raise ValueError("kl_target moves kl_coefficient, which is 0: set one to begin with")
+        if self.max_staleness and self.importance == "ratio":
+            raise ValueError("max_staleness needs a correction for it: set importance to token or call")
+        return self
+
+    checkpoint_every: Count = 0
+    """Joint steps between checkpoints of the unfinished stage; 0 saves about once a minute."""
+
+
+class EngineConfig(Section):
+    """What completes prompts. Sampled answers repeat with `transformers` only."""
+
+    name: Literal["transformers", "vllm", "vllm_server"] = "transformers"
+    """`transformers` and `vllm` run in this process, `vllm_server` asks running servers."""
+    vllm: dict[str, bool | int | float | str] = {}
+    """vLLM's own engine arguments, for example {max_model_len: 4096}; with `vllm` alone."""
+    servers: tuple[str, ...] = ()
+    """Addresses of `vllm serve` instances of one model, for `vllm_server`."""
+    structured: bool = False
+    """Hold simulated answers to their JSON schema, with `vllm` alone; training never does."""
+    request_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds after which a call of vLLM counts as failed."""
+
+    @model_validator(mode="after")
+    def _check_name(self) -> Self:
+        if self.vllm and self.name != "vllm":
+            raise ValueError(f"vllm options are given but name is {self.name!r}: set name to vllm")
+        if bool(self.servers) != (self.name == "vllm_server"):
+            raise ValueError("servers and name vllm_server go together: give both or neither")
+        if self.structured and self.name != "vllm":
+            raise ValueError(f"structured answers need name vllm, not {self.name!r}")
+        return self
 
 
 class EvaluationConfig(Section):
@@ -186,8 +389,25 @@ class EvaluationConfig(Section):
     """Test scenarios per role."""
     num_team_scenarios: PositiveCount = 600
     """Test scenarios of the team."""
+    difficulties: tuple[Difficulty, ...] = ()
+    """Difficulties of the test scenarios; none: those of the training data."""
     num_bootstrap: Annotated[int, Field(ge=100)] = 2000
     """Resamples behind each confidence interval, 100 or more."""
+
+
+class ReviewConfig(Section):
+    """Cases that the trained team plays to find those that people should judge (`emads run`)."""
+
+    num_scenarios: Count = 200
+    """New cases that are played; 0 leaves the phase out."""
+    first_index: Count = 3_000_000
+    """Index of the first of them: far from all training cases."""
+    decisions_per_case: GroupSize = 8
+    """Decisions that are sampled on the same reports, to see how sure the team is."""
+    low_margin: Annotated[float, Field(ge=0, le=1)] = 0.3
+    """Under this difference of the two most frequent decisions' shares a case is uncertain."""
+    max_cases: PositiveCount = 50
+    """Most cases in the queue, the most uncertain first."""
 
 
 class TeamRewardConfig(Section):
@@ -215,16 +435,37 @@ class RunConfig(Section):
     """CPU threads of each worker process."""
     num_workers: Count = 2
     """Worker processes that train or evaluate side by side; 0 runs everything in this process, in order."""
+    checkpoints_kept: Annotated[int, Field(ge=2)] = 2
+    """Checkpoints of an unfinished stage that are kept, 2 or more: a damaged one needs an older one."""
+    price_per_hour: Weight = 0.0
+    """Price of the whole machine per hour, in any currency; 0 shows no cost."""
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
     sft: SftConfig = SftConfig()
     grpo: GrpoConfig = GrpoConfig()
     marl: MarlConfig = MarlConfig()
+    engine: EngineConfig = EngineConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     team_reward: TeamRewardConfig = TeamRewardConfig()
+    review: ReviewConfig = ReviewConfig()
+
+
+# What may be changed in a run's config.yaml between two attempts: it decides memory, time and money only.
+NEUTRAL_KEYS = {
+    "num_workers": True,
+    "checkpoints_kept": True,
+    "price_per_hour": True,
+    "sft": {"checkpoint_every", "micro_batch_size"},
+    "grpo": {"checkpoint_every"},
+    "marl": {"checkpoint_every", "micro_batch_tokens"},
+}
 
 
 def compute_digest(config: RunConfig) -> str:
-    """sha256 over the canonical JSON of the resolved config: equal exactly for equal configs."""
-    canonical = json.dumps(config.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    """sha256 over the canonical JSON of the resolved config: equal for configs that make the same weights.
+
+    NEUTRAL_KEYS are left out of it.
+    """
+    values = config.model_dump(mode="json", exclude=NEUTRAL_KEYS)  # type: ignore[arg-type]
+    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

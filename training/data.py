@@ -1,9 +1,11 @@
 """Demonstrations as token rows: the transcript that the engine would produce, labels on own tokens only."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
+from roles.base import Role
 from roles.registry import ROLES
 from roles.team import RECONCILER
 from scenarios import team
@@ -69,10 +71,12 @@ def team_scenario(split: Split, seed: int, index: int, difficulties: Sequence[in
     return team.generate(split, seed, index, difficulty_of(index, difficulties))
 
 
-def demonstration_row(family: Family, scenario: Scenario, chat: Chat) -> TokenRow:
+def demonstration_row(
+    family: Family, scenario: Scenario, chat: Chat, roles: Mapping[str, Role] = ROLES
+) -> TokenRow:
     """The expert's play of one scenario, tools answered for real."""
     steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
-    transcript = Transcript(chat).given(chat.open(ROLES[family.role], scenario.brief, with_tools=True))
+    transcript = Transcript(chat).given(chat.open(roles[family.role], scenario.brief, with_tools=True))
     for step in steps:
         if step.call is None:
             transcript.own(step.text)
@@ -141,6 +145,12 @@ def _demonstration_texts(family: Family, scenario: Scenario) -> Iterator[str]:
             yield family.call_tool(scenario, step.call)
 
 
+def take_turns(streams: Sequence[Iterable[TokenRow]], num_rows: int) -> list[TokenRow]:
+    """The first `num_rows` rows, one of each stream in turn."""
+    rows = chain.from_iterable(zip(*streams, strict=True))
+    return list(islice(rows, num_rows))
+
+
 def supervised_rows(
     role: str,
     chat: Chat,
@@ -150,15 +160,14 @@ def supervised_rows(
     seat_share: float,
     seed: int,
     difficulties: Sequence[int],
+    split: Split = "train",
 ) -> Iterator[TokenRow]:
-    """Supervised rows of a role from the training split: its own family, its team seat for `seat_share`.
+    """Supervised rows of a role from one split: its own family, its team seat for `seat_share`.
 
     Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
     """
     for row in range(first_row, first_row + num_rows):
         if int((row + 1) * seat_share) > int(row * seat_share):
-            yield seat_row(role, team_scenario("train", seed, row, difficulties), chat)
+            yield seat_row(role, team_scenario(split, seed, row, difficulties), chat)
         else:
-            yield demonstration_row(
-                FAMILIES[role], role_scenario(role, "train", seed, row, difficulties), chat
-            )
+            yield demonstration_row(FAMILIES[role], role_scenario(role, split, seed, row, difficulties), chat)

@@ -1,19 +1,21 @@
 """What policies that learn nothing, and the oracle, earn on the first scenarios of some data."""
 
 import json
+import random
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.assess import fixed_episode, score_role_baselines, score_team_baselines
+from evaluation.baselines import fixed_episode, score_role_baselines, score_team_baselines
 from roles.team import RECONCILER
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
+from scenarios.tasks.registry import TASK_FAMILIES
 from scenarios.team_case import TeamScenario
 from simulator.reward import TeamRewardWeights, score_episode
 from training.data_statistics import RowStatistics
-from training.dataset_rows import TEAM, generate_case
+from training.dataset_rows import SOLO_FAMILIES, TEAM, generate_case
 
 SAMPLE_PER_DIFFICULTY = 100  # scenarios, the first of the data
 BANDS = ((1, 3), (4, 6), (7, 10))  # of difficulty
@@ -44,7 +46,7 @@ def score_baselines(family: str, found: RowStatistics) -> Iterator[BandScores]:
             keys = list(found.keys[difficulty])[:SAMPLE_PER_DIFFICULTY]
             cases = [_generate(key) for key in keys]
             majority = found.majority_answer(
-                RECONCILER if family == TEAM else FAMILIES[family].role, difficulty
+                RECONCILER if family == TEAM else SOLO_FAMILIES[family].role, difficulty
             )
             for name, values in _play(family, cases, json.dumps(majority)).items():
                 rewards[name] += values
@@ -64,7 +66,23 @@ def _play(family: str, cases: Sequence[Any], majority: str) -> dict[str, Sequenc
     return _play_role(family, cases, majority)
 
 
+def _play_tasks(family: str, cases: Sequence[Scenario], majority: str) -> dict[str, Sequence[float]]:
+    found = SOLO_FAMILIES[family]
+
+    def play(name: str, case: Scenario) -> float:
+        return found.verify(case, found.baselines[name](case, random.Random(f"{name}/{case.key}"))).reward
+
+    rewards = {name: [play(name, case) for case in cases] for name in ("random", "constant", "greedy")}
+    return {
+        **rewards,
+        "majority": [found.verify(case, majority).reward for case in cases],
+        "oracle": [found.verify(case, json.dumps(found.solve(case))).reward for case in cases],
+    }
+
+
 def _play_role(family: str, cases: Sequence[Scenario], majority: str) -> dict[str, Sequence[float]]:
+    if family in TASK_FAMILIES:
+        return _play_tasks(family, cases, majority)
     scores = {one.stage: one.sampled for one in score_role_baselines(family, cases)}
     return {
         "random": scores["random"],

@@ -5,6 +5,7 @@ A role family gives one row per scenario, the team family one per seat. Rows hol
 
 import json
 import random
+from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,10 +16,13 @@ from roles.team import RECONCILER
 from scenarios import team
 from scenarios.base import Family, Scenario, Split, Step, ToolCall, Verdict
 from scenarios.registry import FAMILIES
+from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
 from training.data import expert_episode
 
 TEAM = "team"
-ALL = "all"  # every family, on the command line
+ALL = "all"  # every role family and the team, on the command line
+SOLO_FAMILIES = ChainMap(FAMILIES, TASK_FAMILIES)  # of one role, or of one solver
+SOLO_ROLES = ChainMap(ROLES, TASK_ROLES)  # by name; a solver is called like its family
 ORACLE = "oracle"
 COLUMNS = {
     "key": str,  # family/split/seed/index/difficulty
@@ -44,12 +48,12 @@ class OracleDisagreementError(RuntimeError):
 
 
 def check_families(families: Sequence[str]) -> tuple[str, ...]:
-    """The families in registry order, all of them for `all` or an empty selection.
+    """The families in registry order; role families and the team for `all` or an empty selection.
 
     Raises:
         UserError: unknown or repeated family, or others beside `all`.
     """
-    known = [*FAMILIES, TEAM]
+    known = [*FAMILIES, TEAM, *TASK_FAMILIES]
     for family in families:
         if family not in (*known, ALL):
             raise unknown("family", family, [*known, ALL])
@@ -57,12 +61,13 @@ def check_families(families: Sequence[str]) -> tuple[str, ...]:
         raise UserError(f"families {', '.join(families)}: one is named twice")
     if ALL in families and len(families) > 1:
         raise UserError(f"families {', '.join(families)}: {ALL} stands alone")
-    return tuple(family for family in known if not families or family in families or ALL in families)
+    chosen = [*FAMILIES, TEAM] if not families or ALL in families else families
+    return tuple(family for family in known if family in chosen)
 
 
 def generate_case(family: str, split: Split, seed: int, index: int, difficulty: int) -> Case:
-    """The scenario of a role family or of the team."""
-    generate = team.generate if family == TEAM else FAMILIES[family].generate
+    """The scenario of a role family, of a task family or of the team."""
+    generate = team.generate if family == TEAM else SOLO_FAMILIES[family].generate
     return generate(split, seed, index, difficulty)
 
 
@@ -73,7 +78,7 @@ def require_certificate(case: Case) -> None:
         OracleDisagreementError: they differ; names the scenario and both values.
     """
     if isinstance(case, Scenario):
-        value, second = FAMILIES[case.family].certify(case)
+        value, second = SOLO_FAMILIES[case.family].certify(case)
     else:
         value, second = team.certify_team(case)
     if value != second:
@@ -92,12 +97,12 @@ def describe_case(case: Case) -> list[Row]:
         RuntimeError: the oracle's own answer does not score 1 (a bug of the family).
     """
     if isinstance(case, Scenario):
-        return [_build_role_row(FAMILIES[case.family], case)]
+        return [_build_role_row(SOLO_FAMILIES[case.family], case)]
     return list(_build_seat_rows(case))
 
 
 def _build_role_row(family: Family, scenario: Scenario) -> Row:
-    role = ROLES[family.role]
+    role = SOLO_ROLES[family.role]
     steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
     _require_gold(family.verify(scenario, steps[-1].text), scenario.key)
     messages = [*open_chat(role.name, scenario.brief), *_play(family, scenario, steps)]
@@ -148,7 +153,7 @@ def _build_seat_rows(scenario: team.TeamScenario) -> Iterator[Row]:
 
 def open_chat(role: str, brief: str) -> list[Message]:
     """The messages that a role's chat begins with."""
-    return [{"role": "system", "content": ROLES[role].mandate}, {"role": "user", "content": brief}]
+    return [{"role": "system", "content": SOLO_ROLES[role].mandate}, {"role": "user", "content": brief}]
 
 
 def _require_gold(verdict: Verdict, key: str) -> None:

@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 
 from roles.errors import UserError
 from scenarios.base import SPLITS, Split, check_coordinates
-from scenarios.registry import FAMILIES
 from training.data import difficulty_of
 from training.dataset_cleaning import CleanFolder
 from training.dataset_index import INDEX, Shard, read_index
-from training.dataset_rows import COLUMNS, TEAM, Row, build_rows
+from training.dataset_rows import COLUMNS, SOLO_FAMILIES, TEAM, Row, build_rows
 from training.datasets import SCHEMA
 from training.progress import progress
 from training.teacher_index import TEACHER_INDEX, TaughtShard, read_taught_index
@@ -159,7 +158,7 @@ def _find_fault(
         if not isinstance(row[name], kind):
             return f"{name} is missing"
     coordinates = [row[name] for name in ("family", "split", "seed", "index", "difficulty")]
-    if row["family"] not in (*FAMILIES, TEAM):
+    if row["family"] not in (*SOLO_FAMILIES, TEAM):
         return f"unknown family {row['family'][:40]!r}"
     try:
         check_coordinates(*coordinates[1:])

@@ -1,35 +1,25 @@
-"""The algorithm-blind learner: rows of token ids, masks, sampling logprobs and advantages in, weights out.
+"""The algorithm-blind learner: rows of token ids, masks, sampling logprobs and advantages in, gradients out.
 
-Loss of one role: minus the mean over its own tokens of min(r A, clip(r) A), plus kl_coefficient times the
-k3 estimate of KL(policy || reference). The mean counts the tokens of rows without advantage too, which
-are not computed: they would add nothing.
+Loss of one role: minus the mean over its own tokens of min(r A, clip(r) A), plus the weight of KL times an
+estimate of KL(policy || reference). The mean counts rows without advantage too, which are not computed: they
+would add nothing. Roles that share a base go through it together; the loss is the sum over roles.
 Source: arXiv:2402.03300; no division by the group's standard deviation as in arXiv:2503.20783.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from training.config import MarlConfig
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRow:
-    """One trajectory as the learner sees it.
-
-    Example: TrainingRow(role="cto", token_ids=(3, 8, 41, 1), loss_mask=(0, 0, 1, 1),
-                         sampling_logprobs=(0.0, 0.0, -0.2, -0.1), advantage=0.31)
-    """
-
-    role: str
-    token_ids: tuple[int, ...]
-    loss_mask: tuple[int, ...]  # 1 on tokens that this role sampled
-    sampling_logprobs: tuple[float, ...]  # aligned; 0.0 where the mask is 0
-    advantage: float  # one per row, for all its own tokens
+from training.importance import EXACT, Mismatch, MismatchSums, call_weights, ratios_of
+from training.kl import kl_loss
+from training.lora_batch import routed_roles
+from training.packing import RowBatch, make_batches, pad_rows
+from training.rows import TrainingRow
+from training.token_logprobs import token_logprobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,141 +32,218 @@ class LossStats:
     entropy: float
     num_rows: int
     num_tokens: int
+    mismatch: Mismatch = EXACT  # of the learner's log-probabilities from the engine's
+    grad_norm: float = 0.0  # before it was scaled down; set by the update
 
 
-def token_logprobs(
-    model: nn.Module,
-    token_ids: Int[Tensor, "rows width"],
-    attention: Int[Tensor, "rows width"],
-    mask: Tensor,
-    *,
-    temperature: float = 1.0,
-) -> tuple[Float[Tensor, " own"], Float[Tensor, " own"]]:
-    """Log-probabilities and entropies at the own tokens only, in row-major order; gradient flows to both.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCounts:
+    """What a role's loss is divided by: its rows of the step on all ranks, and their own tokens."""
 
-    `mask` (rows, width) bool marks the tokens to predict; column 0 can never be one. The output head is
-    applied to the positions just before them and nowhere else. Both are those of the distribution that was
-    sampled from, so that the ratio to the sampling logprobs is 1 at the start at every temperature.
-    """
-    hidden = _decoder(model)(input_ids=token_ids, attention_mask=attention, use_cache=False).last_hidden_state
-    before = mask[:, 1:]
-    logits = _head(model)(hidden[:, :-1][before]).float() / temperature
-    logprobs = torch.log_softmax(logits, dim=-1)
-    entropy = -(logprobs.exp() * logprobs).sum(-1)
-    return logprobs.gather(1, token_ids[:, 1:][before][:, None])[:, 0], entropy
+    rows: float
+    tokens: float
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Running sums of one role over its micro-batches."""
+
+    loss: float = 0.0
+    kl: float = 0.0
+    clipped: float = 0.0
+    entropy: float = 0.0
+    tokens: float = 0.0
 
 
 def clipped_surrogate(
-    logprobs: Float[Tensor, " own"],
-    sampling_logprobs: Float[Tensor, " own"],
+    ratio: Float[Tensor, " own"],
     advantages: Float[Tensor, " own"],
     *,
     clip_low: float,
     clip_high: float,
 ) -> tuple[Float[Tensor, " own"], Tensor]:
     """Per-token loss -min(r A, clip(r, 1 - low, 1 + high) A), and where the clip took the gradient away."""
-    ratio = torch.exp(logprobs - sampling_logprobs)
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
     is_clipped = ratio * advantages > clipped * advantages
     return -torch.minimum(ratio * advantages, clipped * advantages), is_clipped
 
 
-def kl_k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """Per-token estimate exp(d) - 1 - d of KL(policy || reference), d = reference - policy; >= 0."""
-    difference = reference_logprobs - logprobs
-    return torch.exp(difference) - 1 - difference
-
-
 def backward_role(
-    model: nn.Module, rows: Sequence[TrainingRow], config: MarlConfig, *, reference: nn.Module | None = None
+    model: nn.Module,
+    rows: Sequence[TrainingRow],
+    config: MarlConfig,
+    *,
+    reference: nn.Module | None = None,
+    kl_coefficient: float | None = None,
+    counts: RowCounts | None = None,
+    agree: Callable[[int], int] = int,
 ) -> LossStats:
     """Accumulate one role's gradients over all its rows; the result does not depend on micro-batch cuts.
+
+    Args:
+        kl_coefficient: in place of the config's, where a controller moves it.
+        counts: of all ranks, where there are several.
+        agree: see `backward_team`.
 
     Raises:
         ValueError: no rows, or KL asked for without a reference.
     """
-    if not rows:
+    if not rows and counts is None:
         raise ValueError("no rows")
-    if config.kl_coefficient > 0 and reference is None:
-        raise ValueError("kl_coefficient > 0 needs a reference model")
-    total_tokens = sum(sum(row.loss_mask) for row in rows)
-    live = [row for row in rows if row.advantage != 0.0]
-    sums = {"loss": 0.0, "kl": 0.0, "clipped": 0.0, "entropy": 0.0, "tokens": 0.0}
+    role = rows[0].role if rows else ""
+    coefficients = {} if kl_coefficient is None else {role: kl_coefficient}
+    references = {} if reference is None else {role: reference}
+    return backward_team(
+        model,
+        {role: rows},
+        config,
+        references=references,
+        kl_coefficients=coefficients,
+        counts=None if counts is None else {role: counts},
+        agree=agree,
+    )[role]
+
+
+def backward_team(
+    model: nn.Module,
+    rows: Mapping[str, Sequence[TrainingRow]],
+    config: MarlConfig,
+    *,
+    references: Mapping[str, nn.Module] | None = None,
+    kl_coefficients: Mapping[str, float] | None = None,
+    counts: Mapping[str, RowCounts] | None = None,
+    agree: Callable[[int], int] = int,
+) -> dict[str, LossStats]:
+    """Accumulate the gradients of all roles that this model speaks for, in one pass over their rows.
+
+    Sharded weights are gathered by all ranks at once: `agree` makes the number of passes the same on all.
+
+    Raises:
+        ValueError: KL asked for without a reference.
+    """
+    references = references or {}
+    weights = dict.fromkeys(rows, config.kl_coefficient) | dict(kl_coefficients or {})
+    for role in rows:
+        if weights[role] > 0 and role not in references:
+            raise ValueError("kl_coefficient > 0 needs a reference model")
+    counts = counts or {role: count_rows(of_role) for role, of_role in rows.items()}
+    live = {role: [row for row in of_role if row.has_signal] for role, of_role in rows.items()}
+    sums = {role: _Sums() for role in rows}
+    gaps = {role: MismatchSums() for role in rows}
     device = next(model.parameters()).device
-    for batch in micro_batches(live, config.micro_batch_tokens):
-        tensors = collate(batch, device)
-        places = (tensors["token_ids"], tensors["attention"], tensors["mask"])
-        logprobs, entropy = token_logprobs(model, *places, temperature=config.temperature)
-        losses, is_clipped = clipped_surrogate(
-            logprobs,
-            tensors["sampling_logprobs"],
-            tensors["advantages"],
-            clip_low=config.clip_low,
-            clip_high=config.clip_high,
+    batches = list(
+        make_batches(
+            [row for of_role in live.values() for row in of_role],
+            layout=config.row_layout,
+            max_tokens=config.micro_batch_tokens,
+            device=device,
         )
-        loss = losses.sum() / total_tokens
-        if reference is not None and config.kl_coefficient > 0:
-            with torch.no_grad():
-                base, _ = token_logprobs(reference, *places, temperature=config.temperature)
-            kl = kl_k3(logprobs, base).sum()
-            loss = loss + config.kl_coefficient * kl / total_tokens
-            sums["kl"] += float(kl.detach())
-        loss.backward()  # type: ignore[no-untyped-call]
-        sums["loss"] += float(loss.detach())
-        sums["clipped"] += float(is_clipped.sum())
-        sums["entropy"] += float(entropy.detach().sum())
-        sums["tokens"] += logprobs.numel()
-    seen = max(1.0, sums["tokens"])
-    return LossStats(
-        loss=sums["loss"],
-        kl=sums["kl"] / seen,
-        clip_fraction=sums["clipped"] / seen,
-        entropy=sums["entropy"] / seen,
-        num_rows=len(live),
-        num_tokens=int(sums["tokens"]),
     )
-
-
-def micro_batches(rows: Sequence[TrainingRow], max_tokens: int) -> Iterator[list[TrainingRow]]:
-    """Rows by length, cut so that a padded batch holds at most `max_tokens` (or one row)."""
-    batch: list[TrainingRow] = []
-    for row in sorted(rows, key=lambda row: len(row.token_ids)):
-        if batch and (len(batch) + 1) * len(row.token_ids) > max_tokens:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
-
-
-def collate(rows: Sequence[TrainingRow], device: Any) -> Mapping[str, Tensor]:
-    """Right-padded tensors; `sampling_logprobs` and `advantages` hold own tokens only, in row-major order."""
-    width = max(len(row.token_ids) for row in rows)
-    token_ids = torch.zeros(len(rows), width, dtype=torch.long)
-    attention = torch.zeros(len(rows), width, dtype=torch.long)
-    mask = torch.zeros(len(rows), width, dtype=torch.bool)
-    sampled: list[float] = []
-    advantages: list[float] = []
-    for i, row in enumerate(rows):
-        length = len(row.token_ids)
-        token_ids[i, :length] = torch.tensor(row.token_ids)
-        attention[i, :length] = 1
-        mask[i, :length] = torch.tensor(row.loss_mask, dtype=torch.bool)
-        own = [value for value, bit in zip(row.sampling_logprobs, row.loss_mask, strict=True) if bit]
-        sampled += own
-        advantages += [row.advantage] * len(own)
+    for _ in range(agree(len(batches)) - len(batches)):
+        idle_pass(model, config, device)
+    for batch in batches:
+        with routed_roles(model, batch):
+            loss = _batch_loss(model, batch, counts, config, references, weights, sums, gaps)
+            loss.backward()  # type: ignore[no-untyped-call]
     return {
-        "token_ids": token_ids.to(device),
-        "attention": attention.to(device),
-        "mask": mask.to(device),
-        "sampling_logprobs": torch.tensor(sampled, device=device),
-        "advantages": torch.tensor(advantages, device=device),
+        role: LossStats(
+            loss=one.loss,
+            kl=one.kl / max(1.0, one.tokens),
+            clip_fraction=one.clipped / max(1.0, one.tokens),
+            entropy=one.entropy / max(1.0, one.tokens),
+            num_rows=len(live[role]),
+            num_tokens=int(one.tokens),
+            mismatch=gaps[role].result(),
+        )
+        for role, one in sums.items()
     }
 
 
-def _decoder(model: Any) -> Any:
-    return model.get_decoder()
+def count_rows(rows: Sequence[TrainingRow]) -> RowCounts:
+    """All rows of one rank, those without advantage too."""
+    return RowCounts(rows=len(rows), tokens=sum(row.num_own for row in rows))
 
 
-def _head(model: Any) -> Any:
-    return model.get_output_embeddings()
+def idle_pass(model: nn.Module, config: MarlConfig, device: torch.device) -> None:
+    """A pass without effect, while other ranks have rows and this one has none left."""
+    row = TrainingRow(
+        role="", token_ids=(0, 0), loss_mask=(0, 1), sampling_logprobs=(0.0, 0.0), advantage=0.0
+    )
+    batch = pad_rows([row], device)
+    logprobs, _ = token_logprobs(model, batch, logit_rows=config.logit_rows)
+    (0 * logprobs.sum()).backward()  # type: ignore[no-untyped-call]
+
+
+def _batch_loss(
+    model: nn.Module,
+    batch: RowBatch,
+    counts: Mapping[str, RowCounts],
+    config: MarlConfig,
+    references: Mapping[str, nn.Module],
+    kl_weights: Mapping[str, float],
+    sums: Mapping[str, _Sums],
+    gaps: Mapping[str, MismatchSums],
+) -> Tensor:
+    """The loss of one micro-batch, summed over its roles; what it was made of is added to `sums`."""
+    logprobs, entropy = token_logprobs(
+        model, batch, temperature=config.temperature, logit_rows=config.logit_rows
+    )
+    losses, is_clipped = policy_losses(logprobs, batch, config)
+    total = torch.zeros((), device=losses.device)
+    for role, own in batch.role_own.items():
+        loss = reduce_losses(losses[own], batch, own, counts[role], config)
+        if role in references and (kl_weights[role] > 0 or config.measure_kl):
+            base = _reference_logprobs(references[role], batch, config)[own]
+            terms, kl = kl_loss(config.kl_kind, logprobs[own], base, batch.sampling_logprobs[own])
+            if kl_weights[role] > 0:
+                loss = loss + kl_weights[role] * reduce_losses(terms, batch, own, counts[role], config)
+            sums[role].kl += float(kl.sum())
+        one = sums[role]
+        one.loss += float(loss.detach())
+        one.clipped += float(is_clipped[own].sum())
+        one.entropy += float(entropy[own].detach().sum())
+        one.tokens += own.stop - own.start
+        gaps[role].add(logprobs[own].detach(), batch.sampling_logprobs[own])
+        total = loss if len(batch.role_own) == 1 else total + loss
+    return total
+
+
+def policy_losses(
+    logprobs: Float[Tensor, " own"], batch: RowBatch, config: MarlConfig
+) -> tuple[Float[Tensor, " own"], Tensor]:
+    """Per own token the policy-gradient loss, and whether the clip took its gradient away."""
+    sampling = batch.sampling_logprobs
+    if config.importance != "ratio":
+        weights = call_weights(logprobs.detach(), batch, level=config.importance, cap=config.importance_cap)
+        now = torch.exp(logprobs - logprobs.detach())  # 1, with the gradient of a ratio
+        return -weights * now * batch.advantages, torch.zeros_like(now, dtype=torch.bool)
+    ratio = ratios_of(logprobs, sampling, batch.row_of, level=config.clip_level)
+    return clipped_surrogate(ratio, batch.advantages, clip_low=config.clip_low, clip_high=config.clip_high)
+
+
+def reduce_losses(
+    losses: Float[Tensor, " own"],
+    batch: RowBatch,
+    own: slice,
+    counts: RowCounts,
+    config: MarlConfig,
+) -> Tensor:
+    """The role's loss from those of its tokens; `counts` are of the whole step, not of the batch.
+
+    dapo: mean over all own tokens. grpo: mean over rows of each row's mean. dr_grpo: as if every row were
+    max_completion_tokens long. The names are TRL's.
+    """
+    if config.loss == "dapo":
+        return losses.sum() / counts.tokens
+    if config.loss == "dr_grpo":
+        return losses.sum() / (counts.rows * config.max_completion_tokens)
+    lengths = torch.tensor([max(1, row.num_own) for row in batch.rows], device=losses.device)
+    return (losses / lengths[batch.row_of[own]]).sum() / counts.rows
+
+
+@torch.no_grad()
+def _reference_logprobs(reference: nn.Module, batch: RowBatch, config: MarlConfig) -> Tensor:
+    with routed_roles(reference, batch):
+        return token_logprobs(reference, batch, temperature=config.temperature, logit_rows=config.logit_rows)[
+            0
+        ]

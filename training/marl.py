@@ -3,53 +3,48 @@
 One step, top to bottom in `JointLearner.step`:
 
     scenarios -> episodes (report_sets per scenario) -> more decisions on each fixed set of reports
-              -> team rewards -> advantages per role (credit scheme) -> rows -> one update of every role
+              -> team rewards -> scores (credit scheme) -> advantages (estimator) -> rows
+              -> one update of every role
 
 Specialists are compared across the report sets of a scenario, ReconcileGPT only among decisions on the
-same reports. A replayed decision is not voted on: it is scored as if its votes were as right as those on the
-first decision on these reports.
+same reports.
 """
 
-import asyncio
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
+from roles.errors import UserError
 from roles.team import RECONCILER
-from scenarios.team import TeamScenario, parse_report, verify_decision, verify_report
+from scenarios.team import TeamScenario
 from simulator.chat import Chat
-from simulator.engines.base import Sampling
+from simulator.engines.adapter_names import adapter_of
 from simulator.engines.transformers import TransformersEngine
-from simulator.records import Episode, Trajectory
-from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
-from simulator.runner import play_decisions, play_episodes
+from simulator.reward import TeamRewardWeights
+from training.adapters import named_role_parameters, role_parameters
+from training.anchor import AnchorRows, backward_anchor
+from training.checkpoints import DamagedCheckpointError
 from training.config import MarlConfig
 from training.credit import SCHEMES
-from training.credit.base import ReportSet, reconciler_advantages
-from training.learner import LossStats, TrainingRow, backward_role
+from training.critic import Critic
+from training.distributed import is_sharded, place_like, whole
+from training.drift import DriftWatch
+from training.estimators import ESTIMATORS, Advantages, ScoreGroup, normalise_role
+from training.faults import spoil_loss
+from training.joint_play import JointPlay
+from training.joint_rows import reconciler_rows, specialist_rows
+from training.kl import KLController
+from training.learner import LossStats, RowCounts, backward_role, backward_team, count_rows
+from training.played import PlayedSet, group_by_scenario
+from training.ranks import ONE_RANK, Ranks
+from training.rows import TrainingRow
+from training.team_diagnostics import own_scores, step_metrics
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlayedSet:
-    """One set of reports and all decisions taken on it; the first is that of the full episode."""
-
-    scenario: TeamScenario
-    decisions: tuple[Episode, ...]
-    verdicts: tuple[TeamVerdict, ...]  # aligned with decisions
-    without: Mapping[str, float]  # role -> team reward with its report left out; empty if not played
-
-    @property
-    def episode(self) -> Episode:
-        """The full episode, with the specialists' trajectories and votes."""
-        return self.decisions[0]
-
-    @property
-    def report_set(self) -> ReportSet:
-        return ReportSet(rewards=tuple(verdict.reward for verdict in self.verdicts), without=self.without)
+Owner = tuple[int, str | None]  # which model and which of its adapters: what one optimizer trains
 
 
 class JointLearner:
@@ -64,207 +59,311 @@ class JointLearner:
         reward_weights: TeamRewardWeights,
         seed: int,
         references: Mapping[str, nn.Module] | None = None,
+        anchor_rows: AnchorRows | None = None,
+        ranks: Ranks = ONE_RANK,
+        actors: Mapping[str, Any] | None = None,
     ) -> None:
-        self.models, self.config, self.chat = dict(models), config, chat
-        self.reward_weights, self.seed = reward_weights, seed
-        self.references = references or {}
+        self.models, self.config, self.chat, self.seed = dict(models), config, chat, seed
+        self.references, self.anchor_rows, self.ranks = references or {}, anchor_rows, ranks
+        self.actors = dict(actors) if actors else self.models  # whole copies where the models are sharded
+        if config.estimator == "gae" and ranks.size > 1:
+            raise UserError("marl.estimator gae trains its value heads on one rank: start without torchrun")
         self.credit = SCHEMES[config.credit]()
+        self.joint_play = JointPlay(
+            config=config,
+            credit=self.credit,
+            chat=chat,
+            reward_weights=reward_weights,
+            roles=tuple(self.models),
+        )
         self.num_steps = 0
-        self.optimizers = {
-            role: torch.optim.AdamW(
-                [p for p in model.parameters() if p.requires_grad],
-                lr=config.learning_rate,
-                weight_decay=0.0,
-                betas=(0.9, 0.95),
-            )
+        self.drift = DriftWatch(config)
+        self.kl = {role: KLController(config.kl_coefficient, config.kl_target) for role in self.models}
+        self.critics = self._make_critics() if config.estimator == "gae" else {}
+        owners = {self._owner(role): role for role in reversed(self.models)}  # its first role stands for it
+        by_owner = {owner: self._make_optimizer(role) for owner, role in owners.items()}
+        self.optimizers = {role: by_owner[self._owner(role)] for role in self.models}
+
+    def _owner(self, role: str) -> Owner:
+        return id(self.models[role]), adapter_of(self.models[role], role)
+
+    def _make_optimizer(self, role: str) -> torch.optim.AdamW:
+        parameters = role_parameters(self.models[role], role)
+        rate = self.config.role_learning_rates.get(role, self.config.learning_rate)
+        return torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0, betas=(0.9, 0.95))
+
+    def _make_critics(self) -> dict[str, Critic]:
+        torch.manual_seed(self.seed)
+        return {
+            role: Critic(model.config.hidden_size, self.config, next(model.parameters()).device)
             for role, model in self.models.items()
         }
 
+    def state(self) -> dict[str, Any]:
+        """Weights, optimizers and position: what the next step depends on."""
+        return {
+            "num_steps": self.num_steps,
+            "models": {role: full_weights(self.models[role], role) for role in self._first_roles()},
+            "optimizers": {role: full_state(self.optimizers[role]) for role in self._first_roles()},
+            "critics": {role: critic.state() for role, critic in self.critics.items()},
+            "kl": {role: one.coefficient for role, one in self.kl.items()},
+            "drift": self.drift.state(),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`.
+
+        Raises:
+            DamagedCheckpointError: it holds the weights of another team.
+        """
+        self.num_steps = state["num_steps"]
+        for role in self._first_roles():
+            load_role_weights(self.models[role], role, state["models"][role])
+            load_full_state(self.optimizers[role], state["optimizers"][role])
+        self.sync_actors()
+        for role, critic in self.critics.items():
+            critic.load_state(state["critics"][role])
+        for role, one in self.kl.items():
+            one.coefficient = state["kl"][role]
+        self.drift.load_state(state["drift"])
+
+    def _first_roles(self) -> list[str]:
+        """One role for every set of weights."""
+        return list({self._owner(role): role for role in reversed(self.models)}.values())[::-1]
+
     def step(self, scenarios: Sequence[TeamScenario]) -> dict[str, float]:
         """Play, score, credit, update; returns the step's metrics."""
-        played = self.play(scenarios)
+        return self.learn(self.play(*self.ranks.shard(scenarios)))
+
+    def learn(self, played: Sequence[PlayedSet]) -> dict[str, float]:
+        """Credit and update on what was played; returns the step's metrics."""
         groups = group_by_scenario(played)
         rows = {role: self.rows(role, groups) for role in self.models}
-        stats = {role: self.update(role, rows[role]) for role in self.models if rows[role]}
+        stats = self.update_all({role: rows[role] for role in self.models if self._learns(role)})
         self.num_steps += 1
-        return step_metrics(played, rows, stats)
+        self.sync_actors()
+        drift = self.drift.update(self.ranks.mean(own_scores(played))) if played else {}
+        return self.ranks.mean(step_metrics(played, rows, stats)) | drift
 
-    def play(self, scenarios: Sequence[TeamScenario]) -> list[PlayedSet]:
+    def sync_actors(self) -> None:
+        """Bring the trained weights into the copies that play."""
+        if self.actors is not self.models:
+            for role, model in self.models.items():
+                load_role_weights(self.actors[role], role, full_weights(model, role))
+
+    def _learns(self, role: str) -> bool:
+        """Whether it is this role's turn to be trained."""
+        every = self.config.alternate_every
+        turn = every == 0 or ((self.num_steps // every) % 2 == 1) == (role == RECONCILER)
+        return turn and role not in self.config.frozen_roles
+
+    def play(self, scenarios: Sequence[TeamScenario], first_place: int = 0) -> list[PlayedSet]:
         """Report sets of all scenarios, with their decisions and rewards; incomplete groups are left out."""
-        config = self.config
+        return self.joint_play.play(self.make_engine(), scenarios, f"marl/{self.num_steps}", first_place)
+
+    def make_engine(
+        self, models: Mapping[str, Any] | None = None, version: int | None = None
+    ) -> TransformersEngine:
+        """An engine that serves the present weights of all roles, or those of `models` as that version."""
         engine = TransformersEngine(end_id=self.chat.end_id, seed=self.seed)
-        for role, model in self.models.items():
-            engine.set_policy(role, model, version=f"{role}@{self.num_steps}")
-        team = {role: role for role in self.models}
-        sampling = Sampling(
-            temperature=config.temperature, max_completion_tokens=config.max_completion_tokens
-        )
-        stream = f"marl/{self.num_steps}"
-
-        async def run() -> tuple[list[Episode], list[Episode], list[Episode]]:
-            first = await play_episodes(
-                scenarios,
-                team,
-                engine,
-                self.chat,
-                sampling,
-                rounds=config.rounds,
-                num_repeats=config.report_sets,
-                concurrency=len(scenarios) * config.report_sets,
-                stream=stream,
-            )
-            sets = list(zip(_repeat(scenarios, config.report_sets), first, strict=True))
-            more = await play_decisions(
-                sets,
-                team,
-                engine,
-                self.chat,
-                sampling,
-                num_decisions=config.decisions_per_set - 1,
-                with_votes=False,
-                concurrency=len(sets) * config.decisions_per_set,
-                stream=stream,
-            )
-            reduced: list[Episode] = []
-            if self.credit.needs_counterfactuals:
-                reduced = await play_decisions(
-                    [
-                        (scenario, leave_out(episode, role))
-                        for scenario, episode in sets
-                        for role in scenario.seats
-                    ],
-                    team,
-                    engine,
-                    self.chat,
-                    sampling,
-                    num_decisions=1,
-                    with_votes=False,
-                    concurrency=len(sets) * config.decisions_per_set,
-                    stream=f"{stream}/without",
-                )
-            return first, more, reduced
-
-        first, more, reduced = asyncio.run(run())
-        num_more = config.decisions_per_set - 1
-        played = []
-        for place, (scenario, episode) in enumerate(
-            zip(_repeat(scenarios, config.report_sets), first, strict=True)
-        ):
-            branches = more[place * num_more : (place + 1) * num_more]
-            num_seats = len(scenario.seats)
-            absences = reduced[place * num_seats : (place + 1) * num_seats]
-            if episode.error or any(branch.error for branch in (*branches, *absences)):
-                continue
-            verdict = score_episode(scenario, episode, self.reward_weights)
-            verdicts = (verdict, *(self._score_unvoted(scenario, branch, verdict) for branch in branches))
-            without = {
-                role: self._score_unvoted(scenario, absence, verdict).reward
-                for role, absence in zip(scenario.seats, absences, strict=False)
-            }
-            played.append(
-                PlayedSet(
-                    scenario=scenario, decisions=(episode, *branches), verdicts=verdicts, without=without
-                )
-            )
-        return complete_groups(played, config.report_sets)
-
-    def _score_unvoted(self, scenario: TeamScenario, episode: Episode, first: TeamVerdict) -> TeamVerdict:
-        verdict = score_episode(scenario, episode, self.reward_weights)
-        return with_consensus(verdict, first.consensus, self.reward_weights)
+        number = self.num_steps if version is None else version
+        for role, model in (models or self.actors).items():
+            options = {} if (adapter := adapter_of(model, role)) is None else {"adapter": adapter}
+            engine.set_policy(role, model, version=f"{role}@{number}", **options)
+        return engine
 
     def rows(self, role: str, groups: Sequence[Sequence[PlayedSet]]) -> list[TrainingRow]:
         """The role's training rows with their advantages."""
-        rows: list[TrainingRow] = []
-        for group in groups:
-            if role == RECONCILER:
-                for played in group:
-                    advantages = reconciler_advantages(played.report_set)
-                    trajectories = [episode.trajectories[role] for episode in played.decisions]
-                    rows += map(make_row, trajectories, advantages)
+        if not groups and self.ranks.size == 1:
+            return []
+        decisions = self._decision_advantages(groups)
+        if role == RECONCILER:
+            return reconciler_rows(groups, decisions)
+        scores = [
+            self.credit.specialist_scores(role, [played.report_set for played in group]) for group in groups
+        ]
+        reports = self._estimate(
+            [
+                ScoreGroup(scores=tuple(of_group), greedy=group[0].greedy_episode)
+                for of_group, group in zip(scores, groups, strict=True)
+            ]
+        )
+        return specialist_rows(role, groups, reports, decisions if self.config.rounds >= 2 else None)
+
+    def _decision_advantages(self, groups: Sequence[Sequence[PlayedSet]]) -> list[list[list[float]]]:
+        """Advantage of every decision, by scenario and set of reports."""
+        rewards = [[played.report_set.rewards for played in group] for group in groups]
+        if not self.credit.pools_decisions:
+            flat = self._estimate(
+                [
+                    ScoreGroup(scores=played.report_set.rewards, greedy=played.greedy_decision)
+                    for group in groups
+                    for played in group
+                ]
+            )
+            by_set = iter(flat)
+            return [[next(by_set) for _ in group] for group in groups]
+        pooled = self._estimate(
+            [
+                ScoreGroup(scores=tuple(r for one in of_group for r in one), greedy=group[0].greedy_episode)
+                for of_group, group in zip(rewards, groups, strict=True)
+            ]
+        )
+        cut = [iter(advantages) for advantages in pooled]
+        return [
+            [[next(values) for _ in one] for one in of_group]
+            for values, of_group in zip(cut, rewards, strict=True)
+        ]
+
+    def _estimate(self, groups: Sequence[ScoreGroup]) -> Advantages:
+        advantages = ESTIMATORS[self.config.estimator](groups, self.ranks.sum)
+        return normalise_role(advantages, self.ranks.sum) if self.credit.normalises_roles else advantages
+
+    def update_all(self, rows: Mapping[str, Sequence[TrainingRow]]) -> dict[str, LossStats]:
+        """One step of every role that has rows; roles on one base go through it together."""
+        stats: dict[str, LossStats] = {}
+        for roles in self._bases(role for role in self.models if role in rows):
+            if len(roles) == 1:  # weights of its own
+                if rows[roles[0]] or self.ranks.size > 1:
+                    stats[roles[0]] = self.update(roles[0], rows[roles[0]])
             else:
-                report_sets = [played.report_set for played in group]
-                advantages = self.credit.specialist_advantages(role, report_sets)
-                trajectories = [played.episode.trajectories[role] for played in group]
-                rows += map(make_row, trajectories, advantages)
-        return rows
+                several = self.ranks.size > 1
+                stats |= self._update_base({role: rows[role] for role in roles if rows[role] or several})
+        return stats
+
+    def _bases(self, roles: Any) -> Iterator[list[str]]:
+        """Roles with weights in the same model side by side, in the team's order."""
+        bases: dict[int, list[str]] = {}
+        for role in roles:
+            bases.setdefault(id(self.models[role]), []).append(role)
+        yield from bases.values()
 
     def update(self, role: str, rows: Sequence[TrainingRow]) -> LossStats:
         """One clipped policy-gradient step of one role; without any advantage the weights stay."""
-        model, optimizer = self.models[role], self.optimizers[role]
+        rows = self._credit_tokens(role, rows)
+        model = self.models[role]
         model.train()
-        optimizer.zero_grad()
-        stats = backward_role(model, rows, self.config, reference=self.references.get(role))
-        if stats.num_rows:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.max_grad_norm)
-            optimizer.step()
-        return stats
+        self.optimizers[role].zero_grad()
+        stats = backward_role(
+            model,
+            rows,
+            self.config,
+            reference=self.references.get(role),
+            kl_coefficient=self._kl_coefficient(role),
+            counts=self._count(rows, model),
+            agree=self._agree(model),
+        )
+        return self._apply([role], {role: stats})[role]
+
+    def _count(self, rows: Sequence[TrainingRow], model: nn.Module) -> RowCounts:
+        """The role's rows on all ranks; FSDP divides by the ranks once more, which is undone here."""
+        own = count_rows(rows)
+        num_rows, num_tokens = self.ranks.sum([own.rows, own.tokens])
+        divisor = self.ranks.size if is_sharded(model) else 1
+        return RowCounts(rows=num_rows / divisor, tokens=num_tokens / divisor)
+
+    def _agree(self, model: nn.Module) -> Callable[[int], int]:
+        """How the ranks agree on a number of passes: only where they gather weights together."""
+        return self.ranks.most if is_sharded(model) else int
+
+    def _update_base(self, rows: Mapping[str, Sequence[TrainingRow]]) -> dict[str, LossStats]:
+        """One pass of all these roles' rows through the base that they share, then one step of each."""
+        if not rows:
+            return {}
+        rows = {role: self._credit_tokens(role, of_role) for role, of_role in rows.items()}
+        model = self.models[next(iter(rows))]
+        model.train()
+        for role in rows:
+            self.optimizers[role].zero_grad()
+        stats = backward_team(
+            model,
+            rows,
+            self.config,
+            references=self.references,
+            kl_coefficients={role: self._kl_coefficient(role) for role in rows},
+            counts={role: self._count(of_role, model) for role, of_role in rows.items()},
+            agree=self._agree(model),
+        )
+        return self._apply(list(rows), stats)
+
+    def _apply(self, roles: Sequence[str], stats: Mapping[str, LossStats]) -> dict[str, LossStats]:
+        """Anchor, add up over ranks, scale down and step, once for every set of weights."""
+        done: dict[Owner, float] = {}
+        for role in roles:
+            fallen = self.config.anchor == "sft" and role in self.drift.fallen
+            if fallen and self.anchor_rows is not None:
+                backward_anchor(self.models[role], self.anchor_rows(role, self.num_steps), role, self.config)
+        for role in roles:
+            owner = self._owner(role)
+            if owner in done:
+                continue
+            together = [other for other in roles if self._owner(other) == owner]
+            parameters = role_parameters(self.models[role], role)
+            has_gradient = self.ranks.add_gradients(
+                parameters, has_gradient=any(p.grad is not None for p in parameters)
+            )
+            done[owner] = 0.0
+            if has_gradient and (self.ranks.size > 1 or any(stats[one].num_rows for one in together)):
+                norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.max_grad_norm)
+                done[owner] = float(spoil_loss(whole(norm)))
+                if math.isfinite(done[owner]):  # else the weights stay, and the norm is logged as it is
+                    self.optimizers[role].step()
+        for role in roles:
+            tokens = stats[role].num_tokens
+            kl, count = self.ranks.sum([stats[role].kl * tokens, tokens])
+            if count:
+                self.kl[role].update(kl / count)
+        return {role: replace(stats[role], grad_norm=done[self._owner(role)]) for role in roles}
+
+    def _credit_tokens(self, role: str, rows: Sequence[TrainingRow]) -> Sequence[TrainingRow]:
+        """With value heads: advantages per token in place of rewards."""
+        if role not in self.critics or not rows:
+            return rows
+        credited, _ = self.critics[role].credit(self.models[role], rows)
+        return credited
+
+    def _kl_coefficient(self, role: str) -> float:
+        held = self.config.anchor == "kl" and role in self.drift.fallen
+        return max(self.kl[role].coefficient, self.config.anchor_coefficient if held else 0.0)
 
 
-def _repeat(scenarios: Sequence[TeamScenario], times: int) -> list[TeamScenario]:
-    return [scenario for scenario in scenarios for _ in range(times)]
+def load_role_weights(model: nn.Module, role: str, stored: Mapping[str, torch.Tensor]) -> None:
+    """Copy a role's weights into its model.
+
+    Raises:
+        DamagedCheckpointError: other names or shapes.
+    """
+    places = dict(named_role_parameters(model, role))
+    if places.keys() != stored.keys() or any(places[n].shape != stored[n].shape for n in places):
+        raise DamagedCheckpointError(f"the checkpoint's weights of {role} are of another model")
+    with torch.no_grad():
+        for name, place in places.items():
+            place.copy_(place_like(stored[name], place))
 
 
-def make_row(trajectory: Trajectory, advantage: float) -> TrainingRow:
-    """The sampled ids as they are, one advantage for all own tokens of the trajectory."""
-    return TrainingRow(
-        role=trajectory.role,
-        token_ids=trajectory.token_ids,
-        loss_mask=trajectory.loss_mask,
-        sampling_logprobs=trajectory.sampling_logprobs,
-        advantage=advantage,
-    )
+def full_weights(model: nn.Module, role: str) -> dict[str, torch.Tensor]:
+    """The role's weights, gathered from all ranks where they are sharded."""
+    return {name: whole(parameter.detach()) for name, parameter in named_role_parameters(model, role)}
 
 
-def leave_out(episode: Episode, role: str) -> Episode:
-    """The same reports with the role's own missing: the default action of `difference` credit."""
-    return replace(episode, reports={**episode.reports, role: ""})
-
-
-def group_by_scenario(played: Iterable[PlayedSet]) -> list[list[PlayedSet]]:
-    """Report sets of the same scenario side by side."""
-    groups: dict[str, list[PlayedSet]] = {}
-    for one in played:
-        groups.setdefault(one.scenario.key, []).append(one)
-    return list(groups.values())
-
-
-def complete_groups(played: Sequence[PlayedSet], report_sets: int) -> list[PlayedSet]:
-    """Drop every scenario of which an infrastructure fault took a report set."""
-    return [one for group in group_by_scenario(played) if len(group) == report_sets for one in group]
-
-
-def own_scores(played: Sequence[PlayedSet]) -> dict[str, float]:
-    """Mean score of every role by its own verifier: drift shows here first."""
-    scores: dict[str, list[float]] = {}
-    for one in played:
-        for role, text in one.episode.reports.items():
-            scores.setdefault(role, []).append(verify_report(one.scenario, role, text).reward)
-        reports = {role: parse_report(one.scenario, text) for role, text in one.episode.reports.items()}
-        verdict = verify_decision(one.scenario, reports, one.episode.decision)
-        scores.setdefault(RECONCILER, []).append(verdict.reward)
-    return {role: statistics.fmean(values) for role, values in scores.items()}
-
-
-def step_metrics(
-    played: Sequence[PlayedSet], rows: Mapping[str, Sequence[TrainingRow]], stats: Mapping[str, LossStats]
-) -> dict[str, float]:
-    """What happened in one step: team reward and its parts, own scores, signal and loss of every role."""
-    if not played:
-        return {"sets": 0.0}
-    verdicts = [verdict for one in played for verdict in one.verdicts]
-    metrics = {
-        "sets": float(len(played)),
-        "team_reward": statistics.fmean(verdict.reward for verdict in verdicts),
-        "value": statistics.fmean(verdict.value for verdict in verdicts),
-        "consensus": statistics.fmean(one.verdicts[0].consensus for one in played),
-        "unresolved": statistics.fmean(verdict.unresolved for verdict in verdicts),
-        "escalation": statistics.fmean(verdict.escalation for verdict in verdicts),
+def full_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The optimizer's state, gathered from all ranks where it is sharded."""
+    state = optimizer.state_dict()
+    moments = {
+        place: {key: whole(value) if isinstance(value, torch.Tensor) else value for key, value in one.items()}
+        for place, one in state["state"].items()
     }
-    for role, score in own_scores(played).items():
-        metrics[f"own_score/{role}"] = score
-    for role, of_role in rows.items():
-        metrics[f"signal/{role}"] = statistics.fmean(row.advantage != 0 for row in of_role)
-    for role, stat in stats.items():
-        metrics |= {f"entropy/{role}": stat.entropy, f"kl/{role}": stat.kl, f"loss/{role}": stat.loss}
-        metrics[f"clip_fraction/{role}"] = stat.clip_fraction
-    return metrics
+    return {"state": moments, "param_groups": state["param_groups"]}
+
+
+def load_full_state(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) -> None:
+    """Go on from `full_state`, sharded as this optimizer's parameters are."""
+    places = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    moments = {
+        place: {
+            key: place_like(value, places[int(place)]) if getattr(value, "ndim", 0) else value
+            for key, value in one.items()
+        }
+        for place, one in stored["state"].items()
+    }
+    optimizer.load_state_dict({"state": moments, "param_groups": stored["param_groups"]})

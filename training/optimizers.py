@@ -95,12 +95,12 @@ def muon_with_adamw(
         if parameter.requires_grad:
             is_matrix = parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
             (matrices if is_matrix else rest).append(parameter)
-    return CombinedOptimizer(
-        [
-            Muon(matrices, lr=muon_learning_rate),
-            AdamW(rest, lr=learning_rate, weight_decay=0.0, betas=(0.9, 0.95)),
-        ]
-    )
+    optimizers: list[Optimizer] = []
+    if matrices:
+        optimizers.append(Muon(matrices, lr=muon_learning_rate))
+    if rest:  # an adapter may have matrices only
+        optimizers.append(AdamW(rest, lr=learning_rate, weight_decay=0.0, betas=(0.9, 0.95)))
+    return CombinedOptimizer(optimizers)
 
 
 def total_gradient_norm(parameters: list[torch.nn.Parameter]) -> float:

@@ -5,12 +5,15 @@ base -> sft/ROLE -> grpo/ROLE -> marl;  evaluations run as soon as their weights
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evaluation.across import compare_seeds, read_seed, write_across
 from evaluation.assess import play_team
 from evaluation.gates import failed_gates
 from evaluation.report import write_report
+from evaluation.report_details import choose_pairs
 from evaluation.scores import RoleScores, TeamScores, read_scores
 from evaluation.summary import build_summary, combine_seeds, read_summary, write_summary
 from evaluation.table import summary_tables
@@ -25,11 +28,21 @@ from roles.registry import ROLES
 from simulator.export import episode_to_dict
 from simulator.reward import score_episode
 from training import stages
+from training.adapters import list_owners, owner_of, owners_of
+from training.alarm_records import read_alarms
 from training.base import quiet_libraries
 from training.config import RunConfig
 from training.data import team_scenario
+from training.evaluation_store import (
+    evaluate_single,
+    forget_scores,
+    forget_scores_without_plays,
+    store_details,
+)
+from training.faults import Fault
 from training.provenance import find_versions
 from training.runs import Run
+from training.weights import Team, load_team, stage_marker
 from training.workers import Task, run_tasks
 
 NUM_SHOWN_EPISODES = 6  # before/after pairs in the report
@@ -43,7 +56,7 @@ def train_base(run: Run, config: RunConfig) -> None:
 
 def train_sft(run: Run, config: RunConfig, roles: Sequence[str]) -> None:
     """SFT of the given roles, after the base."""
-    _run(run, [_base(run), *(_sft(run, role) for role in roles)], "SFT")
+    _run(run, [_base(run), *(_sft(run, owner) for owner in owners_of(config.model, roles))], "SFT")
 
 
 def train_grpo(run: Run, config: RunConfig, roles: Sequence[str]) -> None:
@@ -53,7 +66,7 @@ def train_grpo(run: Run, config: RunConfig, roles: Sequence[str]) -> None:
         UserError: a role has no SFT weights yet.
     """
     _require(run, "sft", roles)
-    _run(run, [_grpo(run, role, after=()) for role in roles], "GRPO")
+    _run(run, [_grpo(run, owner, after=()) for owner in owners_of(config.model, roles)], "GRPO")
 
 
 def train_marl(run: Run, config: RunConfig) -> None:
@@ -66,44 +79,60 @@ def train_marl(run: Run, config: RunConfig) -> None:
     _run(run, [_marl(run, after=())], "MARL")
 
 
-def evaluate_run(path: Path) -> None:
-    """Score every finished stage on the sealed test split; writes summary.json and prints its tables."""
+def evaluate_run(path: Path, *, again: bool = False) -> None:
+    """Score every finished stage on the sealed test split; writes summary.json and prints its tables.
+
+    What is stored is kept, down to single plays; `again` plays everything anew.
+    """
     run = Run.open(path)
+    forget_scores(run) if again else forget_scores_without_plays(run)
     tasks = [_baselines(run)]
     for stage, source in stages.EVALUATED_AFTER.items():
         roles = [role for role in ROLES if _is_trained(run, source, role)]
         tasks += [_evaluate_role(run, stage, role, after=()) for role in roles]
         if len(roles) == len(ROLES):
             tasks.append(_evaluate_team(run, stage, after=()))
+    if run.is_done("marl"):
+        tasks.append(_evaluate_single(run, after=()))
     start = time.monotonic()
     _run(run, tasks, "evaluation")
     write_summary(path, summarise(run, wall_s=_add_wall_time(run, time.monotonic() - start)))
+    store_details(run)
     if run.is_done("marl"):
         write_episodes_side_by_side(run)
     print_summary(read_summary(path))
 
 
-def run_demo(path: Path, config: RunConfig, seeds: int, controls: bool, resume: bool) -> int:
+def run_demo(
+    path: Path, config: RunConfig, seeds: int, controls: bool, resume: bool, faults: Sequence[Fault] = ()
+) -> int:
     """All stages for every seed, then tables, one episode before and after, and the report.
 
     Returns: 0 where every gate is green, else 3.
     """
-    summaries = []
+    summaries: list[dict[str, Any]] = []
+    folders: list[Path] = []
     for number in range(seeds):
         seed = config.seed + number
         seeded = config.model_copy(
             update={"seed": seed, "data": config.data.model_copy(update={"seed": config.data.seed + number})}
         )
         folder = path if number == 0 else path / f"seed-{seed}"
-        run = Run.create(folder, seeded, resume=resume)
+        folders.append(folder)
+        run = replace(Run.create(folder, seeded, resume=resume), faults=tuple(faults))
         summaries.append(
             run_all(run, controls=controls, title=f"demo (seed {seed})" if seeds > 1 else "demo")
         )
     summary = combine_seeds(summaries) if seeds > 1 else summaries[0]
     write_summary(path, summary)
+    if seeds > 1:
+        scored = [read_seed(folder, one["seed"]) for folder, one in zip(folders, summaries, strict=True)]
+        repeats = config.evaluation.num_bootstrap
+        write_across(path, compare_seeds(scored, same_scenarios=False, num_bootstrap=repeats))
     report = write_report(path)
     print_summary(summary)
     _print_episode(Run.open(path))
+    print_alarms(Run.open(path))
     failed = failed_gates(summary)
     print(f"\nsummary: {path / 'summary.json'}\nreport:  {report}")
     print(f"gates:   {'all green' if not failed else 'RED: ' + ', '.join(failed)}")
@@ -118,35 +147,44 @@ def run_all(run: Run, *, controls: bool, title: str) -> dict[str, Any]:
     write_episodes_side_by_side(run)
     summary = summarise(run, wall_s=wall_s)
     write_summary(run.path, summary)
+    store_details(run)
     return summary
+
+
+def role_tasks(run: Run) -> dict[str, Task]:
+    """Every training stage of a run as a task, by name."""
+    owners = list_owners(run.config.model)
+    tasks = [_base(run)]
+    for owner in owners:
+        tasks += [_sft(run, owner), _grpo(run, owner, after=(f"sft/{owner}",))]
+    tasks.append(_marl(run, after=tuple(f"grpo/{owner}" for owner in owners)))
+    return {task.name: task for task in tasks}
 
 
 def demo_tasks(run: Run, *, controls: bool) -> list[Task]:
     """The whole run as tasks, the critical path first."""
-    grpo = tuple(f"grpo/{role}" for role in ROLES)
+    owners = list_owners(run.config.model)
+    grpo = tuple(f"grpo/{owner}" for owner in owners)
     tasks = [_base(run)]
-    for role in ROLES:
-        tasks += [_sft(run, role), _grpo(run, role, after=(f"sft/{role}",))]
+    for owner in owners:
+        tasks += [_sft(run, owner), _grpo(run, owner, after=(f"sft/{owner}",))]
     tasks.append(_marl(run, after=grpo))
     tasks.append(_baselines(run))
+    if controls:
+        tasks += [_sft_more(run, owner) for owner in owners]
     for role in ROLES:
         tasks.append(_evaluate_role(run, "untrained", role, after=("base",)))
-        tasks.append(_evaluate_role(run, "sft", role, after=(f"sft/{role}",)))
-        tasks.append(_evaluate_role(run, "grpo", role, after=(f"grpo/{role}",)))
+        owner = owner_of(run.config.model, role)
+        tasks.append(_evaluate_role(run, "sft", role, after=(f"sft/{owner}",)))
+        tasks.append(_evaluate_role(run, "grpo", role, after=(f"grpo/{owner}",)))
         if controls:
-            control = Task(
-                name=f"sft_more/{role}",
-                call=stages.train_sft_more,
-                args=(run.path, role),
-                after=(f"grpo/{role}",),
-                units=run.config.sft.max_steps // 2,
-            )
-            tasks += [control, _evaluate_role(run, "sft_more", role, after=(control.name,))]
-    all_sft = tuple(f"sft/{role}" for role in ROLES)
+            tasks.append(_evaluate_role(run, "sft_more", role, after=(f"sft_more/{owner}",)))
+    all_sft = tuple(f"sft/{owner}" for owner in owners)
     tasks.append(_evaluate_team(run, "untrained", after=("base",)))
     tasks.append(_evaluate_team(run, "sft", after=all_sft))
     tasks.append(_evaluate_team(run, "grpo", after=grpo))
     tasks.append(_evaluate_team(run, "marl", after=("marl",)))
+    tasks.append(_evaluate_single(run, after=("marl",)))
     tasks += [_evaluate_role(run, "marl", role, after=("marl",)) for role in ROLES]
     return tasks
 
@@ -182,7 +220,8 @@ def _training_facts(run: Run) -> tuple[dict[str, dict[str, bool]], dict[str, dic
     changed: dict[str, dict[str, bool]] = {}
     signal: dict[str, dict[str, float]] = {}
     for stage in ("sft", "grpo"):
-        payloads = {r: run.read_payload(f"{stage}/{r}") for r in ROLES if run.is_done(f"{stage}/{r}")}
+        markers = {role: stage_marker(run, stage, role) for role in ROLES}
+        payloads = {r: run.read_payload(marker) for r, marker in markers.items() if run.is_done(marker)}
         changed[stage] = {role: bool(payload["weights_changed"]) for role, payload in payloads.items()}
         if stage == "grpo":
             signal[stage] = {role: float(payload["signal"]) for role, payload in payloads.items()}
@@ -193,7 +232,7 @@ def _training_facts(run: Run) -> tuple[dict[str, dict[str, bool]], dict[str, dic
 
 
 def play_transcripts(
-    run: Run, models: stages.Team, tokenizer: Any, indices: Iterable[int], stage: str
+    run: Run, models: Team, tokenizer: Any, indices: Iterable[int], stage: str
 ) -> list[Transcript]:
     """Greedy episodes of test cases by their index, as readable transcripts."""
     config = run.config
@@ -228,14 +267,10 @@ def write_episodes_side_by_side(run: Run) -> None:
     """The first test cases before and after joint training; those that changed most come first."""
     quiet_libraries()
     indices = range(4 * NUM_SHOWN_EPISODES)
-    before = play_transcripts(run, *stages.load_team(run, "sft"), indices, "sft")
-    after = play_transcripts(run, *stages.load_team(run, "marl"), indices, "marl")
-    pairs = sorted(
-        zip(before, after, strict=True),
-        key=lambda pair: pair[0].scores["reward"] - pair[1].scores["reward"],
-    )
-    worst = pairs[-1:]  # one case in which training did not help stays in the report
-    write_side_by_side(run.path, [*pairs[: NUM_SHOWN_EPISODES - 1], *worst])
+    before = play_transcripts(run, *load_team(run, "sft"), indices, "sft")
+    after = play_transcripts(run, *load_team(run, "marl"), indices, "marl")
+    pairs = list(zip(before, after, strict=True))
+    write_side_by_side(run.path, choose_pairs(pairs, NUM_SHOWN_EPISODES))
 
 
 def print_summary(summary: dict[str, Any]) -> None:
@@ -250,6 +285,12 @@ def print_summary(summary: dict[str, Any]) -> None:
             console.print(table)
 
 
+def print_alarms(run: Run) -> None:
+    """The alarms that went off while roles were trained, one line each."""
+    for line in read_alarms(run):
+        print(f"ALARM {line}")
+
+
 def _print_episode(run: Run) -> None:
     from evaluation.transcript import read_side_by_side
 
@@ -261,7 +302,11 @@ def _print_episode(run: Run) -> None:
 
 def _run(run: Run, tasks: Sequence[Task], title: str) -> None:
     run_tasks(
-        tasks, num_workers=run.config.num_workers, num_threads=run.config.threads_per_worker, title=title
+        tasks,
+        num_workers=run.config.num_workers,
+        num_threads=run.config.threads_per_worker,
+        title=title,
+        faults=run.faults,
     )
 
 
@@ -274,7 +319,7 @@ def _add_wall_time(run: Run, seconds: float) -> float:
 
 def _require(run: Run, stage: str, roles: Sequence[str]) -> None:
     for role in roles:
-        if not run.is_done(f"{stage}/{role}"):
+        if not run.is_done(stage_marker(run, stage, role)):
             raise UserError(
                 f"role {role!r} has no {stage} weights in {run.path};"
                 f" first `emads train {stage} --run {run.path}`"
@@ -282,9 +327,7 @@ def _require(run: Run, stage: str, roles: Sequence[str]) -> None:
 
 
 def _is_trained(run: Run, stage: str, role: str) -> bool:
-    if stage in ("base", "marl"):
-        return run.is_done(stage)
-    return run.is_done(f"{stage}/{role}")
+    return run.is_done(stage_marker(run, stage, role))
 
 
 def _base(run: Run) -> Task:
@@ -298,6 +341,16 @@ def _sft(run: Run, role: str) -> Task:
         args=(run.path, role),
         after=("base",),
         units=run.config.sft.max_steps,
+    )
+
+
+def _sft_more(run: Run, role: str) -> Task:
+    return Task(
+        name=f"sft_more/{role}",
+        call=stages.train_sft_more,
+        args=(run.path, role),
+        after=(f"grpo/{role}",),
+        units=run.config.sft.max_steps // 2,
     )
 
 
@@ -323,6 +376,10 @@ def _evaluate_role(run: Run, stage: str, role: str, *, after: tuple[str, ...]) -
         after=after,
         units=20,
     )
+
+
+def _evaluate_single(run: Run, *, after: tuple[str, ...]) -> Task:
+    return Task(name="evaluate/single", call=evaluate_single, args=(run.path,), after=after, units=20)
 
 
 def _evaluate_team(run: Run, stage: str, *, after: tuple[str, ...]) -> Task:

@@ -13,8 +13,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from roles.errors import UserError
 from training.config import RunConfig, compute_digest
 from training.config_loading import load_config, render_config
+from training.faults import Fault
 from training.provenance import describe_provenance
 from training.storage import encode_json, explain_os_errors, read_json, write_atomic
 
@@ -64,6 +65,7 @@ class Run:
 
     path: Path
     config: RunConfig  # as stored in the folder
+    faults: tuple[Fault, ...] = ()  # planned for the processes that train it; never stored
 
     @classmethod
     def create(cls, path: Path, config: RunConfig, *, resume: bool = False) -> Self:
@@ -122,13 +124,8 @@ class Run:
         """
         line = {"stage": stage, "step": step, "time_s": time.time(), "metrics": _storable(metrics)}
         path = self.path / "metrics.jsonl"
-        with explain_os_errors("write metrics", path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                _append_line(descriptor, json.dumps(line, allow_nan=False))
-            finally:
-                os.close(descriptor)
+        with explain_os_errors("write metrics", path), _locked(path) as descriptor:
+            _append_line(descriptor, json.dumps(line, allow_nan=False))
 
     def read_metrics(self, stage: str | None = None) -> list[MetricRow]:
         """All rows in order, or those of one stage; a last line that a kill cut short is left out.
@@ -159,19 +156,19 @@ class Run:
     def rewind_metrics(self, stage: str, step: int) -> None:
         """Drop the stage's rows after `step`: what a resumed stage is about to log again.
 
-        Call it while no other process logs to this run.
+        Safe while other processes log to this run.
         """
-        rows = self.read_metrics()
-        kept = [row for row in rows if row.stage != stage or row.step <= step]
-        if len(kept) == len(rows):
+        path = self.path / "metrics.jsonl"
+        if not any(row.step > step for row in self.read_metrics(stage)):
             return
-        lines = [
-            {"stage": row.stage, "step": row.step, "time_s": row.time_s, "metrics": _storable(row.metrics)}
-            for row in kept
-        ]
-        content = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode()
-        with explain_os_errors("write metrics", self.path / "metrics.jsonl"):
-            write_atomic(self.path / "metrics.jsonl", content)
+        with explain_os_errors("write metrics", path), _locked(path):
+            rows = self.read_metrics()
+            kept = [row for row in rows if row.stage != stage or row.step <= step]
+            lines = [
+                {"stage": r.stage, "step": r.step, "time_s": r.time_s, "metrics": _storable(r.metrics)}
+                for r in kept
+            ]
+            write_atomic(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode())
 
     def mark_done(self, stage: str, payload: Mapping[str, Any] | None = None) -> None:
         """Record that a stage is finished, with what later stages want to know of it (JSON values)."""
@@ -216,6 +213,23 @@ class Run:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a file name inside a run (letters, digits, _ . - and /)")
         return self.path / name
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The file's descriptor, held by this process alone, even if another one just replaced the file."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            is_current = False
+            with suppress(FileNotFoundError):
+                is_current = os.path.samestat(os.fstat(descriptor), path.stat())
+            if is_current:
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
 
 
 def _append_line(descriptor: int, line: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from torch import nn
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -18,8 +19,16 @@ from trl import SFTTrainer
 from training.config import SftConfig
 from training.data import TokenRow
 from training.optimizers import muon_with_adamw
+from training.own_logprobs import own_logprobs
+from training.resume import StageCheckpoints
+from training.resume_trainer import ResumableTrainer
+from training.validation import BestKeeper, ValidateEvery
 
 OnStep = Callable[[int, Mapping[str, float]], None]
+
+
+class ResumableSftTrainer(ResumableTrainer, SFTTrainer):
+    """TRL's trainer with our checkpoints."""
 
 
 class StepReporter(TrainerCallback):
@@ -34,6 +43,12 @@ class StepReporter(TrainerCallback):
             self._on_step(state.global_step, numbers)
 
 
+def mean_loss(model: nn.Module, rows: Sequence[TokenRow], *, rows_per_pass: int) -> float:
+    """Mean negative log-likelihood of the rows' own tokens, in nats."""
+    pairs = [(row.token_ids, row.loss_mask) for row in rows]
+    return -float(own_logprobs(model, pairs, rows_per_pass=rows_per_pass).mean())
+
+
 def run_sft(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -44,27 +59,37 @@ def run_sft(
     output_dir: Path,
     seed: int,
     on_step: OnStep,
-) -> None:
+    checkpoints: StageCheckpoints | None = None,
+    validation_rows: Sequence[TokenRow] = (),
+    gradient_checkpointing: bool = False,
+) -> int:
     """Train `model` in place for `max_steps` steps of `config.batch_size` rows; 0 steps leave it as it is.
 
+    With `config.validate_every` it ends with the weights of the best validation.
+
+    Returns: the step that the weights are of.
+
     Raises:
-        ValueError: no rows.
+        ValueError: no rows, or no validation rows where they are needed.
     """
     if max_steps == 0:  # the trainer would take it for "no limit"
-        return
-    if not rows:
-        raise ValueError("no supervised rows to train on")
+        return 0
+    if not rows or (config.validate_every and not validation_rows):
+        raise ValueError("no supervised rows to train on, or none to validate on")
+    micro = config.micro_batch_size or config.batch_size
     dataset = Dataset.from_list([row.as_dict() for row in rows])
     args = TrlSftConfig(
         output_dir=str(output_dir),
         max_steps=max_steps,
-        per_device_train_batch_size=config.batch_size,
+        per_device_train_batch_size=micro,
+        gradient_accumulation_steps=config.batch_size // micro,
         learning_rate=config.learning_rate,
         lr_scheduler_type="cosine",
         warmup_steps=min(20, max_steps // 10),
-        max_length=None,
-        gradient_checkpointing=False,
-        logging_steps=10,
+        packing=config.packing,
+        max_length=config.pack_tokens if config.packing else None,
+        gradient_checkpointing=gradient_checkpointing,
+        logging_steps=min(10, max_steps),
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
@@ -82,7 +107,7 @@ def run_sft(
             optimizer,
             get_cosine_schedule_with_warmup(optimizer, int(args.warmup_steps), max_steps),
         )
-    trainer = SFTTrainer(
+    trainer = ResumableSftTrainer(
         model=model,
         args=args,
         train_dataset=dataset,
@@ -91,7 +116,20 @@ def run_sft(
         callbacks=[StepReporter(on_step)],
     )
     trainer.remove_callback(_printer())
-    trainer.train()
+    if not config.validate_every:
+        trainer.keep_checkpoints(checkpoints)
+        trainer.train_on()
+        return int(trainer.state.global_step)
+    keeper = BestKeeper(model, patience=config.patience)
+
+    def measure() -> tuple[float, Mapping[str, float]]:
+        loss = mean_loss(model, validation_rows, rows_per_pass=micro)
+        return -loss, {"validation/loss": loss}
+
+    trainer.add_callback(ValidateEvery(keeper, measure, on_step, every=config.validate_every))
+    trainer.keep_checkpoints(checkpoints, {"best": keeper})
+    trainer.train_on()
+    return keeper.restore()
 
 
 def _printer() -> type[TrainerCallback]:

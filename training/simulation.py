@@ -1,13 +1,11 @@
 """`emads simulate`: a run's team plays test cases, or cases that people wrote, and what was said is kept."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation.live import LiveView
 from evaluation.minutes import NOT_SCORED, minutes_file, write_minutes
 from evaluation.transcript import render_text, transcript
 from roles.errors import UserError
@@ -15,33 +13,20 @@ from roles.registry import ROLES
 from scenarios.free_case import FreeCase, read_case
 from scenarios.playable import PlayableCase
 from scenarios.team import TeamScenario
+from simulator.agent_kinds import AgentKind, AgentLimits
 from simulator.atif import write_atif
+from simulator.casting import list_speakers
 from simulator.chat import Chat
 from simulator.engines.base import Sampling
 from simulator.export import episode_to_dict, write_episodes
-from simulator.observer import Watch, join_watches
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 from simulator.runner import play_episodes
-from simulator.telemetry import write_spans
+from training.outputs import Outputs, watching
 from training.runs import Run
 
 if TYPE_CHECKING:
-    from training.stages import Team
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
-    """What is written beside the text on the terminal; None: nothing.
-
-    Example: Outputs(html=Path("runs/minutes"), episodes=Path("runs/episodes.jsonl"))
-    """
-
-    html: Path | None = None  # folder for one page of minutes per episode
-    episodes: Path | None = None  # JSONL file
-    atif: Path | None = None  # folder for one ATIF document per episode
-    spans: Path | None = None  # file for OpenTelemetry spans
-    live: bool = False  # events on the terminal while they happen, in place of the text at the end
+    from training.weights import Team
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,40 +39,63 @@ class Played:
 
 
 def simulate(
-    path: Path, stage: str, *, cases: Sequence[Path] = (), index: int = 0, count: int = 1, outputs: Outputs
+    path: Path,
+    stage: str,
+    *,
+    cases: Sequence[Path] = (),
+    index: int = 0,
+    count: int = 1,
+    outputs: Outputs,
+    kinds: Mapping[str, AgentKind] | None = None,
+    limits: AgentLimits | None = None,
+    engine_name: str | None = None,
 ) -> None:
     """Play written cases, or (without any) `count` test cases from `index` on, greedily; print who said what.
+
+    `kinds` and `limits`: see `simulator.agent_kinds`. `engine_name`: in place of the run's own engine.
 
     Raises:
         UserError: a damaged case file, no weights of this stage, or a brief too long for the team's model.
     """
     run = Run.open(path)
     config = run.config
-    written = [read_case(case, figures_only=config.model.short_prompts) for case in cases]
-    from training import stages
+    case_first = config.model.prompt_layout == "case_first"
+    written = [
+        read_case(case, figures_only=config.model.short_prompts, case_first=case_first) for case in cases
+    ]
+    from training import engines, stages
     from training.base import quiet_libraries
     from training.data import team_scenario
+    from training.weights import load_team
 
     quiet_libraries()
-    models, tokenizer = stages.load_team(run, stage)
+    chosen_engine = engines.choose_engine(config.engine, engine_name)
+    models, tokenizer = load_team(run, stage)
     chat = stages.make_chat(tokenizer, config)
     drawn = range(index, index + count) if not cases else ()
     chosen: list[PlayableCase] = [
         *written,
         *(team_scenario("test", config.data.seed, one, config.data.difficulties) for one in drawn),
     ]
-    _check_room(dict(zip(cases, written, strict=True)), models, chat)
-    with _watching(outputs, len(chosen)) as watch:
+    check_room(dict(zip(cases, written, strict=True)), models, chat)
+    with (
+        watching(outputs, len(chosen)) as watch,
+        engines.serve(
+            run, models, stage, end_id=chat.end_id, engine=chosen_engine, constrained=True
+        ) as engine,
+    ):
         episodes = asyncio.run(
             play_episodes(
                 chosen,
                 {role: role for role in models},
-                stages.team_engine(models, tokenizer, config, stage),
+                engine,
                 chat,
                 Sampling(temperature=0.0, max_completion_tokens=config.marl.max_completion_tokens),
                 rounds=config.marl.rounds,
                 stream="simulate",
                 watch=watch,
+                kinds=kinds,
+                limits=limits,
             )
         )
     weights = stages.reward_weights(config)
@@ -95,7 +103,7 @@ def simulate(
     label = f"{stage} team of run {config.name}"
     for one in played:
         print(_say_result(one) if outputs.live else _render(one, label))
-    for line in _write(played, outputs, label, chat, weights):
+    for line in _write(played, outputs, label, chat, weights, kinds or {}):
         print(line)
 
 
@@ -106,7 +114,7 @@ def _score(case: PlayableCase, episode: Episode, weights: TeamRewardWeights) -> 
     return Played(case=case, episode=episode, verdict=verdict)
 
 
-def _check_room(cases: Mapping[Path, FreeCase], models: "Team", chat: Chat) -> None:
+def check_room(cases: Mapping[Path, FreeCase], models: "Team", chat: Chat) -> None:
     """Refuse a brief that the role's model has no positions for.
 
     Raises:
@@ -121,22 +129,6 @@ def _check_room(cases: Mapping[Path, FreeCase], models: "Team", chat: Chat) -> N
                     f"{path}: what {role} reads is {used} tokens, but this team's model has room for"
                     f" {most * 3 // 4}; shorten the case, give figures, or play it with a larger model"
                 )
-
-
-@contextmanager
-def _watching(outputs: Outputs, num_cases: int) -> Iterator[Watch | None]:
-    """What watches the episodes; None where nothing was asked for.
-
-    Raises:
-        UserError: spans without OpenTelemetry.
-    """
-    with ExitStack() as stack:
-        watches: list[Watch] = []
-        if outputs.spans is not None:
-            watches.append(stack.enter_context(write_spans(outputs.spans)))
-        if outputs.live:
-            watches.append(stack.enter_context(LiveView(with_keys=num_cases > 1)).watch)
-        yield join_watches(watches)
 
 
 def _say_result(played: Played) -> str:
@@ -162,21 +154,34 @@ def _render(played: Played, label: str) -> str:
 
 
 def _write(
-    played: Sequence[Played], outputs: Outputs, label: str, chat: Chat, weights: TeamRewardWeights
+    played: Sequence[Played],
+    outputs: Outputs,
+    label: str,
+    chat: Chat,
+    weights: TeamRewardWeights,
+    kinds: Mapping[str, AgentKind],
 ) -> list[str]:
     """Write what was asked for; one line for each place."""
     lines = []
+    speakers = {one.case.key: list_speakers(one.case, ROLES, kinds) for one in played}
     if outputs.html is not None:
         for one in played:
             page = outputs.html / minutes_file(one.episode)
             write_minutes(
-                page, one.case, one.episode, label=label, chat=chat, verdict=one.verdict, weights=weights
+                page,
+                one.case,
+                one.episode,
+                label=label,
+                chat=chat,
+                verdict=one.verdict,
+                weights=weights,
+                speakers=speakers[one.case.key],
             )
             lines.append(f"minutes:  {page}")
     if outputs.atif is not None:
         for one in played:
             document = outputs.atif / minutes_file(one.episode).replace(".html", ".json")
-            lines.append(f"ATIF:     {write_atif(document, one.episode, chat)}")
+            lines.append(f"ATIF:     {write_atif(document, one.episode, chat, roles=speakers[one.case.key])}")
     if outputs.episodes is not None:
         write_episodes(outputs.episodes, [one.episode for one in played])
         lines.append(f"episodes: {outputs.episodes}")

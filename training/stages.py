@@ -1,41 +1,68 @@
 """The stages of a run, one function each: what a worker process does. Each touches the run folder only.
 
 Weights are published once per stage and owner (`checkpoints/sft/cto/step_600`), so a stage that is done is
-skipped and a killed one starts again from the last published weights.
+skipped. A killed one goes on from its newest sound checkpoint (`training/resume.py`), bit for bit on a CPU.
 """
 
 import tempfile
-import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from evaluation.assess import score_role, score_role_baselines, score_team, score_team_baselines
+from evaluation.assess import score_role, score_team
+from evaluation.baselines import score_role_baselines, score_team_baselines
 from evaluation.scores import RoleScores, TeamScores, write_scores
-from roles.errors import UserError
 from roles.registry import ROLES
+from scenarios.base import Scenario, Split
+from scenarios.team import TeamScenario
 from simulator.engines.hf_chat import HFChat
 from simulator.engines.transformers import TransformersEngine
 from simulator.reward import TeamRewardWeights
-from training.base import build_tiny_model, load_checkpoint, load_pretrained, train_tokenizer
-from training.checkpoints import newest_sound, publish
+from training.adapters import quantization, roles_of
+from training.alarm_records import list_alarms, write_alarms
+from training.anchor import AnchorRows
+from training.base import build_tiny_model, load_pretrained, train_tokenizer
+from training.best_team import BestTeam
 from training.config import RunConfig
-from training.data import corpus, role_scenario, supervised_rows, team_scenario
+from training.data import (
+    TokenRow,
+    corpus,
+    role_scenario,
+    supervised_rows,
+    take_turns,
+    team_scenario,
+)
+from training.engines import serve
+from training.faults import enter_stage, reach
 from training.grpo import run_grpo
 from training.marl import JointLearner
+from training.overlap import OverlappedLearner
+from training.resume import StageCheckpoints, Stateful, load_parts, logged_values, save_parts
 from training.runs import Run
 from training.sft import run_sft
+from training.stopped import SkippedSteps, explain_memory_errors
+from training.weights import (
+    BASE,
+    Team,
+    copy_weights,
+    is_finished,
+    load_team,
+    load_trainable,
+    load_weights,
+    save_team,
+    save_weights,
+    stage_marker,
+    weights_differ,
+)
 from training.workers import report_progress
 
 TOKENIZER_SCENARIOS = 300  # per family, for training the tiny tokenizer
-BASE = "base"
 SOURCE = {"sft": BASE, "sft_more": "sft", "grpo": "sft", "marl": "grpo"}  # whose weights a stage starts from
 EVALUATED_AFTER = {"untrained": BASE, "sft": "sft", "sft_more": "sft_more", "grpo": "grpo", "marl": "marl"}
-Team = Mapping[str, PreTrainedModel]
 
 
 def train_base(path: Path) -> None:
@@ -44,6 +71,8 @@ def train_base(path: Path) -> None:
     config = run.config
     if is_finished(run, BASE):
         return
+    enter_stage(BASE)
+    quantization(config.model)  # what cannot run here is refused before anything is made
     if config.model.preset == "tiny":
         texts = corpus(
             num_role=TOKENIZER_SCENARIOS,
@@ -71,7 +100,7 @@ def train_sft_more(path: Path, role: str) -> None:
     run = Run.open(path)
     if is_finished(run, "sft_more", role):
         return
-    sft, grpo = run.read_payload(f"sft/{role}"), run.read_payload(f"grpo/{role}")
+    sft, grpo = (run.read_payload(stage_marker(run, stage, role)) for stage in ("sft", "grpo"))
     seconds_per_step = sft["train_s"] / max(1, run.config.sft.max_steps)
     steps = max(1, round(run.config.sft.control_fraction * grpo["train_s"] / seconds_per_step))
     _run_supervised(
@@ -81,29 +110,38 @@ def train_sft_more(path: Path, role: str) -> None:
 
 def _run_supervised(run: Run, stage: str, role: str, max_steps: int, *, first_row: int) -> None:
     config = run.config
-    model, tokenizer = load_weights(run, SOURCE[stage], role)
+    model, tokenizer = load_trainable(run, SOURCE[stage], role)
     chat = make_chat(tokenizer, config)
-    before = copy_weights(model)
+    before = copy_weights(model, role)
     num_rows = max(1, max_steps) * config.sft.batch_size
-    rows = list(
-        supervised_rows(
-            role,
-            chat,
-            num_rows=num_rows,
-            first_row=first_row,
-            seat_share=config.data.seat_share,
-            seed=config.data.seed,
-            difficulties=config.data.difficulties,
-        )
-    )
-    start = time.monotonic()
+
+    def draw(split: Split, count: int, first: int) -> list[TokenRow]:
+        streams = [
+            supervised_rows(
+                one,
+                chat,
+                num_rows=count,
+                first_row=first,
+                seat_share=config.data.seat_share,
+                seed=config.data.seed,
+                difficulties=config.data.difficulties,
+                split=split,
+            )
+            for one in roles_of(role)
+        ]
+        return take_turns(streams, count)
+
+    rows = draw("train", num_rows, first_row)
+    validation = config.sft.num_validation_rows if config.sft.validate_every else 0
+    checkpoints = StageCheckpoints(run, f"{stage}/{role}", every_steps=config.sft.checkpoint_every)
 
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
         run.log(f"{stage}/{role}", step, metrics)
-        report_progress(10, sft_loss=metrics["loss"])
+        if "loss" in metrics:
+            report_progress(10, sft_loss=metrics["loss"])
 
-    with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
-        run_sft(
+    with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(f"{stage}/{role}"):
+        step = run_sft(
             model,
             tokenizer,
             rows,
@@ -112,8 +150,12 @@ def _run_supervised(run: Run, stage: str, role: str, max_steps: int, *, first_ro
             output_dir=Path(scratch),
             seed=config.seed,
             on_step=on_step,
+            checkpoints=checkpoints,
+            validation_rows=draw("validation", validation, 0),
+            gradient_checkpointing=config.model.gradient_checkpointing,
         )
-    finish_stage(run, stage, role, model, tokenizer, before, step=max_steps, train_s=time.monotonic() - start)
+    finish_stage(run, stage, role, model, tokenizer, before, step=step, train_s=checkpoints.train_s)
+    checkpoints.clear()
 
 
 def train_grpo(path: Path, role: str) -> None:
@@ -122,28 +164,28 @@ def train_grpo(path: Path, role: str) -> None:
     config = run.config
     if is_finished(run, "grpo", role):
         return
-    model, tokenizer = load_weights(run, SOURCE["grpo"], role)
+    model, tokenizer = load_trainable(run, SOURCE["grpo"], role)
     chat = make_chat(tokenizer, config)
-    before = copy_weights(model)
+    before = copy_weights(model, role)
     num_scenarios = max(1, config.grpo.max_steps) * config.grpo.prompts_per_step
-    first = config.data.first_grpo_index
-    scenarios = [
-        role_scenario(role, "train", config.data.seed, first + index, config.data.difficulties)
-        for index in range(num_scenarios)
-    ]
-    signals: list[float] = []
-    start = time.monotonic()
+    roles = roles_of(role)
+
+    def draw(split: Split, count: int, first: int) -> list[Scenario]:
+        seed, difficulties = config.data.seed, config.data.difficulties
+        turns = [(roles[index % len(roles)], first + index // len(roles)) for index in range(count)]
+        return [role_scenario(one, split, seed, index, difficulties) for one, index in turns]
+
+    scenarios = draw("train", num_scenarios, config.data.first_grpo_index)
+    validation = config.grpo.validation_scenarios if config.grpo.validate_every else 0
+    checkpoints = StageCheckpoints(run, f"grpo/{role}", every_steps=config.grpo.checkpoint_every)
 
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
         run.log(f"grpo/{role}", step, metrics)
-        has_gradient = (
-            metrics["grad_norm"] > 0
-        )  # else whatever the rewards said, nothing was learnt from them
-        signals.append(metrics["groups_with_signal"] * has_gradient)
-        report_progress(5, grpo_reward=metrics["verified"])
+        if "verified" in metrics:
+            report_progress(5, grpo_reward=metrics["verified"], **list_alarms(metrics))
 
-    with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
-        run_grpo(
+    with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(f"grpo/{role}"):
+        outcome = run_grpo(
             model,
             tokenizer,
             scenarios,
@@ -153,7 +195,14 @@ def train_grpo(path: Path, role: str) -> None:
             output_dir=Path(scratch),
             seed=config.seed,
             on_step=on_step,
+            checkpoints=checkpoints,
+            validation=draw("validation", validation, 0),
+            gradient_checkpointing=config.model.gradient_checkpointing,
         )
+    write_alarms(run, f"grpo/{role}", outcome.alarms)
+    rows = logged_values(run, f"grpo/{role}", ("groups_with_signal", "grad_norm"))
+    # without a gradient nothing was learnt, whatever the rewards said
+    signals = [row["groups_with_signal"] * (row["grad_norm"] > 0) for row in rows]
     finish_stage(
         run,
         "grpo",
@@ -161,10 +210,11 @@ def train_grpo(path: Path, role: str) -> None:
         model,
         tokenizer,
         before,
-        step=config.grpo.max_steps,
-        train_s=time.monotonic() - start,
+        step=outcome.step,
+        train_s=checkpoints.train_s,
         signal=sum(signals) / max(1, len(signals)),
     )
+    checkpoints.clear()
 
 
 def train_marl(path: Path) -> None:
@@ -174,40 +224,91 @@ def train_marl(path: Path) -> None:
     if all(is_finished(run, "marl", role) for role in ROLES):
         return
     models, tokenizer = load_team(run, SOURCE["marl"])
-    before = {role: copy_weights(model) for role, model in models.items()}
+    before = {role: copy_weights(model, role) for role, model in models.items()}
     references = None
-    if config.marl.kl_coefficient > 0:
+    if config.marl.needs_reference:
         references = {
-            role: model.eval().requires_grad_(False) for role, model in load_team(run, "grpo")[0].items()
+            role: model.eval().requires_grad_(False)
+            for role, model in load_team(run, SOURCE["marl"])[0].items()
         }
+    chat = make_chat(tokenizer, config)
     learner = JointLearner(
         models,
         config.marl,
-        chat=make_chat(tokenizer, config),
+        chat=chat,
         reward_weights=reward_weights(config),
         seed=config.seed,
         references=references,
+        anchor_rows=make_anchor_rows(config, chat),
     )
-    signals: dict[str, list[float]] = {role: [] for role in models}
-    start = time.monotonic()
-    for step in range(config.marl.max_steps):
-        first = step * config.marl.scenarios_per_step + config.data.first_marl_index
-        scenarios = [
-            team_scenario("train", config.data.seed, first + i, config.data.difficulties)
-            for i in range(config.marl.scenarios_per_step)
-        ]
-        metrics = learner.step(scenarios)
+    trainer = OverlappedLearner(learner, partial(joint_cases, config), config.marl.max_steps)
+    best = BestTeam(learner, validation_cases(config))
+    parts: dict[str, Stateful] = {"learner": trainer, "best": best}
+    checkpoints = StageCheckpoints(run, "marl", every_steps=config.marl.checkpoint_every)
+    found = checkpoints.find()
+    if found is not None:
+        load_parts(found, parts)
+    skipped = SkippedSteps()
+    for step in range(learner.num_steps, config.marl.max_steps):
+        reach("step")
+        with explain_memory_errors("marl"):
+            metrics = trainer.step()
+            if config.marl.validate_every and (step + 1) % config.marl.validate_every == 0:
+                metrics |= best.validate()
         run.log("marl", step + 1, metrics)
-        for role in models:
-            signals[role].append(metrics.get(f"signal/{role}", 0.0))
+        skipped.watch(step + 1, [metrics.get(f"grad_norm/{role}", 0.0) for role in models])
         report_progress(10, team_reward=metrics.get("team_reward", float("nan")))
-    train_s = time.monotonic() - start
-    changed = {}
-    for role, model in models.items():
-        save_weights(run, "marl", role, model, tokenizer, step=config.marl.max_steps)
-        changed[role] = weights_differ(model, before[role])
-    signal = {role: sum(values) / max(1, len(values)) for role, values in signals.items()}
+        if checkpoints.is_due(step + 1):
+            checkpoints.save(step + 1, save_parts(parts))
+    trainer.close()
+    best.restore()
+    train_s = checkpoints.train_s
+    save_team(run, "marl", models, tokenizer, step=config.marl.max_steps)
+    changed = {role: weights_differ(model, before[role]) for role, model in models.items()}
+    rows = logged_values(run, "marl", ())
+    signal = {
+        role: sum(row.get(f"signal/{role}", 0.0) for row in rows) / max(1, len(rows)) for role in models
+    }
     run.mark_done("marl", {"train_s": train_s, "weights_changed": changed, "signal": signal})
+    checkpoints.clear()
+
+
+def joint_cases(config: RunConfig, step: int) -> list[TeamScenario]:
+    """The training cases of one joint step."""
+    first = step * config.marl.scenarios_per_step + config.data.first_marl_index
+    return [
+        team_scenario("train", config.data.seed, first + i, config.data.difficulties)
+        for i in range(config.marl.scenarios_per_step)
+    ]
+
+
+def validation_cases(config: RunConfig) -> list[TeamScenario]:
+    """Team cases of the validation split, for choosing the best joint step."""
+    return [
+        team_scenario("validation", config.data.seed, index, config.data.difficulties)
+        for index in range(config.marl.validation_scenarios if config.marl.validate_every else 0)
+    ]
+
+
+def make_anchor_rows(config: RunConfig, chat: HFChat) -> AnchorRows:
+    """Demonstrations that hold a role in joint training: others than SFT saw, new ones at every step."""
+    size = config.sft.batch_size
+
+    def rows(role: str, step: int) -> list[TokenRow]:
+        first = config.data.first_marl_index + step * size
+        return list(
+            supervised_rows(
+                role,
+                chat,
+                num_rows=size,
+                first_row=first,
+                seat_share=config.data.seat_share,
+                seed=config.data.seed,
+                difficulties=config.data.difficulties,
+            )
+        )
+
+    return rows
 
 
 def evaluate_role(path: Path, stage: str, role: str) -> None:
@@ -219,22 +320,22 @@ def evaluate_role(path: Path, stage: str, role: str) -> None:
     config = run.config
     model, tokenizer = load_weights(run, EVALUATED_AFTER[stage], role)
     chat = make_chat(tokenizer, config)
-    engine = TransformersEngine(end_id=chat.end_id, seed=config.seed)
-    engine.set_policy(role, model, version=f"{role}@{stage}")
     scenarios = [
-        role_scenario(role, "test", config.data.seed, index, config.data.difficulties)
+        role_scenario(role, "test", config.data.seed, index, test_difficulties(config))
         for index in range(config.evaluation.num_role_scenarios)
     ]
-    scores = score_role(
-        role,
-        stage,
-        scenarios,
-        engine=engine,
-        chat=chat,
-        max_turns=config.grpo.max_turns,
-        max_completion_tokens=config.grpo.max_completion_tokens,
-        max_failed_calls=config.grpo.max_failed_calls,
-    )
+    with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
+        scores = score_role(
+            role,
+            stage,
+            scenarios,
+            engine=engine,
+            chat=chat,
+            max_turns=config.grpo.max_turns,
+            max_completion_tokens=config.grpo.max_completion_tokens,
+            max_failed_calls=config.grpo.max_failed_calls,
+            folder=outcomes_folder(run),
+        )
     store_scores(run, name, [scores])
     report_progress(20)
 
@@ -247,15 +348,18 @@ def evaluate_team(path: Path, stage: str) -> None:
         return
     config = run.config
     models, tokenizer = load_team(run, EVALUATED_AFTER[stage])
-    scores = score_team(
-        stage,
-        test_cases(config),
-        engine=team_engine(models, tokenizer, config, stage),
-        chat=make_chat(tokenizer, config),
-        weights=reward_weights(config),
-        max_completion_tokens=config.marl.max_completion_tokens,
-        rounds=config.marl.rounds,
-    )
+    chat = make_chat(tokenizer, config)
+    with serve(run, models, stage, end_id=chat.end_id) as engine:
+        scores = score_team(
+            stage,
+            test_cases(config),
+            engine=engine,
+            chat=chat,
+            weights=reward_weights(config),
+            max_completion_tokens=config.marl.max_completion_tokens,
+            rounds=config.marl.rounds,
+            folder=outcomes_folder(run),
+        )
     store_scores(run, name, [scores])
     report_progress(40)
 
@@ -270,7 +374,7 @@ def evaluate_baselines(path: Path) -> None:
     scores: list[RoleScores | TeamScores] = []
     for role in ROLES:
         scenarios = [
-            role_scenario(role, "test", config.data.seed, index, config.data.difficulties)
+            role_scenario(role, "test", config.data.seed, index, test_difficulties(config))
             for index in range(config.evaluation.num_role_scenarios)
         ]
         scores += score_role_baselines(role, scenarios)
@@ -279,10 +383,15 @@ def evaluate_baselines(path: Path) -> None:
     report_progress(10)
 
 
+def test_difficulties(config: RunConfig) -> tuple[int, ...]:
+    """Difficulties of the sealed scenarios."""
+    return config.evaluation.difficulties or config.data.difficulties
+
+
 def test_cases(config: RunConfig) -> list[Any]:
     """The sealed team cases of a run."""
     return [
-        team_scenario("test", config.data.seed, index, config.data.difficulties)
+        team_scenario("test", config.data.seed, index, test_difficulties(config))
         for index in range(config.evaluation.num_team_scenarios)
     ]
 
@@ -295,6 +404,11 @@ def store_scores(
     target.parent.mkdir(parents=True, exist_ok=True)
     write_scores(target, scores)
     run.mark_done(name)
+
+
+def outcomes_folder(run: Run) -> Path:
+    """Where every evaluated play of a run is kept."""
+    return run.path / "scores" / "outcomes"
 
 
 def scores_path(run: Run, name: str) -> Path:
@@ -313,64 +427,16 @@ def team_engine(
 
 def make_chat(tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> HFChat:
     """How this run's transcripts become tokens."""
-    return HFChat(tokenizer, short_prompts=config.model.short_prompts)
+    return HFChat(
+        tokenizer,
+        short_prompts=config.model.short_prompts,
+        case_first=config.model.prompt_layout == "case_first",
+    )
 
 
 def reward_weights(config: RunConfig) -> TeamRewardWeights:
     """The team reward's weights from the config."""
     return TeamRewardWeights(**config.team_reward.model_dump())
-
-
-def is_finished(run: Run, stage: str, role: str | None = None) -> bool:
-    """Whether the stage is marked done and its weights are sound; damaged ones are set aside."""
-    marker = stage if stage in (BASE, "marl") else f"{stage}/{role}"
-    return run.is_done(marker) and newest_sound(weights_folder(run, stage, role), run=run.digest) is not None
-
-
-def weights_folder(run: Run, stage: str, role: str | None) -> Path:
-    """Where a stage's checkpoints of one role (None: of all) stand."""
-    folder = run.path / "checkpoints" / stage
-    return folder if role is None else folder / role
-
-
-def save_weights(
-    run: Run,
-    stage: str,
-    role: str | None,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    step: int,
-) -> None:
-    """Publish weights and tokenizer."""
-
-    def write(folder: Path) -> None:
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-
-    publish(weights_folder(run, stage, role), f"step_{step}", write, run=run.digest, step=step)
-
-
-def load_weights(run: Run, stage: str, role: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The newest sound weights of a role after a stage.
-
-    Raises:
-        UserError: there are none; says which command makes them.
-    """
-    folder = weights_folder(run, stage, None if stage == BASE else role)
-    found = newest_sound(folder, run=run.digest)
-    if found is None:
-        raise UserError(
-            f"no sound {stage} weights in {folder}; make them with `emads train {stage} --run {run.path}`"
-        )
-    return load_checkpoint(found)
-
-
-def load_team(run: Run, stage: str) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:
-    """Every role's weights after a stage; the tokenizer is the same for all."""
-    loaded = {role: load_weights(run, stage, role) for role in ROLES}
-    tokenizer = next(iter(loaded.values()))[1]
-    return {role: model for role, (model, _) in loaded.items()}, tokenizer
 
 
 def finish_stage(
@@ -388,16 +454,5 @@ def finish_stage(
     """Publish a role's new weights, then mark its stage done."""
     save_weights(run, stage, role, model, tokenizer, step=step)
     changed = weights_differ(model, before)
-    run.mark_done(
-        f"{stage}/{role}", {"train_s": train_s, "weights_changed": changed, "steps": step, **payload}
-    )
-
-
-def copy_weights(model: nn.Module) -> dict[str, torch.Tensor]:
-    """A copy of all parameters, to tell later whether a stage changed them."""
-    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-
-
-def weights_differ(model: nn.Module, before: Mapping[str, torch.Tensor]) -> bool:
-    """Whether any parameter differs from the copy."""
-    return any(not torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
+    marker = stage_marker(run, stage, role)
+    run.mark_done(marker, {"train_s": train_s, "weights_changed": changed, "steps": step, **payload})

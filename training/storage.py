@@ -11,6 +11,8 @@ from typing import Any
 
 from roles.errors import UserError
 
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+
 
 @contextmanager
 def explain_os_errors(action: str, path: Path) -> Iterator[None]:
@@ -27,9 +29,10 @@ def explain_os_errors(action: str, path: Path) -> Iterator[None]:
         reason = error.strerror or str(error)
     except Exception as error:
         # Libraries in other languages (safetensors) raise their own kinds; only the system's words tell.
-        reason = os.strerror(errno.ENOSPC)
-        if reason not in str(error):
+        known = [os.strerror(number) for number in _DISK_ERRORS if os.strerror(number) in str(error)]
+        if not known:
             raise
+        reason = known[0]
     else:
         return
     raise UserError(f"cannot {action} {path}: {reason}; choose another path or free some space")
@@ -105,5 +108,5 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not valid JSON ({error}); delete it to have it made again") from None

@@ -21,12 +21,12 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import UserError, unknown
-from scenarios.base import SPLITS, Scenario, Split
+from scenarios.base import SPLITS, Scenario, Split, Step, ToolCall
 from scenarios.registry import FAMILIES
 from scenarios.tasks.imported import ROLE, call_tool, demonstrate, list_scenarios, solve
-from scenarios.tasks.question_files import Rejection, read_questions
+from scenarios.tasks.question_files import Rejection, choose_check, read_questions
 from scenarios.tasks.registry import TASK_FAMILIES
-from scenarios.tasks.splits import SealKey, TaskSet, require_key, unseal_test
+from scenarios.tasks.splits import SealKey, Task, TaskSet, require_key, unseal_test
 from training.dataset_rows import TEAM, Row, list_tools, make_row, write_turn
 from training.datasets import encode_shard
 from training.storage import claim_folder, encode_json, explain_os_errors, write_atomic
@@ -145,6 +145,37 @@ def read_rows(folder: Path, split: str, key: SealKey | None = None) -> list[Row]
         if path.startswith(prefix):
             rows += _read_shard(folder / path, digest)
     return rows
+
+
+def read_tasks(folder: Path) -> TaskSet:
+    """The tasks of an imported folder as they were imported, the test split sealed as before.
+
+    Raises:
+        UserError: no such folder, an interrupted import, a damaged file.
+    """
+    manifest = _read_manifest(folder)
+    with unseal_test() as key:
+        rows = [row for split in SPLITS for row in read_rows(folder, split, key)]
+    return TaskSet(manifest.name, [_rebuild_task(row, manifest) for row in rows])
+
+
+def _rebuild_task(row: Row, manifest: Manifest) -> Task:
+    answer = json.loads(row["answer"])["answer"]
+    said = [message for message in json.loads(row["messages"]) if message["role"] == "assistant"]
+    return Task(
+        question=row["brief"],
+        answer=answer,
+        check=choose_check(manifest.layout, manifest.check, answer),
+        steps=tuple(_rebuild_step(message) for message in said),
+        difficulty=row["difficulty"],
+        source=row["key"],
+    )
+
+
+def _rebuild_step(message: dict[str, Any]) -> Step:
+    for call in message.get("tool_calls", ()):
+        return Step(text=message["content"], call=ToolCall(**call["function"]))
+    return Step(text=message["content"])
 
 
 def summarise_import(report: ImportReport, most: int = 20) -> list[str]:

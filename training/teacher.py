@@ -10,14 +10,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from roles.base import parse_answer
 from roles.errors import UserError
-from roles.registry import ROLES
 from scenarios.base import Family, Scenario
-from scenarios.registry import FAMILIES
 from simulator.engines.openai_client import ChatClient
 from simulator.engines.openai_reply import ChatReply, EndpointError
 from simulator.engines.request_limits import BudgetSpentError
 from simulator.parallel import run_pool
-from training.dataset_rows import Message, Row, list_tools, make_row, open_chat
+from training.dataset_rows import (
+    SOLO_FAMILIES,
+    SOLO_ROLES,
+    Message,
+    Row,
+    list_tools,
+    make_row,
+    open_chat,
+)
 from training.teacher_checks import (
     PlayedTurn,
     Rejection,
@@ -96,7 +102,7 @@ async def write_demonstrations(
     halt: Halt,
     journal: Journal | None = None,
     concurrency: int = 8,
-    families: Mapping[str, Family] = FAMILIES,
+    families: Mapping[str, Family] = SOLO_FAMILIES,
     report: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
     """Let the teacher play every scenario; outcomes in the order of `scenarios`, rows as the oracle's are.
@@ -109,7 +115,7 @@ async def write_demonstrations(
         family = families[scenario.family]
         desk = _Desk(
             client=client,
-            tools=list_tools(ROLES[family.role]) if rules.tool_shape == "native" else [],
+            tools=list_tools(SOLO_ROLES[family.role]) if rules.tool_shape == "native" else [],
             key=scenario.key,
             recorded=iter(() if journal is None else journal.replies.get(scenario.key, ())),
             journal=journal,
@@ -186,7 +192,7 @@ def build_taught_row(family: Family, scenario: Scenario, turns: Sequence[PlayedT
     Raises:
         AnswerError: the last turn is no answer.
     """
-    role = ROLES[family.role]
+    role = SOLO_ROLES[family.role]
     messages = [*open_chat(role.name, scenario.brief), *write_messages(turns)]
     answer = parse_answer(turns[-1].text, role.answer).model_dump()
     return make_row(scenario, role.name, scenario.brief, messages, list_tools(role), answer, author)

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from roles.registry import ROLES
 from scenarios.base import Family, Scenario, ToolCall, ToolError
 from simulator.tool_calls import CLOSE, OPEN
-from training.dataset_rows import Message, write_turn
+from training.dataset_rows import SOLO_ROLES, Message, write_turn
 
 Reason = Literal["tools", "answer", "chain", "replay"]
 EXACT = 1.0
@@ -66,7 +65,7 @@ def check_tools(
     family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], min_reward: float
 ) -> str | None:
     """The first call that no tool of the role takes; None if all are taken."""
-    known = [tool.name for tool in ROLES[family.role].tools]
+    known = [tool.name for tool in SOLO_ROLES[family.role].tools]
     for number, turn in enumerate(turns, start=1):
         if OPEN in turn.text or CLOSE in turn.text:
             return f"turn {number} writes {OPEN} into its words"

@@ -178,7 +178,7 @@ def _choose_families(families: Sequence[str]) -> tuple[str, ...]:
         UserError: unknown or repeated family, or the team's, which no single teacher can play.
     """
     if TEAM in families:
-        raise UserError(f"family {TEAM!r}: a teacher plays one role at a time; choose the roles' families")
+        raise UserError(f"family {TEAM!r}: a teacher plays one role at a time; choose other families")
     return tuple(family for family in check_families(families) if family != TEAM)
 
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from roles.base import AnswerError, Role, parse_strict_json
-from roles.registry import ROLES
 from scenarios.base import Family, Scenario, ToolCall
 from simulator.engines.openai_reply import ChatReply, RequestedCall
 from simulator.tool_calls import CLOSE, OPEN, BadToolCallError, parse_tool_call
-from training.dataset_rows import Message, list_tools
+from training.dataset_rows import SOLO_ROLES, Message, list_tools
 from training.teacher_checks import PlayedTurn, Rejection, observe
 
 ToolShape = Literal["native", "text"]  # how the teacher is told of the tools
@@ -61,7 +60,7 @@ async def play_scenario(
 
     A failed call ends the work at once: no check would let the play pass, so nothing more is paid for it.
     """
-    conversation = open_conversation(ROLES[family.role], scenario.brief, shape)
+    conversation = open_conversation(SOLO_ROLES[family.role], scenario.brief, shape)
     turns: list[PlayedTurn] = []
     for _ in range(max_turns):
         reply = await ask(conversation)

@@ -3,9 +3,7 @@
 import json
 
 from roles.base import AnswerError, parse_answer
-from roles.registry import ROLES
-from scenarios.registry import FAMILIES
-from training.dataset_rows import Row, open_chat
+from training.dataset_rows import SOLO_FAMILIES, SOLO_ROLES, Row, open_chat
 from training.teacher_checks import find_rejection, read_messages
 
 AUTHOR_PREFIX = "teacher:"
@@ -14,12 +12,12 @@ ANY_REWARD = 1e-6  # where nobody says which reward was asked: the answer must b
 
 def is_taught(row: Row) -> bool:
     """Whether the row says that a teacher wrote it."""
-    return bool(row["author"].startswith(AUTHOR_PREFIX)) and row["family"] in FAMILIES
+    return bool(row["author"].startswith(AUTHOR_PREFIX)) and row["family"] in SOLO_FAMILIES
 
 
 def find_taught_fault(row: Row, min_reward: float = ANY_REWARD) -> str | None:
     """What is wrong with messages and answer of a teacher's row of sound coordinates; None if nothing."""
-    family, role = FAMILIES[row["family"]], ROLES[row["role"]]
+    family, role = SOLO_FAMILIES[row["family"]], SOLO_ROLES[row["role"]]
     scenario = family.generate(row["split"], row["seed"], row["index"], row["difficulty"])
     opening = open_chat(role.name, scenario.brief)
     turns = read_messages(row["messages"], len(opening))

@@ -3,14 +3,20 @@
 import multiprocessing
 import os
 import queue
+import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
+from training.faults import Fault, plan_faults
 from training.progress import progress
+from training.stopped import WorkerLostError
 
+QUIET_S = 120.0
 Report = Callable[..., None]  # report(units done, **metrics shown)
 _reports: Any = None  # the worker's end of the progress queue
 _reported: float = 0  # units of the task at hand that were reported
@@ -30,9 +36,10 @@ class Task:
     units: int = 1  # its share of the progress bar
 
 
-def _start_worker(reports: Any, num_threads: int) -> None:
+def _start_worker(reports: Any, num_threads: int, faults: Sequence[Fault]) -> None:
     global _reports
     _reports = reports
+    plan_faults(faults)
     threading.Thread(target=leave_with_parent, daemon=True).start()
     import torch
 
@@ -68,22 +75,35 @@ def _perform(task: Task) -> Any:
     return result
 
 
-def run_tasks(tasks: Sequence[Task], *, num_workers: int, num_threads: int, title: str) -> dict[str, Any]:
+def run_tasks(
+    tasks: Sequence[Task],
+    *,
+    num_workers: int,
+    num_threads: int,
+    title: str,
+    faults: Sequence[Fault] = (),
+) -> dict[str, Any]:
     """Run all tasks, earlier ones first wherever several are ready; results by name.
 
     With 0 workers they run in this process. The first failure stops the rest and is raised as itself.
+    `faults` are planned in every process that performs tasks.
 
     Raises:
         ValueError: a task waits for one that is not in `tasks`, or tasks wait for each other.
+        WorkerLostError: a worker process was killed.
     """
     _check_order(tasks)
     if num_workers == 0:
+        plan_faults(faults)
         return _run_here(tasks, title)
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, progress(title, sum(task.units for task in tasks)) as bar:
         reports = manager.Queue()
         pool = ProcessPoolExecutor(
-            num_workers, mp_context=context, initializer=_start_worker, initargs=(reports, num_threads)
+            num_workers,
+            mp_context=context,
+            initializer=_start_worker,
+            initargs=(reports, num_threads, faults),
         )
         try:
             return _work_off(list(tasks), pool, num_workers, reports, bar.advance)
@@ -138,23 +158,59 @@ def _work_off(
     results: dict[str, Any] = {}
     running: dict[Future[Any], Task] = {}
     shown: dict[str, float] = {}
+    silence = Silence()
     while waiting or running:
         for task in [task for task in waiting if set(task.after) <= results.keys()]:
             if len(running) < num_workers:
                 running[pool.submit(_perform, task)] = task
                 waiting.remove(task)
         done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
-        _drain(reports, advance, shown)
+        if _drain(reports, advance, shown) or done:
+            silence.end()
+        elif (line := silence.note(sorted(task.name for task in running.values()))) is not None:
+            print(line, file=sys.stderr, flush=True)
         for future in done:
-            results[running.pop(future).name] = future.result()
+            task = running[future]
+            try:
+                results[task.name] = future.result()
+            except BrokenProcessPool:
+                names = ", ".join(sorted(one.name for one in running.values()))
+                raise WorkerLostError(
+                    f"a worker process was killed while these ran: {names} (out of memory, or by somebody);"
+                    " go on with --resume"
+                ) from None
+            del running[future]
     _drain(reports, advance, shown)
     return results
 
 
-def _drain(reports: Any, advance: Report, shown: Mapping[str, float]) -> None:
+def _drain(reports: Any, advance: Report, shown: Mapping[str, float]) -> bool:
+    """Show what came in; whether anything did."""
+    came = False
     while True:
         try:
             units, metrics = reports.get_nowait()
         except queue.Empty:
-            return
+            return came
         advance(units, **metrics)
+        came = True
+
+
+class Silence:
+    """Says when no worker reported anything for long: after QUIET_S, then each time twice as long."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.end()
+
+    def end(self) -> None:
+        """Something was reported."""
+        self._since, self._next_s = self._clock(), QUIET_S
+
+    def note(self, names: Sequence[str]) -> str | None:
+        """A line that names what runs without a word, if it is time for one."""
+        quiet_s = self._clock() - self._since
+        if quiet_s < self._next_s:
+            return None
+        self._next_s *= 2
+        return f"no progress for {quiet_s:.0f} s from {', '.join(names)}; Ctrl-C and --resume lose little"

@@ -40,17 +40,18 @@ def list_policies(book: Casebook, difficulty: int) -> Mapping[str, Policy]:
     }
 
 
-def measure_policies(book: Casebook, difficulty: int, count: int) -> dict[str, float]:
-    """Mean reward of every blind policy, and of greedy, on the same validation cases."""
+def collect_rewards(book: Casebook, difficulty: int, count: int) -> dict[str, list[float]]:
+    """Rewards of every blind policy and of the family's greedy (and honest) player on the same cases."""
     family = book.subject.family
-    policies = {**list_policies(book, difficulty), "greedy": family.baselines["greedy"]}
+    players = {name: play for name, play in family.baselines.items() if name in ("greedy", "honest")}
+    policies = {**list_policies(book, difficulty), **players}
     rewards: dict[str, list[float]] = {name: [] for name in policies}
     for index in range(count):
         scenario = family.generate("validation", book.seed, index, difficulty)
         for name, play in policies.items():
             rng = random.Random(f"audit/V5/{name}/{scenario.key}")
             rewards[name].append(family.verify(scenario, play(scenario, rng)).reward)
-    return {name: fmean(values) for name, values in rewards.items()}
+    return rewards
 
 
 def probe_blind(book: Casebook, tier: Tier) -> Row:
@@ -59,9 +60,12 @@ def probe_blind(book: Casebook, tier: Tier) -> Row:
     highest: dict[int, tuple[float, str]] = {}
     count = max(FEWEST_CASES, book.share(tier.blind_cases))
     for difficulty in tier.blind_difficulties:
-        means = measure_policies(book, difficulty, count)
+        rewards = collect_rewards(book, difficulty, count)
+        rewards.pop("honest", None)
+        means = {name: fmean(values) for name, values in rewards.items()}
         greedy = means.pop("greedy")
-        bound = blind_bound(difficulty) if book.subject.is_bounded else None
+        first = book.subject.bounded_from
+        bound = None if first is None or difficulty < first else blind_bound(difficulty)
         highest[difficulty] = max((mean, name) for name, mean in means.items())
         for name, mean in means.items():
             if bound is not None and mean > bound:

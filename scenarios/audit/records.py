@@ -46,7 +46,7 @@ class Subject:
     # 1 for a perfect answer and no other, 0 where a hard constraint breaks
     hacks: Mapping[str, Callable[[Scenario], Answer]]  # shortcuts past this family's mandate
     num_verdicts: int = 1  # of the same family, which share its counts; the team has four
-    is_bounded: bool = True  # blind play has absolute bounds; without, it must only stay below greedy
+    bounded_from: int | None = 1  # difficulty from which blind play has absolute bounds, else only greedy's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

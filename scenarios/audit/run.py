@@ -1,6 +1,6 @@
 """The probes in order, how much each tier does, and the table that an audit prints."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from roles.errors import unknown
 from scenarios.audit.blind import probe_blind
@@ -80,15 +80,6 @@ def choose_subjects(names: Sequence[str]) -> list[Subject]:
         if name not in families:
             raise unknown("family", name, families)
     return [subject for name, subject in SUBJECTS.items() if not names or name.split("-")[0] in names]
-
-
-def audit_subject(
-    subject: Subject, tier: Tier, seed: int, probes: Sequence[str] = tuple(PROBES)
-) -> Iterator[Row]:
-    """One row per probe."""
-    book = Casebook(subject, seed, tier.constant_cases)
-    for name in probes:
-        yield PROBES[name](book, tier)
 
 
 def render_heading() -> str:

@@ -28,8 +28,13 @@ def _vetoes(seat: SeatScenario, role: str) -> set[str]:
 
 
 def score_report(scenario: Scenario, answer: Answer) -> float:
-    """0.6 utility of the pick above the mean, 0.2 vetoes, 0.2 a flag that some practice gives."""
+    """0.6 utility of the pick above the mean, 0.2 vetoes, 0.2 a flag that some practice gives.
+
+    From difficulty 3: 0 for a pick under the own limit.
+    """
     seat = case_of(scenario)
+    if scenario.difficulty >= 3 and answer["pick"] in _vetoes(seat, seat.role):
+        return 0.0
     utilities = _utilities(seat, seat.role)
     pick = weigh_smaller(-utilities[answer["pick"]], [-utility for utility in utilities.values()])
     basis = {"conviction": max(utilities.values()), "stakes": seat.case.seats[seat.role].facts["stakes"]}
@@ -174,7 +179,7 @@ SUBJECTS: dict[str, Subject] = {
             "worst option": report_worst,
         },
         num_verdicts=4,
-        is_bounded=False,
+        bounded_from=None,
     ),
     "team-decision": Subject(
         family=DECISION,
@@ -182,7 +187,7 @@ SUBJECTS: dict[str, Subject] = {
         score=score_decision,
         hacks=_DECISION_HACKS,
         num_verdicts=4,
-        is_bounded=False,
+        bounded_from=None,
     ),
     "team-vote": Subject(
         family=VOTE,
@@ -194,7 +199,7 @@ SUBJECTS: dict[str, Subject] = {
             "favourite only": vote_for_favourite_only,
         },
         num_verdicts=4,
-        is_bounded=False,
+        bounded_from=None,
     ),
     "team-value": Subject(
         family=VALUE,
@@ -202,5 +207,6 @@ SUBJECTS: dict[str, Subject] = {
         score=score_value,
         hacks=_DECISION_HACKS,
         num_verdicts=4,
+        bounded_from=5,  # before, the best fixed option of three or four earns up to 0.4
     ),
 }

@@ -84,6 +84,14 @@ def read_questions(
     return tasks, rejections
 
 
+def choose_check(layout: str, choice: str, answer: str) -> Check:
+    """How answers are compared with this one: as `choice` says, or by what the answer looks like."""
+    kind: Any = choice
+    if choice == "auto":
+        kind = "number" if layout == "gsm8k" or parse_quantity(answer) is not None else "exact"
+    return Check(kind=kind, expected=answer)
+
+
 def _iterate_rows(path: Path) -> Iterator[tuple[int, Any]]:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
@@ -157,10 +165,7 @@ def _explain(error: Exception) -> str:
 
 def _read_qa(content: Any, choice: str, source: str) -> Task:
     question, answer = _read_pair(content)
-    kind: Any = choice
-    if choice == "auto":
-        kind = "number" if parse_quantity(answer) is not None else "exact"
-    return _make_task(question, answer, Check(kind=kind, expected=answer), (), "", source)
+    return _make_task(question, answer, choose_check("qa", choice, answer), (), "", source)
 
 
 def _read_gsm8k(content: Any, choice: str, source: str) -> Task:
@@ -169,8 +174,7 @@ def _read_gsm8k(content: Any, choice: str, source: str) -> Task:
         solution = read_solution(text)
     except ValueError as error:
         raise RowError(str(error)) from None
-    kind: Any = "number" if choice == "auto" else choice
-    check = Check(kind=kind, expected=solution.answer)
+    check = choose_check("gsm8k", choice, solution.answer)
     return _make_task(question, solution.answer, check, solution.calls, solution.ending, source)
 
 

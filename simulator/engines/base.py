@@ -1,7 +1,7 @@
 """The engine protocol: token ids in; sampled ids, their logprobs, finish reason and policy version out."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 FinishReason = Literal["stop", "length"]
 
@@ -51,4 +51,17 @@ class Engine(Protocol):
 
     def end_session(self, session: str) -> None:
         """The transcript is finished; its cache may be dropped. Unknown sessions are ignored."""
+        ...
+
+
+class PolicyEngine(Engine, Protocol):
+    """An engine whose policies' weights can be replaced while it runs."""
+
+    def set_policy(self, policy: str, model: Any, *, version: str, adapter: str | None = None) -> None:
+        """Serve `policy` by `model` from now on; a PEFT model by its `adapter` (None: the policy's own).
+
+        Raises:
+            InfrastructureError: the engine does not take the weights.
+            RuntimeError: calls of the policy are in flight, and they cannot end on the old weights.
+        """
         ...

@@ -2,23 +2,30 @@
 
 from typing import Any
 
+from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from roles.base import Role
+from roles.errors import UserError
 
 
 class HFChat:
     """Renders openings through the template, and later messages as the text the template would add.
 
     `short_prompts` leaves the mandate paragraph out (a tiny model knows its one role by training).
+    `case_first` puts the case before everything that only this role reads, so that an engine with a prefix
+    cache computes what the roles of one case share once. Openings with tools stay role first: templates
+    write tools at the start. Weights trained with one layout should play with it.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, short_prompts: bool = False) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, *, short_prompts: bool = False, case_first: bool = False
+    ) -> None:
         if tokenizer.chat_template is None:
             raise ValueError("the tokenizer has no chat template; set tokenizer.chat_template")
         self._tokenizer = tokenizer
         self._backend: Any = tokenizer.backend_tokenizer  # the Rust tokenizer, several times faster per call
-        self._short = short_prompts
+        self._short, self._case_first = short_prompts, case_first
         self._openings: dict[tuple[str, bool], tuple[str, str]] = {}
         self._specials = sorted((str(token) for token in tokenizer.all_special_tokens), key=len, reverse=True)
         self._assistant_end, self._ends = self._end_of_turn()
@@ -61,11 +68,19 @@ class HFChat:
         return text
 
     def _render(self, messages: list[dict[str, Any]], **kwargs: Any) -> str:
-        return str(self._tokenizer.apply_chat_template(messages, tokenize=False, **kwargs))
+        try:
+            return str(self._tokenizer.apply_chat_template(messages, tokenize=False, **kwargs))
+        except (TemplateError, RecursionError) as error:  # a stranger's template is kept in a sandbox
+            raise UserError(f"the tokenizer's chat template cannot be used: {error}; mend it") from None
 
     def _split_opening(self, role: Role, with_tools: bool) -> tuple[str, str]:
         system = f"{role.title}." if self._short else role.mandate
         messages = [{"role": "system", "content": system}, {"role": "user", "content": _SLOT}]
+        if self._case_first and not with_tools:
+            messages = [
+                {"role": "system", "content": _TEAM},
+                {"role": "user", "content": f"{_SLOT}\n\n{system}"},
+            ]
         tools = [tool.as_chat_tool() for tool in role.tools] if with_tools else None
         before, after = self._render(messages, tools=tools, add_generation_prompt=True).split(_SLOT)
         return before, after
@@ -86,5 +101,6 @@ class HFChat:
         return end, ends
 
 
+_TEAM = "You are one seat of a team that decides a company case."
 _SLOT = "\u27e6slot\u27e7"
 _OTHER = "\u27e6other\u27e7"

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from roles.errors import InfrastructureError
+from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest, FinishReason
 from simulator.engines.kv_window import KVWindow
 from simulator.engines.sampling import sample_tokens, session_seed
@@ -67,12 +68,15 @@ class TransformersEngine:
     def set_policy(self, policy: str, model: Any, *, version: str, adapter: str | None = None) -> None:
         """Serve `policy` from `model` (a causal LM); replaces an earlier one, whose cache is dropped.
 
+        A PEFT model may serve several policies; `adapter` None takes the policy's own (see adapter_names).
+
         Raises:
             RuntimeError: transcripts of the policy are in flight.
         """
         lane = self._lanes.get(policy)
         if lane is not None and (lane.queue or any(row.request for row in lane.rows)):
             raise RuntimeError(f"policy {policy!r} has calls in flight")
+        adapter = adapter or adapter_of(model, policy)
         self._lanes[policy] = _Lane(model=model, adapter=adapter, version=version)
 
     async def complete(self, request: CompletionRequest) -> Completion:

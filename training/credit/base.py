@@ -2,10 +2,10 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
-LEAST_SPREAD = 1e-12  # of a group's rewards; less is the rounding of their sums
+Counterfactuals = Literal["none", "absences", "swaps"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,9 @@ class ReportSet:
     """
 
     rewards: tuple[float, ...]  # team reward of each decision on this set, 2 or more
-    without: Mapping[str, float]  # role -> team reward with its report left out; empty where not played
+    without: Mapping[str, float] = field(default_factory=dict)  # role -> team reward without its report
+    # role -> team reward of its report of this set among the partners of every set of the scenario, in order
+    swapped: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def mean_reward(self) -> float:
@@ -25,32 +27,15 @@ class ReportSet:
 
 
 class CreditScheme(Protocol):
-    """Turns the report sets of ONE scenario into advantages."""
+    """Turns the report sets of ONE scenario into one score per set; an estimator makes advantages of them.
 
-    needs_counterfactuals: bool  # whether `ReportSet.without` must be played
+    ReconcileGPT's scores are the rewards of its decisions, compared on the same reports.
+    """
 
-    def specialist_advantages(self, role: str, report_sets: Sequence[ReportSet]) -> list[float]:
-        """One advantage per report set, for the role's report in it."""
+    counterfactuals: Counterfactuals  # what must be played or re-scored: `without` or `swapped`
+    pools_decisions: bool  # whether ReconcileGPT is compared over all sets of a scenario instead
+    normalises_roles: bool  # whether a role's advantages are divided by their own spread over the step
+
+    def specialist_scores(self, role: str, report_sets: Sequence[ReportSet]) -> list[float]:
+        """One score per report set, for the role's report in it."""
         ...
-
-
-def reconciler_advantages(report_set: ReportSet) -> list[float]:
-    """One advantage per decision: its reward minus the mean over decisions on the same reports.
-
-    The reports being fixed, nothing but the decision differs (hierarchical grouping); equal rewards: zeros.
-    """
-    return centre(report_set.rewards)
-
-
-def centre(rewards: Sequence[float]) -> list[float]:
-    """Rewards minus their mean, not divided by a standard deviation; exactly zero where all are equal.
-
-    Raises:
-        ValueError: fewer than two rewards.
-    """
-    if len(rewards) < 2:
-        raise ValueError(f"a group needs at least 2 rewards to compare, got {len(rewards)}")
-    if max(rewards) - min(rewards) < LEAST_SPREAD:
-        return [0.0] * len(rewards)
-    mean = statistics.fmean(rewards)
-    return [reward - mean for reward in rewards]

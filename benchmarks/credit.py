@@ -1,0 +1,259 @@
+"""Credit schemes on real rollouts of trained teams: how true their advantages are, and how fast they teach.
+
+    python -m benchmarks.credit --run runs/a --run runs/b --out runs/credit                  # both tables
+    python -m benchmarks.credit --run runs/a --run runs/b --out runs/credit --part consensus
+
+Each run folder is one seed with its roles' GRPO weights. Correlation: of a specialist's advantage with what
+its report was truly worth, found by having this very ReconcileGPT decide on every exchange of one report
+within its group (`--decisions` times each). `own episode`: against the group's other reports among the same
+partners; `all partners`: the same, averaged over everybody's partners. Curves and consensus: joint training
+from the same weights on the same cases, greedy reward on validation cases. What is done is kept in --out.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evaluation.assess import play_team
+from scenarios.team import TeamScenario
+from simulator.reward import score_episode
+from training import stages
+from training.base import quiet_libraries
+from training.config import MarlConfig
+from training.credit import SCHEMES
+from training.credit.counterfactuals import mixed_sets
+from training.data import team_scenario
+from training.estimators import ScoreGroup, dr_grpo
+from training.marl import JointLearner
+from training.played import PlayedSet, group_by_scenario, pick_agreement
+from training.runs import Run
+from training.storage import encode_json
+
+WAYS = {  # name: scheme and who decides on mixed reports
+    "episode": ("episode", "practices"),
+    "shared": ("shared", "practices"),
+    "difference": ("difference", "practices"),
+    "cross_rescored, practices": ("cross_rescored", "practices"),
+    "cross_rescored, engine": ("cross_rescored", "engine"),
+    "hierarchical, practices": ("hierarchical", "practices"),
+    "hierarchical, engine": ("hierarchical", "engine"),
+}
+TAUGHT = ("episode", "shared", "role_normalised", "difference", "cross_rescored", "hierarchical")
+Table = dict[tuple[str, int, int], float]  # (role, set of its report, set of its partners) -> reward
+
+
+def open_learner(path: Path, **changes: Any) -> tuple[JointLearner, Run]:
+    """A joint learner at the run's GRPO weights, with these keys of its `marl` section changed."""
+    quiet_libraries()
+    torch.set_num_threads(1)
+    run = Run.open(path)
+    models, tokenizer = stages.load_team(run, "grpo")
+    config = MarlConfig.model_validate(run.config.marl.model_dump() | changes)
+    learner = JointLearner(
+        models,
+        config,
+        chat=stages.make_chat(tokenizer, run.config),
+        reward_weights=stages.reward_weights(run.config),
+        seed=run.config.seed,
+    )
+    return learner, run
+
+
+def draw(run: Run, split: Any, first: int, count: int) -> list[TeamScenario]:
+    data = run.config.data
+    return [team_scenario(split, data.seed, first + index, data.difficulties) for index in range(count)]
+
+
+def measure_truth(path: Path, num_scenarios: int, num_decisions: int) -> dict[str, Any]:
+    """Correlation of every way's advantages with the true marginal values of one team."""
+    learner, run = open_learner(path, credit="difference")
+    cases = draw(run, "train", run.config.data.first_marl_index, num_scenarios)
+    played = learner.play(cases)
+    exact = tables_of(learner, played, {"rescore": "engine", "decisions_per_set": num_decisions}, "truth")
+    groups = group_by_scenario(played)
+    by_decider = {
+        decider: fill_in(played, tables_of(learner, played, {"rescore": decider}, "credit"))
+        for decider in ("practices", "engine")
+    }
+    found: dict[str, Any] = {}
+    for name, (scheme, decider) in WAYS.items():
+        given, own, overall = [], [], []
+        for group, table in zip(group_by_scenario(by_decider[decider]), exact, strict=True):
+            places = range(len(group))
+            for role in group[0].scenario.seats:
+                scores = SCHEMES[scheme]().specialist_scores(role, [one.report_set for one in group])
+                given += dr_grpo([ScoreGroup(scores=tuple(scores))])[0]
+                for a in places:
+                    rivals = statistics.fmean(table[role, other, a] for other in places)
+                    own.append(table[role, a, a] - rivals)
+                    overall.append(
+                        statistics.fmean(
+                            table[role, a, b] - statistics.fmean(table[role, other, b] for other in places)
+                            for b in places
+                        )
+                    )
+        found[name] = {"own": correlate(given, own), "all": correlate(given, overall), "n": len(given)}
+    return {"groups": len(groups), "ways": found}
+
+
+def tables_of(
+    learner: JointLearner, played: Sequence[PlayedSet], changes: dict[str, Any], stream: str
+) -> list[Table]:
+    """What every exchange is worth by the changed config, one table per scenario."""
+    import asyncio
+
+    config = learner.config.model_copy(update=changes | {"credit": "cross_rescored"})
+    play = replace(learner.joint_play, config=config, credit=SCHEMES["cross_rescored"]())
+    swapped = asyncio.run(play.add_swaps(learner.make_engine(), played, stream))
+    tables = []
+    for group in group_by_scenario(swapped):
+        names = mixed_sets([one.episode for one in group], list(group[0].scenario.seats))
+        tables.append({(role, own, place): group[own].swapped[role][place] for role, own, place, _ in names})
+    return tables
+
+
+def fill_in(played: Sequence[PlayedSet], tables: Sequence[Table]) -> list[PlayedSet]:
+    """The played sets with the rows of their scenario's table."""
+    filled = []
+    for group, table in zip(group_by_scenario(played), tables, strict=True):
+        for own, one in enumerate(group):
+            swapped = {
+                role: tuple(table[role, own, place] for place in range(len(group)))
+                for role in one.scenario.seats
+            }
+            filled.append(replace(one, swapped=swapped))
+    return filled
+
+
+def correlate(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Pearson's correlation; None where a side does not vary."""
+    try:
+        return statistics.correlation(one, other)
+    except statistics.StatisticsError:
+        return None
+
+
+def teach(
+    path: Path, changes: dict[str, Any], steps: int, every: int, num_cases: int
+) -> list[dict[str, Any]]:
+    """Joint training with these settings; reward, value and agreement of the greedy team along the way."""
+    learner, run = open_learner(path, **changes)
+    held_out = draw(run, "validation", 0, num_cases)
+    points = []
+    for step in range(steps + 1):
+        if step % every == 0:
+            points.append({"step": step} | assess(learner, held_out))
+        if step < steps:
+            first = run.config.data.first_marl_index + step * learner.config.scenarios_per_step
+            learner.step(draw(run, "train", first, learner.config.scenarios_per_step))
+    return points
+
+
+def assess(learner: JointLearner, cases: Sequence[TeamScenario]) -> dict[str, float]:
+    """Means over the greedy episodes of these cases."""
+    episodes = play_team(
+        list(cases),
+        engine=learner.make_engine(),
+        chat=learner.chat,
+        temperature=0.0,
+        max_completion_tokens=learner.config.max_completion_tokens,
+        stream="validation",
+        rounds=learner.config.rounds,
+    )
+    weights = learner.joint_play.reward_weights
+    verdicts = [score_episode(case, one, weights) for case, one in zip(cases, episodes, strict=True)]
+    agreed = [pick_agreement(case, one) for case, one in zip(cases, episodes, strict=True)]
+    return {
+        "reward": statistics.fmean(verdict.reward for verdict in verdicts),
+        "value": statistics.fmean(verdict.value for verdict in verdicts),
+        "agreement": statistics.fmean(agreed),
+    }
+
+
+def remember(file: Path, compute: Any) -> Any:
+    """The result in `file`, computed only where it is not there yet."""
+    if not file.exists():
+        result = compute()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_suffix(".tmp")
+        temporary.write_bytes(encode_json(result))
+        temporary.rename(file)
+    return json.loads(file.read_bytes())
+
+
+def print_truth(results: Sequence[dict[str, Any]]) -> None:
+    print("\n| advantage of | own episode | all partners | by seed (own episode) |")
+    print("|---|---:|---:|---|")
+    for name in WAYS:
+        own = [one["ways"][name]["own"] or 0.0 for one in results]
+        overall = [one["ways"][name]["all"] or 0.0 for one in results]
+        seeds = ", ".join(f"{value:.2f}" for value in own)
+        print(f"| {name} | {statistics.fmean(own):.2f} | {statistics.fmean(overall):.2f} | {seeds} |")
+    print(f"\n{results[0]['groups']} scenarios per seed, {results[0]['ways']['shared']['n']} advantages")
+
+
+def print_curves(
+    names: Sequence[str], curves: dict[str, list[list[dict[str, Any]]]], keys: Iterable[str]
+) -> None:
+    steps = [point["step"] for point in next(iter(curves.values()))[0]]
+    for key in keys:
+        print(f"\n| {key} after step | " + " | ".join(map(str, steps)) + " | last, by seed |")
+        print("|---" * (len(steps) + 2) + "|")
+        for name in names:
+            means = [statistics.fmean(run[place][key] for run in curves[name]) for place in range(len(steps))]
+            seeds = ", ".join(f"{run[-1][key]:.3f}" for run in curves[name])
+            print(f"| {name} | " + " | ".join(f"{mean:.3f}" for mean in means) + f" | {seeds} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--run", type=Path, action="append", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--part", choices=("credit", "consensus"), default="credit")
+    parser.add_argument("--scenarios", type=int, default=40)
+    parser.add_argument("--decisions", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--every", type=int, default=8)
+    parser.add_argument("--per-step", type=int, default=16)
+    parser.add_argument("--cases", type=int, default=150)
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    pool = ProcessPoolExecutor(options.workers, mp_context=get_context("spawn"))
+    taught = partial(teach, steps=options.steps, every=options.every, num_cases=options.cases)
+    jobs: dict[tuple[str, int], Any] = {}
+    for number, path in enumerate(options.run):
+        if options.part == "credit":
+            jobs["truth", number] = partial(measure_truth, path, options.scenarios, options.decisions)
+            for credit in TAUGHT:
+                changes = {"credit": credit, "scenarios_per_step": options.per_step}
+                jobs[credit, number] = partial(taught, path, changes)
+        else:
+            for reward in ("team", "agreement_only"):
+                changes = {"reward": reward, "scenarios_per_step": options.per_step}
+                jobs[reward, number] = partial(taught, path, changes)
+    files = {key: options.out / options.part / f"{key[0]}-{key[1]}.json" for key in jobs}
+    waiting = {key: pool.submit(job) for key, job in jobs.items() if not files[key].exists()}
+    results = {key: remember(files[key], lambda key=key: waiting[key].result()) for key in jobs}
+    seeds = range(len(options.run))
+    if options.part == "credit":
+        print_truth([results["truth", number] for number in seeds])
+        names: Sequence[str] = TAUGHT
+        keys: Sequence[str] = ("reward",)
+    else:
+        names, keys = ("team", "agreement_only"), ("agreement", "value", "reward")
+    print_curves(names, {name: [results[name, number] for number in seeds] for name in names}, keys)
+
+
+if __name__ == "__main__":
+    main()

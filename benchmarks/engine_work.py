@@ -1,0 +1,157 @@
+"""The work that engine benchmarks share: calls with fixed prompts and fixed lengths, and ways to play them.
+
+A workload is a list of episodes; an episode a list of stages; a stage the calls that may run at once. Every
+way makes exactly the same calls: the tokens made are asserted before a ratio is printed.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from simulator.engines.base import CompletionRequest, PolicyEngine, Sampling
+
+ROLES = ("cto", "coo", "risk", "cost", "reconcile")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One completion of exactly num_tokens tokens."""
+
+    role: str
+    session: str
+    prompt_ids: tuple[int, ...]
+    num_tokens: int
+
+
+Episode = tuple[tuple[Call, ...], ...]  # stages, one after the other; the calls of a stage side by side
+Answer = Callable[[Call], Awaitable[int]]  # makes the call, returns the tokens made
+
+
+def joint_episodes(count: int, *, vocab: int, prompt: int, mean_tokens: int, seed: int = 0) -> list[Episode]:
+    """Four reports, then a decision that read them, then four votes; lengths as uneven as answers are.
+
+    Lengths are exponential around `mean_tokens`, at most 6 times as long; a vote's prompt goes on from the
+    role's first prompt, as an append-only transcript does.
+    """
+    rng = random.Random(f"engines/{seed}")
+
+    def ids(length: int) -> tuple[int, ...]:
+        return tuple(rng.randrange(12, vocab) for _ in range(length))
+
+    def tokens() -> int:
+        return max(2, min(6 * mean_tokens, round(rng.expovariate(1 / mean_tokens))))
+
+    episodes = []
+    for number in range(count):
+        name = f"{seed}/{number}"
+        first = [
+            Call(role=role, session=f"{name}/{role}", prompt_ids=ids(prompt), num_tokens=tokens())
+            for role in ROLES[:4]
+        ]
+        decision = Call(
+            role="reconcile", session=f"{name}/r", prompt_ids=ids(2 * prompt), num_tokens=tokens()
+        )
+        votes = [
+            Call(
+                role=call.role,
+                session=call.session,
+                prompt_ids=call.prompt_ids + ids(call.num_tokens + 8),
+                num_tokens=max(2, mean_tokens // 4),
+            )
+            for call in first
+        ]
+        episodes.append((tuple(first), (decision,), tuple(votes)))
+    return episodes
+
+
+def tool_transcripts(
+    count: int, *, vocab: int, prompt: int, mean_tokens: int, turns: int, seed: int = 0
+) -> list[Episode]:
+    """One agent per transcript, `turns` turns of uneven length with an observation between them."""
+    rng = random.Random(f"tools/{seed}")
+    transcripts = []
+    for number in range(count):
+        ids = tuple(rng.randrange(12, vocab) for _ in range(prompt))
+        stages = []
+        for _ in range(turns):
+            length = max(2, min(6 * mean_tokens, round(rng.expovariate(1 / mean_tokens))))
+            role = ROLES[number % 5]
+            stages.append((Call(role=role, session=f"t{seed}/{number}", prompt_ids=ids, num_tokens=length),))
+            ids += tuple(rng.randrange(12, vocab) for _ in range(length + 8))
+        transcripts.append(tuple(stages))
+    return transcripts
+
+
+def expected_tokens(work: Sequence[Episode]) -> int:
+    """What every way must make."""
+    return sum(call.num_tokens for episode in work for stage in episode for call in stage)
+
+
+def ask(engine: PolicyEngine) -> Answer:
+    """Calls on an engine."""
+
+    async def answer(call: Call) -> int:
+        completion = await engine.complete(
+            CompletionRequest(
+                policy=call.role,
+                session=call.session,
+                prompt_ids=call.prompt_ids,
+                sampling=Sampling(temperature=1.0, max_completion_tokens=call.num_tokens),
+            )
+        )
+        assert len(completion.token_ids) == call.num_tokens
+        return len(completion.token_ids)
+
+    return answer
+
+
+async def play_together(work: Sequence[Episode], answer: Answer, *, tool_s: float = 0.0) -> int:
+    """Ours: every episode goes on as soon as it can; tools run while others are completed."""
+
+    async def play(episode: Episode) -> int:
+        made = 0
+        for number, stage in enumerate(episode):
+            if number and tool_s:
+                await asyncio.sleep(tool_s)
+            made += sum(await asyncio.gather(*map(answer, stage)))
+        return made
+
+    return sum(await asyncio.gather(*map(play, work)))
+
+
+async def play_with_barriers(
+    work: Sequence[Episode], answer: Answer, *, tool_s: float = 0.0, serial_tools: bool = False
+) -> int:
+    """A turn-barrier loop: nobody's next turn begins before everybody's last one has ended."""
+    made = 0
+    for number in range(max(map(len, work))):
+        stage = [call for episode in work if number < len(episode) for call in episode[number]]
+        if number and tool_s:
+            if serial_tools:
+                for _ in stage:
+                    await asyncio.sleep(tool_s)
+            else:
+                await asyncio.sleep(tool_s)
+        made += sum(await asyncio.gather(*map(answer, stage)))
+    return made
+
+
+async def play_by_role(work: Sequence[Episode], answer: Answer) -> int:
+    """One role at a time on the same engine: all its calls of a stage, then the next role's."""
+    made = 0
+    for number in range(max(map(len, work))):
+        for role in ROLES:
+            calls = [call for episode in work for call in episode[number] if call.role == role]
+            made += sum(await asyncio.gather(*map(answer, calls)))
+    return made
+
+
+async def play_in_order(work: Sequence[Episode], answer: Answer) -> int:
+    """One call after the other."""
+    made = 0
+    for episode in work:
+        for stage in episode:
+            for call in stage:
+                made += await answer(call)
+    return made

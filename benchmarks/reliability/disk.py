@@ -1,0 +1,72 @@
+"""R5: the disk is full, read-only or broken inside a save: one clear line, and the last checkpoint stands."""
+
+import os
+import random
+import resource
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.reliability import victims
+from benchmarks.reliability.kills import Undisturbed
+from training.faults import ERRNOS, Fault
+
+WORDS = {
+    "enospc": "No space left on device",
+    "eio": "Input/output error",
+    "erofs": "Read-only file system",
+    "efbig": "File too large",  # no planned fault: the kernel's own limit on file sizes
+}
+KINDS = (*ERRNOS, "efbig")
+PLACES = ("save", "sync", "rename")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskTrial:
+    """One failed save. Example: DiskTrial(what="eio@sync:31", problems=())"""
+
+    what: str
+    problems: tuple[str, ...]
+
+
+def fail_a_save(plain: Undisturbed, folder: Path, stage: str, kind: str, seed: str) -> DiskTrial:
+    """Let one save fail, look at what stands, resume to the end, compare with the undisturbed run."""
+    rng = random.Random(seed)
+    shutil.copytree(plain.source, folder)
+    place = rng.choice(PLACES)
+    count = rng.randint(1, plain.counts[place])
+    if kind == "efbig":
+        what = "file size limit"
+        status = _play_limited(folder, stage)
+    else:
+        what = f"{kind}@{place}:{count}"
+        status = victims.play(folder, stage, [Fault(kind=kind, place=place, count=count, stage=None)])
+    printed = victims.read_log(folder)
+    problems = []
+    if os.waitstatus_to_exitcode(status) <= 0:
+        problems.append(f"ended with {os.waitstatus_to_exitcode(status)}")
+    if f"roles.errors.UserError: cannot write checkpoint {folder}" not in printed:
+        problems.append(f"no clear line: {printed[-500:]}")
+    if WORDS[kind] not in printed:
+        problems.append(f"does not say {WORDS[kind]!r}")
+    unfinished = folder / "checkpoints" / "unfinished" / victims.STAGES[stage]
+    if victims.play(folder, stage) != 0:
+        problems.append("does not resume")
+    elif "set aside" in victims.read_log(folder):
+        problems.append("left a damaged checkpoint")
+    elif changed := victims.differences(plain.digest, victims.digest(folder, stage)):
+        problems.append(f"other result: {changed}")
+    elif list(unfinished.glob(".tmp-*")):
+        problems.append("left temporary files")
+    shutil.rmtree(folder)
+    return DiskTrial(what=what, problems=tuple(problems))
+
+
+def _play_limited(folder: Path, stage: str) -> int:
+    """Train where no file can grow beyond 12 kB, which the optimizer's does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, before[1]))
+    try:
+        return victims.play(folder, stage)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -1,0 +1,22 @@
+"""Which adapter of a model speaks for a role: names only, so that no library is needed to know them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+SINGLE = "default"  # the adapter of a model that one role has to itself
+SHARED = "team"  # the adapter that all roles share
+
+
+def adapter_of(model: Any, role: str) -> str | None:
+    """The adapter that speaks for `role` in this model; None for full weights.
+
+    Raises:
+        ValueError: a model with adapters, none of which is the role's.
+    """
+    names = getattr(model, "peft_config", None)
+    if not isinstance(names, Mapping):
+        return None
+    for name in (role, SHARED, SINGLE):
+        if name in names:
+            return name
+    raise ValueError(f"no adapter of role {role!r} among {sorted(names)}")

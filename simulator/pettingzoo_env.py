@@ -1,0 +1,154 @@
+"""Team cases as a PettingZoo ParallelEnv: every role is an agent, observations and actions are texts.
+
+An episode has three steps: the specialists report, ReconcileGPT decides, the specialists vote. Whoever has
+nothing to say observes "" and its action is not read. All agents get the team reward, at the end; its parts
+and the verdict are in `infos` then, and no truth before. pip install 'emads[pettingzoo]'.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from gymnasium.spaces import Text
+from pettingzoo import ParallelEnv
+
+from roles.team import RECONCILER
+from scenarios.base import Split
+from scenarios.team import (
+    TeamScenario,
+    decision_brief,
+    generate,
+    parse_decision,
+    parse_report,
+    vote_brief,
+)
+from simulator.records import Episode
+from simulator.reward import TeamRewardWeights, score_episode
+
+MAX_CHARS = 20_000
+CHARACTERS = "".join(map(chr, range(32, 127))) + "\n"
+PHASES = ("report", "decide", "vote")
+
+
+class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
+    """One team at one table; each reset draws the next case of the split, or the one that it is told.
+
+    Example: env = TeamEnv("train"); observations, _ = env.reset(options={"index": 7})
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "emads_team_v1", "render_modes": []}
+
+    def __init__(
+        self,
+        split: Split = "train",
+        *,
+        seed: int = 0,
+        difficulty: int = 1,
+        weights: TeamRewardWeights | None = None,
+    ) -> None:
+        """`seed` is the stream of cases. Raises ValueError for coordinates out of range."""
+        self._split, self._seed, self._difficulty = split, seed, difficulty
+        self._weights = weights or TeamRewardWeights()
+        self._index = -1
+        self._case = self._draw(0)
+        self.possible_agents = [*self._case.seats, RECONCILER]
+        self.agents: list[str] = []
+        self._spaces = {
+            agent: Text(MAX_CHARS, min_length=0, charset=CHARACTERS) for agent in self.possible_agents
+        }
+        self._actions = {
+            agent: Text(MAX_CHARS, min_length=0, charset=CHARACTERS) for agent in self.possible_agents
+        }
+        self._said: dict[str, Mapping[str, str]] = {}
+        self.render_mode = None
+
+    def observation_space(self, agent: str) -> Text:
+        """Texts of up to 20,000 printable characters; "" where the agent has nothing to do."""
+        return self._spaces[agent]
+
+    def action_space(self, agent: str) -> Text:
+        """Texts of up to 20,000 printable characters."""
+        return self._actions[agent]
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+        """Open a case: the next one, or that of `options["index"]`. `seed` chooses the stream of cases."""
+        if seed is not None:
+            self._seed, self._index = seed, -1
+        wanted = (options or {}).get("index")
+        self._index = self._index + 1 if wanted is None else int(wanted)
+        self._case = self._draw(self._index)
+        self.agents, self._said = list(self.possible_agents), {}
+        return self._observe(), self._inform()
+
+    def step(
+        self, actions: Mapping[str, str]
+    ) -> tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
+        """Let the agents of this phase speak; an agent without an action says nothing.
+
+        Raises:
+            ValueError: the episode is over.
+        """
+        if not self.agents:
+            raise ValueError("the episode is over; call reset")
+        present, phase = list(self.agents), self.phase
+        speakers = [RECONCILER] if phase == "decide" else list(self._case.seats)
+        self._said[phase] = {agent: str(actions.get(agent, "")) for agent in speakers}
+        is_done = phase == PHASES[-1]
+        infos = self._inform()
+        reward = 0.0
+        if is_done:
+            verdict = score_episode(self._case, self._record(), self._weights)
+            reward, self.agents = verdict.reward, []
+            for agent in present:
+                infos[agent] |= {
+                    "value": verdict.value,
+                    "consensus": verdict.consensus,
+                    "unresolved": verdict.unresolved,
+                    "escalation": verdict.escalation,
+                    "explanation": verdict.explanation,
+                }
+        return (
+            dict.fromkeys(present, "") if is_done else self._observe(),
+            dict.fromkeys(present, reward),
+            dict.fromkeys(present, is_done),
+            dict.fromkeys(present, False),
+            infos,
+        )
+
+    @property
+    def phase(self) -> str:
+        """report, decide or vote: who is asked next."""
+        return PHASES[min(len(self._said), len(PHASES) - 1)]
+
+    def render(self) -> None:
+        """Nothing is drawn."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _draw(self, index: int) -> TeamScenario:
+        return generate(self._split, self._seed, index, self._difficulty)
+
+    def _observe(self) -> dict[str, str]:
+        observations = dict.fromkeys(self.possible_agents, "")
+        if self.phase == "report":
+            return observations | {role: seat.brief for role, seat in self._case.seats.items()}
+        if self.phase == "decide":
+            reports = {role: parse_report(self._case, text) for role, text in self._said["report"].items()}
+            return observations | {RECONCILER: decision_brief(self._case.options, reports)}
+        question = vote_brief(parse_decision(self._case, self._said["decide"][RECONCILER]))
+        return observations | dict.fromkeys(self._case.seats, question)
+
+    def _inform(self) -> dict[str, dict[str, Any]]:
+        return {agent: {"case": self._case.key} for agent in self.possible_agents}
+
+    def _record(self) -> Episode:
+        return Episode(
+            scenario_key=self._case.key,
+            index_in_group=0,
+            trajectories={},
+            reports=self._said["report"],
+            decision=self._said["decide"][RECONCILER],
+            votes=self._said["vote"],
+        )

@@ -1,0 +1,71 @@
+"""What torchrun starts in tests: scripted joint learning, plain or sharded; states and weights stay."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from test_marl import FaultyEngine, half_expert
+from tiny_models import small_model, tiny_chat
+
+from roles.registry import ROLES
+from scenarios.team import generate
+from simulator.reward import TeamRewardWeights
+from training import marl
+from training.config import MarlConfig
+from training.distributed import join_ranks, leave_ranks, shard_model
+from training.marl import JointLearner, full_weights
+from training.ranks import Ranks
+from training.state_files import read_state, write_state
+
+LEARNING = MarlConfig(report_sets=2, decisions_per_set=2, learning_rate=1e-3, max_completion_tokens=40)
+CASES = [generate("train", 0, index, 1 + index % 2) for index in range(15)]
+
+
+def make_learner(ranks: Ranks, *, sharded: bool, options: dict[str, Any]) -> JointLearner:
+    models = {role: small_model(place) for place, role in enumerate(ROLES)}
+    actors = None
+    if sharded:
+        actors = {role: small_model(place) for place, role in enumerate(ROLES)}
+        for model in models.values():
+            shard_model(model)
+    return JointLearner(
+        models,
+        LEARNING.model_copy(update=options),
+        chat=tiny_chat(),
+        reward_weights=TeamRewardWeights(),
+        seed=0,
+        ranks=ranks,
+        actors=actors,
+    )
+
+
+def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
+    """Steps from `first` to `last`, from the named state where there is one; state and weights are left."""
+    learner = make_learner(ranks, sharded=job.get("sharded", False), options=job.get("options", {}))
+    if "load" in job:
+        learner.load_state(read_state(folder, job["load"]))
+    for step in range(job["first"], job["last"]):
+        learner.step(CASES[3 * step : 3 * step + 3])
+    state = learner.state()
+    weights = {
+        f"{role}.{n}": p for role in ROLES for n, p in full_weights(learner.models[role], role).items()
+    }
+    if ranks.rank == 0:
+        write_state(folder, job["name"], state)
+        torch.save({name: p.clone() for name, p in weights.items()}, folder / f"{job['name']}.pt")
+
+
+def main(folder: Path, jobs: list[dict[str, Any]]) -> None:
+    torch.set_num_threads(1)
+    speakers = half_expert(CASES)
+    setattr(marl, "TransformersEngine", lambda **given: FaultyEngine(speakers, **given))  # noqa: B010
+    ranks = join_ranks(timeout_s=300)
+    for job in jobs:
+        work(ranks, folder, job)
+    leave_ranks(ranks)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

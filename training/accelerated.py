@@ -1,0 +1,106 @@
+"""SFT of one role on several processes of `accelerate launch`: data parallel, or sharded by its FSDP2 config.
+
+    accelerate launch --config_file configs/accelerate/fsdp2.yaml -m training.accelerated RUN ROLE
+
+Every process draws the same rows and trains its part of each batch; the first one logs and publishes.
+accelerate shards on accelerators only: with --cpu the same call is data parallel over gloo. The stage is not
+resumable inside: a killed one starts again.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch.distributed as dist
+from accelerate import PartialState
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+from roles.errors import UserError
+from training import stages
+from training.adapters import roles_of
+from training.base import quiet_libraries
+from training.data import supervised_rows, take_turns
+from training.runs import Run
+from training.sft import run_sft
+from training.weights import BASE, copy_weights, is_finished, load_trainable
+
+
+def main(arguments: Sequence[str]) -> int:
+    """RUN and ROLE; 2 after a user's mistake."""
+    if len(arguments) != 2:
+        print("usage: accelerate launch ... -m training.accelerated RUN ROLE", file=sys.stderr)
+        return 2
+    quiet_libraries()
+    try:
+        train_sft(Path(arguments[0]), arguments[1])
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    return 0
+
+
+def train_sft(path: Path, role: str) -> None:
+    """The SFT stage of one role, as `emads train sft` does it in one process.
+
+    Raises:
+        UserError: no base weights, or a batch that the processes cannot share evenly.
+    """
+    run = Run.open(path)
+    config, place = run.config, PartialState()
+    if is_finished(run, "sft", role):
+        return
+    if config.sft.batch_size % place.num_processes:
+        raise UserError(
+            f"sft.batch_size {config.sft.batch_size} must be a multiple of {place.num_processes} processes"
+        )
+    model, tokenizer = load_trainable(run, BASE, role)
+    before, start = copy_weights(model, role), time.monotonic()
+    chat = stages.make_chat(tokenizer, config)
+    count = max(1, config.sft.max_steps) * config.sft.batch_size
+    streams = [
+        supervised_rows(
+            one,
+            chat,
+            num_rows=count,
+            first_row=0,
+            seat_share=config.data.seat_share,
+            seed=config.data.seed,
+            difficulties=config.data.difficulties,
+        )
+        for one in roles_of(role)
+    ]
+    share = config.sft.batch_size // place.num_processes
+    own = {"batch_size": share, "micro_batch_size": 0, "validate_every": 0, "patience": 0}
+
+    def on_step(step: int, metrics: Mapping[str, float]) -> None:
+        if place.is_main_process:
+            run.log(f"sft/{role}", step, metrics)
+
+    with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
+        step = run_sft(
+            model,
+            tokenizer,
+            take_turns(streams, count),
+            config.sft.model_copy(update=own),
+            max_steps=config.sft.max_steps,
+            output_dir=Path(scratch),
+            seed=config.seed,
+            on_step=on_step,
+            gradient_checkpointing=config.model.gradient_checkpointing,
+        )
+    whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    if place.is_main_process:
+        fresh, _ = load_trainable(run, BASE, role)
+        fresh.load_state_dict(whole)
+        train_s = time.monotonic() - start
+        stages.finish_stage(run, "sft", role, fresh, tokenizer, before, step=step, train_s=train_s)
+    place.wait_for_everyone()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

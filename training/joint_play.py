@@ -1,0 +1,259 @@
+"""Plays what one step of joint training compares: report sets, decisions on each, and what credit asks for.
+
+A replayed decision is not voted on: it is scored as if its votes were as right as those on the first
+decision on these reports. With two or more rounds every decision is played out with its own votes.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from scenarios.team import TeamScenario
+from simulator.chat import Chat
+from simulator.engines.base import Engine, Sampling
+from simulator.records import Episode
+from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
+from simulator.runner import play_decisions, play_episodes
+from training.config import MarlConfig
+from training.credit.base import CreditScheme
+from training.credit.counterfactuals import (
+    brief_of,
+    expected_reward,
+    fit_practices,
+    leave_out,
+    mixed_sets,
+)
+from training.played import PlayedSet, complete_groups, group_by_scenario, pick_agreement
+
+Sets = Sequence[tuple[TeamScenario, Episode]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointPlay:
+    """How a step is played."""
+
+    config: MarlConfig
+    credit: CreditScheme
+    chat: Chat
+    reward_weights: TeamRewardWeights
+    roles: tuple[str, ...]
+
+    def play(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
+    ) -> list[PlayedSet]:
+        """Report sets of all scenarios, with their decisions and rewards; incomplete groups are left out.
+
+        A part of a step's scenarios samples as in the whole step if `first_place` says where it begins.
+        """
+        return asyncio.run(self.play_async(engine, scenarios, stream, first_place))
+
+    async def play_async(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
+    ) -> list[PlayedSet]:
+        """The same inside a running event loop."""
+        config = self.config
+        first = await play_episodes(
+            scenarios,
+            self._team,
+            engine,
+            self.chat,
+            self._sampling(config.temperature),
+            rounds=config.rounds,
+            num_repeats=config.report_sets,
+            concurrency=max(1, len(scenarios) * config.report_sets),
+            stream=stream,
+            first_place=first_place,
+        )
+        sets = [
+            (scenario, first[place * config.report_sets + index])
+            for place, scenario in enumerate(scenarios)
+            for index in range(config.report_sets)
+        ]
+        first_set = first_place * config.report_sets
+        more = await self._decide(
+            engine,
+            sets,
+            config.decisions_per_set - 1,
+            stream,
+            with_votes=config.rounds >= 2,
+            first_place=first_set,
+        )
+        absences: list[Episode] = []
+        if self.credit.counterfactuals == "absences":
+            reduced = [
+                (scenario, leave_out(episode, role)) for scenario, episode in sets for role in scenario.seats
+            ]
+            first_absence = sum(len(one.seats) for one in scenarios[:1]) * first_set
+            absences = await self._decide(engine, reduced, 1, f"{stream}/without", first_place=first_absence)
+        played = self._score(sets, more, absences)
+        if self.config.estimator == "remax":
+            played = await self._add_greedy(engine, played, stream)
+        if self.credit.counterfactuals == "swaps":
+            played = await self.add_swaps(engine, played, stream)
+        return played
+
+    @property
+    def _team(self) -> Mapping[str, str]:
+        return {role: role for role in self.roles}
+
+    def _sampling(self, temperature: float) -> Sampling:
+        return Sampling(temperature=temperature, max_completion_tokens=self.config.max_completion_tokens)
+
+    async def _decide(
+        self,
+        engine: Engine,
+        sets: Sets,
+        num_decisions: int,
+        stream: str,
+        *,
+        with_votes: bool = False,
+        temperature: float | None = None,
+        first_place: int = 0,
+    ) -> list[Episode]:
+        return await play_decisions(
+            sets,
+            self._team,
+            engine,
+            self.chat,
+            self._sampling(self.config.temperature if temperature is None else temperature),
+            num_decisions=num_decisions,
+            with_votes=with_votes,
+            rounds=self.config.rounds if with_votes else 1,
+            concurrency=max(1, len(sets) * self.config.decisions_per_set),
+            stream=stream,
+            first_place=first_place,
+        )
+
+    def _score(self, sets: Sets, more: Sequence[Episode], absences: Sequence[Episode]) -> list[PlayedSet]:
+        """All sets without a fault, scored; the rest of a scenario with a fault is left out too."""
+        num_more = self.config.decisions_per_set - 1
+        played = []
+        for place, (scenario, episode) in enumerate(sets):
+            branches = more[place * num_more : (place + 1) * num_more]
+            num_seats = len(scenario.seats)
+            reduced = absences[place * num_seats : (place + 1) * num_seats]
+            if episode.error or any(branch.error for branch in (*branches, *reduced)):
+                continue
+            verdict = self._judge(scenario, episode)
+            verdicts = (verdict, *(self._judge_replay(scenario, branch, verdict) for branch in branches))
+            without = {
+                role: self._judge_replay(scenario, absence, verdict).reward
+                for role, absence in zip(scenario.seats, reduced, strict=False)
+            }
+            played.append(
+                PlayedSet(
+                    scenario=scenario, decisions=(episode, *branches), verdicts=verdicts, without=without
+                )
+            )
+        return complete_groups(played, self.config.report_sets)
+
+    def _judge(self, scenario: TeamScenario, episode: Episode) -> TeamVerdict:
+        verdict = score_episode(scenario, episode, self.reward_weights)
+        if self.config.reward == "agreement_only":
+            return replace(verdict, reward=pick_agreement(scenario, episode))
+        return verdict
+
+    def _judge_replay(self, scenario: TeamScenario, episode: Episode, first: TeamVerdict) -> TeamVerdict:
+        verdict = self._judge(scenario, episode)
+        if episode.votes or self.config.reward == "agreement_only":
+            return verdict
+        return with_consensus(verdict, first.consensus, self.reward_weights)
+
+    async def _add_greedy(self, engine: Engine, played: Sequence[PlayedSet], stream: str) -> list[PlayedSet]:
+        """The rewards at temperature 0, of the whole scenario and of a decision on each set of reports."""
+        groups = group_by_scenario(played)
+        scenarios = [group[0].scenario for group in groups]
+        if not scenarios:
+            return []
+        whole = await play_episodes(
+            scenarios,
+            self._team,
+            engine,
+            self.chat,
+            self._sampling(0.0),
+            rounds=self.config.rounds,
+            concurrency=len(scenarios),
+            stream=f"{stream}/greedy",
+        )
+        sets = [(one.scenario, one.episode) for group in groups for one in group]
+        decided = await self._decide(
+            engine, sets, 1, f"{stream}/greedy", with_votes=self.config.rounds >= 2, temperature=0.0
+        )
+        extended = []
+        decisions = iter(decided)
+        for group, episode in zip(groups, whole, strict=True):
+            own = [next(decisions) for _ in group]
+            if episode.error or any(decision.error for decision in own):
+                continue
+            reward = self._judge(group[0].scenario, episode).reward
+            for one, decision in zip(group, own, strict=True):
+                alone = self._judge_replay(one.scenario, decision, one.verdicts[0]).reward
+                extended.append(replace(one, greedy_episode=reward, greedy_decision=alone))
+        return extended
+
+    async def add_swaps(self, engine: Engine, played: Sequence[PlayedSet], stream: str) -> list[PlayedSet]:
+        """What every report would be worth among the partners of every set of its scenario."""
+        groups = group_by_scenario(played)
+        tables = [
+            list(mixed_sets([one.episode for one in group], list(group[0].scenario.seats)))
+            for group in groups
+        ]
+        if self.config.rescore == "practices":
+            decided = [(one.scenario, episode) for one in played for episode in one.decisions]
+            mix = fit_practices(decided)
+            values = [
+                [
+                    expected_reward(
+                        group[0].scenario, mixed, mix, group[place].verdicts[0].consensus, self.reward_weights
+                    )
+                    for _, _, place, mixed in table
+                ]
+                for group, table in zip(groups, tables, strict=True)
+            ]
+        else:
+            values = await self.ask_reconciler(engine, groups, tables, stream)
+        extended = []
+        for group, table, worth in zip(groups, tables, values, strict=True):
+            if len(worth) < len(table):  # a fault of the engine
+                continue
+            for own, one in enumerate(group):
+                swapped: dict[str, list[float]] = {role: [] for role in one.scenario.seats}
+                for (role, donor, _, _), value in zip(table, worth, strict=True):
+                    if donor == own:
+                        swapped[role].append(value)
+                extended.append(replace(one, swapped={role: tuple(row) for role, row in swapped.items()}))
+        return extended
+
+    async def ask_reconciler(
+        self,
+        engine: Engine,
+        groups: Sequence[Sequence[PlayedSet]],
+        tables: Sequence[Sequence[tuple[str, int, int, Episode]]],
+        stream: str,
+    ) -> list[list[float]]:
+        """Mean reward of sampled decisions on every mixed set; sets that read the same are asked once."""
+        asked: dict[tuple[str, str], tuple[TeamScenario, Episode]] = {}
+        for group, table in zip(groups, tables, strict=True):
+            scenario = group[0].scenario
+            for _, _, _, mixed in table:
+                asked.setdefault((scenario.key, brief_of(scenario, mixed)), (scenario, mixed))
+        num = self.config.decisions_per_set
+        decided = await self._decide(engine, list(asked.values()), num, f"{stream}/swapped")
+        answers = {key: decided[place * num : (place + 1) * num] for place, key in enumerate(asked)}
+        values: list[list[float]] = []
+        for group, table in zip(groups, tables, strict=True):
+            scenario = group[0].scenario
+            row: list[float] = []
+            for _, _, place, mixed in table:
+                episodes = answers[scenario.key, brief_of(scenario, mixed)]
+                if any(episode.error for episode in episodes):
+                    row = []
+                    break
+                first = group[place].verdicts[0]
+                rewards = [
+                    self._judge_replay(scenario, replace(e, reports=mixed.reports), first).reward
+                    for e in episodes
+                ]
+                row.append(sum(rewards) / num)
+            values.append(row)
+        return values

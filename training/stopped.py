@@ -1,0 +1,106 @@
+"""Ends of a run that are nobody's typing mistake: out of memory, a lost worker, a loss that stays infinite.
+
+Each has its own exit status, so that a job script can tell them apart. The run folder can be resumed.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from roles.errors import UserError
+
+OUT_OF_MEMORY, DIVERGED, WORKER_LOST = 4, 5, 6
+MAX_SKIPPED_STEPS = 5  # in a row
+_SIGNS = ("out of memory", "can't allocate memory", "cannot allocate memory", "bad allocation")
+_HERE = "or first lower {} or num_workers in the run's config.yaml (the result stays the same)"
+_ANEW = "or start a run with a lower {}"
+REMEDIES = {
+    "sft": _HERE.format("sft.micro_batch_size"),
+    "sft_more": _HERE.format("sft.micro_batch_size"),
+    "grpo": _ANEW.format("grpo.micro_batch_size, grpo.prompts_per_step or grpo.group_size"),
+    "marl": _HERE.format("marl.micro_batch_tokens"),
+}
+
+
+class StoppedRunError(UserError):
+    """A run that stopped for a reason of its machine or its numbers: one line, `status` as exit status."""
+
+    status = WORKER_LOST
+
+
+class OutOfMemoryError(StoppedRunError):
+    """The machine had no memory left for a step."""
+
+    status = OUT_OF_MEMORY
+
+
+class DivergedError(StoppedRunError):
+    """Losses or gradients were not finite for many steps in a row."""
+
+    status = DIVERGED
+
+    def __init__(self, step: int, count: int) -> None:
+        super().__init__(step, count)
+        self.step, self.count = step, count
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.step}: loss or gradient was not finite in {self.count} steps in a row, which were"
+            " left out; lower the learning rate or look at the rewards, and start another run"
+        )
+
+
+class SkippedSteps:
+    """Optimizer steps that were left out because a gradient was not finite."""
+
+    def __init__(self) -> None:
+        self.count = self.in_a_row = 0
+
+    def watch(self, step: int, norms: Sequence[float]) -> bool:
+        """Whether all gradient norms of a step are finite.
+
+        Raises:
+            DivergedError: MAX_SKIPPED_STEPS steps in a row were not.
+        """
+        if all(math.isfinite(norm) for norm in norms):
+            self.in_a_row = 0
+            return True
+        self.count += 1
+        self.in_a_row += 1
+        if self.in_a_row >= MAX_SKIPPED_STEPS:
+            raise DivergedError(step, self.in_a_row)
+        return False
+
+    def state(self) -> dict[str, int]:
+        """Both counts."""
+        return {"count": self.count, "in_a_row": self.in_a_row}
+
+    def load_state(self, state: Mapping[str, int]) -> None:
+        """Go on from `state`."""
+        self.count, self.in_a_row = state["count"], state["in_a_row"]
+
+
+class WorkerLostError(StoppedRunError):
+    """A worker process ended without a word: killed by the system or by somebody."""
+
+
+@contextmanager
+def explain_memory_errors(stage: str) -> Iterator[None]:
+    """Turn what libraries raise when memory runs out into an OutOfMemoryError that says what to lower.
+
+    Raises:
+        OutOfMemoryError: in place of MemoryError, torch.OutOfMemoryError or a RuntimeError that says so.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        text = str(error)
+        if not isinstance(error, MemoryError) and not any(sign in text.lower() for sign in _SIGNS):
+            raise
+        reason = text.splitlines()[0][:200] if text else "no memory left"
+    else:
+        return
+    remedy = REMEDIES.get(stage.split("/")[0], "or first lower num_workers in the run's config.yaml")
+    raise OutOfMemoryError(
+        f"out of memory in {stage} ({reason}); free some and go on with --resume, {remedy}"
+    )
