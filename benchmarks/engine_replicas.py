@@ -13,7 +13,6 @@ import shutil
 import socket
 import statistics
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.engine_models import RANK, SHAPES, load_team, scratch, write_base
 from benchmarks.engine_work import ROLES, ask, expected_tokens, joint_episodes, play_together
-from simulator.engines.vllm_serve import SERVER_VARIABLES, server_arguments
+from simulator.engines.vllm_serve import SERVER_VARIABLES, server_command
 from simulator.engines.vllm_server import VLLMServerEngine
 
 
@@ -31,9 +30,9 @@ def start_server(base: Path, log: Path) -> tuple[subprocess.Popen[bytes], str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     options = {"host": "127.0.0.1", "max_lora_rank": RANK, "skip_tokenizer_init": True}
-    arguments = server_arguments(base, port=port, on_cpu=True, options=options)
+    command = server_command(base, port=port, on_cpu=True, options=options)
     process = subprocess.Popen(
-        [str(Path(sys.executable).with_name("vllm")), *arguments],
+        command,
         stdout=log.open("wb"),
         stderr=subprocess.STDOUT,
         env={**os.environ, **SERVER_VARIABLES, "TORCHDYNAMO_DISABLE": "1", "HF_HUB_OFFLINE": "1"},

@@ -26,7 +26,7 @@ OTHERS = {
     "configs/demo.yaml": "what `make demo` runs, every key spelled out",
     "docs/decisions.md": "why things are as they are, with what was measured",
     "docs/evaluation.md": "baselines, statistics, gates, diagnostics, ablations, other benchmarks",
-    "docs/role-training.md": "SFT and GRPO of a role: adapters, validation, curriculum, alarms, other trainers",
+    "docs/role-training.md": "SFT and GRPO of a role: LoRA, validation, curriculum, alarms, other trainers",
     "docs/scenarios.md": "what each difficulty changes, text forms, baselines",
     "docs/tasks.md": "imported tasks, general verifiers, sandbox, splits",
     "docs/teacher.md": "demonstrations by a teacher model, and how they are checked",

@@ -1,4 +1,4 @@
-"""`accelerate launch` runs the SFT of a role: two processes learn what one learns; FSDP2 config parses."""
+"""Launchers run the SFT of a role: two processes learn what one learns, and the FSDP2 config parses."""
 
 import os
 import subprocess
@@ -23,29 +23,36 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def launch(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [Path(sys.executable).parent / "accelerate", "launch", *map(str, arguments)],
+def launch(*arguments: object) -> None:
+    """Run an installed launcher to its end."""
+    program, *rest = map(str, arguments)
+    done = subprocess.run(
+        [Path(sys.executable).parent / program, *rest],
         cwd=ROOT,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=900,
     )
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
-    runs = [Run.create(tmp_path / name, load_config(None, list(SETTINGS))) for name in ("one", "two")]
+    names = ("one", "two", "launched")
+    runs = [Run.create(tmp_path / name, load_config(None, list(SETTINGS))) for name in names]
     for run in runs:
         stages.train_base(run.path)
     stages.train_sft(runs[0].path, "cto")
-    done = launch(
-        "--cpu", "--num_processes", 2, "--num_machines", 1, "--mixed_precision", "no",
-        "--dynamo_backend", "no",
-        "--main_process_port", 0, "-m", "training.accelerated", runs[1].path, "cto",
+    launch(
+        "torchrun", "--standalone", "--nproc_per_node", 2, "-m", "training.accelerated", runs[1].path, "cto"
+    )
+    launch(
+        "accelerate", "launch", "--cpu", "--num_processes", 1, "--num_machines", 1, "--mixed_precision", "no",
+        "--dynamo_backend", "no", "-m", "training.accelerated", runs[2].path, "cto",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    one, two = (weights_of(load_weights(run, "sft", "cto")[0]) for run in runs)
+    launched = weights_of(load_weights(runs[2], "sft", "cto")[0])
+    one, two = (weights_of(load_weights(run, "sft", "cto")[0]) for run in runs[:2])
+    assert same_weights(launched, one)
     base = weights_of(load_weights(runs[0], "base", "cto")[0])
     assert not same_weights(one, base)
     for name, value in one.items():  # the batches are the same sets of rows, their order on two ranks is not

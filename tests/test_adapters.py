@@ -167,7 +167,8 @@ SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "model.intermediate_size=48", "model.adapter=lora", "model.lora_rank=4", "sft.max_steps=3",
     "sft.batch_size=4", "grpo.max_steps=1", "grpo.prompts_per_step=2", "grpo.group_size=2",
-    "grpo.max_completion_tokens=6", "grpo.kl_coefficient=0.1", "marl.max_steps=1", "marl.scenarios_per_step=2", "marl.report_sets=2",
+    "grpo.max_completion_tokens=6", "grpo.kl_coefficient=0.1", "marl.max_steps=1",
+    "marl.scenarios_per_step=2", "marl.report_sets=2",
     "marl.max_completion_tokens=6", "evaluation.num_role_scenarios=3", "evaluation.num_team_scenarios=2",
 )  # fmt: skip
 

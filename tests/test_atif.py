@@ -179,7 +179,12 @@ def test_tool_calls_carry_their_observations() -> None:
     assert "tool_calls" not in malformed
     assert malformed["observation"]["results"][0]["content"].startswith("error: ")
     assert said["message"] == '{"pick": "B", "flag": 1, "veto": []}'
-    assert cto["extra"] == {"truncated": False, "ended_by": "answer", "num_tool_calls": 2, "num_valid_tool_calls": 1}
+    assert cto["extra"] == {
+        "truncated": False,
+        "ended_by": "answer",
+        "num_tool_calls": 2,
+        "num_valid_tool_calls": 1,
+    }
 
 
 def test_a_failed_episode_is_a_document_too() -> None:

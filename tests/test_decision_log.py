@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from simulator.decision_log import GENESIS, DecisionLog, Entry, verify_chain
-from simulator.governance_store import open_store, transaction
+from simulator.governance_store import Store, open_store, transaction
 
 
-def fill(path: Path | None = None, count: int = 6) -> tuple[sqlite3.Connection, DecisionLog]:
+def fill(path: Path | None = None, count: int = 6) -> tuple[Store, DecisionLog]:
     connection = open_store(path)
     log = DecisionLog(connection, iter(range(1000, 2000)).__next__)
     for number in range(count):

@@ -111,7 +111,7 @@ def test_spoilt_numbers() -> None:
     assert math.isnan(first)
     assert (second, third, fourth, fifth) == (math.inf, 1e308, None, 0.5)
     weight = torch.ones(1, requires_grad=True)
-    spoil_loss((2 * weight).sum()).backward()
+    spoil_loss((2 * weight).sum()).backward()  # type: ignore[no-untyped-call]
     assert weight.grad is not None
     assert torch.isnan(weight.grad).all()
 

@@ -74,6 +74,7 @@ def test_the_expert_gets_the_role_reward(family: str) -> None:
         assert got["reward"] == parts.pop("total") >= 1.0
         assert {name: got[f"reward_{name}"] for name in parts} == parts
         assert (got["mask_sample"], got["failure"], got["exact"]) == (False, None, True)
+        assert verify(client, scenario, "asked again")["reward"] == got["reward"]
         assert {"responses_create_params", "response", "scenario"} <= set(got)
 
 

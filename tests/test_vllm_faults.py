@@ -158,6 +158,7 @@ def test_calls_that_take_too_long_fail_by_name(base: Path) -> None:
 def test_a_killed_process_fails_the_calls_in_flight_and_is_started_again(
     base: Path, adapter: Path, name: str
 ) -> None:
+    others = {pid for pid, _ in list_children()}  # of engines that other tests share
     engine = VLLMEngine(base, end_id=END, max_restarts=1)
     for role in ROLES:
         engine.set_policy(role, adapter, version=f"{role}@0")
@@ -176,27 +177,25 @@ def test_a_killed_process_fails_the_calls_in_flight_and_is_started_again(
         )
         while not engine.num_in_flight:
             await asyncio.sleep(0.01)
-        killed = [pid for pid, title in list_children() if name in title]
-        assert killed
-        os.kill(killed[0], signal.SIGKILL)
+        (killed,) = [pid for pid, title in list_children() if name in title and pid not in others]
+        os.kill(killed, signal.SIGKILL)
         return [episode.error for episode in await episodes]
 
     errors = asyncio.run(asyncio.wait_for(play(), PATIENCE_S))
-    assert any(error and "the vLLM engine process died" in error for error in errors)
+    assert any(error and "the vLLM engine process died" in error for error in errors), errors
     assert ask(engine, make_prompts(1)[0]).token_ids == before  # a new process, the same adapter
     for pid, title in list_children():
-        if "EngineCore" in title:
+        if "EngineCore" in title and pid not in others:
             os.kill(pid, signal.SIGKILL)
     time.sleep(2.0)
     for _ in range(2):
         with pytest.raises(InfrastructureError, match="died"):
             ask(engine, make_prompts(1)[0])
     engine.close()
-    for _ in range(100):
-        if not [title for _, title in list_children() if "VLLM" in title]:
-            break
+    deadline = time.monotonic() + PATIENCE_S
+    while {pid for pid, title in list_children() if "VLLM" in title} - others:  # nobody outlives the engine
+        assert time.monotonic() < deadline
         time.sleep(0.1)
-    assert not [title for _, title in list_children() if "VLLM" in title]
 
 
 def test_options_that_vllm_does_not_know_are_refused_before_anything_starts(base: Path) -> None:

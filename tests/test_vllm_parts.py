@@ -24,7 +24,7 @@ from simulator.engines.transformers import TransformersEngine
 from simulator.engines.vllm_adapters import CONFIG, MEMORY, PREFIX, WEIGHTS, AdapterShelf
 from simulator.engines.vllm_library import quiet_start
 from simulator.engines.vllm_reply import BadReplyError, read_completion, read_problem
-from simulator.engines.vllm_serve import server_arguments
+from simulator.engines.vllm_serve import server_command
 from training.config import EngineConfig
 from training.config_loading import load_config
 from training.engines import choose_engine, close_engine, make_engine, team_schemas
@@ -237,10 +237,10 @@ def test_the_environment_of_a_start_is_taken_back(monkeypatch: pytest.MonkeyPatc
 
 
 def test_servers_are_started_with_what_the_client_relies_on() -> None:
-    flags = server_arguments(Path("/m"), port=8001, on_cpu=True, options={"max_model_len": 512})
+    flags = server_command(Path("/m"), port=8001, on_cpu=True, options={"max_model_len": 512})
     line = " ".join(flags)
     for part in (
-        "serve /m --port 8001 --served-model-name base",
+        "--model /m --port 8001 --served-model-name base",
         "--logprobs-mode processed_logprobs",
         "--generation-config vllm",
         "--enable-lora",
@@ -249,4 +249,4 @@ def test_servers_are_started_with_what_the_client_relies_on() -> None:
         "--dtype float32",
     ):
         assert part in line
-    assert "float32" not in server_arguments(Path("/m"), port=1, on_cpu=False)
+    assert "float32" not in server_command(Path("/m"), port=1, on_cpu=False)

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -26,7 +25,7 @@ from vllm_models import (
 )
 
 from roles.errors import InfrastructureError, UserError
-from simulator.engines.vllm_serve import SERVER_VARIABLES, server_arguments
+from simulator.engines.vllm_serve import SERVER_VARIABLES, server_command
 from simulator.engines.vllm_server import VLLMServerEngine
 
 pytestmark = NEEDS_VLLM
@@ -42,9 +41,9 @@ class Server:
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
-        arguments = server_arguments(base, port=self.port, on_cpu=True, options={"host": "127.0.0.1"})
+        command = server_command(base, port=self.port, on_cpu=True, options={"host": "127.0.0.1"})
         self.process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("vllm")), *arguments],
+            command,
             stdout=log.open("w"),
             stderr=subprocess.STDOUT,
             env={**os.environ, **SERVER_VARIABLES, "TORCHDYNAMO_DISABLE": "1", "HF_HUB_OFFLINE": "1"},

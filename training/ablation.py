@@ -53,11 +53,16 @@ def ablate(path: Path, out: Path, *, workers: int = DEFAULT_WORKERS) -> Path:
     folder = out / plan.name
     deadline = None if plan.max_minutes is None else time.time() + 60 * plan.max_minutes
     cells, stopped = list_cells(plan), list[str]()
-    for number, seed in enumerate(plan.seeds):
+    together = [plan.seeds[:1], plan.seeds[1:]] if plan.stop_hopeless else [plan.seeds]
+    for number, seeds in enumerate(together):
         open_cells = [cell for cell in cells if cell.name not in stopped]
-        runs = [_open(plan, folder, cell, seed, str(path)) for cell in open_cells]
-        tasks = _list_tasks(plan, out, open_cells, runs, deadline)
-        run_tasks(tasks, num_workers=workers, num_threads=1, title=f"{plan.name}, seed {seed}")
+        tasks = [
+            task
+            for seed in seeds
+            for task in _list_tasks(plan, folder, open_cells, seed, str(path), deadline)
+        ]
+        if tasks:
+            run_tasks(tasks, num_workers=workers, num_threads=1, title=plan.name)
         if plan.stop_hopeless and number == 0:
             stopped = _find_hopeless(plan, folder, cells)
     rows = [_measure(plan, folder, cell, stopped) for cell in cells]
@@ -74,21 +79,36 @@ def _open(plan: AblationPlan, folder: Path, cell: Cell, seed: int, source: str) 
 
 
 def _list_tasks(
-    plan: AblationPlan, out: Path, cells: Sequence[Cell], runs: Sequence[Run], deadline: float | None
+    plan: AblationPlan, folder: Path, cells: Sequence[Cell], seed: int, source: str, deadline: float | None
 ) -> list[Task]:
-    """Stage by stage for each cell; a stage that an earlier cell trains alike waits for that one."""
+    """Stage by stage for each cell of a seed; a stage that an earlier cell trains alike waits for it."""
     tasks: list[Task] = []
     first: dict[str, str] = {}
-    for cell, run in zip(cells, runs, strict=True):
+    for cell in cells:
+        run = _open(plan, folder, cell, seed, source)
         before: tuple[str, ...] = ()
         for stage in (BASE, *(one for one in STAGE_ORDER if one in plan.stages)):
-            name = f"{cell.slug}/{stage}"
+            name = f"{cell.slug}/{seed}/{stage}"
             donor = first.setdefault(prefix_digest(run.config, stage), name)
             after = (*before, *([donor] if donor != name else []))
-            call = (out, run.path, stage, plan.roles or tuple(ROLES), deadline)
-            tasks.append(Task(name=name, call=run_cell_stage, args=call, after=after))
+            roles = plan.roles or tuple(ROLES)
+            call = (folder.parent, run.path, stage, roles, deadline)
+            units = _count_units(run, stage, len(roles))
+            tasks.append(Task(name=name, call=run_cell_stage, args=call, after=after, units=units))
             before = (name,)
     return tasks
+
+
+def _count_units(run: Run, stage: str, num_roles: int) -> int:
+    """A stage's share of the progress bar: what its steps and evaluations report."""
+    config = run.config
+    steps = {
+        "sft": config.sft.max_steps * num_roles,
+        "sft_more": config.sft.max_steps * num_roles,
+        "grpo": 5 * config.grpo.max_steps * num_roles,
+        "marl": 10 * config.marl.max_steps + 40,
+    }
+    return 1 if stage == BASE else steps[stage] + 20 * num_roles
 
 
 def run_cell_stage(out: Path, path: Path, stage: str, roles: Sequence[str], deadline: float | None) -> None:

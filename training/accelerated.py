@@ -3,7 +3,8 @@
     accelerate launch --config_file configs/accelerate/fsdp2.yaml -m training.accelerated RUN ROLE
 
 Every process draws the same rows and trains its part of each batch; the first one logs and publishes.
-accelerate shards on accelerators only: with --cpu the same call is data parallel over gloo. The stage is not
+accelerate shards on accelerators only, and starts several CPU processes by mpirun only: without a GPU
+`torchrun --nproc_per_node 2 -m training.accelerated RUN ROLE` is data parallel over gloo. The stage is not
 resumable inside: a killed one starts again.
 """
 
@@ -13,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
 from accelerate import PartialState
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
@@ -51,7 +53,7 @@ def train_sft(path: Path, role: str) -> None:
         UserError: no base weights, or a batch that the processes cannot share evenly.
     """
     run = Run.open(path)
-    config, place = run.config, PartialState()
+    config, place = run.config, PartialState(cpu=not torch.cuda.is_available())
     if is_finished(run, "sft", role):
         return
     if config.sft.batch_size % place.num_processes:

@@ -203,7 +203,7 @@ class GrpoConfig(Section):
     num_iterations: PositiveCount = 1
     """How often each batch of rollouts is trained on."""
     micro_batch_size: Count = 0
-    """Trajectories per forward pass: less memory, same step; divides prompts_per_step * group_size. 0: all."""
+    """Trajectories per forward pass: less memory; divides prompts_per_step * group_size. 0: all."""
     validate_every: Count = 0
     """Steps between greedy validations, before the first step too; the best weights are kept. 0: never."""
     validation_scenarios: PositiveCount = 64
@@ -269,9 +269,9 @@ class MarlConfig(Section):
     reward: Literal["team", "agreement_only"] = "team"
     """What is rewarded: the team reward, or (for comparison only) the share of seats that accept."""
     loss: Literal["dapo", "grpo", "dr_grpo"] = "dapo"
-    """A token weighs 1 / all own tokens (dapo), 1 / its row's (grpo) or 1 / max_completion_tokens (dr_grpo)."""
+    """Token weight: 1 / all own tokens (dapo), 1 / its row's (grpo), 1 / max_completion_tokens (dr_grpo)."""
     clip_level: Literal["token", "sequence"] = "token"
-    """Whether a token's ratio is its own (token) or the geometric mean over its row (sequence, as in GSPO)."""
+    """A ratio is the token's own (token) or the geometric mean over its row (sequence, as in GSPO)."""
     clip_low: ClipRange = 0.2
     """The probability ratio is clipped below at 1 - clip_low."""
     clip_high: ClipRange = 0.2

@@ -37,9 +37,8 @@ def build_on_meta(config: RunConfig, shape: Shape) -> Any:
                 num_attention_heads=shape.heads,
                 num_key_value_heads=shape.kv_heads,
                 tie_word_embeddings=shape.is_tied,
-                dtype=getattr(torch, config.model.dtype),
             )
-        )
+        ).to(getattr(torch, config.model.dtype))
         if config.model.adapter == "none":
             return base
         names = list(ROLES)

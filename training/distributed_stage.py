@@ -24,7 +24,7 @@ from training.distributed import join_ranks, leave_ranks, shard_model
 from training.marl import JointLearner
 from training.overlap import OverlappedLearner
 from training.ranks import Ranks
-from training.resume import StageCheckpoints, load_parts, logged_values
+from training.resume import StageCheckpoints, Stateful, load_parts, logged_values
 from training.runs import Run
 from training.state_files import write_state
 from training.weights import copy_weights, is_finished, load_team, save_team, weights_differ
@@ -61,7 +61,7 @@ def train_marl_on_ranks(path: Path, ranks: Ranks, *, max_steps: int | None = Non
     )
     trainer = OverlappedLearner(learner, partial(stages.joint_cases, config), config.marl.max_steps)
     best = BestTeam(learner, stages.validation_cases(config))  # every rank plays all of them: one result
-    parts = {"learner": trainer, "best": best}
+    parts: dict[str, Stateful] = {"learner": trainer, "best": best}
     checkpoints = StageCheckpoints(run, "marl", every_steps=config.marl.checkpoint_every)
     found = _from_first(checkpoints.find() if ranks.rank == 0 else None, ranks)
     if found is not None:

@@ -3,7 +3,7 @@
 - `write_trl_folder` turns demonstrations or cases into a folder that `trl sft` and `trl grpo` open as it is;
 - reward functions by import path: `training.interop.verified_reward`, or one part of the verdict alone;
 - `environment_factory(role)` gives a class whose methods are the role's tools, for TRL's `GRPOTrainer`.
-Nothing here trains. Truth stays behind the verifier: rows carry coordinates, from which the case is made again.
+Nothing here trains. Truth stays behind the verifier: rows carry coordinates, which make the case again.
 """
 
 import inspect

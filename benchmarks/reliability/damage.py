@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.reliability import victims
-from training.checkpoints import MANIFEST, QUARANTINE_SUFFIX
+from training.checkpoints import MANIFEST, QUARANTINE_SUFFIX, DamagedCheckpointError
 from training.faults import Fault
 from training.resume import StageCheckpoints
 from training.runs import Run
@@ -57,7 +57,11 @@ def damage_all(ours: Path, theirs: Path, scratch: Path, stage: str, seed: str) -
         printed: list[str] = []
         run = Run.open(scratch)
         checkpoints = StageCheckpoints(run, victims.STAGES[stage], every_steps=1, report=printed.append)
-        found = checkpoints.find()
+        found: Path | None = None
+        try:
+            found = checkpoints.find()
+        except DamagedCheckpointError as error:  # loaded after all, and found out too late
+            printed.append(str(error))
         set_aside = (scratch / place / f"{newer}{QUARANTINE_SUFFIX}").is_dir()
         yield Damage(
             name=name,

@@ -145,6 +145,7 @@ def _live(folder: Path, stage: str, planned: Sequence[Fault]) -> None:
         log = os.open(folder.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        sys.stdout = sys.stderr = os.fdopen(log, "a")  # a test runner has put its own in their place
         faults.plan_faults([*planned, COUNT_ONLY])
         TRAIN[stage](folder)
         folder.with_suffix(".counts").write_text(json.dumps(faults.count_places()))

@@ -79,9 +79,13 @@ def start_engine(arguments: Mapping[str, Any], environment: Mapping[str, str]) -
         InfrastructureError: its processes do not start.
     """
     with quiet_start(**environment):
+        from vllm.config import StructuredOutputsConfig
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
+        if not arguments.get("skip_tokenizer_init"):  # free whitespace would let an answer go on for ever
+            form = StructuredOutputsConfig(backend="xgrammar", disable_any_whitespace=True)
+            arguments = {"structured_outputs_config": form, **arguments}
         try:
             config = AsyncEngineArgs(**arguments).create_engine_config()
         except (ValueError, TypeError, OSError, KeyError) as error:
@@ -123,7 +127,7 @@ def sampling_params(
 
     follow = None
     if schema is not None:
-        follow = StructuredOutputsParams(json=dict(schema), disable_any_whitespace=True)
+        follow = StructuredOutputsParams(json=dict(schema))
     return SamplingParams(
         temperature=temperature,
         max_tokens=max_tokens,

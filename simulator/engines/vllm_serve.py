@@ -3,6 +3,7 @@
 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora --logprobs-mode processed_logprobs ...
 """
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,13 @@ SERVER_VARIABLES = {
 }
 
 
-def server_arguments(
+def server_command(
     weights: Path, *, port: int, on_cpu: bool, options: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Arguments of `vllm` that start a server as this client needs it; set SERVER_VARIABLES beside them."""
+    """The command that starts a server as this client needs it; set SERVER_VARIABLES beside it.
+
+    It runs vLLM's server module: the CPU build's own `vllm serve` stops because its package has another name.
+    """
     chosen = {
         **{
             key: value
@@ -31,7 +35,8 @@ def server_arguments(
         "generation_config": "vllm",
         **(options or {}),
     }
-    flags = ["serve", str(weights), "--port", str(port), "--served-model-name", "base"]
+    flags = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+    flags += ["--model", str(weights), "--port", str(port), "--served-model-name", "base"]
     for key, value in chosen.items():
         name = key.replace("_", "-")
         if isinstance(value, bool):
