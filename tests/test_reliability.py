@@ -155,7 +155,7 @@ def test_many_such_losses_in_a_row_end_the_run_with_their_own_status(bench: Benc
     folder, status, printed = play_copy(bench, "diverged", *(f"nan@loss:{step}" for step in range(3, 8)))
     assert status == DIVERGED
     assert "step 7: loss or gradient was not finite in 5 steps in a row" in printed
-    assert not (folder / "stages" / "sft").exists()
+    assert not (folder / "stages" / "sft" / "cto.json").exists()
     _, status, _ = play_copy(bench, "recovered", *(f"nan@loss:{step}" for step in (3, 4, 5, 6, 8)))
     assert status == 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roles.errors import UserError
-from training.config import GrpoConfig, RunConfig, compute_digest
+from training.config import GrpoConfig, RunConfig, compute_digest, digest_values
 from training.runs import Run
 
 OTHER = RunConfig(grpo=GrpoConfig(max_steps=20))
@@ -190,3 +190,20 @@ def test_failed_json_writes_leave_the_old_content(run: Run, monkeypatch: pytest.
 def test_names_stay_inside_the_run(run: Run, name: str) -> None:
     with pytest.raises(ValueError, match="not a file name"):
         run.write_json(name, 1)
+
+
+def test_a_key_that_a_later_version_adds_leaves_the_digest_of_a_stored_run(tmp_path: Path) -> None:
+    made = Run.create(tmp_path / "run", OTHER)
+    file = made.path / "config.yaml"
+    lines = file.read_text().splitlines()
+    without = [line for line in lines if not line.startswith("  adam_epsilon")]
+    assert len(without) < len(lines)
+    file.write_text("\n".join(without))
+    older = Run.open(made.path)
+    values = OTHER.model_dump(mode="json")
+    del values["grpo"]["adam_epsilon"]
+    digest = older.digest
+    assert digest == digest_values(values)
+    assert older.config == OTHER  # the key has its default
+    file.write_text("\n".join(without).replace("max_turns: 6", "max_turns: 7"))
+    assert Run.open(made.path).digest != digest

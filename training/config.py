@@ -5,7 +5,8 @@ Every field is read by a stage. Loading (YAML, --set, messages) is in `training/
 
 import hashlib
 import json
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -466,6 +467,18 @@ def compute_digest(config: RunConfig) -> str:
 
     NEUTRAL_KEYS are left out of it.
     """
-    values = config.model_dump(mode="json", exclude=NEUTRAL_KEYS)  # type: ignore[arg-type]
-    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return digest_values(config.model_dump(mode="json"))
+
+
+def digest_values(values: Mapping[str, Any]) -> str:
+    """`compute_digest` of a config as it was stored, key by key.
+
+    Keys that a later version added are not in it, so the digest of a stored run never changes.
+    """
+    kept = {
+        key: {k: v for k, v in value.items() if k not in neutral} if isinstance(neutral, set) else value
+        for key, value in values.items()
+        if (neutral := NEUTRAL_KEYS.get(key)) is not True
+    }
+    canonical = json.dumps(kept, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -22,8 +22,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import UserError
-from training.config import RunConfig, compute_digest
-from training.config_loading import load_config, render_config
+from training.config import RunConfig, digest_values
+from training.config_loading import load_config, read_config_file, render_config
 from training.faults import Fault
 from training.provenance import describe_provenance
 from training.storage import encode_json, explain_os_errors, read_json, write_atomic
@@ -111,8 +111,8 @@ class Run:
 
     @property
     def digest(self) -> str:
-        """sha256 of the resolved config; names the run in checkpoint manifests."""
-        return compute_digest(self.config)
+        """sha256 of the config as stored in the folder; names the run in checkpoint manifests."""
+        return digest_values(read_config_file(self.path / "config.yaml"))
 
     def log(self, stage: str, step: int, metrics: Mapping[str, float]) -> None:
         """Append one line to metrics.jsonl; a line that a kill cut short is dropped first.
