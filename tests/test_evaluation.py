@@ -322,7 +322,7 @@ def test_gates_of_a_file_give_a_status_of_their_own(
 
 
 def test_the_shipped_gates_are_valid() -> None:
-    assert len(read_gate_file(ROOT / "examples" / "gates.yaml")) == 4
+    assert len(read_gate_file(ROOT / "examples" / "gates" / "team.yaml")) == 4
 
 
 @pytest.mark.parametrize(

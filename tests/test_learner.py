@@ -96,7 +96,7 @@ def test_kl_k3_by_hand() -> None:
     policy = torch.tensor([-1.0 - math.log(2), -1.0 + math.log(2), -1.0])
     estimate = estimate_kl("k3", policy, torch.full((3,), -1.0))
     assert estimate.tolist() == pytest.approx([1 - math.log(2), math.log(2) - 0.5, 0.0], abs=1e-6)
-    assert float(estimate_kl("k3", torch.randn(1000), torch.randn(1000)).min()) >= 0
+    assert float(estimate_kl("k3", torch.randn(1000), torch.randn(1000)).min()) >= -1e-6  # rounding near 0
 
 
 def test_token_logprobs_are_those_of_the_full_softmax() -> None:

@@ -229,7 +229,7 @@ def test_a_deleted_marker_runs_its_stage_again_and_nothing_else(copied: Path) ->
     assert {**read_summary(copied), "wall_s": 0} == {**summary, "wall_s": 0}
     rows, num_bad = read_metrics(copied)
     assert num_bad == 0
-    assert len([row for row in rows if row["stage"] == "grpo/risk"]) == 4  # both attempts are on record
+    assert len([row for row in rows if row["stage"] == "grpo/risk"]) == 2  # the new rows replace the old
     panel = next(panel for panel in PANELS if panel.stage == "grpo")
     assert [curve.steps for curve in find_curves(rows, panel, ["risk"])] == [(1, 2)]  # one is drawn
 

@@ -171,17 +171,24 @@ FACTOR = 2.0  # what a measured plan may be off
 
 
 def test_a_measured_plan_is_near_a_real_run(tmp_path: Path) -> None:
-    """SFT of one role on the tiny preset: predicted from two seconds of measuring, then done."""
+    """SFT of one role on the tiny preset: predicted from two seconds of measuring, then done.
+
+    Three attempts, since other work on the machine may come between the two; a wrong formula misses in all.
+    """
     from training import stages
     from training.runs import Run
 
     config = RunConfig(num_workers=0, sft=SftConfig(max_steps=40))
-    run = Run.create(tmp_path / "run", config)
-    stages.train_base(run.path)
     (sft,) = list_phases(config)[:1]
-    start = time.perf_counter()
-    (planned,) = measure_times(config, [sft])
-    assert time.perf_counter() - start < 60
-    stages.train_sft(run.path, "cto")
-    real_s = run.read_payload("sft/cto")["train_s"]
-    assert planned.expected_s / 5 / FACTOR < real_s < planned.expected_s / 5 * FACTOR
+    ratios = []
+    for attempt in range(3):
+        run = Run.create(tmp_path / f"run-{attempt}", config)
+        stages.train_base(run.path)
+        start = time.perf_counter()
+        (planned,) = measure_times(config, [sft])
+        assert time.perf_counter() - start < 60
+        stages.train_sft(run.path, "cto")
+        ratios.append(run.read_payload("sft/cto")["train_s"] / (planned.expected_s / 5))
+        if 1 / FACTOR < ratios[-1] < FACTOR:
+            return
+    pytest.fail(f"measured over planned: {ratios}")

@@ -138,7 +138,7 @@ def _run_supervised(run: Run, stage: str, role: str, max_steps: int, *, first_ro
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
         run.log(f"{stage}/{role}", step, metrics)
         if "loss" in metrics:
-            report_progress(10, sft_loss=metrics["loss"])
+            report_progress(min(10, max_steps), sft_loss=metrics["loss"])
 
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(f"{stage}/{role}"):
         step = run_sft(
