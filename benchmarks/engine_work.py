@@ -106,10 +106,20 @@ def ask(engine: PolicyEngine) -> Answer:
     return answer
 
 
-async def play_together(work: Sequence[Episode], answer: Answer, *, tool_s: float = 0.0) -> int:
-    """Ours: every episode goes on as soon as it can; tools run while others are completed."""
+async def play_together(
+    work: Sequence[Episode], answer: Answer, *, tool_s: float = 0.0, seats: int | None = None
+) -> int:
+    """Ours: every episode goes on as soon as it can; tools run while others are completed.
+
+    `seats`: episodes at once; where one ends the next begins. None: all.
+    """
+    free = asyncio.Semaphore(seats or len(work))
 
     async def play(episode: Episode) -> int:
+        async with free:
+            return await play_one(episode)
+
+    async def play_one(episode: Episode) -> int:
         made = 0
         for number, stage in enumerate(episode):
             if number and tool_s:
@@ -145,6 +155,13 @@ async def play_by_role(work: Sequence[Episode], answer: Answer) -> int:
             calls = [call for episode in work for call in episode[number] if call.role == role]
             made += sum(await asyncio.gather(*map(answer, calls)))
     return made
+
+
+async def play_in_waves(
+    work: Sequence[Episode], seats: int, play: Callable[[Sequence[Episode]], Awaitable[int]]
+) -> int:
+    """A loop over batches of `seats` episodes, as a trainer's is: the next begins when the last has ended."""
+    return sum([await play(work[start : start + seats]) for start in range(0, len(work), seats)])
 
 
 async def play_in_order(work: Sequence[Episode], answer: Answer) -> int:

@@ -31,6 +31,7 @@ from benchmarks.engine_work import (
     joint_episodes,
     play_by_role,
     play_in_order,
+    play_in_waves,
     play_together,
     play_with_barriers,
     tool_transcripts,
@@ -69,20 +70,24 @@ def compare(ways: Mapping[str, Way], tokens: int, repeats: int) -> dict[str, flo
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def show(title: str, medians: Mapping[str, float], tokens: int) -> dict[str, Any]:
-    """Print one line per way; the first is ours."""
-    print(f"\n{title}, {tokens} tokens made by every way")
+def show(title: str, medians: Mapping[str, float], tokens: int | None) -> dict[str, Any]:
+    """Print one line per way; the first is ours. `tokens`: made by every way (None: nothing is made)."""
+    print(f"\n{title}" + (f", {tokens} tokens made by every way" if tokens else ""))
     ours = next(iter(medians.values()))
     for name, value in medians.items():
-        print(f"  {name:32s} {value:8.2f} s {tokens / value:9.0f} tokens/s {value / ours:7.2f} x")
+        rate = f"{tokens / value:9.0f} tokens/s " if tokens else ""
+        print(f"  {name:32s} {value:8.2f} s {rate}{value / ours:7.2f} x")
     return {"title": title, "tokens": tokens, "seconds": dict(medians)}
 
 
-def generate_in_order(team: Any) -> Callable[[Call], Any]:
-    """`transformers.generate`, one call at a time, each with its role's adapter."""
+def generate_in_order(team: Any, *, with_adapters: bool) -> Callable[[Call], Any]:
+    """`transformers.generate`, one call at a time, each with its role's adapter or on the base alone."""
+    if not with_adapters:
+        team = team.unload()
 
     async def answer(call: Call) -> int:
-        team.set_adapter(call.role)
+        if with_adapters:
+            team.set_adapter(call.role)
         ids = torch.tensor([call.prompt_ids])
         with torch.no_grad():
             output = team.generate(
@@ -102,10 +107,12 @@ def run_joint(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     """Joint episodes: all at once, one role at a time, with turn barriers, and call by call."""
     base = write_base(args.shape, folder / "base")
     team = load_team(base)
+    served = None if args.base else team
+    weights = "no adapters" if args.base else "five adapters"
     vocab = SHAPES[args.shape][0]
     work = joint_episodes(args.episodes, vocab=vocab, prompt=args.prompt, mean_tokens=args.tokens)
-    few = work[: args.few]
-    engine = open_engine(base, team, seats=max(64, 4 * args.episodes))
+    few, seats = work[: args.few], args.seats or args.episodes
+    engine = open_engine(base, served, seats=max(64, 4 * args.episodes))
     answer = ask(engine)
 
     def fresh(play: Callable[[], Any]) -> Way:
@@ -117,12 +124,16 @@ def run_joint(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 
     found = [
         show(
-            f"{args.episodes} joint episodes, {args.shape}, five adapters",
+            f"{args.episodes} joint episodes, {seats} at once, {args.shape}, {weights}",
             compare(
                 {
-                    "ours": fresh(lambda: play_together(work, answer)),
-                    "one role at a time": fresh(lambda: play_by_role(work, answer)),
-                    "turn barriers": fresh(lambda: play_with_barriers(work, answer)),
+                    "ours": fresh(lambda: play_together(work, answer, seats=seats)),
+                    "one role at a time": fresh(
+                        lambda: play_in_waves(work, seats, lambda wave: play_by_role(wave, answer))
+                    ),
+                    "turn barriers": fresh(
+                        lambda: play_in_waves(work, seats, lambda wave: play_with_barriers(wave, answer))
+                    ),
                 },
                 expected_tokens(work),
                 args.repeats,
@@ -130,10 +141,10 @@ def run_joint(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
             expected_tokens(work),
         )
     ]
-    plain = generate_in_order(team)
+    plain = generate_in_order(team, with_adapters=not args.base)
     found.append(
         show(
-            f"{args.few} joint episodes, {args.shape}, five adapters",
+            f"{args.few} joint episodes, {args.shape}, {weights}",
             compare(
                 {
                     "ours": fresh(lambda: play_together(few, answer)),
@@ -159,7 +170,8 @@ def run_tools(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         mean_tokens=args.tokens,
         turns=args.turns,
     )
-    engine = open_engine(base, load_team(base), seats=max(64, args.episodes))
+    team = None if args.base else load_team(base)
+    engine = open_engine(base, team, seats=max(64, args.episodes))
     answer = ask(engine)
 
     def fresh(play: Callable[[], Any]) -> Way:
@@ -181,7 +193,8 @@ def run_tools(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         args.repeats,
     )
     engine.close()
-    title = f"{args.episodes} transcripts of {args.turns} turns, 50 ms tool, {args.shape}"
+    weights = "no adapters" if args.base else "five adapters"
+    title = f"{args.episodes} transcripts of {args.turns} turns, 50 ms tool, {args.shape}, {weights}"
     return [show(title, medians, expected_tokens(work))]
 
 
@@ -220,24 +233,30 @@ def run_refresh(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         )
         return len(asyncio.run(engine.complete(request)).token_ids)
 
-    def hand_over() -> int:
+    def hand_over() -> None:
         nonlocal version
         version += 1
         for role in ROLES:
             ours.set_policy(role, team, version=f"{role}@{version}", adapter=role)
-        return sum(check(ours, role) for role in ROLES)
 
-    def merge_and_push() -> int:
-        made = 0
+    def merge_and_push() -> None:
         for role in ROLES:
             merged.set_policy("one", write_merged(team, role, base, folder / "merged"), version=role)
-            made += check(merged, "one")
-        return made
 
-    medians = compare({"adapters": hand_over, "merged weights": merge_and_push}, 5, args.repeats)
+    seconds: dict[str, list[float]] = {"adapters": [], "merged weights": []}
+    for repeat in range(args.repeats + 1):
+        for name, refresh in (("adapters", hand_over), ("merged weights", merge_and_push)):
+            start = time.perf_counter()
+            refresh()
+            elapsed = time.perf_counter() - start
+            made = [check(ours, role) for role in ROLES] if refresh is hand_over else [check(merged, "one")]
+            assert all(made)  # both ways end in engines that answer
+            if repeat:
+                seconds[name].append(elapsed)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
     ours.close()
     merged.close()
-    return [show(f"refresh of five roles, {args.shape}, rank {RANK}", medians, 5)]
+    return [show(f"refresh of five roles, {args.shape}, rank {RANK}", medians, None)]
 
 
 def run_scaling(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
@@ -376,9 +395,11 @@ def main() -> None:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--shape", choices=SHAPES, default="tiny")
     parser.add_argument("--episodes", type=int, default=32)
+    parser.add_argument("--seats", type=int, help="episodes at once (default: all)")
     parser.add_argument("--few", type=int, default=8, help="episodes that are also played call by call")
     parser.add_argument("--prompt", type=int, default=96, help="tokens")
     parser.add_argument("--tokens", type=int, default=24, help="mean tokens of a completion")
+    parser.add_argument("--base", action="store_true", help="all roles on the base, no adapters")
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument(
         "--in-flight", type=lambda text: [int(x) for x in text.split(",")], default=[1, 4, 16, 64]
