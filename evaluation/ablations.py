@@ -33,6 +33,7 @@ class AblationRow:
     owners: Mapping[str, Interval]  # sampled reward of each role, and of the team
     mean: Interval | None  # over all owners; None where nothing is finished
     gain: Interval | None  # paired change from the stage before, over all owners
+    against_first: Interval | None  # paired difference from the first cell; None in it and where tests differ
     greedy: Interval | None  # greedy reward over all owners
     train_s: float  # mean seconds that the measured stage trained, all roles together
     note: str
@@ -48,8 +49,12 @@ def measure_cell(
     before: str | None,
     note: str,
     train_s: float,
+    first: Sequence[Path] = (),
 ) -> AblationRow:
-    """The row of a cell from the score files of its finished seeds."""
+    """The row of a cell from the score files of its finished seeds.
+
+    `first` holds the first cell's runs, seed by seed beside `paths`; leave it out where tests differ.
+    """
     finished = [path for path in paths if all(_file(path, stage, owner).is_file() for owner in owners)]
     if not finished:
         return AblationRow(
@@ -60,6 +65,7 @@ def measure_cell(
             owners={},
             mean=None,
             gain=None,
+            against_first=None,
             greedy=None,
             train_s=train_s,
             note=note or "not run",
@@ -67,34 +73,22 @@ def measure_cell(
     scores = {owner: [_read(path, stage, owner) for path in finished] for owner in owners}
     roles = [owner for owner in owners if owner != "team"] or list(owners)
     gain = None
-    if before is not None and all(
-        _file(path, before, owner).is_file() for path in finished for owner in roles
-    ):
-        earlier = {owner: [_read(path, before, owner) for path in finished] for owner in roles}
-        gain = seeded_interval(
-            [
-                [
-                    after - start
-                    for owner in roles
-                    for after, start in zip(
-                        scores[owner][place].sampled, earlier[owner][place].sampled, strict=True
-                    )
-                ]
-                for place in range(len(finished))
-            ],
-            same_scenarios=True,
-        )
+    if before is not None:
+        gain = _difference([((path, stage), (path, before)) for path in finished], roles)
+    twins = dict(zip(paths, first, strict=True)) if first else {}
+    against = [((path, stage), (twins[path], stage)) for path in finished if path in twins]
     return AblationRow(
         cell=cell,
         changes=changes,
         stage=stage,
         num_seeds=len(finished),
         owners={
-            owner: seeded_interval([one.sampled for one in of_owner], same_scenarios=True)
+            owner: seeded_interval([one.sampled for one in of_owner], same_scenarios=True, at_most=1.0)
             for owner, of_owner in scores.items()
         },
         mean=_over(scores, roles, len(finished), greedy=False),
         gain=gain,
+        against_first=_difference(against, roles),
         greedy=_over(scores, roles, len(finished), greedy=True),
         train_s=train_s,
         note=note or ("" if len(finished) == len(paths) else f"{len(finished)} of {len(paths)} seeds"),
@@ -126,14 +120,38 @@ def _over(
         ]
         for place in range(num_seeds)
     ]
-    return seeded_interval(per_seed, same_scenarios=True)
+    return seeded_interval(per_seed, same_scenarios=True, at_most=1.0)
+
+
+def _difference(
+    pairs: Sequence[tuple[tuple[Path, str], tuple[Path, str]]], roles: Sequence[str]
+) -> Interval | None:
+    """Mean of later less earlier over roles, seeds and scenarios; None unless all of some pairs is scored."""
+    scored = [
+        pair
+        for pair in pairs
+        if all(_file(path, stage, role).is_file() for path, stage in pair for role in roles)
+    ]
+    if not scored:
+        return None
+    changes = [
+        [
+            after - before
+            for role in roles
+            for after, before in zip(_read(*later, role).sampled, _read(*earlier, role).sampled, strict=True)
+        ]
+        for later, earlier in scored
+    ]
+    return seeded_interval(changes, same_scenarios=True)
 
 
 def table_rows(rows: Sequence[AblationRow]) -> tuple[list[str], list[list[str]]]:
     """Titles and cells of the table."""
     owners = list(dict.fromkeys(owner for row in rows for owner in row.owners))
     stage = stage_title(rows[0].stage) if rows else ""
-    titles = ["cell", "seeds", f"{stage} (greedy)", "gain", *map(owner_title, owners), "training, s", "note"]
+    compared = ["against the first"] if any(row.against_first for row in rows) else []
+    titles = ["cell", "seeds", f"{stage} (greedy)", "gain", *compared]
+    titles += [*map(owner_title, owners), "training, s", "note"]
     cells = []
     for row in rows:
         greedy = f" ({short(row.greedy.mean)})" if row.greedy else ""
@@ -143,6 +161,7 @@ def table_rows(rows: Sequence[AblationRow]) -> tuple[list[str], list[list[str]]]
                 str(row.num_seeds),
                 f"{_interval(row.mean)}{greedy}",
                 change_cell(asdict(row.gain)) if row.gain else "-",
+                *[change_cell(asdict(row.against_first)) if row.against_first else "-" for _ in compared],
                 *(_interval(row.owners.get(owner)) for owner in owners),
                 f"{row.train_s:.0f}" if row.num_seeds else "-",
                 row.note,
@@ -164,7 +183,7 @@ def ablation_table(title: str, rows: Sequence[AblationRow]) -> Table:
 
 CAPTION = (
     "mean sampled reward over roles and seeds [95 % interval over seeds and scenarios]; gain: paired change"
-    " from the stage before, * apart from 0"
+    " from the stage before, against the first: paired difference from the first cell, * apart from 0"
 )
 
 

@@ -73,7 +73,7 @@ def compare_seeds(
         section: dict[str, Any] = {"stages": {}, "paired": {}}
         for _, stage in (key for key in common if key[0] == owner):
             values = [one.scores[owner, stage].sampled for one in seeds]
-            section["stages"][stage] = _interval(values, same_scenarios, num_bootstrap)
+            section["stages"][stage] = _interval(values, same_scenarios, num_bootstrap, at_most=1.0)
         for name, after, before in _pairs(owner, seeds, common):
             section["paired"][name] = _compare(after, before, same_scenarios, num_bootstrap)
         result["owners"][owner] = section
@@ -117,8 +117,16 @@ def _compare(after: Values, before: Values, same_scenarios: bool, num_bootstrap:
     }
 
 
-def _interval(values: Sequence[Sequence[float]], same_scenarios: bool, num_bootstrap: int) -> dict[str, Any]:
-    interval = seeded_interval(values, same_scenarios=same_scenarios, num_bootstrap=num_bootstrap)
+def _interval(
+    values: Sequence[Sequence[float]],
+    same_scenarios: bool,
+    num_bootstrap: int,
+    *,
+    at_most: float | None = None,
+) -> dict[str, Any]:
+    interval = seeded_interval(
+        values, same_scenarios=same_scenarios, at_most=at_most, num_bootstrap=num_bootstrap
+    )
     per_seed = [float(np.mean(of_seed)) for of_seed in values]
     bounds = {"mean": interval.mean, "low": interval.low, "high": interval.high, "n": interval.n}
     return bounds | {"per_seed": per_seed}

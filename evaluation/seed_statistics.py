@@ -19,6 +19,7 @@ def seeded_interval(
     values: Sequence[Sequence[float]],
     *,
     same_scenarios: bool = False,
+    at_most: float | None = None,
     num_bootstrap: int = 2000,
     seed: int = 0,
 ) -> Interval:
@@ -27,7 +28,8 @@ def seeded_interval(
     `values` is one sequence per seed: scores, or paired changes. With `same_scenarios` place i is the same
     scenario in every one, and scenarios are resampled together. Drawn seed means are shrunk by what scenario
     noise alone explains of their spread; all is then widened by t over z, so that the interval covers 95 %
-    where seeds differ and more where they do not. One seed gives `mean_interval`.
+    where seeds differ and more where they do not. One seed gives `mean_interval`. `at_most` is the highest
+    value that there can be: the interval ends there.
 
     Raises:
         ValueError: no seed, an empty or non-finite one, or unequal lengths with `same_scenarios`.
@@ -48,6 +50,7 @@ def seeded_interval(
     tail = 50 * (1 - CONFIDENCE)
     low, high = np.percentile(replicates, [tail, 100 - tail])
     num_values = sum(sample.size for sample in samples)
+    high = high if at_most is None else min(high, at_most)
     return Interval(mean=float(means.mean()), low=float(low), high=float(high), n=num_values)
 
 

@@ -191,6 +191,16 @@ def test_a_cell_is_measured_by_hand(tmp_path: Path) -> None:
     assert row.gain is not None
     assert row.mean.mean == pytest.approx((0.375 + 0.5) / 2)
     assert row.gain.mean == pytest.approx((0.125 + 0.25) / 2)
+    assert row.against_first is None
+    assert row.mean.high <= 1.0  # a reward's interval ends where rewards do
+    for place, reward in enumerate((0.0, 0.25)):
+        stored(tmp_path / f"first-{place}", "grpo", (reward, 0.5))
+    first = [tmp_path / "first-0", tmp_path / "first-1", tmp_path / "first-2"]
+    beside = measure_cell(
+        "c", {}, paths, owners=["cost"], stage="grpo", before=None, note="", train_s=1.0, first=first
+    )
+    assert beside.against_first is not None
+    assert beside.against_first.mean == pytest.approx((0.125 + 0.125) / 2)  # seed by seed, not pooled
     none = measure_cell("d", {}, paths[2:], owners=["cost"], stage="grpo", before="sft", note="", train_s=0.0)
     assert (none.mean, none.note) == (None, "not run")
     assert best_low([row, none]) == row.mean.low

@@ -213,7 +213,19 @@ def _measure(plan: AblationPlan, folder: Path, cell: Cell, stopped: Sequence[str
         before=before,
         note="stopped: no chance after the first seed" if cell.name in stopped else "",
         train_s=_train_seconds(plan, paths),
+        first=_first_paths(plan, folder, cell),
     )
+
+
+def _first_paths(plan: AblationPlan, folder: Path, cell: Cell) -> list[Path]:
+    """The first cell's runs to compare with; none for itself, or where the cells' tests differ."""
+    cells = list_cells(plan)
+    if cell.name == cells[0].name:
+        return []
+    sections = {key.partition(".")[0] for one in cells for key in one.changes}
+    if sections & {"data", "evaluation"}:
+        return []
+    return [folder / cells[0].slug / f"seed-{seed}" for seed in plan.seeds]
 
 
 def _train_seconds(plan: AblationPlan, paths: Sequence[Path]) -> float:
