@@ -13,7 +13,7 @@ from the same weights on the same cases, greedy reward on validation cases. What
 import argparse
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from evaluation.assess import play_team
+from evaluation.statistics import holm, paired_interval, paired_permutation_p
 from scenarios.team import TeamScenario
 from simulator.reward import score_episode
 from training import stages
@@ -37,6 +38,7 @@ from training.marl import JointLearner
 from training.played import PlayedSet, group_by_scenario, pick_agreement
 from training.runs import Run
 from training.storage import encode_json
+from training.weights import load_team
 
 WAYS = {  # name: scheme and who decides on mixed reports
     "episode": ("episode", "practices"),
@@ -56,7 +58,7 @@ def open_learner(path: Path, **changes: Any) -> tuple[JointLearner, Run]:
     quiet_libraries()
     torch.set_num_threads(1)
     run = Run.open(path)
-    models, tokenizer = stages.load_team(run, "grpo")
+    models, tokenizer = load_team(run, "grpo")
     config = MarlConfig.model_validate(run.config.marl.model_dump() | changes)
     learner = JointLearner(
         models,
@@ -158,8 +160,8 @@ def teach(
     return points
 
 
-def assess(learner: JointLearner, cases: Sequence[TeamScenario]) -> dict[str, float]:
-    """Means over the greedy episodes of these cases."""
+def assess(learner: JointLearner, cases: Sequence[TeamScenario]) -> dict[str, list[float]]:
+    """Reward, value and agreement of the greedy episode of each case."""
     episodes = play_team(
         list(cases),
         engine=learner.make_engine(),
@@ -171,11 +173,10 @@ def assess(learner: JointLearner, cases: Sequence[TeamScenario]) -> dict[str, fl
     )
     weights = learner.joint_play.reward_weights
     verdicts = [score_episode(case, one, weights) for case, one in zip(cases, episodes, strict=True)]
-    agreed = [pick_agreement(case, one) for case, one in zip(cases, episodes, strict=True)]
     return {
-        "reward": statistics.fmean(verdict.reward for verdict in verdicts),
-        "value": statistics.fmean(verdict.value for verdict in verdicts),
-        "agreement": statistics.fmean(agreed),
+        "reward": [verdict.reward for verdict in verdicts],
+        "value": [verdict.value for verdict in verdicts],
+        "agreement": [pick_agreement(case, one) for case, one in zip(cases, episodes, strict=True)],
     }
 
 
@@ -201,17 +202,33 @@ def print_truth(results: Sequence[dict[str, Any]]) -> None:
     print(f"\n{results[0]['groups']} scenarios per seed, {results[0]['ways']['shared']['n']} advantages")
 
 
-def print_curves(
-    names: Sequence[str], curves: dict[str, list[list[dict[str, Any]]]], keys: Iterable[str]
-) -> None:
+Curves = dict[str, list[list[dict[str, Any]]]]  # of every name, by seed
+
+
+def print_curves(curves: Curves, key: str) -> None:
+    """Means over seeds and cases along the way."""
     steps = [point["step"] for point in next(iter(curves.values()))[0]]
-    for key in keys:
-        print(f"\n| {key} after step | " + " | ".join(map(str, steps)) + " | last, by seed |")
-        print("|---" * (len(steps) + 2) + "|")
-        for name in names:
-            means = [statistics.fmean(run[place][key] for run in curves[name]) for place in range(len(steps))]
-            seeds = ", ".join(f"{run[-1][key]:.3f}" for run in curves[name])
-            print(f"| {name} | " + " | ".join(f"{mean:.3f}" for mean in means) + f" | {seeds} |")
+    print(f"\n| {key} after step | " + " | ".join(map(str, steps)) + " | last, by seed |")
+    print("|---|" + "---:|" * len(steps) + "---|")
+    for name, runs in curves.items():
+        means = [statistics.fmean(flatten(runs, key, place)) for place in range(len(steps))]
+        seeds = ", ".join(f"{statistics.fmean(run[-1][key]):.3f}" for run in runs)
+        print(f"| {name} | " + " | ".join(f"{mean:.3f}" for mean in means) + f" | {seeds} |")
+
+
+def flatten(runs: Sequence[list[dict[str, Any]]], key: str, place: int) -> list[float]:
+    """The values of all seeds' cases at one point of the curve."""
+    return [value for run in runs for value in run[place][key]]
+
+
+def print_changes(pairs: dict[str, tuple[list[float], list[float]]]) -> None:
+    """Paired by case over all seeds, with 95 % intervals and p-values after Holm's correction."""
+    corrected = holm({name: paired_permutation_p(*pair) for name, pair in pairs.items()})
+    print("\n| paired change at the end | mean | 95 % interval | p (Holm) |\n|---|---:|---|---:|")
+    for name, (after, before) in pairs.items():
+        change = paired_interval(after, before)
+        interval = f"[{change.low:+.3f}, {change.high:+.3f}]"
+        print(f"| {name} | {change.mean:+.3f} | {interval} | {corrected[name]:.4f} |")
 
 
 def main() -> None:
@@ -226,10 +243,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--every", type=int, default=8)
     parser.add_argument("--per-step", type=int, default=16)
-    parser.add_argument("--cases", type=int, default=150)
+    parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    pool = ProcessPoolExecutor(options.workers, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(  # a process per job: what the largest one took goes back to the machine
+        options.workers, mp_context=get_context("spawn"), max_tasks_per_child=1
+    )
     taught = partial(teach, steps=options.steps, every=options.every, num_cases=options.cases)
     jobs: dict[tuple[str, int], Any] = {}
     for number, path in enumerate(options.run):
@@ -246,13 +265,25 @@ def main() -> None:
     waiting = {key: pool.submit(job) for key, job in jobs.items() if not files[key].exists()}
     results = {key: remember(files[key], lambda key=key: waiting[key].result()) for key in jobs}
     seeds = range(len(options.run))
+    names = TAUGHT if options.part == "credit" else ("team", "agreement_only")
+    curves: Curves = {name: [results[name, number] for number in seeds] for name in names}
     if options.part == "credit":
         print_truth([results["truth", number] for number in seeds])
-        names: Sequence[str] = TAUGHT
-        keys: Sequence[str] = ("reward",)
-    else:
-        names, keys = ("team", "agreement_only"), ("agreement", "value", "reward")
-    print_curves(names, {name: [results[name, number] for number in seeds] for name in names}, keys)
+        print_curves(curves, "reward")
+        last = {name: flatten(curves[name], "reward", -1) for name in names}
+        start = flatten(curves["shared"], "reward", 0)
+        against = {f"{name} - shared": (last[name], last["shared"]) for name in names if name != "shared"}
+        print_changes({"shared - start": (last["shared"], start)} | against)
+        return
+    for key in ("agreement", "value", "reward"):
+        print_curves(curves, key)
+    print_changes(
+        {
+            f"{key}, {name} - start": (flatten(curves[name], key, -1), flatten(curves[name], key, 0))
+            for key in ("agreement", "value", "reward")
+            for name in names
+        }
+    )
 
 
 if __name__ == "__main__":

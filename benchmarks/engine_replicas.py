@@ -1,6 +1,6 @@
 """Tokens per second of one and of two `vllm serve` replicas behind our client, same calls, same machine.
 
-    python -m benchmarks.engine_replicas --shape tiny --in-flight 64 [--out FILE.json]
+    python -m benchmarks.engine_replicas --shape tiny --episodes 16 [--out FILE.jsonl]
 
 On a machine whose cores one replica fills, two gain nothing: the figure says what routing costs there.
 """
@@ -18,8 +18,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from benchmarks.engine_models import RANK, SHAPES, load_team, scratch, write_base
-from benchmarks.engine_work import ROLES, ask, expected_tokens, joint_episodes, play_together
+from benchmarks.engine_models import RANK, SHAPES, load_team, scratch, write_base, write_tokenizer
+from benchmarks.engine_work import ROLES, Ask, expected_tokens, joint_episodes, play_together
 from simulator.engines.vllm_serve import SERVER_VARIABLES, server_command
 from simulator.engines.vllm_server import VLLMServerEngine
 
@@ -29,7 +29,7 @@ def start_server(base: Path, log: Path) -> tuple[subprocess.Popen[bytes], str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    options = {"host": "127.0.0.1", "max_lora_rank": RANK, "skip_tokenizer_init": True}
+    options = {"host": "127.0.0.1", "max_lora_rank": RANK}
     command = server_command(base, port=port, on_cpu=True, options=options)
     process = subprocess.Popen(
         command,
@@ -64,11 +64,13 @@ def main() -> None:
     args = parser.parse_args()
     folder = scratch()
     base = write_base(args.shape, folder / "base")
+    write_tokenizer(base, SHAPES[args.shape][0])  # servers answer nothing without one
     team = load_team(base)
-    started = [start_server(base, folder / f"{number}.log") for number in range(2)]
+    started: list[tuple[subprocess.Popen[bytes], str]] = []
     try:
-        for _, url in started:
-            wait_for(url)
+        for number in range(2):  # one after the other: each takes all cores while it starts
+            started.append(start_server(base, folder / f"{number}.log"))
+            wait_for(started[-1][1])
         work = joint_episodes(
             args.episodes, vocab=SHAPES[args.shape][0], prompt=args.prompt, mean_tokens=args.tokens
         )
@@ -81,7 +83,7 @@ def main() -> None:
         for repeat in range(args.repeats + 1):
             for count, engine in engines.items():
                 start = time.perf_counter()
-                made = asyncio.run(play_together(work, ask(engine)))
+                made = asyncio.run(play_together(work, Ask(engine)))
                 assert made == expected_tokens(work)
                 if repeat:
                     rates[count].append(made / (time.perf_counter() - start))
@@ -96,9 +98,11 @@ def main() -> None:
         rate = statistics.median(values)
         print(f"{count} replicas {rate:9.0f} tokens/s")
         if args.out is not None:
-            record = {"part": "scaling", "shape": args.shape, "axis": "replicas", "label": "adapters"}
+            record = {"part": "scaling", "shape": args.shape, "axis": "replicas", "n": args.repeats}
             with args.out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({**record, "x": count, "rate": rate}) + "\n")
+                file.write(
+                    json.dumps({**record, "label": "vllm serve, adapters", "x": count, "rate": rate}) + "\n"
+                )
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
 """The work that engine benchmarks share: calls with fixed prompts and fixed lengths, and ways to play them.
 
-A workload is a list of episodes; an episode a list of stages; a stage the calls that may run at once. Every
-way makes exactly the same calls: the tokens made are asserted before a ratio is printed.
+A workload is a list of episodes; an episode a list of stages; a stage the calls that may run at once. A
+session is one transcript: its later calls go on from all that was said before. Every way makes exactly the
+same calls: the tokens made are asserted before a ratio is printed.
 """
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from simulator.engines.base import CompletionRequest, PolicyEngine, Sampling
+from simulator.engines.base import CompletionRequest, Engine, Sampling
 
 ROLES = ("cto", "coo", "risk", "cost", "reconcile")
 
@@ -20,19 +22,45 @@ class Call:
 
     role: str
     session: str
-    prompt_ids: tuple[int, ...]
+    prompt_ids: tuple[int, ...]  # what is new in the session's transcript
     num_tokens: int
 
 
 Episode = tuple[tuple[Call, ...], ...]  # stages, one after the other; the calls of a stage side by side
-Answer = Callable[[Call], Awaitable[int]]  # makes the call, returns the tokens made
 
 
-def joint_episodes(count: int, *, vocab: int, prompt: int, mean_tokens: int, seed: int = 0) -> list[Episode]:
+class Answer(Protocol):
+    """Whoever answers calls."""
+
+    async def __call__(self, call: Call) -> int:
+        """Make the call; the tokens made."""
+        ...
+
+    def end(self, episode: Episode) -> None:
+        """The episode is over: its caches may be dropped."""
+        ...
+
+
+LENGTHS = ("exponential", "budget")
+
+
+def draw_length(rng: random.Random, mean: int, lengths: str) -> int:
+    """Tokens of one completion, about `mean` on average, 2 or more.
+
+    exponential: at most 6 times the mean. budget: one in six uses a budget of 4 times the mean, as a model
+    does that finds no end; the others stop after 0.1 to 0.7 times the mean.
+    """
+    if lengths == "exponential":
+        return max(2, min(6 * mean, round(rng.expovariate(1 / mean))))
+    return 4 * mean if rng.random() < 1 / 6 else max(2, round(rng.uniform(0.1, 0.7) * mean))
+
+
+def joint_episodes(
+    count: int, *, vocab: int, prompt: int, mean_tokens: int, lengths: str = "exponential", seed: int = 0
+) -> list[Episode]:
     """Four reports, then a decision that read them, then four votes; lengths as uneven as answers are.
 
-    Lengths are exponential around `mean_tokens`, at most 6 times as long; a vote's prompt goes on from the
-    role's first prompt, as an append-only transcript does.
+    A vote has a quarter of `mean_tokens` and goes on in its role's transcript, after 8 more tokens.
     """
     rng = random.Random(f"engines/{seed}")
 
@@ -40,7 +68,7 @@ def joint_episodes(count: int, *, vocab: int, prompt: int, mean_tokens: int, see
         return tuple(rng.randrange(12, vocab) for _ in range(length))
 
     def tokens() -> int:
-        return max(2, min(6 * mean_tokens, round(rng.expovariate(1 / mean_tokens))))
+        return draw_length(rng, mean_tokens, lengths)
 
     episodes = []
     for number in range(count):
@@ -56,7 +84,7 @@ def joint_episodes(count: int, *, vocab: int, prompt: int, mean_tokens: int, see
             Call(
                 role=call.role,
                 session=call.session,
-                prompt_ids=call.prompt_ids + ids(call.num_tokens + 8),
+                prompt_ids=ids(8),
                 num_tokens=max(2, mean_tokens // 4),
             )
             for call in first
@@ -66,7 +94,14 @@ def joint_episodes(count: int, *, vocab: int, prompt: int, mean_tokens: int, see
 
 
 def tool_transcripts(
-    count: int, *, vocab: int, prompt: int, mean_tokens: int, turns: int, seed: int = 0
+    count: int,
+    *,
+    vocab: int,
+    prompt: int,
+    mean_tokens: int,
+    turns: int,
+    lengths: str = "exponential",
+    seed: int = 0,
 ) -> list[Episode]:
     """One agent per transcript, `turns` turns of uneven length with an observation between them."""
     rng = random.Random(f"tools/{seed}")
@@ -75,10 +110,10 @@ def tool_transcripts(
         ids = tuple(rng.randrange(12, vocab) for _ in range(prompt))
         stages = []
         for _ in range(turns):
-            length = max(2, min(6 * mean_tokens, round(rng.expovariate(1 / mean_tokens))))
+            length = draw_length(rng, mean_tokens, lengths)
             role = ROLES[number % 5]
             stages.append((Call(role=role, session=f"t{seed}/{number}", prompt_ids=ids, num_tokens=length),))
-            ids += tuple(rng.randrange(12, vocab) for _ in range(length + 8))
+            ids = tuple(rng.randrange(12, vocab) for _ in range(8))
         transcripts.append(tuple(stages))
     return transcripts
 
@@ -88,22 +123,31 @@ def expected_tokens(work: Sequence[Episode]) -> int:
     return sum(call.num_tokens for episode in work for stage in episode for call in stage)
 
 
-def ask(engine: PolicyEngine) -> Answer:
+class Ask:
     """Calls on an engine."""
 
-    async def answer(call: Call) -> int:
-        completion = await engine.complete(
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._said: dict[str, tuple[int, ...]] = {}
+
+    async def __call__(self, call: Call) -> int:
+        prompt = self._said.get(call.session, ()) + call.prompt_ids
+        completion = await self.engine.complete(
             CompletionRequest(
                 policy=call.role,
                 session=call.session,
-                prompt_ids=call.prompt_ids,
+                prompt_ids=prompt,
                 sampling=Sampling(temperature=1.0, max_completion_tokens=call.num_tokens),
             )
         )
         assert len(completion.token_ids) == call.num_tokens
+        self._said[call.session] = prompt + completion.token_ids
         return len(completion.token_ids)
 
-    return answer
+    def end(self, episode: Episode) -> None:
+        for session in {call.session for stage in episode for call in stage}:
+            self.engine.end_session(session)
+            del self._said[session]
 
 
 async def play_together(
@@ -125,6 +169,7 @@ async def play_together(
             if number and tool_s:
                 await asyncio.sleep(tool_s)
             made += sum(await asyncio.gather(*map(answer, stage)))
+        answer.end(episode)
         return made
 
     return sum(await asyncio.gather(*map(play, work)))
@@ -144,6 +189,8 @@ async def play_with_barriers(
             else:
                 await asyncio.sleep(tool_s)
         made += sum(await asyncio.gather(*map(answer, stage)))
+    for episode in work:
+        answer.end(episode)
     return made
 
 
@@ -154,6 +201,8 @@ async def play_by_role(work: Sequence[Episode], answer: Answer) -> int:
         for role in ROLES:
             calls = [call for episode in work for call in episode[number] if call.role == role]
             made += sum(await asyncio.gather(*map(answer, calls)))
+    for episode in work:
+        answer.end(episode)
     return made
 
 
@@ -171,4 +220,5 @@ async def play_in_order(work: Sequence[Episode], answer: Answer) -> int:
         for stage in episode:
             for call in stage:
                 made += await answer(call)
+        answer.end(episode)
     return made

@@ -5,24 +5,27 @@
 
 Arms per seed, all on the run's sealed team cases, greedy and at temperature 1: `alone` (the roles' GRPO
 weights, teamed), `more GRPO` (each role goes on with GRPO for a fifth of joint training's seconds), `joint`.
-Swap: one role of this seed's joint team is taken from the next seed's. Changes are paired by case, with 95 %
-bootstrap intervals and Holm-corrected permutation tests over all comparisons. What is done is kept in --out.
+Seconds are those of the least disturbed run, for GRPO's steps as for joint training. `alone`, `joint` and the
+roles' own scores are those that the runs' evaluation stored. Swap: one role of this seed's joint team is
+taken from the next seed's. Changes are paired by case, with 95 % bootstrap intervals and Holm-corrected
+permutation tests over all comparisons. What is done is kept in --out.
 """
 
 import argparse
 import json
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from evaluation.assess import score_role, score_team
+from evaluation.assess import score_team
+from evaluation.scores import read_scores
 from evaluation.statistics import holm, paired_interval, paired_permutation_p
 from roles.registry import ROLES
-from simulator.engines.transformers import TransformersEngine
 from training import stages
 from training.base import load_checkpoint, quiet_libraries
 from training.data import role_scenario
@@ -32,6 +35,8 @@ from training.storage import encode_json
 from training.weights import load_team, load_weights
 
 MORE_INDEX = 3_000_000  # of the first scenario of further GRPO: none is met again
+ARMS = ("alone", "more GRPO", "joint")
+WAYS = ("sampled", "greedy")
 Scores = dict[str, Any]
 
 
@@ -47,14 +52,21 @@ def remember(file: Path, compute: Callable[[], Scores]) -> Scores:
     return found
 
 
-def train_more(run: Run, role: str, folder: Path) -> Path:
-    """The role after GRPO went on for a fifth of joint training's seconds; kept in `folder`."""
+def count_more(runs: Sequence[Run], role: str) -> int:
+    """Steps of further GRPO that cost a fifth of joint training."""
+    seconds = min(
+        float(run.read_payload(f"grpo/{role}")["train_s"]) / run.config.grpo.max_steps for run in runs
+    )
+    joint = min(float(run.read_payload("marl")["train_s"]) for run in runs)
+    return max(1, round(joint / len(ROLES) / seconds))
+
+
+def train_more(run: Run, role: str, steps: int, folder: Path) -> Path:
+    """The role after so many further steps of GRPO; kept in `folder`."""
     target = folder / role
     if target.exists():
         return target
-    config = run.config
-    seconds_per_step = run.read_payload(f"grpo/{role}")["train_s"] / max(1, config.grpo.max_steps)
-    steps = max(1, round(run.read_payload("marl")["train_s"] / len(ROLES) / seconds_per_step))
+    config, start = run.config, time.monotonic()
     model, tokenizer = load_weights(run, "grpo", role)
     scenarios = [
         role_scenario(role, "train", config.data.seed, MORE_INDEX + index, config.data.difficulties)
@@ -75,11 +87,12 @@ def train_more(run: Run, role: str, folder: Path) -> Path:
     unfinished = target.with_suffix(".tmp")
     model.save_pretrained(unfinished)
     tokenizer.save_pretrained(unfinished)
+    (unfinished / "train_s.json").write_bytes(encode_json(time.monotonic() - start))
     unfinished.rename(target)
     return target
 
 
-def score(run: Run, models: Mapping[str, Any], tokenizer: Any, name: str) -> Scores:
+def score(run: Run, models: Mapping[str, Any], tokenizer: Any, name: str, out: Path) -> Scores:
     """Team rewards of these models on the run's sealed cases."""
     config = run.config
     found = score_team(
@@ -90,57 +103,31 @@ def score(run: Run, models: Mapping[str, Any], tokenizer: Any, name: str) -> Sco
         weights=stages.reward_weights(config),
         max_completion_tokens=config.marl.max_completion_tokens,
         rounds=config.marl.rounds,
+        folder=out / "outcomes" / name,
     )
     return {"sampled": list(found.sampled), "greedy": list(found.greedy)}
 
 
-def own_score(run: Run, model: Any, tokenizer: Any, role: str) -> Scores:
-    """Mean verified score of a role on its own sealed scenarios."""
-    config = run.config
-    chat = stages.make_chat(tokenizer, config)
-    engine = TransformersEngine(end_id=chat.end_id, seed=config.seed)
-    engine.set_policy(role, model, version=role)
-    scenarios = [
-        role_scenario(role, "test", config.data.seed, index, config.data.difficulties)
-        for index in range(config.evaluation.num_role_scenarios)
-    ]
-    found = score_role(
-        role,
-        "grpo",
-        scenarios,
-        engine=engine,
-        chat=chat,
-        max_turns=config.grpo.max_turns,
-        max_completion_tokens=config.grpo.max_completion_tokens,
-        max_failed_calls=config.grpo.max_failed_calls,
-    )
-    return {"sampled": statistics.fmean(found.sampled), "greedy": statistics.fmean(found.greedy)}
+def stored_scores(run: Run, stage: str, owner: str) -> Scores:
+    """The scores of a role, or of "team", as the run's evaluation left them."""
+    (found,) = read_scores(stages.scores_path(run, f"evaluate/{stage}/{owner}"))
+    return {"sampled": list(found.sampled), "greedy": list(found.greedy)}
 
 
-def measure_arms(run: Run, out: Path) -> dict[str, Scores]:
-    """The three arms of one seed, and every role's own score in each."""
-    arms: dict[str, Scores] = {}
-    for name, stage in (("alone", "grpo"), ("joint", "marl")):
-        arms[name] = remember(out / f"{name}.json", lambda s=stage, n=name: score(run, *load_team(run, s), n))  # type: ignore[misc]
-    folders = {role: train_more(run, role, out / "more_grpo") for role in ROLES}
+def measure_arms(run: Run, steps: Mapping[str, int], out: Path) -> dict[str, Scores]:
+    """The three arms of one seed, and every role's own scores before and after joint training."""
 
     def score_more() -> Scores:
-        loaded = {role: load_checkpoint(folder) for role, folder in folders.items()}
-        models = {role: model for role, (model, _) in loaded.items()}
-        return score(run, models, next(iter(loaded.values()))[1], "more")
-
-    arms["more GRPO"] = remember(out / "more GRPO.json", score_more)
-    for role in ROLES:
-        sources = {
-            "alone": lambda r=role: load_weights(run, "grpo", r),
-            "more GRPO": lambda r=role: load_checkpoint(folders[r]),
-            "joint": lambda r=role: load_weights(run, "marl", r),
+        loaded = {
+            role: load_checkpoint(train_more(run, role, steps[role], out / "more_grpo")) for role in ROLES
         }
-        for name, load in sources.items():
-            arms[f"{name}/{role}"] = remember(
-                out / f"own-{name}-{role}.json",
-                lambda load=load, r=role: own_score(run, *load(), r),  # type: ignore[misc]
-            )
+        models = {role: model for role, (model, _) in loaded.items()}
+        return score(run, models, next(iter(loaded.values()))[1], "more GRPO", out)
+
+    arms = {"more GRPO": remember(out / "more GRPO.json", score_more)}
+    for name, stage in (("alone", "grpo"), ("joint", "marl")):
+        arms[name] = stored_scores(run, stage, "team")
+        arms |= {f"{name}/{role}": stored_scores(run, stage, role) for role in ROLES}
     return arms
 
 
@@ -150,44 +137,59 @@ def measure_swap(run: Run, other: Run, role: str, out: Path) -> Scores:
     def compute() -> Scores:
         models, tokenizer = load_team(run, "marl")
         models[role], _ = load_weights(other, "marl", role)
-        return score(run, models, tokenizer, f"swap-{role}")
+        return score(run, models, tokenizer, f"swap-{role}", out)
 
     return remember(out / f"swap-{role}.json", compute)
 
 
-def show_change(after: Scores, before: Scores, way: str) -> tuple[str, float]:
-    """Paired change with its interval, and its p-value."""
-    change = paired_interval(after[way], before[way])
-    p = paired_permutation_p(after[way], before[way])
-    return f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]", p
+def show_change(after: Sequence[float], before: Sequence[float]) -> str:
+    """Paired change with its interval."""
+    change = paired_interval(after, before)
+    return f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"
 
 
-def print_tables(arms: Sequence[dict[str, Scores]], swaps: Sequence[dict[str, Scores]]) -> None:
-    comparisons = [("joint", "alone"), ("joint", "more GRPO"), ("more GRPO", "alone")]
-    cells: dict[str, tuple[str, float]] = {}
-    for way in ("sampled", "greedy"):
-        for number, one in enumerate(arms):
-            for after, before in comparisons:
-                cells[f"{after} - {before}|{way}|{number}"] = show_change(one[after], one[before], way)
-            for role, swapped in swaps[number].items() if swaps else ():
-                cells[f"swap {role} - joint|{way}|{number}"] = show_change(swapped, one["joint"], way)
-    corrected = holm({name: p for name, (_, p) in cells.items()})
-    header = " | ".join(f"seed {number}" for number in range(len(arms)))
-    print(f"| team reward | way | {header} |\n|---|---" + "|---:" * len(arms) + "|")
-    for row in dict.fromkeys(name.rsplit("|", 1)[0] for name in cells):
-        texts = [
-            cells[f"{row}|{n}"][0] + (" *" if corrected[f"{row}|{n}"] < 0.05 else "")
-            for n in range(len(arms))
-        ]
-        print(f"| {row.replace('|', ' | ')} | " + " | ".join(texts) + " |")
-    print(f"\n* p < 0.05 after Holm's correction over {len(cells)} comparisons\n")
-    print("| own score at temperature 1 | alone | more GRPO | joint |\n|---|---:|---:|---:|")
-    for role in ROLES:
-        values = [
-            statistics.fmean(one[f"{name}/{role}"]["sampled"] for one in arms)
-            for name in ("alone", "more GRPO", "joint")
-        ]
-        print(f"| {role} | " + " | ".join(f"{value:.3f}" for value in values) + " |")
+def flatten(runs: Sequence[dict[str, Scores]], name: str, way: str) -> list[float]:
+    """The scores of all seeds' cases."""
+    return [value for one in runs for value in one[name][way]]
+
+
+def print_levels(arms: Sequence[dict[str, Scores]]) -> None:
+    print("| mean team reward | way | " + " | ".join(f"seed {n}" for n in range(len(arms))) + " |")
+    print("|---|---" + "|---:" * len(arms) + "|")
+    for way in WAYS:
+        for name in ARMS:
+            means = [f"{statistics.fmean(one[name][way]):.3f}" for one in arms]
+            print(f"| {name} | {way} | " + " | ".join(means) + " |")
+
+
+def print_changes(teams: Sequence[dict[str, Scores]], comparisons: Sequence[tuple[str, str]]) -> None:
+    """Of every seed and of all cases together; stars after Holm's correction over all cells."""
+    columns = [(f"seed {number}", [one]) for number, one in enumerate(teams)] + [("all", list(teams))]
+    pairs = {
+        (after, before, way, column): (flatten(chosen, after, way), flatten(chosen, before, way))
+        for way in WAYS
+        for after, before in comparisons
+        for column, chosen in columns
+    }
+    corrected = holm({str(key): paired_permutation_p(*pair) for key, pair in pairs.items()})
+    print("\n| change of team reward | way | " + " | ".join(name for name, _ in columns) + " |")
+    print("|---|---" + "|---:" * len(columns) + "|")
+    for way in WAYS:
+        for after, before in comparisons:
+            keys = [(after, before, way, column) for column, _ in columns]
+            texts = [show_change(*pairs[key]) + " *" * (corrected[str(key)] < 0.05) for key in keys]
+            print(f"| {after} - {before} | {way} | " + " | ".join(texts) + " |")
+    print(f"\n* p < 0.05 after Holm's correction over {len(pairs)} comparisons\n")
+
+
+def print_own(arms: Sequence[dict[str, Scores]]) -> None:
+    """Every role's own verified score before and after joint training, over all seeds."""
+    print("| own score | way | alone | joint | joint - alone |\n|---|---|---:|---:|---|")
+    for way in WAYS:
+        for role in ROLES:
+            scores = {name: flatten(arms, f"{name}/{role}", way) for name in ("alone", "joint")}
+            means = " | ".join(f"{statistics.fmean(values):.3f}" for values in scores.values())
+            print(f"| {role} | {way} | {means} | {show_change(scores['joint'], scores['alone'])} |")
 
 
 def main() -> None:
@@ -196,18 +198,35 @@ def main() -> None:
     )
     parser.add_argument("--run", type=Path, action="append", required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--swap", choices=ROLES, action="append", help="which roles; all of them by default")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     quiet_libraries()
     torch.set_num_threads(options.threads)
     runs = [Run.open(path) for path in options.run]
-    arms = [measure_arms(run, options.out / f"seed-{number}") for number, run in enumerate(runs)]
-    swaps = []
+    steps = {role: count_more(runs, role) for role in ROLES}
+    arms = [measure_arms(run, steps, options.out / f"seed-{number}") for number, run in enumerate(runs)]
+    comparisons = [("joint", "alone"), ("joint", "more GRPO"), ("more GRPO", "alone")]
     if len(runs) > 1:
-        for number, run in enumerate(runs):
+        swapped = options.swap or list(ROLES)
+        comparisons += [(f"swap {role}", "joint") for role in swapped]
+        for number, (run, teams) in enumerate(zip(runs, arms, strict=True)):
             other, out = runs[(number + 1) % len(runs)], options.out / f"seed-{number}"
-            swaps.append({role: measure_swap(run, other, role, out) for role in ROLES})
-    print_tables(arms, swaps)
+            teams |= {f"swap {role}": measure_swap(run, other, role, out) for role in swapped}
+    print(f"Further GRPO: {', '.join(f'{role} {count}' for role, count in steps.items())} steps;", end=" ")
+    spent = [sum_seconds(options.out / f"seed-{number}") for number in range(len(runs))]
+    joint = [run.read_payload("marl")["train_s"] for run in runs]
+    print(
+        "; ".join(f"{more:.0f} s against {own:.0f} s" for more, own in zip(spent, joint, strict=True)), "\n"
+    )
+    print_levels(arms)
+    print_changes(arms, comparisons)
+    print_own(arms)
+
+
+def sum_seconds(out: Path) -> float:
+    """Seconds of further GRPO of all roles of a seed."""
+    return sum(float(json.loads(file.read_bytes())) for file in out.glob("more_grpo/*/train_s.json"))
 
 
 if __name__ == "__main__":

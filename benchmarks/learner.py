@@ -4,8 +4,9 @@
     python -m benchmarks.learner --size tiny      # a model of seconds, to see that it works
 
 Every side is a process of its own, so that memory is its own. Tokens per second count the tokens of the rows,
-prompts included, once per row on either side. Memory is how far the peak grows over what stood before.
-TRL's time leaves out its rollout and scoring: forward, loss and backward only, on either side.
+prompts included, once per row on either side, over the process's CPU seconds on one thread, which other work
+on the machine hardly moves. Memory is how far the peak grows over what stood before. TRL's time leaves out
+its rollout and scoring: forward, loss and backward only, on either side. Two ranks are timed by the clock.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,19 +26,20 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from roles.registry import ROLES
+from training.adapters import role_parameters
 from training.config import MarlConfig
+from training.distributed import join_ranks, leave_ranks
 from training.estimators import centre
 from training.learner import backward_role, backward_team
 from training.rows import TrainingRow
 
 SIZES = {  # hidden, layers, heads, key-value heads, intermediate, vocabulary; prompts; completions
-    "smollm2": ((576, 30, 9, 3, 1536, 49_152), (320, 224), (12, 64)),
-    "tiny": ((64, 2, 4, 2, 128, 2_000), (96, 64), (4, 24)),
+    "smollm2": ((576, 30, 9, 3, 1536, 49_152), (256,), (12, 64)),
+    "tiny": ((64, 2, 4, 2, 128, 2_000), (96,), (4, 24)),
 }
 GROUP_SIZE = 8
 LEARNING = MarlConfig(max_completion_tokens=128, micro_batch_tokens=1_000_000)
 OURS: dict[str, dict[str, Any]] = {
-    "ours, padded": {},
     "ours, packed": {"row_layout": "packed", "logit_rows": 256},
     "ours, shared prompt": {"row_layout": "shared_prompt", "logit_rows": 256},
 }
@@ -62,7 +64,7 @@ def build_model(size: str) -> Any:
 
 
 def make_rows(size: str) -> list[TrainingRow]:
-    """Two groups, each of one prompt and ragged completions, on policy as far as the learner is concerned."""
+    """Groups of one prompt and ragged completions each, on policy as far as the learner is concerned."""
     _, prompts, (shortest, longest) = SIZES[size]
     generator = torch.Generator().manual_seed(1)
     vocabulary = SIZES[size][0][-1]
@@ -102,9 +104,9 @@ def measure(step: Callable[[], Any], repeats: int) -> dict[str, Any]:
     growth = read_memory("VmHWM") - before
     seconds = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         step()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return {"seconds": statistics.median(seconds), "growth": growth}
 
 
@@ -158,10 +160,10 @@ def run_trl(size: str, rows_per_forward: int, repeats: int, folder: Path) -> dic
     times: list[float] = []
     growth: list[int] = []
 
-    class Timed(GRPOTrainer):  # type: ignore[misc]
+    class Timed(GRPOTrainer):
         def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
             if not times or times[-1] > 0:
-                times.append(-time.perf_counter())
+                times.append(-time.process_time())
                 if not growth:
                     growth.append(-read_memory("VmRSS"))
                     Path("/proc/self/clear_refs").write_text("5")
@@ -169,7 +171,7 @@ def run_trl(size: str, rows_per_forward: int, repeats: int, folder: Path) -> dic
 
     class Watch(TrainerCallback):
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            times[-1] += time.perf_counter()
+            times[-1] += time.process_time()
             if len(growth) == 1:
                 growth[0] += read_memory("VmHWM")
                 growth.append(0)
@@ -184,7 +186,7 @@ def run_trl(size: str, rows_per_forward: int, repeats: int, folder: Path) -> dic
             "verdict": rewards,
         }
 
-    def verdict_reward(completions: list[Any], verdict: list[float], **kwargs: Any) -> list[float]:
+    def verdict_reward(completions: list[Any], verdict: list[float], **kwargs: Any) -> list[float | None]:
         return list(verdict)
 
     trainer = Timed(
@@ -212,7 +214,7 @@ def run_trl(size: str, rows_per_forward: int, repeats: int, folder: Path) -> dic
             bf16=False,
             dataloader_pin_memory=False,
         ),
-        train_dataset=Dataset.from_dict({"prompt": ["0", "1"]}),
+        train_dataset=Dataset.from_dict({"prompt": [str(n) for n in range(len(rows) // GROUP_SIZE)]}),
         processing_class=tiny_tokenizer(),
         rollout_func=rollout,
         callbacks=[Watch()],
@@ -268,6 +270,40 @@ def short_rows(size: str, role: str, number: int) -> list[TrainingRow]:
     return rows
 
 
+def run_ranks(size: str, repeats: int) -> dict[str, Any]:
+    """Seconds of a team step of four groups per role, divided over the ranks that torchrun started."""
+    from peft import LoraConfig, get_peft_model
+
+    ranks = join_ranks()
+    lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
+    names = list(ROLES)
+    model: Any = get_peft_model(build_model(size), lora, adapter_name=names[0])
+    for role in names[1:]:
+        model.add_adapter(role, lora)
+    groups = {
+        role: [short_rows(size, role, 10 * number + group) for group in range(4)]
+        for number, role in enumerate(names)
+    }
+    rows = {
+        role: [row for group in ranks.shard(of_role)[0] for row in group] for role, of_role in groups.items()
+    }
+    config = LEARNING.model_copy(
+        update={"row_layout": "shared_prompt", "logit_rows": 256, "importance": "token"}
+    )
+    seconds = []
+    for _ in range(1 + repeats):
+        model.zero_grad()
+        ranks.wait()
+        start = time.perf_counter()
+        backward_team(model, rows, config)
+        for role in names:
+            ranks.add_gradients(role_parameters(model, role), has_gradient=True)
+        seconds.append(time.perf_counter() - start)
+    found = {"seconds": statistics.median(seconds[1:]), "rank": ranks.rank}
+    leave_ranks(ranks)
+    return found
+
+
 def run_sync(size: str) -> dict[str, Any]:
     """Milliseconds to bring a step's weights into a second copy: an adapter of rank 16, or all."""
     from peft import LoraConfig, get_peft_model
@@ -299,10 +335,11 @@ def largest_gap(folder: Path) -> tuple[float, float]:
     return max(gaps), max(float(gradient.abs().max()) for gradient in theirs.values())
 
 
-def run_side(arguments: list[str], threads: int) -> dict[str, Any]:
-    """One side in a process of its own."""
+def run_side(arguments: list[str], threads: int, ranks: int = 1) -> dict[str, Any]:
+    """One side in a process of its own, or in several."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.learner", *arguments],
+        [sys.executable, *(launcher if ranks > 1 else []), "-m", "benchmarks.learner", *arguments],
         capture_output=True,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": str(threads)},
@@ -310,41 +347,58 @@ def run_side(arguments: list[str], threads: int) -> dict[str, Any]:
     )
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    found: dict[str, Any] = json.loads(lines[-1])
     return found
 
 
-def compare(size: str, repeats: int, threads: int) -> None:
-    """All sides, one after the other, as tables."""
-    tokens = sum(len(row.token_ids) for row in make_rows(size))
-    print(f"{len(make_rows(size))} rows, {tokens} tokens, {size}, float32, {threads} threads\n")
-    print("| step | tokens/s | against TRL | peak growth (MiB) | TRL / this | largest gradient gap |")
+def compare(size: str, repeats: int, threads: int, per_forward: Sequence[int]) -> None:
+    """All sides one after the other, as a table; both ratios are to the first of TRL."""
+    rows = make_rows(size)
+    tokens = sum(len(row.token_ids) for row in rows)
+    print(f"{len(rows)} rows, {tokens} tokens, {size}, float32, {threads} threads\n")
+    print("| step | tokens/s | times TRL's | peak growth (MiB) | TRL's over it | largest gradient gap |")
     print("|---|---:|---:|---:|---:|---:|")
     common = ["--size", size, "--repeats", str(repeats)]
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
         found = {}
-        for count in (2 * GROUP_SIZE, GROUP_SIZE // 2):
+        for count in per_forward:
             side = ["--side", "trl", "--rows", str(count), "--folder", scratch]
             found[f"TRL, {count} rows per forward"] = run_side([*common, *side], threads)
-        fastest = min(one["seconds"] for one in found.values())
-        leanest = min(one["growth"] for one in found.values())
+        base = found[f"TRL, {per_forward[0]} rows per forward"]
         for name in OURS:
             found[name] = run_side([*common, "--side", name, "--folder", scratch], threads)
             found[name]["gap"], largest = largest_gap(Path(scratch))
     for name, one in found.items():
         gap = f"{one['gap']:.1e} of {largest:.1e}" if "gap" in one else ""
         print(
-            f"| {name} | {tokens / one['seconds']:.0f} | {fastest / one['seconds']:.2f} |"
-            f" {one['growth'] / 2**20:.0f} | {leanest / one['growth']:.2f} | {gap} |"
+            f"| {name} | {tokens / one['seconds']:.0f} | {base['seconds'] / one['seconds']:.2f} |"
+            f" {one['growth'] / 2**20:.0f} | {base['growth'] / one['growth']:.2f} | {gap} |"
         )
-    print("\n| five roles | tokens/s | seconds | peak growth (MiB) |")
+
+
+def compare_roles(size: str, repeats: int, threads: int) -> None:
+    """Five roles' adapters in one pass against five passes; what their sync costs."""
+    common = ["--size", size, "--repeats", str(repeats)]
+    ways = ("five passes, padded", "five passes", "one pass")
+    found = {way: run_side([*common, "--side", f"roles:{way}"], threads) for way in ways}
+    print(f"\n| five roles, {size} | tokens/s | against padded passes | peak growth (MiB) |")
     print("|---|---:|---:|---:|")
-    for way in ("five passes, padded", "five passes", "one pass"):
-        one = run_side([*common, "--side", f"roles:{way}"], threads)
-        speed = one["tokens"] / one["seconds"]
-        print(f"| {way} | {speed:.0f} | {one['seconds']:.2f} | {one['growth'] / 2**20:.0f} |")
+    for way, one in found.items():
+        speed, ratio = one["tokens"] / one["seconds"], found[ways[0]]["seconds"] / one["seconds"]
+        print(f"| {way} | {speed:.0f} | {ratio:.2f} | {one['growth'] / 2**20:.0f} |")
     sync = run_side([*common, "--side", "sync"], threads)
     print("\nSync into a second copy: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in sync.items()))
+
+
+def compare_ranks(size: str, repeats: int, threads: int) -> None:
+    """One process against two, each on one thread."""
+    common = ["--size", size, "--repeats", str(repeats), "--side", "ranks"]
+    one, two = (run_side(common, threads, ranks)["seconds"] for ranks in (1, 2))
+    print(f"\nTeam step, {size}: {one:.2f} s on one rank, {two:.2f} s on two: {one / two:.2f} times as fast")
+
+
+PARTS = ("trl", "roles", "ranks")
 
 
 def main() -> None:
@@ -353,17 +407,27 @@ def main() -> None:
     )
     parser.add_argument("--size", choices=SIZES, default="smollm2")
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--trl-rows", type=int, action="append", help="rows per forward pass of TRL")
     parser.add_argument("--side", help="(internal) one side only, as JSON")
-    parser.add_argument("--rows", type=int, default=16)
+    parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     if options.side is None:
-        compare(options.size, options.repeats, options.threads)
+        parts, sizes = options.part or PARTS, (options.size, options.repeats, options.threads)
+        if "trl" in parts:
+            compare(*sizes, options.trl_rows or [GROUP_SIZE, GROUP_SIZE // 4])
+        if "roles" in parts:
+            compare_roles(*sizes)
+        if "ranks" in parts:
+            compare_ranks(*sizes)
     elif options.side == "trl":
         print(json.dumps(run_trl(options.size, options.rows, options.repeats, options.folder)))
     elif options.side == "sync":
         print(json.dumps(run_sync(options.size)))
+    elif options.side == "ranks":
+        print(json.dumps(run_ranks(options.size, options.repeats)))
     elif options.side.startswith("roles:"):
         print(json.dumps(run_roles(options.size, options.side.removeprefix("roles:"), options.repeats)))
     else:

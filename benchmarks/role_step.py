@@ -28,8 +28,9 @@ from simulator.engines.hf_chat import HFChat
 from training.base import build_tiny_model, quiet_libraries, train_tokenizer
 from training.config import GrpoConfig, ModelConfig, SftConfig
 from training.data import corpus, role_scenario, supervised_rows
-from training.grpo import Rollouts, run_grpo
+from training.grpo import run_grpo
 from training.interop import environment_factory, prepare_tokenizer, verified_reward, write_trl_folder
+from training.rollouts import Rollouts
 from training.sft import run_sft
 
 DIFFICULTIES = (1, 2)
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--prompts", type=int, default=8, help="scenarios per step")
     parser.add_argument("--group", type=int, default=8, help="trajectories per scenario")
     parser.add_argument("--sft-steps", type=int, default=300)
+    parser.add_argument("--row-layout", choices=("padded", "shared_prompt"), default="padded", help="of ours")
     options = parser.parse_args(arguments)
     quiet_libraries()
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
@@ -149,7 +151,10 @@ def _time_ours(
     folder: Path, options: argparse.Namespace, chat: HFChat, tokenizer: Any, timing: Timing
 ) -> None:
     config = GrpoConfig(
-        max_steps=options.steps + 1, prompts_per_step=options.prompts, group_size=options.group
+        max_steps=options.steps + 1,
+        prompts_per_step=options.prompts,
+        group_size=options.group,
+        row_layout=options.row_layout,
     )
     made = Timing()
 
@@ -244,7 +249,8 @@ def _take(made: Timing, timing: Timing) -> None:
 def _table(ours: Timing, stock: Timing, options: argparse.Namespace) -> list[str]:
     lines = [
         f"role {options.role}, {options.prompts} scenarios x {options.group}, {options.rounds} rounds of"
-        f" {options.steps} steps, {torch.get_num_threads()} threads, torch {torch.__version__}",
+        f" {options.steps} steps, {torch.get_num_threads()} threads, torch {torch.__version__},"
+        f" ours {options.row_layout}",
         "",
         "| | step, s | rollout, s | learner, s | rest, s | tokens per trajectory | reward |",
         "|---|---:|---:|---:|---:|---:|---:|",

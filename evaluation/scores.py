@@ -122,9 +122,9 @@ def read_scores(path: Path) -> list[Scores]:
     if not path.is_file():
         raise UserError(f"no evaluation scores at {path}; evaluate the run first")
     records: list[Scores] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            records.append(parse_scores(line))
+            records.append(parse_scores(line.decode()))
         except ValueError as error:
             raise UserError(f"{path}:{number} is no evaluation record ({error}); evaluate again") from None
     return records

@@ -15,11 +15,10 @@ from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from simulator.scripted_policies import oracle_solo
 from simulator.solo import SoloEpisode
-from training import grpo
 from training.alarms import NAMES, WINDOW, Alarms
 from training.config import GrpoConfig
 from training.data import role_scenario
-from training.grpo import Rollouts
+from training.rollouts import Rollouts
 
 ROLE = "cost"
 NUM_BATCHES, PROMPTS, GROUP = 4 * WINDOW, 8, 2
@@ -49,12 +48,13 @@ def watch(
         return expert(transcript) if said is None else said
 
     monkeypatch.setattr(
-        grpo,
-        "TransformersEngine",
+        "training.rollouts.TransformersEngine",
         lambda *, end_id, seed: ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed),
     )
     if pay is not None:
-        monkeypatch.setattr(grpo, "episode_reward", lambda episode, config: {"total": pay(episode)})
+        monkeypatch.setattr(
+            "training.rollouts.episode_reward", lambda episode, config: {"total": pay(episode)}
+        )
     model: Any = small_model()
     rollouts = Rollouts(SCENARIOS, role=ROLE, chat=tiny_chat(), config=CONFIG, seed=0)
     rollouts.begin(model)

@@ -23,12 +23,12 @@ from roles.errors import UserError
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from simulator.scripted_policies import oracle_solo
-from training import grpo
 from training.config import GrpoConfig
 from training.config_loading import load_config
 from training.curriculum import Curriculum
 from training.data import role_scenario
-from training.grpo import GrpoOutcome, Rollouts, run_grpo
+from training.grpo import GrpoOutcome, run_grpo
+from training.rollouts import Rollouts
 from training.validation import BestKeeper
 
 ROLE = "cost"
@@ -116,8 +116,7 @@ def train(
             return columns
 
     monkeypatch.setattr(
-        grpo,
-        "TransformersEngine",
+        "training.rollouts.TransformersEngine",
         lambda *, end_id, seed: ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed),
     )
     config = GrpoConfig(

@@ -30,7 +30,8 @@ from simulator.solo import SoloEpisode
 from training import grpo
 from training.config import GrpoConfig
 from training.data import role_scenario
-from training.grpo import Rollouts, episode_reward, run_grpo, verified_reward
+from training.grpo import run_grpo, verified_reward
+from training.rollouts import Rollouts, episode_reward
 
 ROLE = "coo"
 CONFIG = GrpoConfig(
@@ -61,7 +62,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Engines:
         engines.append(engine)
         return engine
 
-    monkeypatch.setattr(grpo, "TransformersEngine", make)
+    monkeypatch.setattr("training.rollouts.TransformersEngine", make)
     return engines
 
 
@@ -74,7 +75,7 @@ def real(monkeypatch: pytest.MonkeyPatch) -> Engines:
         engines.append(engine)
         return engine
 
-    monkeypatch.setattr(grpo, "TransformersEngine", make)
+    monkeypatch.setattr("training.rollouts.TransformersEngine", make)
     return engines
 
 
@@ -211,8 +212,7 @@ def test_failed_calls_cut_a_trajectory_off(monkeypatch: pytest.MonkeyPatch) -> N
 
     expert = oracle_solo(draw(8))
     monkeypatch.setattr(
-        grpo,
-        "TransformersEngine",
+        "training.rollouts.TransformersEngine",
         lambda *, end_id, seed: ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed),
     )
     for limit, num_turns in ((1, 2), (2, 3), (9, 4)):  # CONFIG allows 4 turns
@@ -320,7 +320,7 @@ def test_advantages_by_hand(
 ) -> None:
     """Rewards 1, 0, 0.75, 0.25 (mean 0.5) and four times 0.3: what tokens are weighed with."""
     rewards = iter([1.0, 0.0, 0.75, 0.25, 0.3, 0.3, 0.3, 0.3])
-    monkeypatch.setattr(grpo, "episode_reward", lambda episode, config: {"total": next(rewards)})
+    monkeypatch.setattr("training.rollouts.episode_reward", lambda episode, config: {"total": next(rewards)})
     seen: list[tuple[list[int], float]] = []
     compute_loss = grpo.ResumableGrpoTrainer._compute_loss
 

@@ -24,7 +24,6 @@ from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.scripted_policies import oracle_solo
-from training import grpo
 from training.config import GrpoConfig
 from training.data import role_scenario
 from training.faults import parse_fault, plan_faults
@@ -123,8 +122,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return FAMILIES[ROLE].baselines["random"](scenario, rng)
 
     monkeypatch.setattr(
-        grpo,
-        "TransformersEngine",
+        "training.rollouts.TransformersEngine",
         lambda *, end_id, seed: ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed),
     )
     yield
@@ -185,7 +183,7 @@ def test_a_batch_without_rewards_moves_nothing(tmp_path: Path) -> None:
 def test_a_reward_that_is_never_a_number_stops_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grpo, "episode_reward", lambda episode, config: {"total": math.nan})
+    monkeypatch.setattr("training.rollouts.episode_reward", lambda episode, config: {"total": math.nan})
     with pytest.raises(FaultyRunError, match="kind reward: reward part total is nan"):
         train(tmp_path, draw(8), max_steps=4)
 

@@ -23,6 +23,7 @@ from evaluation.gates import DEMO_ROLES, check_gates
 from roles.registry import ROLES
 from scenarios.registry import FAMILIES
 from training import grpo, pipeline, stages
+from training.alarm_records import read_alarms, write_alarms
 from training.config_loading import load_config
 from training.data import team_scenario
 from training.marl import JointLearner
@@ -130,6 +131,7 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
         "weights_changed",
         "signal",
     }
+    assert summary["alarms"] == {f"grpo/{role}": {} for role in DEMO_ROLES}
     assert tuple(summary["roles"]) == DEMO_ROLES
     for stages_of_role in summary["roles"].values():
         assert set(stages_of_role) == {*TRAINED, "random", "constant", "heuristic", "oracle", "paired"}
@@ -150,6 +152,15 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
     assert summary["versions"]["torch"] == torch.__version__
     assert summary["versions"]["trl"] == trl.__version__
     assert summary["gates"] == [gate.as_dict() for gate in check_gates(summary)]
+
+
+def test_an_alarm_of_a_stage_stands_in_the_summary(copied: Path) -> None:
+    run = Run.open(copied)
+    write_alarms(run, "grpo/coo", {"kl_runaway": "KL is 0.81"})
+    found = pipeline.summarise(run, wall_s=1.0)["alarms"]
+    assert found["grpo/coo"] == {"kl_runaway": "KL is 0.81"}
+    assert [stage for stage, alarms in found.items() if alarms] == ["grpo/coo"]
+    assert "grpo/coo kl_runaway: KL is 0.81" in read_alarms(run)
 
 
 def test_the_healthy_gates_are_green_and_the_status_follows_the_red_ones(made: Made) -> None:
@@ -326,7 +337,7 @@ def test_a_verifier_under_which_gold_is_not_one_turns_its_gate_red(
 
 def flat_verifier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer is worth the same."""
-    monkeypatch.setattr(grpo, "episode_reward", lambda episode, config: {"total": 0.5})
+    monkeypatch.setattr("training.rollouts.episode_reward", lambda episode, config: {"total": 0.5})
 
 
 def flat_reward_function(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def launch(folder: Path, ranks: int, jobs: list[dict[str, Any]]) -> None:
         timeout=600,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, done.stderr[:20000] + done.stderr[-4000:]
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from benchmarks.reliability import damage, victims
 from benchmarks.reliability.__main__ import main
 from benchmarks.reliability.artefacts import PROBES, Payload
+from benchmarks.reliability.artefacts_inputs import INPUT_PROBES
 from benchmarks.reliability.batteries import Bench
 from training import checkpoints
 from training.faults import Fault, parse_faults
@@ -65,7 +66,7 @@ def test_other_processes_and_hash_seeds_make_the_same_weights(bench: Bench) -> N
 
 def test_strangers_artefacts_run_nothing(bench: Bench) -> None:
     results = run_battery(bench, "S1")
-    assert len(results) == len(PROBES) >= 20
+    assert len(results) == len(PROBES | INPUT_PROBES) >= 40
     assert [(result["id"], result["detail"]) for result in results if not result["ok"]] == []
 
 

@@ -168,3 +168,59 @@ def test_a_model_that_fails_rejects_its_calls_and_nothing_hangs() -> None:
     request = CompletionRequest(policy="cto", session="s", prompt_ids=(3, 4), sampling=Sampling())
     with pytest.raises(InfrastructureError, match="out of memory"):
         asyncio.run(asyncio.wait_for(engine.complete(request), 10))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "match"),
+    [((), "is empty"), ((3,) * 512, "512 tokens: the model reads 511"), ((3, 61), "an id that the model")],
+)
+def test_prompts_that_the_model_cannot_read_are_refused_by_name_and_cost_nobody_else(
+    prompt: tuple[int, ...], match: str
+) -> None:
+    engine = make_engine(make_model())
+    sampling = Sampling(temperature=0.0, max_completion_tokens=3)
+
+    async def run() -> list[Completion | BaseException]:
+        calls = [
+            engine.complete(CompletionRequest(policy="cto", session=name, prompt_ids=ids, sampling=sampling))
+            for name, ids in (("bad", prompt), ("good", (3, 4)))
+        ]
+        return await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 20)
+
+    bad, good = asyncio.run(run())
+    with pytest.raises(InfrastructureError, match=match):
+        raise bad  # type: ignore[misc]
+    assert isinstance(good, Completion)
+
+
+def test_a_log_probability_that_is_not_finite_is_a_failure_and_no_sample() -> None:
+    model = make_model()
+    with torch.no_grad():
+        model.model.norm.weight[0] = float("nan")
+    request = CompletionRequest(policy="cto", session="s", prompt_ids=(3, 4), sampling=Sampling())
+    with pytest.raises(InfrastructureError, match="cto@0 gave a log-probability that is not finite"):
+        asyncio.run(asyncio.wait_for(make_engine(model).complete(request), 10))
+
+
+def test_a_bug_in_a_step_reaches_its_caller_and_nothing_hangs() -> None:
+    class Broken(LlamaForCausalLM):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            raise KeyError("a bug")
+
+    model = make_model()
+    model.__class__ = Broken
+    request = CompletionRequest(policy="cto", session="s", prompt_ids=(3, 4), sampling=Sampling())
+    with pytest.raises(KeyError, match="a bug"):
+        asyncio.run(asyncio.wait_for(make_engine(model).complete(request), 10))
+
+
+def test_full_weights_that_several_policies_share_are_stepped_together() -> None:
+    model = make_model()
+    engine = make_engine(model)
+    engine.set_policy("coo", model, version="coo@0")
+    engine.set_policy("risk", make_model(1), version="risk@0")
+    assert engine.num_lanes == 2
+    engine.set_policy("coo", make_model(2), version="coo@1")
+    assert engine.num_lanes == 3
+    engine.set_policy("cto", make_model(2), version="cto@1")  # the first model serves nobody now
+    assert engine.num_lanes == 3

@@ -4,26 +4,33 @@
 
 Every process draws the same rows and trains its part of each batch; the first one logs and publishes.
 accelerate shards on accelerators only, and starts several CPU processes by mpirun only: without a GPU
-`torchrun --nproc_per_node 2 -m training.accelerated RUN ROLE` is data parallel over gloo. The stage is not
-resumable inside: a killed one starts again.
+`torchrun --nproc_per_node 2 -m training.accelerated RUN ROLE` is data parallel over gloo. A data-parallel
+stage that was killed goes on from its newest checkpoint, by as many processes as before; a sharded one starts
+again.
+`--fault KIND@PLACE:COUNT` breaks it on purpose.
 """
 
+import argparse
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from accelerate import PartialState
+from accelerate.utils import DistributedType, parse_flag_from_env
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from roles.errors import UserError
+from roles.registry import ROLES
+from simulator.engines.adapter_names import SHARED
 from training import stages
 from training.adapters import roles_of
 from training.base import quiet_libraries
 from training.data import supervised_rows, take_turns
+from training.faults import parse_faults, plan_faults
+from training.resume import StageCheckpoints
 from training.runs import Run
 from training.sft import run_sft
 from training.weights import BASE, copy_weights, is_finished, load_trainable
@@ -31,12 +38,15 @@ from training.weights import BASE, copy_weights, is_finished, load_trainable
 
 def main(arguments: Sequence[str]) -> int:
     """RUN and ROLE; 2 after a user's mistake."""
-    if len(arguments) != 2:
-        print("usage: accelerate launch ... -m training.accelerated RUN ROLE", file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser(prog="accelerate launch ... -m training.accelerated")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("role", choices=[*ROLES, SHARED])
+    parser.add_argument("--fault", action="append", default=[], metavar="KIND@PLACE:COUNT")
+    options = parser.parse_args(arguments)
     quiet_libraries()
     try:
-        train_sft(Path(arguments[0]), arguments[1])
+        plan_faults(parse_faults(options.fault))
+        train_sft(options.run, options.role)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -56,12 +66,14 @@ def train_sft(path: Path, role: str) -> None:
     config, place = run.config, PartialState(cpu=not torch.cuda.is_available())
     if is_finished(run, "sft", role):
         return
+    if parse_flag_from_env("ACCELERATE_USE_FSDP") and place.distributed_type == DistributedType.MULTI_CPU:
+        place.print("accelerate shards on accelerators only: here every process holds all weights")
     if config.sft.batch_size % place.num_processes:
         raise UserError(
             f"sft.batch_size {config.sft.batch_size} must be a multiple of {place.num_processes} processes"
         )
     model, tokenizer = load_trainable(run, BASE, role)
-    before, start = copy_weights(model, role), time.monotonic()
+    before = copy_weights(model, role)
     chat = stages.make_chat(tokenizer, config)
     count = max(1, config.sft.max_steps) * config.sft.batch_size
     streams = [
@@ -78,6 +90,7 @@ def train_sft(path: Path, role: str) -> None:
     ]
     share = config.sft.batch_size // place.num_processes
     own = {"batch_size": share, "micro_batch_size": 0, "validate_every": 0, "patience": 0}
+    checkpoints = StageCheckpoints(run, f"sft/{role}", every_steps=config.sft.checkpoint_every)
 
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
         if place.is_main_process:
@@ -93,14 +106,17 @@ def train_sft(path: Path, role: str) -> None:
             output_dir=Path(scratch),
             seed=config.seed,
             on_step=on_step,
+            checkpoints=checkpoints,
             gradient_checkpointing=config.model.gradient_checkpointing,
         )
     whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if place.is_main_process:
         fresh, _ = load_trainable(run, BASE, role)
         fresh.load_state_dict(whole)
-        train_s = time.monotonic() - start
-        stages.finish_stage(run, "sft", role, fresh, tokenizer, before, step=step, train_s=train_s)
+        stages.finish_stage(
+            run, "sft", role, fresh, tokenizer, before, step=step, train_s=checkpoints.train_s
+        )
+        checkpoints.clear()
     place.wait_for_everyone()
 
 

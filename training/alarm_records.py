@@ -17,11 +17,17 @@ def write_alarms(run: Run, stage: str, alarms: Mapping[str, str]) -> None:
     run.write_json(f"alarms/{stage}.json", dict(alarms))
 
 
+def alarms_by_stage(run: Run) -> dict[str, dict[str, str]]:
+    """The alarms of every GRPO stage that ended, {} where none went off.
+
+    Example: {"grpo/cto": {"kl_runaway": "KL ... is 0.81 nats"}, "grpo/coo": {}}
+    """
+    stages = [f"grpo/{owner}" for owner in (*ROLES, SHARED)]
+    names = {stage: f"alarms/{stage}.json" for stage in stages}
+    return {stage: run.read_json(name) for stage, name in names.items() if (run.path / name).is_file()}
+
+
 def read_alarms(run: Run) -> list[str]:
     """One line per alarm of the run's GRPO stages, e.g. "grpo/cto kl_runaway: KL ... is 0.81 nats"."""
-    lines = []
-    for owner in (*ROLES, SHARED):
-        name = f"alarms/grpo/{owner}.json"
-        if (run.path / name).is_file():
-            lines += [f"grpo/{owner} {alarm}: {seen}" for alarm, seen in run.read_json(name).items()]
-    return lines
+    found = alarms_by_stage(run)
+    return [f"{stage} {alarm}: {seen}" for stage, alarms in found.items() for alarm, seen in alarms.items()]

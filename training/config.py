@@ -205,6 +205,12 @@ class GrpoConfig(Section):
     """How often each batch of rollouts is trained on."""
     micro_batch_size: Count = 0
     """Trajectories per forward pass: less memory; divides prompts_per_step * group_size. 0: all."""
+    row_layout: Literal["padded", "shared_prompt"] = "padded"
+    """Trajectories side by side with padding, or end to end with the prompt of a group computed once."""
+    importance: Literal["none", "call"] = "none"
+    """Correction for what the engine sampled: truncated weights per call; a vLLM engine sets it to `call`."""
+    importance_cap: Annotated[float, Field(ge=1)] = 2.0
+    """Greatest importance weight of a call."""
     validate_every: Count = 0
     """Steps between greedy validations, before the first step too; the best weights are kept. 0: never."""
     validation_scenarios: PositiveCount = 64
@@ -292,7 +298,7 @@ class MarlConfig(Section):
     critic_epochs: PositiveCount = 4
     """Passes of the value heads over a step's rows, for estimator gae."""
     importance: Literal["ratio", "token", "call"] = "ratio"
-    """Correction for what the engine sampled: the clipped ratio, or truncated weights per token or call."""
+    """Correction for what the engine sampled: the ratio, or truncated weights; vLLM: `call` if not given."""
     importance_cap: Annotated[float, Field(ge=1)] = 2.0
     """Greatest importance weight of a token or call."""
     max_staleness: Count = 0
@@ -449,6 +455,26 @@ class RunConfig(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     team_reward: TeamRewardConfig = TeamRewardConfig()
     review: ReviewConfig = ReviewConfig()
+
+
+def correct_for_engine(values: dict[str, Any]) -> dict[str, Any]:
+    """With vLLM engine and learner differ: importance is corrected per call where a config says nothing.
+
+    Done on a config's text: a validator before the model's own would end the reading of JSON lists as tuples.
+    """
+    if not _is_other_engine(values.get("engine")):
+        return values
+    stages = {stage: values.get(stage, {}) for stage in ("grpo", "marl")}
+    return values | {
+        stage: {"importance": "call", **section} if isinstance(section, dict) else section
+        for stage, section in stages.items()
+    }
+
+
+def _is_other_engine(engine: Any) -> bool:
+    """Whether rollouts come from another program than the one that learns."""
+    name = engine.get("name", "transformers") if isinstance(engine, dict) else getattr(engine, "name", None)
+    return name in ("vllm", "vllm_server")
 
 
 # What may be changed in a run's config.yaml between two attempts: it decides memory, time and money only.

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from roles.errors import UserError, unknown
 from scenarios.strict_yaml import parse_yaml
-from training.config import RunConfig
+from training.config import RunConfig, correct_for_engine
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def validate_config(values: dict[str, Any], source: str) -> RunConfig:
         UserError: as `load_config`.
     """
     try:
-        text = json.dumps(values)
+        text = json.dumps(correct_for_engine(values))
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{source} holds a value that a config cannot have: {error}") from None
     try:

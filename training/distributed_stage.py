@@ -7,7 +7,9 @@ The folder and its checkpoints are those of `emads train marl`: what one process
 
 import argparse
 import copy
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,17 +18,20 @@ import torch
 import torch.distributed as dist
 from transformers import PreTrainedModel
 
+from roles.errors import UserError
 from roles.registry import ROLES
 from training import stages
 from training.base import quiet_libraries
 from training.best_team import BestTeam
 from training.distributed import join_ranks, leave_ranks, shard_model
+from training.engines import open_rollouts
 from training.marl import JointLearner
 from training.overlap import OverlappedLearner
 from training.ranks import Ranks
 from training.resume import StageCheckpoints, Stateful, load_parts, logged_values
 from training.runs import Run
 from training.state_files import write_state
+from training.stopped import SkippedSteps, explain_memory_errors
 from training.weights import copy_weights, is_finished, load_team, save_team, weights_differ
 
 
@@ -34,9 +39,14 @@ def train_marl_on_ranks(path: Path, ranks: Ranks, *, max_steps: int | None = Non
     """The stage `marl` of a run on all ranks; with `max_steps` it stops there and can be resumed."""
     run = Run.open(path)
     config = run.config
-    if all(is_finished(run, "marl", role) for role in ROLES):
-        return
-    models, tokenizer = load_team(run, stages.SOURCE["marl"])
+    if config.engine.name == "vllm" and ranks.size > 1:
+        raise UserError(
+            "engine.name 'vllm' plays on one rank; under torchrun use transformers or vllm_server"
+        )
+    with ranks.first_alone():
+        if all(is_finished(run, "marl", role) for role in ROLES):
+            return
+        models, tokenizer = load_team(run, stages.SOURCE["marl"])
     before = {role: copy_weights(model, role) for role, model in models.items()}
     references = None
     if config.marl.needs_reference:
@@ -48,6 +58,7 @@ def train_marl_on_ranks(path: Path, ranks: Ranks, *, max_steps: int | None = Non
         for model in {id(one): one for one in models.values()}.values():
             shard_model(model, bf16=config.marl.sharded_bf16, cpu_offload=config.marl.cpu_offload)
     chat = stages.make_chat(tokenizer, config)
+    opened = ExitStack()
     learner = JointLearner(
         models,
         config.marl,
@@ -58,6 +69,7 @@ def train_marl_on_ranks(path: Path, ranks: Ranks, *, max_steps: int | None = Non
         anchor_rows=stages.make_anchor_rows(config, chat),
         ranks=ranks,
         actors=actors,
+        engine=opened.enter_context(open_rollouts(run, end_id=chat.end_id)),
     )
     trainer = OverlappedLearner(learner, partial(stages.joint_cases, config), config.marl.max_steps)
     best = BestTeam(learner, stages.validation_cases(config))  # every rank plays all of them: one result
@@ -66,17 +78,22 @@ def train_marl_on_ranks(path: Path, ranks: Ranks, *, max_steps: int | None = Non
     found = _from_first(checkpoints.find() if ranks.rank == 0 else None, ranks)
     if found is not None:
         load_parts(found, parts)
+    ranks.wait()  # rank 0 may remove it soon: with no step left, at once
     last = min(config.marl.max_steps, max_steps or config.marl.max_steps)
+    skipped = SkippedSteps()
     for step in range(learner.num_steps, last):
-        metrics = trainer.step()
-        if config.marl.validate_every and (step + 1) % config.marl.validate_every == 0:
-            metrics |= best.validate()
+        with explain_memory_errors("marl"):
+            metrics = trainer.step()
+            if config.marl.validate_every and (step + 1) % config.marl.validate_every == 0:
+                metrics |= best.validate()
+        skipped.watch(step + 1, [metrics.get(f"grad_norm/{role}", 0.0) for role in models])
         due = checkpoints.is_due(step + 1) or step + 1 == last
         if ranks.rank == 0:
             run.log("marl", step + 1, metrics)
         if ranks.most(int(due and ranks.rank == 0)):
             _save(checkpoints, step + 1, {name: part.state() for name, part in parts.items()}, ranks)
     trainer.close()
+    opened.close()
     if last == config.marl.max_steps:
         best.restore()
         team = {role: _whole_copy(learner, role) for role in models}
@@ -102,8 +119,7 @@ def _save(checkpoints: StageCheckpoints, step: int, states: Mapping[str, Any], r
 
     if ranks.rank == 0:
         checkpoints.save(step, write)
-    if ranks.size > 1:
-        dist.barrier()
+    ranks.wait()
 
 
 def _from_first(value: Path | None, ranks: Ranks) -> Path | None:
@@ -121,21 +137,25 @@ def _whole_copy(learner: JointLearner, role: str) -> PreTrainedModel:
     return model
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train; 2 after a user's mistake, and other numbers as `emads` has them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("run", type=Path)
     parser.add_argument("--max-steps", type=int)
-    options = parser.parse_args()
-    ranks = join_ranks()
-    quiet_libraries()
-    torch.set_num_threads(Run.open(options.run).config.threads_per_worker)
+    options = parser.parse_args(arguments)
     try:
+        ranks = join_ranks()
+        quiet_libraries()
+        torch.set_num_threads(Run.open(options.run).config.threads_per_worker)
         train_marl_on_ranks(options.run, ranks, max_steps=options.max_steps)
-    finally:
-        leave_ranks(ranks)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.status
+    leave_ranks(ranks)  # not after an error: the others would have to come here too
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

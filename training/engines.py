@@ -107,6 +107,24 @@ def serve(
         yield opened
 
 
+@contextmanager
+def open_rollouts(run: Run, *, end_id: int) -> Iterator[PolicyEngine | None]:
+    """The engine that a stage samples its rollouts on, from its first step to its last.
+
+    None for the embedded engine: it starts at once, so that training makes one for every batch.
+
+    Raises:
+        UserError: as `make_engine`.
+    """
+    config = run.config.engine
+    if config.name == "transformers":
+        yield None
+        return
+    base = find_weights(run, BASE, RECONCILER)
+    with open_engine(config, end_id=end_id, seed=run.config.seed, base=base) as engine:
+        yield engine
+
+
 def choose_engine(config: EngineConfig, name: str | None) -> EngineConfig:
     """The run's engine, or the one named on the command line.
 

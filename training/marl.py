@@ -23,6 +23,7 @@ from roles.team import RECONCILER
 from scenarios.team import TeamScenario
 from simulator.chat import Chat
 from simulator.engines.adapter_names import adapter_of
+from simulator.engines.base import PolicyEngine
 from simulator.engines.transformers import TransformersEngine
 from simulator.reward import TeamRewardWeights
 from training.adapters import named_role_parameters, role_parameters
@@ -62,7 +63,10 @@ class JointLearner:
         anchor_rows: AnchorRows | None = None,
         ranks: Ranks = ONE_RANK,
         actors: Mapping[str, Any] | None = None,
+        engine: PolicyEngine | None = None,
     ) -> None:
+        """`engine`: kept over all steps, new weights are new versions; None makes one each time."""
+        self.engine = engine
         self.models, self.config, self.chat, self.seed = dict(models), config, chat, seed
         self.references, self.anchor_rows, self.ranks = references or {}, anchor_rows, ranks
         self.actors = dict(actors) if actors else self.models  # whole copies where the models are sharded
@@ -163,9 +167,9 @@ class JointLearner:
 
     def make_engine(
         self, models: Mapping[str, Any] | None = None, version: int | None = None
-    ) -> TransformersEngine:
+    ) -> PolicyEngine:
         """An engine that serves the present weights of all roles, or those of `models` as that version."""
-        engine = TransformersEngine(end_id=self.chat.end_id, seed=self.seed)
+        engine = self.engine or TransformersEngine(end_id=self.chat.end_id, seed=self.seed)
         number = self.num_steps if version is None else version
         for role, model in (models or self.actors).items():
             options = {} if (adapter := adapter_of(model, role)) is None else {"adapter": adapter}

@@ -29,7 +29,7 @@ from simulator.export import episode_to_dict
 from simulator.reward import score_episode
 from training import stages
 from training.adapters import list_owners, owner_of, owners_of
-from training.alarm_records import read_alarms
+from training.alarm_records import alarms_by_stage, read_alarms
 from training.base import quiet_libraries
 from training.config import RunConfig
 from training.data import team_scenario
@@ -203,7 +203,7 @@ def summarise(run: Run, *, wall_s: float) -> dict[str, Any]:
         raise UserError(f"no scores in {run.path}; run `emads evaluate --run {run.path}` first")
     role_scores.sort(key=lambda record: list(ROLES).index(record.role))
     changed, signal = _training_facts(run)
-    return build_summary(
+    summary = build_summary(
         role_scores,
         team_scores,
         seed=run.config.seed,
@@ -213,6 +213,7 @@ def summarise(run: Run, *, wall_s: float) -> dict[str, Any]:
         signal=signal,
         num_bootstrap=run.config.evaluation.num_bootstrap,
     )
+    return summary | {"alarms": alarms_by_stage(run)}
 
 
 def _training_facts(run: Run) -> tuple[dict[str, dict[str, bool]], dict[str, dict[str, float]]]:

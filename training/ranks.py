@@ -5,7 +5,8 @@ engine of its own. A loss is a mean over the rank's own rows, so that averages o
 each rank had: gradients are those of one process on all scenarios.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -36,6 +37,20 @@ class Ranks:
         tensor = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(tensor)
         return [float(value) for value in tensor]
+
+    def wait(self) -> None:
+        """Go on when all ranks have come here: before what one of them wrote, or is to remove, is read."""
+        if self.size > 1:
+            dist.barrier()
+
+    @contextmanager
+    def first_alone(self) -> Iterator[None]:
+        """Rank 0 goes before the others: what it mends in a folder or sets aside is done when they look."""
+        if self.rank:
+            self.wait()
+        yield
+        if not self.rank:
+            self.wait()
 
     def most(self, value: int) -> int:
         """The largest value of any rank."""

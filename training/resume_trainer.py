@@ -2,7 +2,8 @@
 
 Trainer itself resumes exactly only between two generation batches, and with pickled files. Here its state
 goes through training/resume.py, and the buffered rollout window, its position and the sums of half-logged
-metrics go with it. Steps whose gradient is not finite change nothing and are counted.
+metrics go with it. Steps whose gradient is not finite change nothing and are counted. Of several
+data-parallel processes the first one saves, with what the others need to go on; sharded ones save nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,17 +14,19 @@ from typing import Any
 from torch import Tensor
 from transformers import Trainer, TrainerCallback
 
+from roles.errors import UserError
 from training.faults import reach, spoil_loss
+from training.random_states import capture_random_states, restore_random_states
 from training.resume import (
     StageCheckpoints,
     Stateful,
     load_trained_tensors,
-    restore_random,
     trained_tensors,
 )
 from training.state_files import read_state, write_state
 from training.stopped import SkippedSteps
 from training.storage import encode_json
+from training.trainer_ranks import agree, collect, is_first, own_rank, wait_for_all
 
 # Of the trainers' own attributes, those that the next step or the next log line depends on.
 ATTRIBUTES = (
@@ -46,14 +49,31 @@ class ResumableTrainer(Trainer):
     def keep_checkpoints(
         self, checkpoints: StageCheckpoints | None, parts: Mapping[str, Stateful] | None = None
     ) -> None:
-        """Before `train_on`: where checkpoints go, and what else than the trainer has a state."""
+        """Before `train_on`: where checkpoints go, and what else than the trainer has a state.
+
+        Raises:
+            UserError: the weights are sharded over processes, and there is something to go on from.
+        """
         self.checkpoints, self.parts = checkpoints, {**(parts or {}), "skipped": self.skipped}
-        if checkpoints is not None and self.args.world_size == 1:
+        if checkpoints is None:
+            return
+        if self.is_fsdp_enabled:
+            if any(checkpoints.folder.glob("step_*")):
+                raise UserError(
+                    f"{checkpoints.stage} was stopped at a checkpoint in {checkpoints.folder}, which sharded"
+                    " training cannot go on from: remove that folder to begin again, or go on unsharded"
+                )
+            self.checkpoints = None
+        else:
             self.add_callback(_SaveWhenDue(checkpoints))
 
     def train_on(self) -> None:
-        """Train to the end, from the newest sound checkpoint if there is one."""
-        found = self.checkpoints.find() if self.checkpoints is not None else None
+        """Train to the end, from the newest sound checkpoint if there is one.
+
+        Raises:
+            UserError: it was saved by another number of processes.
+        """
+        found = self._find()
         if found is None:
             self.train()
         elif not read_state(found, "trainer")["is_over"]:
@@ -62,6 +82,19 @@ class ResumableTrainer(Trainer):
             self._load_from_checkpoint(str(found))
             self.state.global_step = read_state(found, "progress")["step"]
             self._load_parts(found)
+
+    def _find(self) -> Path | None:
+        """The checkpoint to go on from; the first process looks and sets damaged ones aside."""
+        if self.checkpoints is None:
+            return None
+        found = agree(self.checkpoints.find() if is_first() else None)
+        saved_by = read_state(found, "trainer").get("num_processes", 1) if found is not None else None
+        if saved_by not in (None, self.args.world_size):
+            raise UserError(
+                f"{self.checkpoints.stage}: {found} was saved by {saved_by} processes, and these are"
+                f" {self.args.world_size}; go on with {saved_by}, or remove the folder to begin again"
+            )
+        return found
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         if self.accelerator.sync_gradients or self.args.gradient_accumulation_steps == 1:
@@ -88,18 +121,29 @@ class ResumableTrainer(Trainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         assert self.checkpoints is not None
-        self.checkpoints.save(self.state.global_step, self._write)
-
-    def _write(self, folder: Path) -> None:
         self.store_flos()
+        states = collect({"trainer": self._own_state(), "random": capture_random_states()})
+        if is_first():
+            self.checkpoints.save(self.state.global_step, lambda folder: self._write(folder, states))
+        wait_for_all()
+
+    def _own_state(self) -> dict[str, Any]:
+        """What differs from process to process, but for random states."""
+        own = {name: getattr(self, name) for name in ATTRIBUTES if hasattr(self, name)}
+        own["is_over"] = self.control.should_training_stop or self.state.global_step >= self.args.max_steps
+        own["_metrics"] = {mode: dict(sums) for mode, sums in getattr(self, "_metrics", {}).items()}
+        if self.args.world_size > 1:
+            own["num_processes"] = self.args.world_size
+        return own
+
+    def _write(self, folder: Path, states: list[dict[str, Any]]) -> None:
         trainer: Any = self  # Trainer declares what is there while it trains as possibly None
         write_state(folder, "weights", trained_tensors(trainer.model))
         write_state(folder, "optimizer", trainer.optimizer.state_dict())
         write_state(folder, "scheduler", trainer.lr_scheduler.state_dict())
-        own = {name: getattr(self, name) for name in ATTRIBUTES if hasattr(self, name)}
-        own["is_over"] = self.control.should_training_stop or self.state.global_step >= self.args.max_steps
-        own["_metrics"] = {mode: dict(sums) for mode, sums in getattr(self, "_metrics", {}).items()}
-        write_state(folder, "trainer", own)
+        write_state(folder, "trainer", states[0]["trainer"])
+        for rank, state in enumerate(states[1:], start=1):
+            write_state(folder, f"rank-{rank}", state)
         for name, part in self.parts.items():
             write_state(folder, f"part-{name}", dict(part.state()))
         state = asdict(self.state) | {"log_history": [], "stateful_callbacks": self._callback_states()}
@@ -132,9 +176,11 @@ class ResumableTrainer(Trainer):
         """Called when the data stands where it stood: the last of the state goes in here."""
         if checkpoint is None:
             return
-        path = Path(checkpoint)
-        own = read_state(path, "trainer")
+        path, rank = Path(checkpoint), own_rank()
+        stored = read_state(path, f"rank-{rank}") if rank else None
+        own = read_state(path, "trainer") if stored is None else stored["trainer"]
         del own["is_over"]
+        own.pop("num_processes", None)
         if own.get("_buffered_inputs") is not None:
             own["_buffered_inputs"] = [
                 _to_device(batch, self.args.device) for batch in own["_buffered_inputs"]
@@ -146,7 +192,7 @@ class ResumableTrainer(Trainer):
             setattr(self, name, value)
         self._tr_loss = self._tr_loss.to(self.args.device)
         self._load_parts(path)
-        restore_random(path)
+        restore_random_states(read_state(path, "random") if stored is None else stored["random"])
 
     def _load_parts(self, path: Path) -> None:
         for name, part in self.parts.items():
@@ -168,7 +214,7 @@ class _SaveWhenDue(TrainerCallback):
         self._checkpoints = checkpoints
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self._checkpoints.is_due(state.global_step):
+        if agree(self._checkpoints.is_due(state.global_step)):
             control.should_save = True
 
 

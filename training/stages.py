@@ -19,6 +19,7 @@ from evaluation.scores import RoleScores, TeamScores, write_scores
 from roles.registry import ROLES
 from scenarios.base import Scenario, Split
 from scenarios.team import TeamScenario
+from simulator.engines.base import PolicyEngine
 from simulator.engines.hf_chat import HFChat
 from simulator.engines.transformers import TransformersEngine
 from simulator.reward import TeamRewardWeights
@@ -36,12 +37,13 @@ from training.data import (
     take_turns,
     team_scenario,
 )
-from training.engines import serve
+from training.engines import open_rollouts, serve
 from training.faults import enter_stage, reach
 from training.grpo import run_grpo
 from training.marl import JointLearner
 from training.overlap import OverlappedLearner
 from training.resume import StageCheckpoints, Stateful, load_parts, logged_values, save_parts
+from training.rollouts import Rollouts
 from training.runs import Run
 from training.sft import run_sft
 from training.stopped import SkippedSteps, explain_memory_errors
@@ -184,7 +186,11 @@ def train_grpo(path: Path, role: str) -> None:
         if "verified" in metrics:
             report_progress(5, grpo_reward=metrics["verified"], **list_alarms(metrics))
 
-    with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(f"grpo/{role}"):
+    with (
+        tempfile.TemporaryDirectory(prefix="emads-") as scratch,
+        explain_memory_errors(f"grpo/{role}"),
+        open_rollouts(run, end_id=chat.end_id) as engine,
+    ):
         outcome = run_grpo(
             model,
             tokenizer,
@@ -195,6 +201,7 @@ def train_grpo(path: Path, role: str) -> None:
             output_dir=Path(scratch),
             seed=config.seed,
             on_step=on_step,
+            make_rollouts=partial(Rollouts, engine=engine),
             checkpoints=checkpoints,
             validation=draw("validation", validation, 0),
             gradient_checkpointing=config.model.gradient_checkpointing,
@@ -224,6 +231,17 @@ def train_marl(path: Path) -> None:
     if all(is_finished(run, "marl", role) for role in ROLES):
         return
     models, tokenizer = load_team(run, SOURCE["marl"])
+    with open_rollouts(run, end_id=make_chat(tokenizer, config).end_id) as engine:
+        _train_team(run, models, tokenizer, engine)
+
+
+def _train_team(
+    run: Run,
+    models: Mapping[str, PreTrainedModel],
+    tokenizer: PreTrainedTokenizerBase,
+    engine: PolicyEngine | None,
+) -> None:
+    config = run.config
     before = {role: copy_weights(model, role) for role, model in models.items()}
     references = None
     if config.marl.needs_reference:
@@ -240,6 +258,7 @@ def train_marl(path: Path) -> None:
         seed=config.seed,
         references=references,
         anchor_rows=make_anchor_rows(config, chat),
+        engine=engine,
     )
     trainer = OverlappedLearner(learner, partial(joint_cases, config), config.marl.max_steps)
     best = BestTeam(learner, validation_cases(config))

@@ -18,13 +18,14 @@ from evaluation.solver import score_solver
 from evaluation.statistics import mean_interval
 from roles.errors import UserError
 from scenarios.base import Scenario
-from simulator.engines.transformers import TransformersEngine
 from simulator.tool_calls import format_tool_call
 from training import stages
 from training.base import build_tiny_model, load_pretrained, quiet_libraries, train_tokenizer
 from training.data import TokenRow, demonstration_row
-from training.grpo import Rollouts, run_grpo
+from training.engines import open_rollouts, serve
+from training.grpo import run_grpo
 from training.resume import StageCheckpoints, logged_values
+from training.rollouts import Rollouts
 from training.runs import Run
 from training.sft import run_sft
 from training.task_sources import TaskSource, open_source
@@ -156,19 +157,26 @@ def _train_grpo(run: Run, source: TaskSource) -> None:
     count = config.grpo.max_steps * config.grpo.prompts_per_step
     pool = source.draw("train", count, None)
     checkpoints = StageCheckpoints(run, f"grpo/{role}", every_steps=config.grpo.checkpoint_every)
-    with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
+    chat = stages.make_chat(tokenizer, config)
+    with (
+        tempfile.TemporaryDirectory(prefix="emads-") as scratch,
+        open_rollouts(run, end_id=chat.end_id) as engine,
+    ):
         run_grpo(
             model,
             tokenizer,
             [pool[index % len(pool)] for index in range(count)],
             config.grpo,
             role=role,
-            chat=stages.make_chat(tokenizer, config),
+            chat=chat,
             output_dir=Path(scratch),
             seed=config.seed,
             on_step=partial(run.log, f"grpo/{role}"),
             make_rollouts=partial(
-                Rollouts, families={source.family.name: source.family}, roles={role: source.role}
+                Rollouts,
+                families={source.family.name: source.family},
+                roles={role: source.role},
+                engine=engine,
             ),
             checkpoints=checkpoints,
         )
@@ -203,18 +211,17 @@ def _score(run: Run, source: TaskSource, stage: str) -> RoleScores:
         return known
     model, tokenizer = load_weights(run, TESTED[stage], role)
     chat = stages.make_chat(tokenizer, run.config)
-    engine = TransformersEngine(end_id=chat.end_id, seed=run.config.seed)
-    engine.set_policy(role, model, version=f"{role}@{stage}")
-    scores = score_solver(
-        stage,
-        source.family,
-        source.role,
-        lambda key: source.draw("test", run.config.evaluation.num_role_scenarios, key),
-        engine=engine,
-        chat=chat,
-        max_turns=run.config.grpo.max_turns,
-        max_completion_tokens=run.config.grpo.max_completion_tokens,
-        max_failed_calls=run.config.grpo.max_failed_calls,
-    )
+    with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
+        scores = score_solver(
+            stage,
+            source.family,
+            source.role,
+            lambda key: source.draw("test", run.config.evaluation.num_role_scenarios, key),
+            engine=engine,
+            chat=chat,
+            max_turns=run.config.grpo.max_turns,
+            max_completion_tokens=run.config.grpo.max_completion_tokens,
+            max_failed_calls=run.config.grpo.max_failed_calls,
+        )
     stages.store_scores(run, name, [scores])
     return scores

@@ -22,8 +22,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.engine_models import SHAPES, load_team, scratch, write_base
-from benchmarks.engine_work import ROLES, Call, Episode, ask, play_together
-from benchmarks.engines import open_engine
+from benchmarks.engine_ways import open_engine
+from benchmarks.engine_work import ROLES, Ask, Call, Episode, play_together
 from roles.errors import UserError
 from simulator.engines.vllm import VLLMEngine
 
@@ -73,9 +73,9 @@ def measure(engine: VLLMEngine, in_flight: int, args: argparse.Namespace, vocab:
         first = [
             ((Call(role=c.role, session=c.session, prompt_ids=c.prompt_ids, num_tokens=1),),) for c in calls
         ]
-        asyncio.run(play_together(first, ask(engine)))
+        asyncio.run(play_together(first, Ask(engine)))
         start = time.perf_counter()
-        made = asyncio.run(play_together(work, ask(engine)))
+        made = asyncio.run(play_together(work, Ask(engine)))
         elapsed = time.perf_counter() - start
         assert made == in_flight * args.tokens
         if repeat:

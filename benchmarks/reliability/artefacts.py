@@ -1,7 +1,7 @@
 """S1: files that would run code or leave their folder if they were trusted: each is refused in one line.
 
 Every artefact carries a payload that would create a marker file. A probe makes the artefact and gives it to
-the product's own loader.
+the product's own loader. artefacts_inputs.py has more of them.
 """
 
 import json
@@ -73,7 +73,7 @@ def try_artefact(folder: Path, probe: Probe) -> str:
     return problem
 
 
-def _model_folder(folder: Path) -> Path:
+def model_folder(folder: Path) -> Path:
     """A sound model of ours, to be spoilt."""
     (step,) = (Path(_sound_run().name) / "run" / "checkpoints" / "base").iterdir()
     shutil.copytree(step, folder, dirs_exist_ok=True)
@@ -89,7 +89,7 @@ def _sound_run() -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
-def _prepared(path: Path) -> Run:
+def prepared_run(path: Path) -> Run:
     """A copy of a sound run."""
     shutil.copytree(Path(_sound_run().name) / "run", path)
     return Run.open(path)
@@ -101,27 +101,27 @@ def _edit(path: Path, **changes: Any) -> None:
 
 
 def _pickled_weights(folder: Path, marker: Path) -> None:
-    _model_folder(folder)
+    model_folder(folder)
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Payload(marker)))
     load_pretrained(str(folder))
 
 
 def _torch_zip(folder: Path, marker: Path) -> None:
-    _model_folder(folder)
+    model_folder(folder)
     (folder / "model.safetensors").unlink()
     torch.save({"x": Payload(marker)}, folder / "pytorch_model.bin")
     load_pretrained(str(folder))
 
 
 def _pickle_named_safetensors(folder: Path, marker: Path) -> None:
-    _model_folder(folder)
+    model_folder(folder)
     (folder / "model.safetensors").write_bytes(pickle.dumps(Payload(marker)))
     load_pretrained(str(folder))
 
 
 def _remote_model(folder: Path, marker: Path) -> None:
-    _model_folder(folder)
+    model_folder(folder)
     (folder / "evil.py").write_text(EVIL_CODE.replace("MARKER", str(marker)))
     auto = {"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil"}
     _edit(folder / "config.json", model_type="evil", architectures=["Evil"], auto_map=auto)
@@ -129,14 +129,14 @@ def _remote_model(folder: Path, marker: Path) -> None:
 
 
 def _remote_model_of_known_type(folder: Path, marker: Path) -> None:
-    _model_folder(folder)
+    model_folder(folder)
     (folder / "evil.py").write_text(EVIL_CODE.replace("MARKER", str(marker)))
     _edit(folder / "config.json", auto_map={"AutoModelForCausalLM": "evil.Evil"})
     load_pretrained(str(folder))
 
 
 def _remote_tokenizer(folder: Path, marker: Path) -> None:
-    _model_folder(folder)
+    model_folder(folder)
     (folder / "evil.py").write_text(EVIL_CODE.replace("MARKER", str(marker)))
     auto = {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}
     _edit(folder / "tokenizer_config.json", tokenizer_class="Evil", auto_map=auto)
@@ -144,20 +144,20 @@ def _remote_tokenizer(folder: Path, marker: Path) -> None:
 
 
 def _huge_header(folder: Path, marker: Path) -> None:
-    _model_folder(folder)
+    model_folder(folder)
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", 1 << 62) + b"{}")
     load_pretrained(str(folder))
 
 
 def _offsets_outside(folder: Path, marker: Path) -> None:
-    _model_folder(folder)
+    model_folder(folder)
     header = json.dumps({"x": {"dtype": "F32", "shape": [4], "data_offsets": [0, 1 << 40]}}).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
     load_pretrained(str(folder))
 
 
 def _index_outside(folder: Path, marker: Path) -> None:
-    _model_folder(folder)
+    model_folder(folder)
     (folder / "model.safetensors").unlink()
     (folder.parent / "outside.bin").write_bytes(pickle.dumps(Payload(marker)))
     weight_map = {"model.embed_tokens.weight": "../outside.bin"}
@@ -171,14 +171,14 @@ def _only_gguf(folder: Path, marker: Path) -> None:
 
 
 def _broken_tokenizer(folder: Path, marker: Path) -> None:
-    _model_folder(folder)
+    model_folder(folder)
     (folder / "tokenizer.json").write_text('{"model": {"type": "Unigram", "vocab": ' + "[" * 100_000)
     load_pretrained(str(folder))
 
 
-def _template(text: str) -> Callable[[Path, Path], None]:
+def template(text: str) -> Callable[[Path, Path], None]:
     def attack(folder: Path, marker: Path) -> None:
-        _model_folder(folder)
+        model_folder(folder)
         (folder / "chat_template.jinja").write_text(text.replace("MARKER", str(marker)))
         _, tokenizer = load_pretrained(str(folder))
         HFChat(tokenizer, short_prompts=True)
@@ -188,7 +188,7 @@ def _template(text: str) -> Callable[[Path, Path], None]:
 
 def _republished(folder: Path, change: Callable[[Path], None]) -> Run:
     """A whole run from a stranger: its base is spoilt, its manifest is right."""
-    run = _prepared(folder / "run")
+    run = prepared_run(folder / "run")
     (step,) = (run.path / "checkpoints" / "base").iterdir()
     sound = folder / "copy"
     shutil.copytree(step, sound)
@@ -295,7 +295,7 @@ def _deep_json(folder: Path, marker: Path) -> None:
 
 
 def _deep_record(folder: Path, marker: Path) -> None:
-    run = _prepared(folder / "run")
+    run = prepared_run(folder / "run")
     (run.path / "stages" / "base.json").write_text('{"payload":' * 100_000)
     run.read_payload("base")
 
@@ -341,8 +341,8 @@ PROBES: dict[str, Probe] = {
     "weights index outside the folder": Probe(attack=_index_outside),
     "malformed GGUF": Probe(attack=_only_gguf),
     "broken tokenizer": Probe(attack=_broken_tokenizer),
-    "chat template: system call": Probe(attack=_template(SYSTEM_CALL)),
-    "chat template: class walk": Probe(attack=_template(CLASS_WALK)),
+    "chat template: system call": Probe(attack=template(SYSTEM_CALL)),
+    "chat template: class walk": Probe(attack=template(CLASS_WALK)),
     "stranger's run: pickle under a right manifest": Probe(attack=_strange_run_pickle),
     "stranger's run: code under a right manifest": Probe(attack=_strange_run_code),
     "config: YAML object": Probe(attack=_yaml('name: !!python/object/apply:os.system ["touch MARKER"]')),

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reliability import artefacts, damage, disk, governed, kills, victims
+from benchmarks.reliability import artefacts, artefacts_inputs, damage, disk, governed, kills, victims
 
 ROOT = Path(__file__).parent.parent.parent
 Result = dict[str, Any]  # id, group, ok, detail
@@ -152,7 +152,7 @@ def _determinism(bench: Bench, count: int) -> Iterator[tuple[str, str, Callable[
 
 
 def _artefacts(bench: Bench, count: int) -> Iterator[tuple[str, str, Callable[[], str]]]:
-    for name, probe in artefacts.PROBES.items():
+    for name, probe in (artefacts.PROBES | artefacts_inputs.INPUT_PROBES).items():
 
         def call(name: str = name, probe: artefacts.Probe = probe) -> str:
             return artefacts.try_artefact(bench.fresh(f"artefact-{name}"), probe)

@@ -20,7 +20,7 @@ import torch
 
 from roles.registry import ROLES
 from simulator import reward
-from training import faults, grpo, stages
+from training import faults, rollouts, stages
 from training.base import build_tiny_model, quiet_libraries
 from training.checkpoints import verify
 from training.config_loading import load_config
@@ -73,7 +73,7 @@ def set_up() -> None:
     torch.set_num_threads(1)
     quiet_libraries()
     stages.TOKENIZER_SCENARIOS = 10
-    grpo.episode_reward = _pay_solo(grpo.episode_reward)
+    rollouts.episode_reward = _pay_solo(rollouts.episode_reward)
     paid = _pay_team(reward.score_episode)
     for name, module in list(sys.modules.items()):
         if name.startswith("training.") and hasattr(module, "score_episode"):

@@ -8,6 +8,11 @@ from transformers import PreTrainedTokenizerBase
 from roles.base import Role
 from roles.errors import UserError
 
+# what the code of a template can raise: it divides, looks up, calls what is not there, counts without end
+_TEMPLATE_ERRORS = (
+    TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
+
 
 class HFChat:
     """Renders openings through the template, and later messages as the text the template would add.
@@ -70,7 +75,7 @@ class HFChat:
     def _render(self, messages: list[dict[str, Any]], **kwargs: Any) -> str:
         try:
             return str(self._tokenizer.apply_chat_template(messages, tokenize=False, **kwargs))
-        except (TemplateError, RecursionError) as error:  # a stranger's template is kept in a sandbox
+        except _TEMPLATE_ERRORS as error:  # a stranger's template is kept in a sandbox
             raise UserError(f"the tokenizer's chat template cannot be used: {error}; mend it") from None
 
     def _split_opening(self, role: Role, with_tools: bool) -> tuple[str, str]:

@@ -14,7 +14,10 @@ GROWTH = 64  # columns added at a time
 
 
 class _WindowLayer(DynamicLayer):
-    """One layer's buffers; `update` writes at the window's column and returns everything up to it."""
+    """One layer's buffers; `update` writes at the window's column and returns everything up to it.
+
+    Both are of the first `num_rows` rows alone: a decode step may leave the last ones out.
+    """
 
     keys: Tensor
     values: Tensor
@@ -25,14 +28,15 @@ class _WindowLayer(DynamicLayer):
         self.dtype, self.device = keys.dtype, keys.device
         self.is_initialized = True
         self.column = 0
+        self.num_rows = keys.shape[0]
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        end = self.column + 1
-        self.keys[:, :, self.column : end] = key_states
-        self.values[:, :, self.column : end] = value_states
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        end, rows = self.column + 1, self.num_rows
+        self.keys[:rows, :, self.column : end] = key_states
+        self.values[:rows, :, self.column : end] = value_states
+        return self.keys[:rows, :, :end], self.values[:rows, :, :end]
 
 
 class KVWindow:
@@ -47,23 +51,32 @@ class KVWindow:
     def num_rows(self) -> int:
         return self.valid.shape[0]
 
-    def cache(self) -> Cache:
-        """The window as a Hugging Face cache that writes at the next column."""
+    def cache(self, num_rows: int) -> Cache:
+        """The first rows of the window as a Hugging Face cache that writes at the next column."""
         self._reserve(self.column + 1)
         for layer in self.layers:
-            layer.column = self.column
+            layer.column, layer.num_rows = self.column, num_rows
         return Cache(layers=list(self.layers))
 
-    def step_mask(self) -> Tensor:
-        """(rows, 1, 1, column + 1) bool: a row's own columns and the one being written."""
-        mask = self.valid[:, : self.column + 1].clone()
+    def step_mask(self, num_rows: int) -> Tensor:
+        """(num_rows, 1, 1, column + 1) bool: a row's own columns and the one being written."""
+        mask = self.valid[:num_rows, : self.column + 1].clone()
         mask[:, self.column] = True
         return mask[:, None, None, :]
 
     def advance(self, fed: Tensor) -> None:
         """Close the column just written; `fed` (rows,) bool says for whom it was a real token."""
-        self.valid[:, self.column] = fed
+        self.valid[: len(fed), self.column] = fed
         self.column += 1
+
+    def swap_rows(self, one: list[int], other: list[int]) -> None:
+        """Row one[i] and row other[i] change places; all are different."""
+        to = torch.tensor(one + other, device=self.valid.device)
+        source = torch.tensor(other + one, device=self.valid.device)
+        for layer in self.layers:
+            layer.keys[to, :, : self.column] = layer.keys[source, :, : self.column]
+            layer.values[to, :, : self.column] = layer.values[source, :, : self.column]
+        self.valid[to] = self.valid[source]
 
     def append_rows(self, prefilled: Any, valid: Tensor) -> None:
         """Add rows whose prompts were computed apart; `valid` (rows, width) bool, left-padded."""
@@ -77,10 +90,11 @@ class KVWindow:
             self._shift_right(width - self.column)
         self._reserve(self.column)
         capacity, offset = self.valid.shape[1], self.column - width
+        first = self.num_rows
         for layer, new in zip(self.layers, prefilled.layers, strict=True):
             right = capacity - self.column
-            layer.keys = torch.cat([layer.keys, _pad_columns(new.keys, offset, right)])
-            layer.values = torch.cat([layer.values, _pad_columns(new.values, offset, right)])
+            layer.keys = _with_rows(layer.keys, first, _pad_columns(new.keys, offset, right))
+            layer.values = _with_rows(layer.values, first, _pad_columns(new.values, offset, right))
         padded = torch.zeros(valid.shape[0], capacity, dtype=torch.bool, device=self.valid.device)
         padded[:, offset : self.column] = valid
         self.valid = torch.cat([self.valid, padded])
@@ -122,6 +136,16 @@ class KVWindow:
             layer.keys = _pad_columns(layer.keys, left, right)
             layer.values = _pad_columns(layer.values, left, right)
         self.valid = torch.nn.functional.pad(self.valid, (left, right))
+
+
+def _with_rows(buffer: Tensor, first: int, new: Tensor) -> Tensor:
+    """The buffer with new rows from row `first` on; a full one grows by half, so that growing is rare."""
+    end = first + new.shape[0]
+    if end > buffer.shape[0]:
+        spare = torch.zeros(max(end, buffer.shape[0] * 3 // 2) - first, *buffer.shape[1:]).to(buffer)
+        buffer = torch.cat([buffer[:first], spare])
+    buffer[first:end] = new
+    return buffer
 
 
 def _pad_columns(tensor: Tensor, left: int, right: int) -> Tensor:

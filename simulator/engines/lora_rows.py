@@ -1,0 +1,94 @@
+"""The adapters of several policies in one pass: every row goes through the base and through its own LoRA.
+
+A layer's adapters stand side by side in one pair of products, A of all and B of all; between the two, what
+is not of a row's own adapter is zero. For sampling only: these tensors are copies and have no gradients.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from peft import PeftModel
+from peft.tuners.lora import LoraLayer
+from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.utils import AuxiliaryTrainingWrapper
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layer:
+    """One linear layer with the adapters that it has."""
+
+    module: Any
+    first: Tensor  # A, (sum of ranks, in)
+    second: Tensor  # B times its scale, (out, sum of ranks)
+    owner: Tensor  # (sum of ranks,): place of the adapter that a component belongs to
+
+
+def can_stack(model: nn.Module) -> bool:
+    """Whether all that the adapters change is plain LoRA on linear layers, not merged."""
+    if not isinstance(model, PeftModel):
+        return False
+    for module in model.modules():
+        if isinstance(module, AuxiliaryTrainingWrapper):
+            return False
+        if not isinstance(module, BaseTunerLayer):
+            continue
+        if not isinstance(module, LoraLayer) or not isinstance(module.get_base_layer(), nn.Linear):
+            return False
+        if module.merged or module.lora_variant or any(module.lora_bias.values()):
+            return False
+    return True
+
+
+class AdapterStack:
+    """The weights of some adapters of a model, as they were when this was made."""
+
+    def __init__(self, model: nn.Module, adapters: Sequence[str]) -> None:
+        """`adapters`: by their places in this list rows say which is theirs."""
+        self.adapters = list(adapters)
+        with torch.no_grad():
+            self._layers = [
+                _stack(module, self.adapters) for module in model.modules() if isinstance(module, LoraLayer)
+            ]
+
+    @contextmanager
+    def route(self, places: Tensor) -> Iterator[None]:
+        """While this is open, row i of a batch passes through adapter `places[i]`; places are (rows,) int."""
+        for layer in self._layers:
+            _route(layer, places)
+        try:
+            yield
+        finally:
+            for layer in self._layers:
+                layer.module.__dict__.pop("forward", None)
+
+
+def _stack(module: Any, adapters: Sequence[str]) -> _Layer:
+    """The layer's adapters; none of them, where it has others, leaves the base alone."""
+    base = module.get_base_layer()
+    device, present = base.weight.device, [name for name in adapters if name in module.lora_A]
+    first = [module.lora_A[name].weight for name in present]
+    second = [module.lora_B[name].weight * module.scaling[name] for name in present]
+    ranks = torch.tensor([len(one) for one in first], dtype=torch.long)
+    places = torch.tensor([adapters.index(name) for name in present], dtype=torch.long)
+    return _Layer(
+        module=module,
+        first=torch.cat(first) if first else torch.zeros(0, base.in_features, device=device),
+        second=torch.cat(second, 1) if second else torch.zeros(base.out_features, 0, device=device),
+        owner=places.repeat_interleave(ranks).to(device),
+    )
+
+
+def _route(layer: _Layer, places: Tensor) -> None:
+    is_other = (layer.owner[None] != places[:, None])[:, None]
+
+    def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """x is (rows, tokens, width)."""
+        result: Tensor = layer.module.base_layer(x)
+        own = nn.functional.linear(x.to(layer.first.dtype), layer.first).masked_fill(is_other, 0)
+        return result + nn.functional.linear(own, layer.second).to(result.dtype)
+
+    layer.module.__dict__["forward"] = forward  # past nn.Module's own attribute setter, which is slow

@@ -1,0 +1,45 @@
+"""What the processes of a Hugging Face trainer agree on around a checkpoint: when, which, all states."""
+
+from typing import Any, TypeVar
+
+import torch.distributed as dist
+
+Value = TypeVar("Value")
+
+
+def agree(value: Value) -> Value:
+    """The first process's value, in every process; without a process group the value itself."""
+    if not _are_several():
+        return value
+    shared = [value]
+    dist.broadcast_object_list(shared, src=0)
+    return shared[0]
+
+
+def collect(value: Value) -> list[Value]:
+    """Every process's value in the first process, in rank order; in the others a list of nothing."""
+    if not _are_several():
+        return [value]
+    found: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+    dist.gather_object(value, found, dst=0)
+    return found or []
+
+
+def is_first() -> bool:
+    """Whether this process writes for all."""
+    return not _are_several() or dist.get_rank() == 0
+
+
+def own_rank() -> int:
+    """This process's number."""
+    return dist.get_rank() if _are_several() else 0
+
+
+def wait_for_all() -> None:
+    """Go on when every process has come here."""
+    if _are_several():
+        dist.barrier()
+
+
+def _are_several() -> bool:
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
