@@ -1,9 +1,10 @@
-"""The entry that torchrun starts, with scripted words in place of what an untrained team would say."""
+"""The entry that torchrun starts, and the stage alone, with scripted words in place of an untrained team's."""
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
 from test_marl import FaultyEngine, half_expert
 
 from training import distributed_stage, marl, stages
@@ -20,4 +21,9 @@ def engine_maker(path: Path) -> Callable[..., FaultyEngine]:
 
 if __name__ == "__main__":
     setattr(marl, "TransformersEngine", engine_maker(Path(sys.argv[1])))  # noqa: B010
+    if sys.argv[2:] == [
+        "--alone"
+    ]:  # the stage as `emads train marl` runs it, in a process as fresh as a rank
+        torch.set_num_threads(1)
+        sys.exit(stages.train_marl(Path(sys.argv[1])))
     sys.exit(distributed_stage.main())

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from stage_child import engine_maker
 from tiny_models import small_model, tiny_tokenizer, weights_of
 
 from roles.registry import ROLES
-from training import marl, stages
 from training.config_loading import load_config
 from training.distributed_stage import main
 from training.runs import Run
@@ -34,9 +32,9 @@ def make_run(path: Path) -> Run:
     return run
 
 
-def launch(run: Run, *options: str) -> None:
-    """The entry on two ranks, to its end."""
-    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+def launch(run: Run, *options: str, ranks: int = 2) -> None:
+    """The entry on two ranks, or the stage in one process, to its end."""
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"] if ranks > 1 else []
     done = subprocess.run(
         [sys.executable, *start, str(TESTS / "stage_child.py"), run.path, *options],
         env=os.environ | {"PYTHONPATH": f"{TESTS.parent}:{TESTS}", "OMP_NUM_THREADS": "1"},
@@ -48,16 +46,13 @@ def launch(run: Run, *options: str) -> None:
     assert done.returncode == 0, done.stderr[:20000] + done.stderr[-4000:]
 
 
-def test_two_ranks_train_resume_and_publish_what_one_process_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_ranks_train_resume_and_publish_what_one_process_does(tmp_path: Path) -> None:
     two, one = make_run(tmp_path / "two"), make_run(tmp_path / "one")
     launch(two, "--max-steps", "1")
     assert not two.is_done("marl")
     assert [path.name for path in two.path.glob("checkpoints/unfinished/marl/step_*")] == ["step_1"]
     launch(two)
-    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(one.path))
-    stages.train_marl(one.path)
+    launch(one, "--alone", ranks=1)
     for run in (one, two):
         assert [row.step for row in run.read_metrics("marl")] == [1, 2]  # one rank logs, each step once
         assert not (run.path / "checkpoints" / "unfinished" / "marl").exists()
