@@ -1,4 +1,4 @@
-"""The entry that torchrun starts, and the stage alone, with scripted words in place of an untrained team's."""
+"""The entry that torchrun starts, and the stage alone, with scripted words for an untrained team's."""
 
 import sys
 from collections.abc import Callable
@@ -25,5 +25,6 @@ if __name__ == "__main__":
         "--alone"
     ]:  # the stage as `emads train marl` runs it, in a process as fresh as a rank
         torch.set_num_threads(1)
-        sys.exit(stages.train_marl(Path(sys.argv[1])))
-    sys.exit(distributed_stage.main())
+        stages.train_marl(Path(sys.argv[1]))
+    else:
+        sys.exit(distributed_stage.main())
