@@ -21,9 +21,7 @@ def engine_maker(path: Path) -> Callable[..., FaultyEngine]:
 
 if __name__ == "__main__":
     setattr(marl, "TransformersEngine", engine_maker(Path(sys.argv[1])))  # noqa: B010
-    if sys.argv[2:] == [
-        "--alone"
-    ]:  # the stage as `emads train marl` runs it, in a process as fresh as a rank
+    if sys.argv[2:] == ["--alone"]:  # in a process as fresh as a rank
         torch.set_num_threads(1)
         stages.train_marl(Path(sys.argv[1]))
     else:
