@@ -115,7 +115,10 @@ def tables_of(
 
     config = learner.config.model_copy(update=changes | {"credit": "cross_rescored"})
     play = replace(learner.joint_play, config=config, credit=SCHEMES["cross_rescored"]())
-    swapped = asyncio.run(play.add_swaps(learner.make_engine(), played, stream))
+    if config.rescore == "practices":
+        swapped = play.exchange_by_practice(played, learner.ranks.gather)
+    else:
+        swapped = asyncio.run(play.exchange_by_engine(learner.make_engine(), played, stream))
     tables = []
     for group in group_by_scenario(swapped):
         names = mixed_sets([one.episode for one in group], list(group[0].scenario.seats))

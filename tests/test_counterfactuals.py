@@ -17,16 +17,17 @@ from scenarios.team import (
     parse_decision,
 )
 from simulator.records import Episode
-from simulator.reward import TeamRewardWeights
+from simulator.reward import TeamRewardWeights, score_episode, with_consensus
 from training.credit.counterfactuals import (
     PracticeMix,
     brief_of,
+    count_explained,
+    decide_on,
     expected_reward,
     fit_practices,
     leave_out,
     mixed_sets,
     read_reports,
-    reward_of_option,
 )
 
 WEIGHTS = TeamRewardWeights()
@@ -76,7 +77,7 @@ def test_the_fit_finds_how_often_each_practice_decided(share: float) -> None:
     for scenario in draw(400):
         practice = "priority" if rng.random() < share else "headcount"
         decided.append((scenario, meet(scenario, rng.choice(["conviction", "stakes"]), practice)))
-    mix = fit_practices(decided)
+    mix = fit_practices(count_explained(decided))
     assert mix.shares["priority"] == pytest.approx(share, abs=0.06)
     assert mix.other == pytest.approx(0.0, abs=0.05)
     assert sum(mix.shares.values()) + mix.other == pytest.approx(1.0)
@@ -94,13 +95,15 @@ def test_the_fit_finds_that_anything_was_said() -> None:
         option = rng.choice(still_open)
         text = json.dumps({"option": option, "escalate": option == "none"})
         decided.append((scenario, replace(episode, decision=text)))
-    assert fit_practices(decided).other > 0.8
+    assert fit_practices(count_explained(decided)).other > 0.8
 
 
 def test_without_a_readable_decision_the_houses_shares_stand() -> None:
     scenario = draw(1)[0]
     silent = replace(meet(scenario, "stakes", "priority"), decision="well")
-    assert fit_practices([(scenario, silent)]) == PracticeMix(shares=DECISION_PRACTICES, other=0.0)
+    assert fit_practices(count_explained([(scenario, silent)])) == PracticeMix(
+        shares=DECISION_PRACTICES, other=0.0
+    )
 
 
 def test_the_expected_reward_weighs_what_each_practice_would_decide() -> None:
@@ -108,6 +111,10 @@ def test_the_expected_reward_weighs_what_each_practice_would_decide() -> None:
     differing = 0
     for scenario in draw(60):
         episode = meet(scenario, "conviction", "headcount")
+
+        def reward_of(decided: Episode, scenario: TeamScenario = scenario) -> float:
+            return with_consensus(score_episode(scenario, decided, WEIGHTS), 0.5, WEIGHTS).reward
+
         worth = {}
         for practice in mix.shares:
             decision = parse_decision(scenario, decide(scenario, episode, practice).decision)
@@ -116,11 +123,9 @@ def test_the_expected_reward_weighs_what_each_practice_would_decide() -> None:
             wrong = decision.escalate != scenario.truth["no_feasible"]
             value = decision_value(scenario, decision)
             worth[practice] = value * (1 + 0.25 * 0.5) / 1.25 - 0.2 * len(broken) / 4 - 0.1 * wrong
-            assert reward_of_option(scenario, episode, decision.option, 0.5, WEIGHTS) == pytest.approx(
-                worth[practice]
-            )
+            assert reward_of(decide_on(episode, decision.option)) == pytest.approx(worth[practice])
         expected = 0.25 * worth["headcount"] + 0.75 * worth["priority"]
-        assert expected_reward(scenario, episode, mix, 0.5, WEIGHTS) == pytest.approx(expected)
+        assert expected_reward(scenario, episode, mix, reward_of) == pytest.approx(expected)
         differing += worth["headcount"] != worth["priority"]
     assert differing > 10
 

@@ -36,7 +36,12 @@ from training.played import PlayedSet, complete_groups, group_by_scenario
 from training.rows import TrainingRow
 
 CONFIG = MarlConfig(
-    scenarios_per_step=3, report_sets=3, decisions_per_set=2, learning_rate=1e-3, max_completion_tokens=40
+    scenarios_per_step=3,
+    report_sets=3,
+    decisions_per_set=2,
+    credit="shared",  # the other schemes: test_joint_options.py
+    learning_rate=1e-3,
+    max_completion_tokens=40,
 )
 SHORT = CONFIG.model_copy(update={"max_completion_tokens": 8})  # for models that say nothing sensible
 WEIGHTS = TeamRewardWeights()

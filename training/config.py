@@ -267,7 +267,7 @@ class MarlConfig(Section):
     """Train specialists and ReconcileGPT in turns of so many steps; 0 trains all in every step."""
     credit: Literal[
         "shared", "episode", "role_normalised", "difference", "cross_rescored", "hierarchical"
-    ] = "shared"
+    ] = "hierarchical"
     """How an episode's team reward becomes each role's score; training/credit/ has a file for each."""
     rescore: Literal["practices", "engine"] = "practices"
     """What decides on mixed reports for cross_rescored: house practices fitted to ReconcileGPT, or itself."""

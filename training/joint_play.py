@@ -5,7 +5,8 @@ decision on these reports. With two or more rounds every decision is played out 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scenarios.team import TeamScenario
@@ -17,12 +18,14 @@ from simulator.runner import play_decisions, play_episodes
 from training.config import MarlConfig
 from training.credit.base import CreditScheme
 from training.credit.counterfactuals import (
+    Explained,
     brief_of,
+    count_explained,
     expected_reward,
     fit_practices,
     leave_out,
-    mixed_sets,
 )
+from training.exchanges import fill_exchanges, mixed_episodes
 from training.played import PlayedSet, complete_groups, group_by_scenario, pick_agreement
 
 Sets = Sequence[tuple[TeamScenario, Episode]]
@@ -88,8 +91,8 @@ class JointPlay:
         played = self._score(sets, more, absences)
         if self.config.estimator == "remax":
             played = await self._add_greedy(engine, played, stream)
-        if self.credit.counterfactuals == "swaps":
-            played = await self.add_swaps(engine, played, stream)
+        if self.credit.counterfactuals == "swaps" and config.rescore == "engine":
+            played = await self.exchange_by_engine(engine, played, stream)
         return played
 
     @property
@@ -191,69 +194,39 @@ class JointPlay:
                 extended.append(replace(one, greedy_episode=reward, greedy_decision=alone))
         return extended
 
-    async def add_swaps(self, engine: Engine, played: Sequence[PlayedSet], stream: str) -> list[PlayedSet]:
-        """What every report would be worth among the partners of every set of its scenario."""
-        groups = group_by_scenario(played)
-        tables = [
-            list(mixed_sets([one.episode for one in group], list(group[0].scenario.seats)))
-            for group in groups
-        ]
-        if self.config.rescore == "practices":
-            decided = [(one.scenario, episode) for one in played for episode in one.decisions]
-            mix = fit_practices(decided)
-            values = [
-                [
-                    expected_reward(
-                        group[0].scenario, mixed, mix, group[place].verdicts[0].consensus, self.reward_weights
-                    )
-                    for _, _, place, mixed in table
-                ]
-                for group, table in zip(groups, tables, strict=True)
-            ]
-        else:
-            values = await self.ask_reconciler(engine, groups, tables, stream)
-        extended = []
-        for group, table, worth in zip(groups, tables, values, strict=True):
-            if len(worth) < len(table):  # a fault of the engine
-                continue
-            for own, one in enumerate(group):
-                swapped: dict[str, list[float]] = {role: [] for role in one.scenario.seats}
-                for (role, donor, _, _), value in zip(table, worth, strict=True):
-                    if donor == own:
-                        swapped[role].append(value)
-                extended.append(replace(one, swapped={role: tuple(row) for role, row in swapped.items()}))
-        return extended
+    def exchange_by_practice(
+        self, played: Sequence[PlayedSet], gather: Callable[[Explained], list[Explained]]
+    ) -> list[PlayedSet]:
+        """What every report is worth in place of the others, by practices fitted to all ranks' decisions."""
+        decided = [(one.scenario, episode) for one in played for episode in one.decisions]
+        mix = fit_practices(sum(gather(count_explained(decided)), Counter()))
 
-    async def ask_reconciler(
-        self,
-        engine: Engine,
-        groups: Sequence[Sequence[PlayedSet]],
-        tables: Sequence[Sequence[tuple[str, int, int, Episode]]],
-        stream: str,
-    ) -> list[list[float]]:
-        """Mean reward of sampled decisions on every mixed set; sets that read the same are asked once."""
+        def worth(scenario: TeamScenario, mixed: Episode, first: TeamVerdict) -> float:
+            return expected_reward(
+                scenario, mixed, mix, lambda decided: self._judge_replay(scenario, decided, first).reward
+            )
+
+        return fill_exchanges(played, worth)
+
+    async def exchange_by_engine(
+        self, engine: Engine, played: Sequence[PlayedSet], stream: str
+    ) -> list[PlayedSet]:
+        """The same by asking ReconcileGPT; sets that read the same are asked once."""
         asked: dict[tuple[str, str], tuple[TeamScenario, Episode]] = {}
-        for group, table in zip(groups, tables, strict=True):
-            scenario = group[0].scenario
-            for _, _, _, mixed in table:
-                asked.setdefault((scenario.key, brief_of(scenario, mixed)), (scenario, mixed))
+        for scenario, mixed in mixed_episodes(played):
+            asked.setdefault((scenario.key, brief_of(scenario, mixed)), (scenario, mixed))
         num = self.config.decisions_per_set
         decided = await self._decide(engine, list(asked.values()), num, f"{stream}/swapped")
         answers = {key: decided[place * num : (place + 1) * num] for place, key in enumerate(asked)}
-        values: list[list[float]] = []
-        for group, table in zip(groups, tables, strict=True):
-            scenario = group[0].scenario
-            row: list[float] = []
-            for _, _, place, mixed in table:
-                episodes = answers[scenario.key, brief_of(scenario, mixed)]
-                if any(episode.error for episode in episodes):
-                    row = []
-                    break
-                first = group[place].verdicts[0]
-                rewards = [
-                    self._judge_replay(scenario, replace(e, reports=mixed.reports), first).reward
-                    for e in episodes
-                ]
-                row.append(sum(rewards) / num)
-            values.append(row)
-        return values
+
+        def worth(scenario: TeamScenario, mixed: Episode, first: TeamVerdict) -> float | None:
+            episodes = answers[scenario.key, brief_of(scenario, mixed)]
+            if any(episode.error for episode in episodes):
+                return None
+            rewards = [
+                self._judge_replay(scenario, replace(e, reports=mixed.reports), first).reward
+                for e in episodes
+            ]
+            return sum(rewards) / num
+
+        return fill_exchanges(played, worth)

@@ -163,7 +163,17 @@ class JointLearner:
 
     def play(self, scenarios: Sequence[TeamScenario], first_place: int = 0) -> list[PlayedSet]:
         """Report sets of all scenarios, with their decisions and rewards; incomplete groups are left out."""
-        return self.joint_play.play(self.make_engine(), scenarios, f"marl/{self.num_steps}", first_place)
+        stream = f"marl/{self.num_steps}"
+        return self.exchange(self.joint_play.play(self.make_engine(), scenarios, stream, first_place))
+
+    def exchange(self, played: list[PlayedSet]) -> list[PlayedSet]:
+        """With what reports are worth in place of one another, where credit asks and fitted practices answer.
+
+        All ranks take part: the practices are fitted to the decisions of all of them.
+        """
+        if self.credit.counterfactuals == "swaps" and self.config.rescore == "practices":
+            return self.joint_play.exchange_by_practice(played, self.ranks.gather)
+        return played
 
     def make_engine(
         self, models: Mapping[str, Any] | None = None, version: int | None = None

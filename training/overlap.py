@@ -58,7 +58,7 @@ class OverlappedLearner:
                 break
             self._submit(following, self.learner.num_steps, _copy_weights(self.learner))
         pending = self._queue.popleft()
-        played = pending.result.result()
+        played = self.learner.exchange(pending.result.result())
         staleness = self.learner.num_steps - pending.version
         return self.learner.learn(played) | {"staleness": float(staleness)}
 

@@ -38,6 +38,14 @@ class Ranks:
         dist.all_reduce(tensor)
         return [float(value) for value in tensor]
 
+    def gather(self, item: Item) -> list[Item]:
+        """Every rank's item, in the order of the ranks."""
+        if self.size == 1:
+            return [item]
+        gathered: list[Item] = [item] * self.size
+        dist.all_gather_object(gathered, item)
+        return gathered
+
     def wait(self) -> None:
         """Go on when all ranks have come here: before what one of them wrote, or is to remove, is read."""
         if self.size > 1:
@@ -87,8 +95,7 @@ class Ranks:
         """Metrics averaged over the ranks that have them."""
         if self.size == 1:
             return dict(metrics)
-        gathered: list[dict[str, float]] = [{} for _ in range(self.size)]
-        dist.all_gather_object(gathered, dict(metrics))
+        gathered = self.gather(dict(metrics))
         names = dict.fromkeys(name for one in gathered for name in one)
         averaged = {}
         for name in names:

@@ -5,14 +5,14 @@ sampled decision on every mixed set), or the house practices answer for it (`pra
 how often it explains the decisions that ReconcileGPT took on the real sets of the step.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from roles.team import NO_OPTION, Decision
 from scenarios.team import DECISION_PRACTICES, TeamScenario, decision_brief, parse_decision, parse_report
 from scenarios.team_practices import Reports, best_decision, open_options
 from simulator.records import Episode
-from simulator.reward import TeamRewardWeights, score_episode, with_consensus
 
 FIT_ROUNDS = 30  # of expectation maximisation; two or three suffice for two practices
 
@@ -56,56 +56,67 @@ def brief_of(scenario: TeamScenario, episode: Episode) -> str:
     return decision_brief(scenario.options, read_reports(scenario, episode))
 
 
-def fit_practices(decided: Sequence[tuple[TeamScenario, Episode]]) -> PracticeMix:
-    """Maximum likelihood shares of the practices (and of any open option) behind these decisions.
+Explained = Counter[
+    tuple[float, ...]
+]  # likelihood under every practice and under "any open option" -> decisions
 
-    Malformed and vetoed decisions say nothing about practice and are left out; with none left, the house's
-    own shares stand.
+
+def count_explained(decided: Sequence[tuple[TeamScenario, Episode]]) -> Explained:
+    """How many of these decisions each practice explains, all that `fit_practices` needs of them.
+
+    Malformed and vetoed decisions say nothing about practice and are left out.
     """
-    names = list(DECISION_PRACTICES)
-    likelihoods: list[list[float]] = []
+    explained: Explained = Counter()
     for scenario, episode in decided:
         decision, reports = parse_decision(scenario, episode.decision), read_reports(scenario, episode)
         choices = _choices(scenario, reports)
         if decision is None or decision.option not in choices:
             continue
-        explained = [best_decision(scenario.options, reports, n).option == decision.option for n in names]
-        likelihoods.append([*map(float, explained), 1 / len(choices)])
-    if not likelihoods:
+        by_practice = [
+            best_decision(scenario.options, reports, name).option == decision.option
+            for name in DECISION_PRACTICES
+        ]
+        explained[(*map(float, by_practice), 1 / len(choices))] += 1
+    return explained
+
+
+def fit_practices(explained: Explained) -> PracticeMix:
+    """Maximum likelihood shares of the practices, and of any open option, behind the counted decisions.
+
+    Without a decision the house's own shares stand. The order of the counts does not matter: decisions that
+    several processes counted and added up give what one process would have found.
+    """
+    if not explained:
         return PracticeMix(shares=DECISION_PRACTICES, other=0.0)
-    weights = [1 / (len(names) + 1)] * (len(names) + 1)
+    rows, total = sorted(explained.items()), explained.total()
+    weights = [1 / (len(DECISION_PRACTICES) + 1)] * (len(DECISION_PRACTICES) + 1)
     for _ in range(FIT_ROUNDS):
-        totals = [0.0] * len(weights)
-        for row in likelihoods:
+        sums = [0.0] * len(weights)
+        for row, count in rows:
             joint = [weight * value for weight, value in zip(weights, row, strict=True)]
-            totals = [total + value / sum(joint) for total, value in zip(totals, joint, strict=True)]
-        weights = [total / len(likelihoods) for total in totals]
-    return PracticeMix(shares=dict(zip(names, weights, strict=False)), other=weights[-1])
+            sums = [one + count * value / sum(joint) for one, value in zip(sums, joint, strict=True)]
+        weights = [one / total for one in sums]
+    return PracticeMix(shares=dict(zip(DECISION_PRACTICES, weights, strict=False)), other=weights[-1])
 
 
 def expected_reward(
-    scenario: TeamScenario, episode: Episode, mix: PracticeMix, consensus: float, weights: TeamRewardWeights
+    scenario: TeamScenario, episode: Episode, mix: PracticeMix, reward_of: Callable[[Episode], float]
 ) -> float:
-    """Team reward of these reports if ReconcileGPT decides as `mix` says; votes as right as `consensus`."""
+    """What these reports are worth if ReconcileGPT decides as `mix` says; `reward_of` scores an episode."""
     reports = read_reports(scenario, episode)
     choices = _choices(scenario, reports)
     chances = dict.fromkeys(choices, mix.other / len(choices))
     for name, share in mix.shares.items():
         chances[best_decision(scenario.options, reports, name).option] += share
     return sum(
-        chance * reward_of_option(scenario, episode, option, consensus, weights)
-        for option, chance in chances.items()
-        if chance > 0
+        chance * reward_of(decide_on(episode, option)) for option, chance in chances.items() if chance > 0
     )
 
 
-def reward_of_option(
-    scenario: TeamScenario, episode: Episode, option: str, consensus: float, weights: TeamRewardWeights
-) -> float:
-    """Team reward if this option (or `none`, escalated) is decided; votes as right as `consensus`."""
+def decide_on(episode: Episode, option: str) -> Episode:
+    """The same reports with this option decided (or `none`, escalated), and nobody's vote on it."""
     decision = Decision(option=option, escalate=option == NO_OPTION).model_dump_json()
-    verdict = score_episode(scenario, replace(episode, decision=decision, votes={}), weights)
-    return with_consensus(verdict, consensus, weights).reward
+    return replace(episode, decision=decision, votes={})
 
 
 def _choices(scenario: TeamScenario, reports: Reports) -> list[str]:
