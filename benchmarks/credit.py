@@ -72,7 +72,10 @@ def open_learner(path: Path, **changes: Any) -> tuple[JointLearner, Run]:
 
 def draw(run: Run, split: Any, first: int, count: int) -> list[TeamScenario]:
     data = run.config.data
-    return [team_scenario(split, data.seed, first + index, data.difficulties) for index in range(count)]
+    return [
+        team_scenario(split, data.seed, first + index, data.difficulties, data.conventions)
+        for index in range(count)
+    ]
 
 
 def measure_truth(path: Path, num_scenarios: int, num_decisions: int) -> dict[str, Any]:
@@ -253,16 +256,17 @@ def main() -> None:
         options.workers, mp_context=get_context("spawn"), max_tasks_per_child=1
     )
     taught = partial(teach, steps=options.steps, every=options.every, num_cases=options.cases)
+    common = {"scenarios_per_step": options.per_step, "rate_schedule": "constant", "learning_rate": 2e-4}
     jobs: dict[tuple[str, int], Any] = {}
     for number, path in enumerate(options.run):
         if options.part == "credit":
             jobs["truth", number] = partial(measure_truth, path, options.scenarios, options.decisions)
             for credit in TAUGHT:
-                changes = {"credit": credit, "scenarios_per_step": options.per_step}
+                changes = {"credit": credit} | common
                 jobs[credit, number] = partial(taught, path, changes)
         else:
             for reward in ("team", "agreement_only"):
-                changes = {"reward": reward, "scenarios_per_step": options.per_step}
+                changes = {"reward": reward} | common
                 jobs[reward, number] = partial(taught, path, changes)
     files = {key: options.out / options.part / f"{key[0]}-{key[1]}.json" for key in jobs}
     waiting = {key: pool.submit(job) for key, job in jobs.items() if not files[key].exists()}

@@ -83,7 +83,9 @@ def run_prefix(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     """Prompt tokens computed for joint episodes, with the roles' text first and with the case first.
 
     Every seat reads its mandate, the case (--prompt tokens that all seats share) and facts of its own,
-    reports and votes in one transcript. All roles play on the base: different adapters share no keys.
+    reports and votes in one transcript. With the case first, the mandates of all five roles stand before it
+    and after the facts only which seat is asked, as `model.prompt_layout=case_first` writes it. All roles
+    play on the base: different adapters share no keys.
     """
     base = write_base(args.shape, folder / "base")
     vocab = SHAPES[args.shape][0]
@@ -92,8 +94,10 @@ def run_prefix(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     def ids(length: int) -> tuple[int, ...]:
         return tuple(torch.randint(12, vocab, (length,), generator=generator).tolist())
 
-    mandates = {role: ids(120) for role in ROLES[:4]}
-    cases = [(ids(args.prompt), {role: ids(60) for role in mandates}) for _ in range(args.episodes)]
+    mandates = {role: ids(120) for role in ROLES}
+    house = tuple(token for mandate in mandates.values() for token in mandate)
+    seats = {role: ids(6) for role in ROLES[:4]}  # "You are Cost."
+    cases = [(ids(args.prompt), {role: ids(60) for role in seats}) for _ in range(args.episodes)]
     found: list[dict[str, Any]] = []
     answers: dict[str, list[tuple[int, ...]]] = {}
 
@@ -116,7 +120,7 @@ def run_prefix(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         said: list[tuple[int, ...]] = []
         for case, facts in cases:  # one case after the other: a group's repeats run side by side
             prompts = {
-                role: (*case, *mandates[role], *own)
+                role: (*house, *case, *own, *seats[role])
                 if layout == "case first"
                 else (*mandates[role], *case, *own)
                 for role, own in facts.items()

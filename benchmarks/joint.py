@@ -7,8 +7,9 @@ Arms per seed, all on the run's sealed team cases, greedy and at temperature 1: 
 weights, teamed), `more GRPO` (each role goes on with GRPO for a fifth of joint training's seconds), `joint`.
 Seconds are those of the least disturbed run, for GRPO's steps as for joint training. `alone`, `joint` and the
 roles' own scores are those that the runs' evaluation stored. Swap: one role of this seed's joint team is
-taken from the next seed's. Changes are paired by case, with 95 % bootstrap intervals and Holm-corrected
-permutation tests over all comparisons. What is done is kept in --out.
+taken from the next seed's; every seed has its own tokenizer, so that it reads and writes as text. Changes are
+paired by case, with 95 % bootstrap intervals and Holm-corrected permutation tests over all comparisons. What
+is done is kept in --out.
 """
 
 import argparse
@@ -16,15 +17,27 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.paired import (
+    WAYS,
+    Scores,
+    flatten,
+    print_changes,
+    print_levels,
+    remember,
+    seat_runs,
+    seated,
+    show_change,
+)
+from evaluation.arena import Arena, with_role
 from evaluation.assess import score_team
+from evaluation.outcomes import TEMPERATURES
 from evaluation.scores import read_scores
-from evaluation.statistics import holm, paired_interval, paired_permutation_p
 from roles.registry import ROLES
 from training import stages
 from training.base import load_checkpoint, quiet_libraries
@@ -32,24 +45,10 @@ from training.data import role_scenario
 from training.grpo import run_grpo
 from training.runs import Run
 from training.storage import encode_json
-from training.weights import load_team, load_weights
+from training.weights import load_weights
 
 MORE_INDEX = 3_000_000  # of the first scenario of further GRPO: none is met again
 ARMS = ("alone", "more GRPO", "joint")
-WAYS = ("sampled", "greedy")
-Scores = dict[str, Any]
-
-
-def remember(file: Path, compute: Callable[[], Scores]) -> Scores:
-    """The result in `file`, computed only where it is not there yet."""
-    if not file.exists():
-        result = compute()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_suffix(".tmp")
-        temporary.write_bytes(encode_json(result))
-        temporary.rename(file)
-    found: Scores = json.loads(file.read_bytes())
-    return found
 
 
 def count_more(runs: Sequence[Run], role: str) -> int:
@@ -135,51 +134,23 @@ def measure_swap(run: Run, other: Run, role: str, out: Path) -> Scores:
     """The joint team with this role taken from another seed's joint team."""
 
     def compute() -> Scores:
-        models, tokenizer = load_team(run, "marl")
-        models[role], _ = load_weights(other, "marl", role)
-        return score(run, models, tokenizer, f"swap-{role}", out)
+        engine, chat = seat_runs(run, {"other": other}, "marl")
+        found = {}
+        for way, temperature in TEMPERATURES.items():
+            arena = Arena(
+                scenarios=stages.test_cases(run.config),
+                engine=engine,
+                chat=chat,
+                weights=stages.reward_weights(run.config),
+                max_completion_tokens=run.config.marl.max_completion_tokens,
+                temperature=temperature,
+                rounds=run.config.marl.rounds,
+            )
+            team = with_role(seated("home"), role, f"other:{role}")
+            found[way] = arena.rewards(arena.play(team, f"swap/{role}/{way}"))
+        return found
 
-    return remember(out / f"swap-{role}.json", compute)
-
-
-def show_change(after: Sequence[float], before: Sequence[float]) -> str:
-    """Paired change with its interval."""
-    change = paired_interval(after, before)
-    return f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"
-
-
-def flatten(runs: Sequence[dict[str, Scores]], name: str, way: str) -> list[float]:
-    """The scores of all seeds' cases."""
-    return [value for one in runs for value in one[name][way]]
-
-
-def print_levels(arms: Sequence[dict[str, Scores]]) -> None:
-    print("| mean team reward | way | " + " | ".join(f"seed {n}" for n in range(len(arms))) + " |")
-    print("|---|---" + "|---:" * len(arms) + "|")
-    for way in WAYS:
-        for name in ARMS:
-            means = [f"{statistics.fmean(one[name][way]):.3f}" for one in arms]
-            print(f"| {name} | {way} | " + " | ".join(means) + " |")
-
-
-def print_changes(teams: Sequence[dict[str, Scores]], comparisons: Sequence[tuple[str, str]]) -> None:
-    """Of every seed and of all cases together; stars after Holm's correction over all cells."""
-    columns = [(f"seed {number}", [one]) for number, one in enumerate(teams)] + [("all", list(teams))]
-    pairs = {
-        (after, before, way, column): (flatten(chosen, after, way), flatten(chosen, before, way))
-        for way in WAYS
-        for after, before in comparisons
-        for column, chosen in columns
-    }
-    corrected = holm({str(key): paired_permutation_p(*pair) for key, pair in pairs.items()})
-    print("\n| change of team reward | way | " + " | ".join(name for name, _ in columns) + " |")
-    print("|---|---" + "|---:" * len(columns) + "|")
-    for way in WAYS:
-        for after, before in comparisons:
-            keys = [(after, before, way, column) for column, _ in columns]
-            texts = [show_change(*pairs[key]) + " *" * (corrected[str(key)] < 0.05) for key in keys]
-            print(f"| {after} - {before} | {way} | " + " | ".join(texts) + " |")
-    print(f"\n* p < 0.05 after Holm's correction over {len(pairs)} comparisons\n")
+    return remember(out / f"swap-{role}-as-text.json", compute)
 
 
 def print_own(arms: Sequence[dict[str, Scores]]) -> None:
@@ -219,8 +190,8 @@ def main() -> None:
     print(
         "; ".join(f"{more:.0f} s against {own:.0f} s" for more, own in zip(spent, joint, strict=True)), "\n"
     )
-    print_levels(arms)
-    print_changes(arms, comparisons)
+    print_levels(arms, ARMS, "mean team reward")
+    print_changes(arms, comparisons, "change of team reward")
     print_own(arms)
 
 

@@ -50,7 +50,7 @@ def measure_chairs(cases: Sequence[team.TeamScenario]) -> Iterator[tuple[str, di
     def reach(decide: Chair, missing: str) -> float:
         return fmean(team.decision_value(case, decide(case, missing)) for case in cases)
 
-    pairs = [(report, way) for report in team.REPORT_PRACTICES for way in team.DECISION_PRACTICES]
+    pairs = [(report, way) for report in team.HOUSE.reports for way in team.HOUSE.decisions]
     chairs: list[Chair] = [
         lambda case, missing, pair=pair: decide_by_reports(case, missing, *pair)  # type: ignore[misc]
         for pair in pairs

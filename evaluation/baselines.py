@@ -12,8 +12,6 @@ from roles.team import NO_OPTION, Decision
 from scenarios.base import Scenario, Verdict
 from scenarios.registry import FAMILIES
 from scenarios.team import (
-    DECISION_PRACTICES,
-    REPORT_PRACTICES,
     TeamScenario,
     expert_decision,
     expert_report,
@@ -21,12 +19,12 @@ from scenarios.team import (
     parse_decision,
     parse_report,
     parse_vote,
+    sample_practice,
 )
 from scenarios.team_case import favourite, own_vetoes
+from scenarios.team_practices import PracticeKind
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
-
-BEST_PRACTICES = ("stakes", "priority")  # the combination that serves the team best, measured by a test
 
 
 def score_role_baselines(role: str, scenarios: Sequence[Scenario]) -> list[RoleScores]:
@@ -63,14 +61,13 @@ def _baseline_scores(role: str, stage: str, verdicts: Sequence[Verdict]) -> Role
 
 def score_team_baselines(scenarios: Sequence[TeamScenario], weights: TeamRewardWeights) -> list[TeamScores]:
     """Random team, heuristic chair, majority vote, one head that sees all, oracle roles, the optimum."""
-    common = (_most_common(REPORT_PRACTICES), _most_common(DECISION_PRACTICES))
     makers: dict[str, Callable[[TeamScenario], Episode]] = {
         "random": _random_episode,
         "greedy": _first_come_episode,
         "majority": _majority_episode,
         "single": _single_head_episode,
-        "oracle_common": lambda scenario: expert_episode(scenario, *common),
-        "oracle_best": lambda scenario: expert_episode(scenario, *BEST_PRACTICES),
+        "oracle_common": _common_episode,
+        "oracle_best": lambda scenario: expert_episode(scenario, *scenario.conventions.best),
         "oracle": _optimal_episode,
     }
     scores = []
@@ -85,7 +82,26 @@ def expert_episode(scenario: TeamScenario, report_practice: str, decision_practi
     """A meeting of experts who all follow the same practices."""
     reports = {role: expert_report(scenario, role, report_practice).text for role in scenario.seats}
     parsed = {role: parse_report(scenario, text) for role, text in reports.items()}
-    return book_episode(scenario, reports, expert_decision(scenario.options, parsed, decision_practice).text)
+    decision = expert_decision(scenario.options, parsed, decision_practice, scenario.conventions)
+    return book_episode(scenario, reports, decision.text)
+
+
+def _common_episode(scenario: TeamScenario) -> Episode:
+    """A meeting of experts of the commonest practices; each draws its own where none is commoner."""
+    rng = random.Random(f"common/{scenario.key}")
+    rules = scenario.conventions
+
+    def choose(kind: PracticeKind, shares: Mapping[str, float]) -> str:
+        is_tied = list(shares.values()).count(max(shares.values())) > 1
+        return sample_practice(rng, kind, rules) if is_tied else _most_common(shares)
+
+    reports = {
+        role: expert_report(scenario, role, choose("report", rules.report_shares)).text
+        for role in scenario.seats
+    }
+    parsed = {role: parse_report(scenario, text) for role, text in reports.items()}
+    practice = choose("decision", rules.decision_shares)
+    return book_episode(scenario, reports, expert_decision(scenario.options, parsed, practice, rules).text)
 
 
 def _optimal_episode(scenario: TeamScenario) -> Episode:
@@ -104,10 +120,8 @@ def _random_episode(scenario: TeamScenario) -> Episode:
 
 def _first_come_episode(scenario: TeamScenario) -> Episode:
     """A simple chair: the first specialist's favourite that nobody vetoes, votes by the book."""
-    picks = [
-        parse_report(scenario, expert_report(scenario, role, _most_common(REPORT_PRACTICES)).text)
-        for role in scenario.seats
-    ]
+    practice = _most_common(scenario.conventions.report_shares)
+    picks = [parse_report(scenario, expert_report(scenario, role, practice).text) for role in scenario.seats]
     vetoed = {option for report in picks if report for option in report.veto}
     allowed = [report.pick for report in picks if report and report.pick not in vetoed]
     open_options = [option for option in scenario.options if option not in vetoed]

@@ -10,7 +10,7 @@ from typing import Any
 from evaluation.arena import Arena, Team, seats_of, split_teams, with_role, write_report
 from evaluation.statistics import Interval, mean_interval, paired_interval
 from roles.team import RECONCILER, Decision, SpecialistReport
-from scenarios.team import DECISION_PRACTICES, TeamScenario, parse_report, parse_vote
+from scenarios.team import TeamScenario, parse_report, parse_vote
 from scenarios.team_case import favourite, own_vetoes
 from scenarios.team_practices import best_decision, open_options
 from simulator.records import Episode
@@ -121,7 +121,8 @@ def _probe_hearing(
     decisions: Sequence[Decision | None],
 ) -> tuple[Count, Count]:
     """Cases in which an altered report changes the decision: this chair's, and a sound chair's at least."""
-    changed, sound = set[int](), {practice: set[int]() for practice in DECISION_PRACTICES}
+    changed = set[int]()
+    sound = {name: set[int]() for scenario in arena.scenarios for name in scenario.conventions.decisions}
     tried = set[int]()
     for attempt in range(MAX_ALTERATIONS):
         altered, places = [], []
@@ -143,7 +144,7 @@ def _probe_hearing(
                 before = _sound_choice(arena.scenarios[place], reports[place], practice)
                 if _sound_choice(arena.scenarios[place], of_case, practice) != before:
                     hits.add(place)
-    least = min(len(hits) for hits in sound.values())
+    least = min((len(hits) for hits in sound.values()), default=0)
     return Count(hits=len(changed), n=len(tried)), Count(hits=least, n=len(tried))
 
 
@@ -164,7 +165,7 @@ def _alter(
 
 def _sound_choice(scenario: TeamScenario, reports: Mapping[str, str], practice: str) -> Decision:
     read = {name: parse_report(scenario, text) for name, text in reports.items()}
-    return best_decision(scenario.options, read, practice)
+    return best_decision(scenario.options, read, practice, scenario.conventions)
 
 
 def _probe_votes(arena: Arena, team: Team, role: str) -> tuple[Count, Count]:

@@ -20,6 +20,7 @@ from roles.registry import ROLES
 from roles.team import RECONCILER
 from scenarios.briefs.team import write_seat_brief
 from scenarios.case_text import read_case_text
+from scenarios.conventions import HOUSE, Conventions
 from scenarios.strict_yaml import Located, Place
 from scenarios.team_case import Seat
 
@@ -100,6 +101,11 @@ class FreeCase:
     @property
     def options(self) -> tuple[str, ...]:
         return tuple(self.meanings)
+
+    @property
+    def conventions(self) -> Conventions:
+        """The house's."""
+        return HOUSE
 
 
 def read_case(

@@ -2,22 +2,23 @@
 
 from roles.errors import UserError
 from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY, SPLITS
-from scenarios.team import TeamScenario, generate
+from scenarios.team import CONVENTIONS, HOUSE, TeamScenario, generate
 
 
 def regenerate(key: str) -> TeamScenario:
-    """The scenario of a key such as "team/test/0/7/2".
+    """The scenario of a key such as "team/test/0/7/2" or "team-symmetric/test/0/7/2".
 
     Raises:
         UserError: not the key of a generated team scenario.
     """
     parts = key.split("/")
     numbers = [int(part) for part in parts[2:] if part.isascii() and part.isdecimal() and len(part) <= 12]
-    if len(parts) != 5 or parts[0] != "team" or parts[1] not in SPLITS or len(numbers) != 3:
+    variants = {("team" if name == HOUSE.name else f"team-{name}"): name for name in CONVENTIONS}
+    if len(parts) != 5 or parts[0] not in variants or parts[1] not in SPLITS or len(numbers) != 3:
         raise UserError(f"{key[:80]!r} is not the key of a generated team scenario, like team/test/0/7/2")
     seed, index, difficulty = numbers
     if not MIN_DIFFICULTY <= difficulty <= MAX_DIFFICULTY:
         raise UserError(
             f"{key!r}: difficulty {difficulty} is not between {MIN_DIFFICULTY} and {MAX_DIFFICULTY}"
         )
-    return generate(parts[1], seed, index, difficulty)  # type: ignore[arg-type]  # one of SPLITS
+    return generate(parts[1], seed, index, difficulty, variants[parts[0]])  # type: ignore[arg-type]  # one of SPLITS

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from scenarios.conventions import HOUSE, Conventions
 from scenarios.team_case import Seat
 
 
@@ -23,6 +24,11 @@ class PlayableCase(Protocol):
         """By specialist, in speaking order."""
         ...
 
+    @property
+    def conventions(self) -> Conventions:
+        """How experts play it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicCase:
@@ -34,8 +40,9 @@ class PublicCase:
     key: str
     options: tuple[str, ...]
     seats: Mapping[str, Seat]  # empty: what a seat reads is its own
+    conventions: Conventions = HOUSE
 
     @classmethod
     def of(cls, case: PlayableCase) -> "PublicCase":
         """The case without its seats."""
-        return cls(key=case.key, options=case.options, seats={})
+        return cls(key=case.key, options=case.options, seats={}, conventions=case.conventions)

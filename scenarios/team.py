@@ -1,14 +1,14 @@
 """The team family, in one place: each specialist sees only its own facts, ReconcileGPT only their reports.
 
 `team_case` draws the case and knows what a decision is worth, `team_certify` recomputes it, `team_practices`
-is the experts' play and the briefs between seats, `team_verdicts` parses and judges what each seat wrote.
+is the experts' play and the briefs between seats (`conventions` names the practices), `team_verdicts` parses
+and judges what each seat wrote.
 """
 
+from scenarios.conventions import CONVENTIONS, HOUSE, SYMMETRIC, Conventions, ConventionsName
 from scenarios.team_case import Seat, TeamScenario, decision_value, generate, with_seat
 from scenarios.team_certify import certify_team
 from scenarios.team_practices import (
-    DECISION_PRACTICES,
-    REPORT_PRACTICES,
     decision_brief,
     expert_decision,
     expert_report,
@@ -26,8 +26,11 @@ from scenarios.team_verdicts import (
 )
 
 __all__ = [
-    "DECISION_PRACTICES",
-    "REPORT_PRACTICES",
+    "CONVENTIONS",
+    "HOUSE",
+    "SYMMETRIC",
+    "Conventions",
+    "ConventionsName",
     "Seat",
     "TeamScenario",
     "certify_team",

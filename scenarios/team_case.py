@@ -4,6 +4,7 @@ A seat has its own stakes and hard limit. The team's value of an option is the s
 a veto makes it worthless. The case itself is drawn in `scenarios.world.case`.
 """
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,9 +14,10 @@ from roles.registry import ROLES
 from roles.team import Decision
 from scenarios.base import Split
 from scenarios.briefs.team import write_seat_brief as write_seat_brief
+from scenarios.conventions import CONVENTIONS, HOUSE, Conventions, ConventionsName
 from scenarios.forms import choose_form
 from scenarios.headroom import blind_choice, share_of_room
-from scenarios.world.case import CompanyCase, build_case, has_one_best, weigh
+from scenarios.world.case import MOST_DRAWS, CompanyCase, build_case, has_one_best, weigh
 from scenarios.world.case import figure_utility as figure_utility
 
 
@@ -46,19 +48,26 @@ class TeamScenario:
     options: tuple[str, ...]
     seats: Mapping[str, Seat]  # by specialist
     truth: Mapping[str, Any]  # value (None where vetoed), vetoes, best, average, no_feasible: see `weigh`
+    conventions: Conventions = HOUSE  # how its experts play, and what its verdicts hold right
 
     @property
     def key(self) -> str:
-        return f"{self.family}/{self.split}/{self.seed}/{self.index}/{self.difficulty}"
+        """ "team/..." of the house, "team-symmetric/..." of other conventions."""
+        variant = "" if self.conventions.name == HOUSE.name else f"-{self.conventions.name}"
+        return f"{self.family}{variant}/{self.split}/{self.seed}/{self.index}/{self.difficulty}"
 
 
-def generate(split: Split, seed: int, index: int, difficulty: int) -> TeamScenario:
-    """One joint case; a pure function of its coordinates."""
-    return seat_team(build_case(split, seed, index, difficulty))
+def generate(
+    split: Split, seed: int, index: int, difficulty: int, conventions: ConventionsName = "house"
+) -> TeamScenario:
+    """One joint case; a pure function of its coordinates and the conventions' name."""
+    return seat_team(build_case(split, seed, index, difficulty), CONVENTIONS[conventions])
 
 
-def seat_team(case: CompanyCase) -> TeamScenario:
+def seat_team(case: CompanyCase, conventions: Conventions = HOUSE) -> TeamScenario:
     """The case as the team plays it: one seat per specialist, and what a decision is worth."""
+    if conventions.stakes_bands is not None:
+        case = _draw_stakes(case, conventions.name, conventions.stakes_bands)
     form = choose_form("team", case.split, case.seed, case.index, case.difficulty)
     facts = {
         role: {
@@ -84,7 +93,23 @@ def seat_team(case: CompanyCase) -> TeamScenario:
             for role in facts
         },
         truth=weigh(facts),
+        conventions=conventions,
     )
+
+
+def _draw_stakes(case: CompanyCase, name: str, bands: tuple[tuple[int, int], ...]) -> CompanyCase:
+    """The case with every specialist's stakes from another band, in random order, and one best option."""
+    rng = random.Random(f"stakes/{name}/{case.split}/{case.seed}/{case.index}/{case.difficulty}")
+    for _ in range(MOST_DRAWS):
+        order = rng.sample(bands, len(bands))
+        stakes = {role: rng.randint(*band) for role, band in zip(case.stakes, order, strict=True)}
+        facts = {
+            role: {"utilities": case.utilities[role], "stakes": stakes[role], "limit": case.limits[role]}
+            for role in stakes
+        }
+        if has_one_best(weigh(facts)):
+            return replace(case, stakes=stakes)
+    raise RuntimeError(f"no stakes with one best option in {MOST_DRAWS} draws")
 
 
 def with_seat(scenario: TeamScenario, role: Role, facts: Mapping[str, Any]) -> TeamScenario:

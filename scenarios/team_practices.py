@@ -9,54 +9,51 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from roles.errors import unknown
 from roles.team import NO_OPTION, SPECIALISTS, Decision, SpecialistReport
 from scenarios.base import Step
+from scenarios.conventions import HOUSE, LARGEST_FLAG, Conventions
 from scenarios.playable import PlayableCase
 from scenarios.team_case import Seat, favourite, own_vetoes
 
 Reports = Mapping[str, SpecialistReport | None]
 PracticeKind = Literal["report", "decision"]
 
-REPORT_PRACTICES: dict[str, float] = {"conviction": 0.55, "stakes": 0.45}  # name -> share of experts
-DECISION_PRACTICES: dict[str, float] = {"headcount": 0.55, "priority": 0.45}
-FLAG_FROM = {"conviction": (70, 82, 92), "stakes": (25, 60, 80)}  # least value for flag 1, 2, 3
 
-
-def sample_practice(rng: random.Random, kind: PracticeKind) -> str:
+def sample_practice(rng: random.Random, kind: PracticeKind, conventions: Conventions = HOUSE) -> str:
     """One practice, by the shares of experts who hold it."""
-    shares = REPORT_PRACTICES if kind == "report" else DECISION_PRACTICES
+    shares = conventions.report_shares if kind == "report" else conventions.decision_shares
     return rng.choices(list(shares), weights=list(shares.values()))[0]
 
 
-def report_basis(seat: Seat, practice: str) -> int:
+def report_basis(seat: Seat, practice: str, conventions: Conventions = HOUSE) -> int:
     """The number that the practice flags by: the favourite's utility, or the seat's stakes.
 
     Raises:
         UserError: unknown practice.
     """
-    if practice not in REPORT_PRACTICES:
-        raise unknown("report practice", practice, sorted(REPORT_PRACTICES))
-    return int(seat.facts["stakes"] if practice == "stakes" else max(seat.facts["utilities"].values()))
+    by_stakes = conventions.report_practice(practice).basis == "stakes"
+    return int(seat.facts["stakes"] if by_stakes else max(seat.facts["utilities"].values()))
 
 
-def report_flag(seat: Seat, practice: str) -> int:
-    """0 to 3: how many of the practice's thresholds its number reaches."""
-    basis = report_basis(seat, practice)
-    return sum(basis >= threshold for threshold in FLAG_FROM[practice])
+def report_flag(seat: Seat, practice: str, conventions: Conventions = HOUSE) -> int:
+    """0 to 3: how many of the practice's thresholds its number reaches; 3 less that where it mirrors."""
+    basis, chosen = report_basis(seat, practice, conventions), conventions.report_practice(practice)
+    reached = sum(basis >= threshold for threshold in chosen.flag_from)
+    return LARGEST_FLAG - reached if chosen.is_mirrored else reached
 
 
-def best_report(seat: Seat, practice: str) -> SpecialistReport:
+def best_report(seat: Seat, practice: str, conventions: Conventions = HOUSE) -> SpecialistReport:
     """What an expert of this practice reports."""
-    return SpecialistReport(pick=favourite(seat), flag=report_flag(seat, practice), veto=own_vetoes(seat))
+    flag = report_flag(seat, practice, conventions)
+    return SpecialistReport(pick=favourite(seat), flag=flag, veto=own_vetoes(seat))
 
 
 def expert_report(scenario: PlayableCase, role: str, practice: str) -> Step:
     """For example 'stakes B 83\\n{"pick": "B", "flag": 3, "veto": ["C"]}': practice, pick, its number."""
-    seat = scenario.seats[role]
-    report = best_report(seat, practice)
+    seat, conventions = scenario.seats[role], scenario.conventions
+    report = best_report(seat, practice, conventions)
     answer = json.dumps(report.model_dump())
-    return Step(text=f"{practice} {report.pick} {report_basis(seat, practice)}\n{answer}")
+    return Step(text=f"{practice} {report.pick} {report_basis(seat, practice, conventions)}\n{answer}")
 
 
 def speaking_order(roles: Iterable[str]) -> list[str]:
@@ -91,28 +88,33 @@ def open_options(options: Sequence[str], reports: Reports) -> list[str]:
     return [option for option in options if option not in vetoed]
 
 
-def best_decision(options: Sequence[str], reports: Reports, practice: str) -> Decision:
+def best_decision(
+    options: Sequence[str], reports: Reports, practice: str, conventions: Conventions = HOUSE
+) -> Decision:
     """What an expert of this practice decides on these reports."""
-    return _decide(options, reports, practice)[0]
+    return _decide(options, reports, practice, conventions)[0]
 
 
-def expert_decision(options: Sequence[str], reports: Reports, practice: str) -> Step:
+def expert_decision(
+    options: Sequence[str], reports: Reports, practice: str, conventions: Conventions = HOUSE
+) -> Step:
     """For example 'priority cto B 3\\n{"option": "B", "escalate": false}'."""
-    decision, reason = _decide(options, reports, practice)
+    decision, reason = _decide(options, reports, practice, conventions)
     return Step(text=f"{practice} {reason}\n{json.dumps(decision.model_dump())}")
 
 
-def _decide(options: Sequence[str], reports: Reports, practice: str) -> tuple[Decision, str]:
+def _decide(
+    options: Sequence[str], reports: Reports, practice: str, conventions: Conventions
+) -> tuple[Decision, str]:
     """The decision, and what the practice looked at.
 
-    headcount: most picks, then the first letter. priority: the pick with the highest flag, then the first to
-    speak. Both among open options only.
+    Most picks, then the first letter; or the pick with the highest (lowest) flag, then the first to speak.
+    Among open options only.
 
     Raises:
         UserError: unknown practice.
     """
-    if practice not in DECISION_PRACTICES:
-        raise unknown("decision practice", practice, sorted(DECISION_PRACTICES))
+    rule = conventions.decision_practice(practice).rule
     still_open = open_options(options, reports)
     if not still_open:
         return Decision(option=NO_OPTION, escalate=True), NO_OPTION
@@ -123,12 +125,13 @@ def _decide(options: Sequence[str], reports: Reports, practice: str) -> tuple[De
         if report is not None and report.pick in picks:
             heard.append((role, report))
             picks[report.pick] += 1
-    if practice == "headcount":
+    if rule == "most picks":
         chosen = max(still_open, key=picks.__getitem__)
         return Decision(option=chosen, escalate=False), " ".join(f"{o} {n}" for o, n in picks.items())
     if not heard:
         return Decision(option=still_open[0], escalate=False), f"{NO_OPTION} 0"
-    role, report = max(heard, key=lambda pair: pair[1].flag)
+    extreme = max if rule == "highest flag" else min
+    role, report = extreme(heard, key=lambda pair: pair[1].flag)
     return Decision(option=report.pick, escalate=False), f"{role} {report.pick} {report.flag}"
 
 

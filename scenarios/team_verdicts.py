@@ -8,8 +8,6 @@ from scenarios.base import Verdict, rejected
 from scenarios.playable import PlayableCase
 from scenarios.team_case import TeamScenario, favourite, own_vetoes
 from scenarios.team_practices import (
-    DECISION_PRACTICES,
-    REPORT_PRACTICES,
     Reports,
     best_decision,
     best_vote,
@@ -75,7 +73,7 @@ def verify_report(scenario: TeamScenario, role: str, text: str) -> Verdict:
     vetoes, best = own_vetoes(seat), favourite(seat)
     if report.pick in vetoes and scenario.difficulty >= CONTRADICTIONS_COUNT_FROM:
         return rejected("infeasible", f"{report.pick} is under the own limit (best {best})")
-    flags = sorted({report_flag(seat, practice) for practice in REPORT_PRACTICES})
+    flags = sorted({report_flag(seat, name, scenario.conventions) for name in scenario.conventions.reports})
     right = (report.pick == best, set(report.veto) == set(vetoes), report.flag in flags)
     parts = dict(zip(("pick", "veto", "flag"), map(float, right), strict=True))
     failure = None if all(right) else "suboptimal" if not right[0] else "wrong_figures"
@@ -105,7 +103,8 @@ def verify_decision(scenario: TeamScenario, reports: Reports, text: str) -> Verd
         return rejected(
             "infeasible", f"{decision.option} is vetoed (open: {' '.join(still_open) or NO_OPTION})"
         )
-    sound = [best_decision(scenario.options, reports, practice).option for practice in DECISION_PRACTICES]
+    rules = scenario.conventions
+    sound = [best_decision(scenario.options, reports, name, rules).option for name in rules.decisions]
     exact = decision.option in sound
     picked = any(report is not None and report.pick == decision.option for report in reports.values())
     return Verdict(

@@ -44,13 +44,32 @@ class SimulatedOutcomes:
 
     def observe(self, option: str, parts: Sequence[PlanPart]) -> Observation:
         """See Outcomes.observe."""
+        kept, shock = self._strike(option)
+        kpis = {}
+        for part in parts:
+            facts = self._scenario.seats[part.role].facts
+            kpis[part.role] = min(
+                MAX_KPI, kept[part.role] * facts["utilities"][option] // max(1, facts["limit"])
+            )
+        return Observation(kpis=kpis, shock=shock)
+
+    def realise(self, option: str) -> dict[str, int]:
+        """What each seat would really get from the option here, in hundredths of a point of utility.
+
+        The truth behind `observe`: for scoring alone, never shown to a team.
+        """
+        kept, _ = self._strike(option)
+        return {
+            role: kept[role] * seat.facts["utilities"][option] for role, seat in self._scenario.seats.items()
+        }
+
+    def _strike(self, option: str) -> tuple[dict[str, int], str]:
+        """Percent of its utility that each seat keeps, and what happened."""
         rng = random.Random(f"outcome/{self._seed}/{self._scenario.key}/{option}")
         is_shocked = rng.random() < self._shock_share
         hit, loss = rng.choice(list(self._scenario.seats)), rng.randint(*SHOCK_LOSS)
         shock = rng.choice(SHOCKS)
-        kpis = {}
-        for part in parts:
-            facts = self._scenario.seats[part.role].facts
-            kept = 100 - loss if is_shocked and part.role == hit else 100  # percent
-            kpis[part.role] = min(MAX_KPI, kept * facts["utilities"][option] // max(1, facts["limit"]))
-        return Observation(kpis=kpis, shock=shock if is_shocked else "")
+        kept = dict.fromkeys(self._scenario.seats, 100)
+        if is_shocked:
+            kept[hit] = 100 - loss
+        return kept, shock if is_shocked else ""

@@ -15,6 +15,8 @@ from scenarios.hostile import HOSTILE_TEXTS as HOSTILE_ANSWERS
 from scenarios.playable import PlayableCase
 from scenarios.registry import FAMILIES
 from scenarios.team import (
+    HOUSE,
+    Conventions,
     expert_decision,
     expert_report,
     expert_vote,
@@ -81,7 +83,7 @@ def random_team(seats: Sequence[str]) -> dict[str, SeededPolicy]:
 
 
 def oracle_specialist(scenarios: Sequence[PlayableCase], *, practice: str | None = None) -> SeededPolicy:
-    """The expert in any seat: reports by `practice` (None: drawn by the house's shares), votes rightly."""
+    """The expert in any seat: reports by `practice` (None: drawn by the case's shares), votes rightly."""
     seats = {seat.brief: (scenario, role) for scenario in scenarios for role, seat in scenario.seats.items()}
     by_lines = {  # words may follow the figures
         found[0]: seat for brief, seat in seats.items() if (found := _SEAT_BRIEF.match(brief))
@@ -100,7 +102,8 @@ def oracle_specialist(scenarios: Sequence[PlayableCase], *, practice: str | None
         scenario, role = find_seat(transcript)
         votes = list(_VOTE_BRIEF.finditer(transcript))
         if not votes:
-            return expert_report(scenario, role, practice or sample_practice(rng, "report")).text
+            drawn = practice or sample_practice(rng, "report", scenario.conventions)
+            return expert_report(scenario, role, drawn).text
         option = votes[-1][1]
         decision = option and Decision(option=option, escalate=option not in scenario.options)
         return expert_vote(scenario, role, decision or None).text
@@ -108,8 +111,8 @@ def oracle_specialist(scenarios: Sequence[PlayableCase], *, practice: str | None
     return speak
 
 
-def oracle_reconciler(*, practice: str | None = None) -> SeededPolicy:
-    """The expert reconciler: decides by `practice` (None: drawn by the house's shares)."""
+def oracle_reconciler(*, practice: str | None = None, conventions: Conventions = HOUSE) -> SeededPolicy:
+    """The expert reconciler: decides by `practice` (None: drawn by the shares of the conventions)."""
 
     def speak(transcript: str, rng: random.Random) -> str:
         options, vetoed = _find_options(transcript)
@@ -117,8 +120,8 @@ def oracle_reconciler(*, practice: str | None = None) -> SeededPolicy:
             role: SpecialistReport(pick=pick, flag=int(flag), veto=vetoed)  # whose, the brief does not say
             for role, pick, flag in _REPORT.findall(transcript)
         }
-        chosen = practice or sample_practice(rng, "decision")
-        return expert_decision(options, reports, chosen).text
+        chosen = practice or sample_practice(rng, "decision", conventions)
+        return expert_decision(options, reports, chosen, conventions).text
 
     return speak
 
@@ -129,10 +132,14 @@ def oracle_team(
     report_practice: str | None = None,
     decision_practice: str | None = None,
 ) -> dict[str, SeededPolicy]:
-    """Experts for every seat of these scenarios and the reconciler, each under its role's name."""
+    """Experts for every seat of these scenarios and the reconciler, each under its role's name.
+
+    The scenarios follow one set of conventions.
+    """
     specialist = oracle_specialist(scenarios, practice=report_practice)
     seats = dict.fromkeys((role for scenario in scenarios for role in scenario.seats), specialist)
-    return {**seats, RECONCILER: oracle_reconciler(practice=decision_practice)}
+    conventions = scenarios[0].conventions if scenarios else HOUSE
+    return {**seats, RECONCILER: oracle_reconciler(practice=decision_practice, conventions=conventions)}
 
 
 def oracle_solo(

@@ -53,6 +53,8 @@ def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
     weights = {
         f"{role}.{n}": p for role in ROLES for n, p in full_weights(learner.models[role], role).items()
     }
+    for role, critic in learner.critics.items():
+        weights |= {f"{role}.head.{name}": value.detach() for name, value in critic.head.named_parameters()}
     if ranks.rank == 0:
         write_state(folder, job["name"], state)
         torch.save({name: p.clone() for name, p in weights.items()}, folder / f"{job['name']}.pt")

@@ -1,8 +1,5 @@
 """Launchers run the SFT of a role: two processes learn what one learns, also killed or with FSDP2."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate.commands.config.config_args import load_config_from_file
+from rank_launch import launch, launch_ranks
 from tiny_models import same_weights, weights_of
 
 from roles.errors import UserError
@@ -30,25 +28,9 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def launch(*arguments: object, status: int = 0) -> str:
-    """Run an installed launcher to its end; what it wrote to standard error."""
-    program, *rest = map(str, arguments)
-    done = subprocess.run(
-        [Path(sys.executable).parent / program, *rest],
-        cwd=ROOT,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == status, done.stderr[-3000:]
-    return done.stderr
-
-
 def launch_two(run: Run, *options: str, status: int = 0) -> str:
     """SFT of a role by two processes over gloo."""
-    torchrun = ("torchrun", "--standalone", "--nproc_per_node", 2, "-m", "training.accelerated")
-    return launch(*torchrun, run.path, "cto", *options, status=status)
+    return launch_ranks(2, "-m", "training.accelerated", run.path, "cto", *options, status=status)
 
 
 def test_two_processes_train_as_one_does(tmp_path: Path) -> None:

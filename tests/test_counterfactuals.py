@@ -8,7 +8,7 @@ import pytest
 
 from roles.team import SPECIALISTS
 from scenarios.team import (
-    DECISION_PRACTICES,
+    HOUSE,
     TeamScenario,
     decision_value,
     expert_decision,
@@ -31,6 +31,7 @@ from training.credit.counterfactuals import (
 )
 
 WEIGHTS = TeamRewardWeights()
+SHARES = HOUSE.decision_shares
 
 
 def meet(scenario: TeamScenario, report_practice: str, decision_practice: str) -> Episode:
@@ -77,7 +78,7 @@ def test_the_fit_finds_how_often_each_practice_decided(share: float) -> None:
     for scenario in draw(400):
         practice = "priority" if rng.random() < share else "headcount"
         decided.append((scenario, meet(scenario, rng.choice(["conviction", "stakes"]), practice)))
-    mix = fit_practices(count_explained(decided))
+    mix = fit_practices(count_explained(decided), SHARES)
     assert mix.shares["priority"] == pytest.approx(share, abs=0.06)
     assert mix.other == pytest.approx(0.0, abs=0.05)
     assert sum(mix.shares.values()) + mix.other == pytest.approx(1.0)
@@ -95,14 +96,14 @@ def test_the_fit_finds_that_anything_was_said() -> None:
         option = rng.choice(still_open)
         text = json.dumps({"option": option, "escalate": option == "none"})
         decided.append((scenario, replace(episode, decision=text)))
-    assert fit_practices(count_explained(decided)).other > 0.8
+    assert fit_practices(count_explained(decided), SHARES).other > 0.8
 
 
 def test_without_a_readable_decision_the_houses_shares_stand() -> None:
     scenario = draw(1)[0]
     silent = replace(meet(scenario, "stakes", "priority"), decision="well")
-    assert fit_practices(count_explained([(scenario, silent)])) == PracticeMix(
-        shares=DECISION_PRACTICES, other=0.0
+    assert fit_practices(count_explained([(scenario, silent)]), SHARES) == PracticeMix(
+        shares=SHARES, other=0.0
     )
 
 

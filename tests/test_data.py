@@ -188,8 +188,8 @@ def test_experts_of_different_practices_write_the_demonstrations() -> None:
     cases = [team_scenario("train", 0, index, DIFFICULTIES) for index in range(60)]
     words = {expert_episode(case)[0][role].text.split()[0] for case in cases for role in SPECIALISTS}
     decisions = {expert_episode(case)[2].text.split()[0] for case in cases}
-    assert words == set(team.REPORT_PRACTICES)
-    assert decisions == set(team.DECISION_PRACTICES)
+    assert words == set(team.HOUSE.reports)
+    assert decisions == set(team.HOUSE.decisions)
 
 
 def test_difficulties_take_turns() -> None:

@@ -1,12 +1,10 @@
 """The stage under torchrun: two gloo ranks train, resume and publish what one process does."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from rank_launch import TESTS, launch_ranks
 from tiny_models import small_model, tiny_tokenizer, weights_of
 
 from roles.registry import ROLES
@@ -15,7 +13,7 @@ from training.distributed_stage import main
 from training.runs import Run
 from training.weights import is_finished, load_weights, save_weights
 
-TESTS = Path(__file__).parent
+CHILD = TESTS / "stage_child.py"
 SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "model.intermediate_size=48", "data.difficulties=[1]", "marl.max_steps=2", "marl.scenarios_per_step=3",
@@ -32,27 +30,13 @@ def make_run(path: Path) -> Run:
     return run
 
 
-def launch(run: Run, *options: str, ranks: int = 2) -> None:
-    """The entry on two ranks, or the stage in one process, to its end."""
-    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"] if ranks > 1 else []
-    done = subprocess.run(
-        [sys.executable, *start, str(TESTS / "stage_child.py"), run.path, *options],
-        env=os.environ | {"PYTHONPATH": f"{TESTS.parent}:{TESTS}", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[:20000] + done.stderr[-4000:]
-
-
 def test_two_ranks_train_resume_and_publish_what_one_process_does(tmp_path: Path) -> None:
     two, one = make_run(tmp_path / "two"), make_run(tmp_path / "one")
-    launch(two, "--max-steps", "1")
+    launch_ranks(2, CHILD, two.path, "--max-steps", "1")
     assert not two.is_done("marl")
     assert [path.name for path in two.path.glob("checkpoints/unfinished/marl/step_*")] == ["step_1"]
-    launch(two)
-    launch(one, "--alone", ranks=1)
+    launch_ranks(2, CHILD, two.path)
+    launch_ranks(1, CHILD, one.path, "--alone")
     for run in (one, two):
         assert [row.step for row in run.read_metrics("marl")] == [1, 2]  # one rank logs, each step once
         assert not (run.path / "checkpoints" / "unfinished" / "marl").exists()

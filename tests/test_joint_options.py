@@ -137,6 +137,26 @@ def test_roles_have_learning_rates_of_their_own() -> None:
     assert rates == {role: 0.5 if role == "cto" else CONFIG.learning_rate for role in ROLES}
 
 
+def test_rates_fall_in_a_straight_line_to_zero_unless_they_are_constant(scripted: Engines) -> None:
+    falling = make_learner(change(max_steps=4, role_learning_rates={"cto": 0.4}))
+    constant = make_learner(change(max_steps=4, rate_schedule="constant"))
+    for share in (1.0, 0.75, 0.5, 0.25):
+        falling.step(draw(2))
+        constant.step(draw(2))
+        rates = {role: one.param_groups[0]["lr"] for role, one in falling.optimizers.items()}
+        assert rates == pytest.approx(
+            {role: share * (0.4 if role == "cto" else CONFIG.learning_rate) for role in ROLES}
+        )
+        assert constant.optimizers["cto"].param_groups[0]["lr"] == CONFIG.learning_rate
+    before = all_weights(falling)
+    falling.step(draw(2))  # past the last step nothing is learnt
+    assert moved(falling, before) == set()
+    resumed = make_learner(change(max_steps=4))
+    resumed.num_steps = 3
+    resumed.step(draw(2))
+    assert resumed.optimizers["coo"].param_groups[0]["lr"] == pytest.approx(0.25 * CONFIG.learning_rate)
+
+
 def test_several_rounds_train_both_drafts_and_votes_on_every_decision(scripted: Engines) -> None:
     learner = make_learner(change(rounds=2))
     played = learner.play(draw(4))

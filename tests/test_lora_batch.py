@@ -6,7 +6,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from test_packing import make_rows
-from tiny_models import next_token_logprobs, small_model
+from tiny_models import next_token_logprobs, small_model, speak_by_adapters
 
 from training.adapters import activate, named_role_parameters
 from training.config import MarlConfig
@@ -25,11 +25,7 @@ def adapted_model() -> Any:
     model: Any = get_peft_model(small_model(0, 6.0), lora, adapter_name=TEAM[0])
     for role in TEAM[1:]:
         model.add_adapter(role, lora)
-    torch.manual_seed(1)
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name:
-            parameter.data.normal_(std=0.3)
-    return model.eval()
+    return speak_by_adapters(model)
 
 
 def team_rows(model: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from tiny_models import next_token_logprobs, small_model
+from tiny_models import next_token_logprobs, small_model, speak_by_adapters
 
 from roles.errors import InfrastructureError
 from simulator.engines.base import Completion, CompletionRequest, Sampling
@@ -27,11 +27,7 @@ def adapted_model(**options: Any) -> Any:
             model = get_peft_model(small_model(0, 6.0), lora, adapter_name=role)
         else:
             model.add_adapter(role, lora)
-    torch.manual_seed(1)
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name:
-            parameter.data.normal_(std=0.3)
-    return model.eval()
+    return speak_by_adapters(model)
 
 
 def serve(model: Any, roles: tuple[str, ...], **options: Any) -> TransformersEngine:

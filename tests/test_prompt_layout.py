@@ -1,6 +1,7 @@
 """With the case first, prompts of one case begin alike for every role; the default is as it was."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 from tiny_models import tiny_chat, tiny_tokenizer
@@ -33,8 +34,21 @@ def test_case_first_puts_all_that_is_shared_before_the_first_difference() -> Non
     assert common_ids(open_all(HFChat(tiny_tokenizer()), case_first=False)) < 20
     for role, prompt in zip(SPECIALISTS, prompts, strict=True):
         text = chat.decode(prompt)
-        assert text.index(case.notes[role].split("\n")[0]) < text.index(ROLES[role].mandate)
-        assert text.endswith("<|assistant|>")
+        own_note = text.index(case.notes[role].split("\n")[0])
+        assert text.index(ROLES[role].mandate) < text.index(case.title) < own_note
+        assert text.endswith(f"You are {ROLES[role].title}.<|end|><|assistant|>")
+
+
+def test_mandates_are_shared_by_all_cases_and_a_strangers_stands_after_the_case() -> None:
+    chat, stranger = HFChat(tiny_tokenizer(), case_first=True), replace(ROLES["cto"], mandate="You sell.")
+    prompts = [
+        chat.open(ROLES[role], brief, with_tools=False) for role in ROLES for brief in ("One.", "Two.")
+    ]
+    shared = chat.decode(prompts[0][: common_ids(prompts)])
+    assert all(role.mandate in shared for role in ROLES.values())
+    text = chat.decode(HFChat(tiny_tokenizer(), case_first=True).open(stranger, "One.", with_tools=False))
+    assert text.startswith(shared)
+    assert text.endswith("One.\n\nYou are CTO. You sell.<|end|><|assistant|>")
 
 
 def test_openings_with_tools_and_the_default_layout_do_not_change() -> None:

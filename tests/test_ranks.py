@@ -1,28 +1,25 @@
 """Two real processes under torchrun on gloo: the steps, checkpoints and sharding are those of one process."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from rank_launch import TESTS, launch_ranks
 
 from roles.errors import UserError
 from training.distributed import join_ranks
 from training.ranks import ONE_RANK, Ranks
 
-TESTS = Path(__file__).parent
-
-
 PACKED = {"row_layout": "shared_prompt", "logit_rows": 16, "micro_batch_tokens": 200}
+HEADS = {"estimator": "gae", "critic_learning_rate": 0.01, "critic_epochs": 2}
 ON_TWO = [
     {"name": "two", "first": 0, "last": 5},
     {"name": "two-2", "first": 0, "last": 2},
     {"name": "again", "first": 2, "last": 5, "load": "two-2"},
     {"name": "sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED},
+    {"name": "heads-two", "first": 0, "last": 4, "options": HEADS},
+    {"name": "heads-two-2", "first": 0, "last": 2, "options": HEADS},
+    {"name": "heads-sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED | HEADS},
 ]
 ON_ONE = [
     {"name": "start", "first": 0, "last": 0},
@@ -31,24 +28,16 @@ ON_ONE = [
     {"name": "whole", "first": 0, "last": 2, "options": PACKED},
     {"name": "whole-3", "first": 2, "last": 3, "load": "whole", "options": PACKED},
     {"name": "sharded-3", "first": 2, "last": 3, "load": "sharded", "options": PACKED},
+    {"name": "heads-start", "first": 0, "last": 0, "options": HEADS},
+    {"name": "heads-one", "first": 0, "last": 4, "options": HEADS},
+    {"name": "heads-one-3", "first": 2, "last": 3, "load": "heads-two-2", "options": HEADS},
+    {"name": "heads-whole", "first": 0, "last": 2, "options": PACKED | HEADS},
 ]
-ON_TWO_AGAIN = [{"name": "mixed", "first": 3, "last": 5, "load": "one-3"}]
+ON_TWO_AGAIN = [
+    {"name": "mixed", "first": 3, "last": 5, "load": "one-3"},
+    {"name": "heads-mixed", "first": 3, "last": 4, "load": "heads-one-3", "options": HEADS},
+]
 Weights = dict[str, dict[str, torch.Tensor]]
-
-
-def launch(folder: Path, ranks: int, jobs: list[dict[str, Any]]) -> None:
-    start = (
-        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
-    )
-    done = subprocess.run(
-        [sys.executable, *start, str(TESTS / "ranks_child.py"), folder, json.dumps(jobs)],
-        env=os.environ | {"PYTHONPATH": f"{TESTS.parent}:{TESTS}", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[:20000] + done.stderr[-4000:]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +45,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Weights:
     """The weights after every job: on two processes, on one, and on two again."""
     folder = tmp_path_factory.mktemp("ranks")
     for ranks, jobs in ((2, ON_TWO), (1, ON_ONE), (2, ON_TWO_AGAIN)):
-        launch(folder, ranks, jobs)
+        launch_ranks(ranks, TESTS / "ranks_child.py", folder, json.dumps(jobs))
     return {path.stem: torch.load(path, weights_only=True) for path in folder.glob("*.pt")}
 
 
@@ -82,6 +71,19 @@ def test_ranks_may_change_between_steps(weights: Weights) -> None:
 def test_sharded_weights_learn_what_whole_ones_do(weights: Weights) -> None:
     assert gap(weights["sharded"], weights["whole"]) < 1e-5
     assert gap(weights["sharded-3"], weights["whole-3"]) < 1e-5  # one process goes on from their state
+
+
+def test_value_heads_are_one_on_all_ranks(weights: Weights) -> None:
+    """Heads and policies of `gae`: two processes, one, both in turn, and sharded policies."""
+    assert gap(weights["heads-two"], weights["heads-one"]) < 1e-5
+    assert gap(weights["heads-mixed"], weights["heads-two"]) < 1e-5
+    assert gap(weights["heads-sharded"], weights["heads-whole"]) < 1e-5
+    for kind in ("head.", "layers."):
+        moved = [
+            {name: value for name, value in weights[job].items() if kind in name}
+            for job in ("heads-one", "heads-start")
+        ]
+        assert gap(*moved) > 1e-3
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 7])

@@ -64,6 +64,10 @@ def test_other_processes_and_hash_seeds_make_the_same_weights(bench: Bench) -> N
     assert [result["detail"] for result in run_battery(bench, "D3")] == [""]
 
 
+def test_a_killed_rank_ends_like_an_undisturbed_run(bench: Bench) -> None:
+    assert [result["detail"] for result in run_battery(bench, "R10")] == [""]
+
+
 def test_strangers_artefacts_run_nothing(bench: Bench) -> None:
     results = run_battery(bench, "S1")
     assert len(results) == len(PROBES | INPUT_PROBES) >= 40

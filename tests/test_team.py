@@ -125,7 +125,7 @@ def test_ties_go_to_the_first_letter_or_the_first_to_speak() -> None:
     assert best_decision("ABC", read(("C", 1), ("B", 2), ("B", 0), ("A", 2)), "priority").option == "B"
     assert best_decision("ABC", read(("C", 2), ("B", 2), ("A", 2), ("C", 0)), "priority").option == "C"
     assert best_decision("ABC", read(("C", 0), ("B", 0), ("A", 0), ("A", 1)), "priority").option == "A"
-    for practice in team.DECISION_PRACTICES:
+    for practice in team.HOUSE.decisions:
         assert best_decision("BCA", NOBODY, practice) == decide("B")
 
 
@@ -136,7 +136,7 @@ def test_a_deadlock_is_escalated_and_nothing_else_is_worth_anything() -> None:
     assert team.decision_value(scenario, decide("none")) == 1.0
     assert [team.decision_value(scenario, decide(option)) for option in "ABC"] == [0, 0, 0]
     reports = {role: best_report(scenario.seats[role], "stakes") for role in SPECIALISTS}
-    for practice in team.DECISION_PRACTICES:
+    for practice in team.HOUSE.decisions:
         step = team.expert_decision("ABC", reports, practice)
         assert step.text == f'{practice} none\n{{"option": "none", "escalate": true}}'
         assert team.verify_decision(scenario, reports, step.text).reward == 1.0
@@ -267,13 +267,13 @@ def test_hostile_texts_never_raise_and_never_score() -> None:
 
 def test_expert_play_scores_one_in_every_seat() -> None:
     for scenario in easy_scenarios()[:100]:
-        for practice in team.REPORT_PRACTICES:
+        for practice in team.HOUSE.reports:
             reports = {}
             for role in SPECIALISTS:
                 text = team.expert_report(scenario, role, practice).text
                 assert team.verify_report(scenario, role, text).reward == 1.0
                 reports[role] = team.parse_report(scenario, text)
-            for way in team.DECISION_PRACTICES:
+            for way in team.HOUSE.decisions:
                 text = team.expert_decision(scenario.options, reports, way).text
                 assert text.startswith(way)
                 assert team.verify_decision(scenario, reports, text).reward == 1.0
@@ -294,22 +294,22 @@ def test_either_side_gains_by_shifting_alone_from_the_house_as_it_is() -> None:
     """Against the other side's mixture of practices, so that learning can start on both sides."""
     value = {
         (report, way): mean_value(report, way)
-        for report in team.REPORT_PRACTICES
-        for way in team.DECISION_PRACTICES
+        for report in team.HOUSE.reports
+        for way in team.HOUSE.decisions
     }
 
     def against_deciders(report: str) -> float:
-        return sum(share * value[report, way] for way, share in team.DECISION_PRACTICES.items())
+        return sum(share * value[report, way] for way, share in team.HOUSE.decision_shares.items())
 
     def against_reports(way: str) -> float:
-        return sum(share * value[report, way] for report, share in team.REPORT_PRACTICES.items())
+        return sum(share * value[report, way] for report, share in team.HOUSE.report_shares.items())
 
     assert against_deciders("stakes") >= against_deciders("conviction") + 0.1
     assert against_reports("priority") >= against_reports("headcount") + 0.02
 
 
 def test_every_report_is_needed() -> None:
-    pairs = [(report, way) for report in team.REPORT_PRACTICES for way in team.DECISION_PRACTICES]
+    pairs = [(report, way) for report in team.HOUSE.reports for way in team.HOUSE.decisions]
     best = max(mean_value(*pair) for pair in pairs)
     losses = [best - max(mean_value(*pair, silent=role) for pair in pairs) for role in SPECIALISTS]
     assert sum(losses) / len(losses) >= 0.1

@@ -39,6 +39,15 @@ def small_model(seed: int = 0, scale: float = 1.0) -> Qwen3ForCausalLM:
     return model
 
 
+def speak_by_adapters(model: Any) -> Any:
+    """The PEFT model, ready to be asked, with adapters that all say something: B is not zero."""
+    torch.manual_seed(1)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(std=0.3)
+    return model.eval()
+
+
 def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 

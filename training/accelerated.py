@@ -85,6 +85,7 @@ def train_sft(path: Path, role: str) -> None:
             seat_share=config.data.seat_share,
             seed=config.data.seed,
             difficulties=config.data.difficulties,
+            conventions=config.data.conventions,
         )
         for one in roles_of(role)
     ]

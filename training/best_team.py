@@ -8,6 +8,7 @@ import torch
 from evaluation.assess import play_team
 from scenarios.team import TeamScenario
 from simulator.reward import score_episode
+from training.governed_play import demand_all
 from training.marl import JointLearner, full_weights, load_role_weights
 
 
@@ -22,18 +23,7 @@ class BestTeam:
 
     def validate(self) -> dict[str, float]:
         """Mean team reward now (one number for all ranks), kept with the weights where it is the best."""
-        config = self.learner.config
-        episodes = play_team(
-            self.scenarios,
-            engine=self.learner.make_engine(),
-            chat=self.learner.chat,
-            temperature=0.0,
-            max_completion_tokens=config.max_completion_tokens,
-            stream="validation",
-            rounds=config.rounds,
-        )
-        weights = self.learner.joint_play.reward_weights
-        rewards = [score_episode(s, e, weights).reward for s, e in zip(self.scenarios, episodes, strict=True)]
+        rewards = self._play()
         reward = sum(rewards) / len(rewards)
         if self.reward is None or reward > self.reward:
             self.reward, self.step = reward, self.learner.num_steps
@@ -42,6 +32,25 @@ class BestTeam:
                 for role, model in self.learner.models.items()
             }
         return {"validation_reward": reward, "best_step": float(self.step)}
+
+    def _play(self) -> list[float]:
+        """The team reward of every case under the protocol that is trained."""
+        config, joint_play = self.learner.config, self.learner.joint_play
+        engine = self.learner.make_engine()
+        if config.protocol == "full":
+            played = joint_play.play_greedily(engine, self.scenarios, "validation")
+            return demand_all(played, len(self.scenarios))
+        episodes = play_team(
+            self.scenarios,
+            engine=engine,
+            chat=self.learner.chat,
+            temperature=0.0,
+            max_completion_tokens=config.max_completion_tokens,
+            stream="validation",
+            rounds=config.rounds,
+        )
+        weights = joint_play.reward_weights
+        return [score_episode(s, e, weights).reward for s, e in zip(self.scenarios, episodes, strict=True)]
 
     def restore(self) -> None:
         """Give the learner's models the best weights back; nothing where there was no validation."""

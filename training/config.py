@@ -118,6 +118,8 @@ class DataConfig(Section):
     """Difficulties that scenarios cycle through, 1 (easiest) to 10."""
     seat_share: Annotated[float, Field(ge=0, le=1)] = 0.6
     """Share of the supervised rows that show the role's seat in the team; the rest shows its own family."""
+    conventions: Literal["house", "symmetric"] = "house"
+    """Practices of team cases; `symmetric` has two equally good pairs: to see that teams invent their own."""
     first_grpo_index: Count = 1_000_000
     """Index of the first training scenario of GRPO: far from the demonstrations, so none is met again."""
     first_marl_index: Count = 2_000_000
@@ -256,9 +258,13 @@ class MarlConfig(Section):
     report_sets: GroupSize = 4
     """Full episodes per scenario; a specialist's reports are compared across them, 2 or more."""
     decisions_per_set: GroupSize = 2
-    """Decisions on each set of reports, among which ReconcileGPT's are compared, 2 or more."""
-    learning_rate: Rate = 2e-4
+    """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
+    protocol: Literal["assess", "full"] = "assess"
+    """What is played: reports, decision, votes; or governed episodes with re-plans, one per report set."""
+    learning_rate: Rate = 3e-4
     """Peak learning rate."""
+    rate_schedule: Literal["constant", "linear"] = "linear"
+    """Learning rates as they are (constant), or down to 0 in a straight line over max_steps (linear)."""
     role_learning_rates: dict[str, Rate] = {}
     """Peak learning rates of single roles, in place of learning_rate."""
     frozen_roles: tuple[str, ...] = ()
@@ -353,6 +359,11 @@ class MarlConfig(Section):
             raise ValueError(
                 f"estimator remax subtracts a greedy reward, which has no meaning under credit {self.credit}:"
                 " use shared, episode or role_normalised"
+            )
+        if self.protocol == "full" and self.credit in ("difference", "cross_rescored", "hierarchical"):
+            raise ValueError(
+                f"credit {self.credit} values decisions that nobody took, and a governed episode (protocol"
+                " full) is not decided again: set credit to shared, episode or role_normalised"
             )
         if self.kl_target > 0 and self.kl_coefficient == 0:
             raise ValueError("kl_target moves kl_coefficient, which is 0: set one to begin with")

@@ -1,11 +1,12 @@
 """Value heads for `gae`: what a role's transcript so far leads one to expect, and token advantages from it.
 
 A head is one linear layer on the policy's own last hidden states, which it does not change. The reward
-stands on the last own token; the discount is 1.
+stands on the last own token; the discount is 1. Several ranks fit one head: its loss is a mean over the
+tokens of all of them, and gradients are summed.
 Source: arXiv:1506.02438 (GAE), arXiv:1707.06347 (PPO).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,8 @@ from torch import Tensor, nn
 
 from training.config import MarlConfig
 from training.lora_batch import routed_roles
-from training.packing import make_batches
+from training.packing import idle_batch, make_batches
+from training.ranks import ONE_RANK, Ranks
 from training.rows import TrainingRow
 from training.token_logprobs import hidden_before
 
@@ -35,10 +37,12 @@ def generalised_advantages(values: Sequence[float], reward: float, gae_lambda: f
 
 
 class Critic:
-    """One value head with its optimizer."""
+    """One value head with its optimizer, the same on all ranks."""
 
-    def __init__(self, width: int, config: MarlConfig, device: torch.device | str = "cpu") -> None:
-        self.config = config
+    def __init__(
+        self, width: int, config: MarlConfig, device: torch.device | str = "cpu", ranks: Ranks = ONE_RANK
+    ) -> None:
+        self.config, self.ranks = config, ranks
         self.head = nn.Linear(width, 1, device=device)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
@@ -46,18 +50,27 @@ class Critic:
             self.head.parameters(), lr=config.critic_learning_rate, weight_decay=0.0
         )
 
-    def credit(self, model: nn.Module, rows: Sequence[TrainingRow]) -> tuple[list[TrainingRow], float]:
+    def credit(
+        self, model: nn.Module, rows: Sequence[TrainingRow], agree: Callable[[int], int] = int
+    ) -> tuple[list[TrainingRow], float]:
         """Rows with token advantages, then trains on their rewards; also the mean squared error before that.
 
         `advantage` of the given rows is their reward. Returned are as many rows, in an order of their own.
+        All ranks take part, those without rows too; `agree` makes the number of passes the same on all,
+        which sharded weights need.
         """
         credited: list[TrainingRow] = []
-        features: list[Tensor] = []
-        targets: list[float] = []
         device = self.head.weight.device
-        batches = make_batches(
-            rows, layout=self.config.row_layout, max_tokens=self.config.micro_batch_tokens, device=device
+        features = [torch.zeros(0, self.head.in_features, device=device)]
+        targets: list[float] = []
+        batches = list(
+            make_batches(
+                rows, layout=self.config.row_layout, max_tokens=self.config.micro_batch_tokens, device=device
+            )
         )
+        for _ in range(agree(len(batches)) - len(batches)):
+            with torch.no_grad():
+                hidden_before(model, idle_batch(device))
         for batch in batches:
             with torch.no_grad(), routed_roles(model, batch):
                 hidden = hidden_before(model, batch).float()
@@ -78,14 +91,18 @@ class Critic:
         return predicted
 
     def fit(self, hidden: Float[Tensor, "own width"], targets: Float[Tensor, " own"]) -> float:
-        """Some steps towards the rewards; the mean squared error before the first."""
+        """Some steps towards the rewards of all ranks; the mean squared error before the first."""
+        (num_tokens,) = self.ranks.sum([float(len(targets))])
+        if not num_tokens:
+            return 0.0
         first = 0.0
         for epoch in range(self.config.critic_epochs):
-            loss = (self.values(hidden) - targets).square().mean()
+            loss = (self.values(hidden) - targets).square().sum() / num_tokens
             if epoch == 0:
-                first = float(loss.detach())
+                (first,) = self.ranks.sum([float(loss.detach())])
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
+            self.ranks.add_gradients(list(self.head.parameters()), has_gradient=True)
             self.optimizer.step()
         return first
 

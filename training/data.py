@@ -66,9 +66,15 @@ def role_scenario(role: str, split: Split, seed: int, index: int, difficulties: 
     return FAMILIES[role].generate(split, seed, index, difficulty_of(index, difficulties))
 
 
-def team_scenario(split: Split, seed: int, index: int, difficulties: Sequence[int]) -> team.TeamScenario:
+def team_scenario(
+    split: Split,
+    seed: int,
+    index: int,
+    difficulties: Sequence[int],
+    conventions: team.ConventionsName = "house",
+) -> team.TeamScenario:
     """The index-th team case."""
-    return team.generate(split, seed, index, difficulty_of(index, difficulties))
+    return team.generate(split, seed, index, difficulty_of(index, difficulties), conventions)
 
 
 def demonstration_row(
@@ -89,18 +95,18 @@ def demonstration_row(
 def expert_episode(
     scenario: team.TeamScenario,
 ) -> tuple[Mapping[str, Step], str, Step, Mapping[str, Step]]:
-    """One team meeting of experts, each of a house practice drawn at random.
+    """One team meeting of experts, each of a practice drawn by the shares of the case's conventions.
 
     Returns: reports by role, what ReconcileGPT reads, its decision, votes by role.
     """
-    rng = random.Random(f"practice/{scenario.key}")
+    rng, rules = random.Random(f"practice/{scenario.key}"), scenario.conventions
     reports = {
-        role: team.expert_report(scenario, role, team.sample_practice(rng, "report"))
+        role: team.expert_report(scenario, role, team.sample_practice(rng, "report", rules))
         for role in scenario.seats
     }
     parsed = {role: team.parse_report(scenario, step.text) for role, step in reports.items()}
-    practice = team.sample_practice(rng, "decision")
-    decision = team.expert_decision(scenario.options, parsed, practice)
+    practice = team.sample_practice(rng, "decision", rules)
+    decision = team.expert_decision(scenario.options, parsed, practice, rules)
     final = team.parse_decision(scenario, decision.text)
     votes = {role: team.expert_vote(scenario, role, final) for role in scenario.seats}
     return reports, team.decision_brief(scenario.options, parsed), decision, votes
@@ -119,7 +125,14 @@ def seat_row(role: str, scenario: team.TeamScenario, chat: Chat) -> TokenRow:
     return transcript.row()
 
 
-def corpus(*, num_role: int, num_team: int, seed: int, difficulties: Sequence[int]) -> Iterator[str]:
+def corpus(
+    *,
+    num_role: int,
+    num_team: int,
+    seed: int,
+    difficulties: Sequence[int],
+    conventions: team.ConventionsName = "house",
+) -> Iterator[str]:
     """Every piece of text that a transcript is made of, from the training split, for training a tokenizer."""
     for role in ROLES.values():
         tools = "".join(f" {tool.name}" for tool in role.tools)
@@ -128,7 +141,7 @@ def corpus(*, num_role: int, num_team: int, seed: int, difficulties: Sequence[in
             scenario = role_scenario(role.name, "train", seed, index, difficulties)
             yield from _demonstration_texts(FAMILIES[role.name], scenario)
     for index in range(num_team):
-        case = team_scenario("train", seed, index, difficulties)
+        case = team_scenario("train", seed, index, difficulties, conventions)
         reports, decision_brief, decision, votes = expert_episode(case)
         yield from [seat.brief for seat in case.seats.values()]
         yield from [step.text for step in (*reports.values(), decision, *votes.values())]
@@ -161,6 +174,7 @@ def supervised_rows(
     seed: int,
     difficulties: Sequence[int],
     split: Split = "train",
+    conventions: team.ConventionsName = "house",
 ) -> Iterator[TokenRow]:
     """Supervised rows of a role from one split: its own family, its team seat for `seat_share`.
 
@@ -168,6 +182,6 @@ def supervised_rows(
     """
     for row in range(first_row, first_row + num_rows):
         if int((row + 1) * seat_share) > int(row * seat_share):
-            yield seat_row(role, team_scenario(split, seed, row, difficulties), chat)
+            yield seat_row(role, team_scenario(split, seed, row, difficulties, conventions), chat)
         else:
             yield demonstration_row(FAMILIES[role], role_scenario(role, split, seed, row, difficulties), chat)

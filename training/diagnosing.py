@@ -37,12 +37,12 @@ def diagnose(path: Path, *, stage: str = "marl", count: int = 200, against: Sequ
     """
     quiet_libraries()
     run = Run.open(path)
+    data = run.config.data
     others = (
         [one for one in find_runs(against) if one.path.resolve() != run.path.resolve()] if against else []
     )
     scenarios = [
-        team_scenario("test", run.config.data.seed, index, run.config.data.difficulties)
-        for index in range(count)
+        team_scenario("test", data.seed, index, data.difficulties, data.conventions) for index in range(count)
     ]
     chat: Chat | None = None
     engines: dict[str, Engine] = {}

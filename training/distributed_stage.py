@@ -9,17 +9,18 @@ import argparse
 import copy
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.errors import UserError
 from roles.registry import ROLES
+from simulator.engines.base import PolicyEngine
+from simulator.engines.hf_chat import HFChat
 from training import stages
 from training.base import quiet_libraries
 from training.best_team import BestTeam
@@ -47,6 +48,21 @@ def train_marl_on_ranks(path: Path, ranks: Ranks, *, max_steps: int | None = Non
         if all(is_finished(run, "marl", role) for role in ROLES):
             return
         models, tokenizer = load_team(run, stages.SOURCE["marl"])
+    chat = stages.make_chat(tokenizer, config)
+    with open_rollouts(run, end_id=chat.end_id) as engine:
+        _train_team(run, models, tokenizer, chat, engine, ranks, max_steps)
+
+
+def _train_team(
+    run: Run,
+    models: dict[str, PreTrainedModel],
+    tokenizer: PreTrainedTokenizerBase,
+    chat: HFChat,
+    engine: PolicyEngine | None,
+    ranks: Ranks,
+    max_steps: int | None,
+) -> None:
+    config = run.config
     before = {role: copy_weights(model, role) for role, model in models.items()}
     references = None
     if config.marl.needs_reference:
@@ -54,11 +70,9 @@ def train_marl_on_ranks(path: Path, ranks: Ranks, *, max_steps: int | None = Non
         references = {role: model.eval().requires_grad_(False) for role, model in starting.items()}
     actors = None
     if config.marl.sharding == "fsdp2" and ranks.size > 1:
-        actors = {role: copy.deepcopy(model).requires_grad_(False) for role, model in models.items()}
+        actors = {role: copy.deepcopy(model) for role, model in models.items()}  # what plays, whole
         for model in {id(one): one for one in models.values()}.values():
             shard_model(model, bf16=config.marl.sharded_bf16, cpu_offload=config.marl.cpu_offload)
-    chat = stages.make_chat(tokenizer, config)
-    opened = ExitStack()
     learner = JointLearner(
         models,
         config.marl,
@@ -69,7 +83,7 @@ def train_marl_on_ranks(path: Path, ranks: Ranks, *, max_steps: int | None = Non
         anchor_rows=stages.make_anchor_rows(config, chat),
         ranks=ranks,
         actors=actors,
-        engine=opened.enter_context(open_rollouts(run, end_id=chat.end_id)),
+        engine=engine,
     )
     trainer = OverlappedLearner(learner, partial(stages.joint_cases, config), config.marl.max_steps)
     best = BestTeam(learner, stages.validation_cases(config))  # every rank plays all of them: one result
@@ -93,7 +107,6 @@ def train_marl_on_ranks(path: Path, ranks: Ranks, *, max_steps: int | None = Non
         if ranks.most(int(due and ranks.rank == 0)):
             _save(checkpoints, step + 1, {name: part.state() for name, part in parts.items()}, ranks)
     trainer.close()
-    opened.close()
     if last == config.marl.max_steps:
         best.restore()
         team = {role: _whole_copy(learner, role) for role in models}

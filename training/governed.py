@@ -202,8 +202,9 @@ def _seat_run(path: Path, stage: str, files: Sequence[Path], indices: range) -> 
         chat,
     )
     if not files:
+        data = config.data
         cases = [
-            team_scenario("test", config.data.seed, index, config.data.difficulties) for index in indices
+            team_scenario("test", data.seed, index, data.difficulties, data.conventions) for index in indices
         ]
     cast = Cast(
         team={role: role for role in models},

@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from roles.registry import ROLES
 from scenarios.team import TeamScenario
+from simulator.casting import Cast
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
-from simulator.runner import play_decisions, play_episodes
+from simulator.runner import MAX_TURNS, play_decisions, play_episodes
 from training.config import MarlConfig
 from training.credit.base import CreditScheme
 from training.credit.counterfactuals import (
@@ -26,6 +28,7 @@ from training.credit.counterfactuals import (
     leave_out,
 )
 from training.exchanges import fill_exchanges, mixed_episodes
+from training.governed_play import add_greedy, play_governed_sets
 from training.played import PlayedSet, complete_groups, group_by_scenario, pick_agreement
 
 Sets = Sequence[tuple[TeamScenario, Episode]]
@@ -55,6 +58,8 @@ class JointPlay:
     ) -> list[PlayedSet]:
         """The same inside a running event loop."""
         config = self.config
+        if config.protocol == "full":
+            return await self._play_governed(engine, scenarios, stream)
         first = await play_episodes(
             scenarios,
             self._team,
@@ -94,6 +99,45 @@ class JointPlay:
         if self.credit.counterfactuals == "swaps" and config.rescore == "engine":
             played = await self.exchange_by_engine(engine, played, stream)
         return played
+
+    def play_greedily(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
+    ) -> list[PlayedSet]:
+        """One governed episode of every case at temperature 0; cases that a fault took are left out."""
+        return asyncio.run(self._govern(engine, scenarios, stream, num_sets=1, temperature=0.0))
+
+    async def _play_governed(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
+    ) -> list[PlayedSet]:
+        """A step under protocol `full`; where in the whole step these cases stand does not matter."""
+        config = self.config
+        played = await self._govern(
+            engine, scenarios, stream, num_sets=config.report_sets, temperature=config.temperature
+        )
+        if config.estimator == "remax":
+            greedy = await self._govern(engine, scenarios, f"{stream}/greedy", num_sets=1, temperature=0.0)
+            played = add_greedy(played, greedy)
+        return played
+
+    async def _govern(
+        self,
+        engine: Engine,
+        scenarios: Sequence[TeamScenario],
+        stream: str,
+        *,
+        num_sets: int,
+        temperature: float,
+    ) -> list[PlayedSet]:
+        cast = Cast(
+            team=self._team,
+            engine=engine,
+            chat=self.chat,
+            sampling=self._sampling(temperature),
+            stream=f"{stream}/governed",
+            max_turns=MAX_TURNS,
+            roles=ROLES,
+        )
+        return await play_governed_sets(scenarios, cast, self.config, self.reward_weights, num_sets=num_sets)
 
     @property
     def _team(self) -> Mapping[str, str]:
@@ -199,7 +243,10 @@ class JointPlay:
     ) -> list[PlayedSet]:
         """What every report is worth in place of the others, by practices fitted to all ranks' decisions."""
         decided = [(one.scenario, episode) for one in played for episode in one.decisions]
-        mix = fit_practices(sum(gather(count_explained(decided)), Counter()))
+        explained = sum(gather(count_explained(decided)), Counter())
+        if not played:
+            return []
+        mix = fit_practices(explained, played[0].scenario.conventions.decision_shares)
 
         def worth(scenario: TeamScenario, mixed: Episode, first: TeamVerdict) -> float:
             return expected_reward(

@@ -17,7 +17,7 @@ from training.config import MarlConfig
 from training.importance import EXACT, Mismatch, MismatchSums, call_weights, ratios_of
 from training.kl import kl_loss
 from training.lora_batch import routed_roles
-from training.packing import RowBatch, make_batches, pad_rows
+from training.packing import RowBatch, idle_batch, make_batches
 from training.rows import TrainingRow
 from training.token_logprobs import token_logprobs
 
@@ -166,11 +166,7 @@ def count_rows(rows: Sequence[TrainingRow]) -> RowCounts:
 
 def idle_pass(model: nn.Module, config: MarlConfig, device: torch.device) -> None:
     """A pass without effect, while other ranks have rows and this one has none left."""
-    row = TrainingRow(
-        role="", token_ids=(0, 0), loss_mask=(0, 1), sampling_logprobs=(0.0, 0.0), advantage=0.0
-    )
-    batch = pad_rows([row], device)
-    logprobs, _ = token_logprobs(model, batch, logit_rows=config.logit_rows)
+    logprobs, _ = token_logprobs(model, idle_batch(device), logit_rows=config.logit_rows)
     (0 * logprobs.sum()).backward()  # type: ignore[no-untyped-call]
 
 

@@ -68,10 +68,56 @@ def _route(layer: Any, stretches: Stretches) -> None:
 
 def _routed_forward(layer: Any, x: Tensor, stretches: Stretches) -> Tensor:
     """Base of all tokens, plus B A x * scale of each adapter on its stretch; x is (lines, tokens, width)."""
-    result: Tensor = layer.base_layer(x)
-    parts = []
-    for name, (start, stop) in stretches.items():
-        a, b = layer.lora_A[name], layer.lora_B[name]
-        taken = x[:, start:stop].to(a.weight.dtype)
-        parts.append((b(a(taken)) * layer.scaling[name]).to(result.dtype))
-    return result + torch.cat(parts, 1)
+    base: Tensor = layer.base_layer(x)
+    if len(stretches) > 1 and len(x) > 1:
+        raise ValueError("several adapters in one batch need a packed line")
+    lengths = tuple(len(x) * (stop - start) for start, stop in stretches.values())
+    scales = tuple(float(layer.scaling[name]) for name in stretches)
+    pairs = [one[name].weight for name in stretches for one in (layer.lora_A, layer.lora_B)]
+    added: Tensor = _AddAdapters.apply(  # type: ignore[no-untyped-call]
+        x.flatten(0, 1), base.flatten(0, 1), lengths, scales, *pairs
+    )
+    return added.view_as(base)
+
+
+class _AddAdapters(torch.autograd.Function):
+    """base + scale * B A x, stretch after stretch of the tokens, in adapters' dtype; (tokens, width) both.
+
+    Slices of a line would cost a zeroed line each in the backward pass; here every stretch is read and
+    written in place.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, base: Tensor, lengths: tuple[int, ...], scales: tuple[float, ...], *pairs: Tensor
+    ) -> Tensor:
+        result = torch.empty_like(base)
+        inner: list[Tensor] = []  # A x of each stretch
+        stretches = zip(*(one.split_with_sizes(lengths) for one in (x, base, result)), strict=True)
+        for number, (taken, below, place) in enumerate(stretches):
+            a, b = pairs[2 * number : 2 * number + 2]
+            inner.append(taken.to(a.dtype) @ a.T)
+            torch.add(below, (inner[-1] @ b.T).to(base.dtype), alpha=scales[number], out=place)
+        ctx.save_for_backward(x, *inner, *pairs)
+        ctx.lengths, ctx.scales = lengths, scales
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, *saved = ctx.saved_tensors
+        inner, pairs = saved[: len(ctx.lengths)], saved[len(ctx.lengths) :]
+        to_x = torch.empty_like(x, dtype=pairs[0].dtype) if ctx.needs_input_grad[0] else None
+        to_pairs: list[Tensor | None] = []
+        start = 0
+        for number, (length, scale) in enumerate(zip(ctx.lengths, ctx.scales, strict=True)):
+            part = slice(start, start + length)
+            start += length
+            a, b = pairs[2 * number : 2 * number + 2]
+            to_result = grad[part].to(b.dtype)
+            to_inner = (to_result @ b).mul_(scale)
+            needs_a, needs_b = ctx.needs_input_grad[4 + 2 * number : 6 + 2 * number]
+            to_pairs.append(to_inner.T @ x[part].to(a.dtype) if needs_a else None)
+            to_pairs.append(to_result.T @ inner[number].mul(scale) if needs_b else None)
+            if to_x is not None:
+                torch.mm(to_inner, a, out=to_x[part])
+        return None if to_x is None else to_x.to(x.dtype), grad, None, None, *to_pairs

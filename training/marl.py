@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from roles.errors import UserError
 from roles.team import RECONCILER
 from scenarios.team import TeamScenario
 from simulator.chat import Chat
@@ -36,6 +35,7 @@ from training.distributed import is_sharded, place_like, whole
 from training.drift import DriftWatch
 from training.estimators import ESTIMATORS, Advantages, ScoreGroup, normalise_role
 from training.faults import spoil_loss
+from training.governed_play import plan_metrics
 from training.joint_play import JointPlay
 from training.joint_rows import reconciler_rows, specialist_rows
 from training.kl import KLController
@@ -44,6 +44,7 @@ from training.played import PlayedSet, group_by_scenario
 from training.ranks import ONE_RANK, Ranks
 from training.rows import TrainingRow
 from training.team_diagnostics import own_scores, step_metrics
+from training.vote_credit import vote_scores
 
 Owner = tuple[int, str | None]  # which model and which of its adapters: what one optimizer trains
 
@@ -70,8 +71,6 @@ class JointLearner:
         self.models, self.config, self.chat, self.seed = dict(models), config, chat, seed
         self.references, self.anchor_rows, self.ranks = references or {}, anchor_rows, ranks
         self.actors = dict(actors) if actors else self.models  # whole copies where the models are sharded
-        if config.estimator == "gae" and ranks.size > 1:
-            raise UserError("marl.estimator gae trains its value heads on one rank: start without torchrun")
         self.credit = SCHEMES[config.credit]()
         self.joint_play = JointPlay(
             config=config,
@@ -92,14 +91,25 @@ class JointLearner:
         return id(self.models[role]), adapter_of(self.models[role], role)
 
     def _make_optimizer(self, role: str) -> torch.optim.AdamW:
-        parameters = role_parameters(self.models[role], role)
-        rate = self.config.role_learning_rates.get(role, self.config.learning_rate)
+        parameters, rate = role_parameters(self.models[role], role), self._peak_rate(role)
         return torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0, betas=(0.9, 0.95))
+
+    def _peak_rate(self, role: str) -> float:
+        return self.config.role_learning_rates.get(role, self.config.learning_rate)
+
+    def _set_rates(self) -> None:
+        """The learning rates of the coming update, by the schedule."""
+        if self.config.rate_schedule == "constant":
+            return
+        left = max(0.0, 1 - self.num_steps / max(1, self.config.max_steps))
+        for role in self._first_roles():
+            for group in self.optimizers[role].param_groups:
+                group["lr"] = self._peak_rate(role) * left
 
     def _make_critics(self) -> dict[str, Critic]:
         torch.manual_seed(self.seed)
         return {
-            role: Critic(model.config.hidden_size, self.config, next(model.parameters()).device)
+            role: Critic(model.config.hidden_size, self.config, next(model.parameters()).device, self.ranks)
             for role, model in self.models.items()
         }
 
@@ -143,11 +153,12 @@ class JointLearner:
         """Credit and update on what was played; returns the step's metrics."""
         groups = group_by_scenario(played)
         rows = {role: self.rows(role, groups) for role in self.models}
+        self._set_rates()
         stats = self.update_all({role: rows[role] for role in self.models if self._learns(role)})
         self.num_steps += 1
         self.sync_actors()
         drift = self.drift.update(self.ranks.mean(own_scores(played))) if played else {}
-        return self.ranks.mean(step_metrics(played, rows, stats)) | drift
+        return self.ranks.mean(step_metrics(played, rows, stats) | plan_metrics(played)) | drift
 
     def sync_actors(self) -> None:
         """Bring the trained weights into the copies that play."""
@@ -202,12 +213,26 @@ class JointLearner:
                 for of_group, group in zip(scores, groups, strict=True)
             ]
         )
-        return specialist_rows(role, groups, reports, decisions if self.config.rounds >= 2 else None)
+        if self.config.protocol == "full":  # an episode has one course, and one reward for all that was said
+            return specialist_rows(role, groups, reports, None)
+        if self.config.rounds >= 2:
+            return specialist_rows(role, groups, reports, decisions)
+        return specialist_rows(role, groups, reports, None, self._vote_advantages(role, groups))
+
+    def _vote_advantages(self, role: str, groups: Sequence[Sequence[PlayedSet]]) -> Advantages | None:
+        """Votes' advantages where credit holds votes fixed; None where a report's score has them in it."""
+        if self.credit.counterfactuals != "swaps":
+            return None
+        weights = self.joint_play.reward_weights
+        if self.config.reward == "agreement_only":  # votes are not rewarded
+            weights = weights.model_copy(update={"consensus": 0.0})
+        scores = [tuple(vote_scores(role, group, weights)) for group in groups]
+        return self._estimate([ScoreGroup(scores=of_group) for of_group in scores])
 
     def _decision_advantages(self, groups: Sequence[Sequence[PlayedSet]]) -> list[list[list[float]]]:
         """Advantage of every decision, by scenario and set of reports."""
         rewards = [[played.report_set.rewards for played in group] for group in groups]
-        if not self.credit.pools_decisions:
+        if not self.credit.pools_decisions and self.config.protocol == "assess":
             flat = self._estimate(
                 [
                     ScoreGroup(scores=played.report_set.rewards, greedy=played.greedy_decision)
@@ -331,9 +356,10 @@ class JointLearner:
 
     def _credit_tokens(self, role: str, rows: Sequence[TrainingRow]) -> Sequence[TrainingRow]:
         """With value heads: advantages per token in place of rewards."""
-        if role not in self.critics or not rows:
+        if role not in self.critics:
             return rows
-        credited, _ = self.critics[role].credit(self.models[role], rows)
+        model = self.models[role]
+        credited, _ = self.critics[role].credit(model, rows, self._agree(model))
         return credited
 
     def _kl_coefficient(self, role: str) -> float:

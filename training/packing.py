@@ -79,6 +79,14 @@ def pad_rows(rows: Sequence[TrainingRow], device: torch.device | str = "cpu") ->
     return _finish(rows, token_ids, attention, None, None, predict_at, role_tokens, device)
 
 
+def idle_batch(device: torch.device | str) -> RowBatch:
+    """A row that changes nothing, for a pass of a rank that has none left while others do."""
+    row = TrainingRow(
+        role="", token_ids=(0, 0), loss_mask=(0, 1), sampling_logprobs=(0.0, 0.0), advantage=0.0
+    )
+    return pad_rows([row], device)
+
+
 def join_rows(groups: Sequence[Sequence[TrainingRow]], device: torch.device | str = "cpu") -> RowBatch:
     """Rows end to end; a group of two or more rows shares the prompt that all of them begin with."""
     ids: list[int] = []

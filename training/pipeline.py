@@ -237,7 +237,10 @@ def play_transcripts(
 ) -> list[Transcript]:
     """Greedy episodes of test cases by their index, as readable transcripts."""
     config = run.config
-    cases = [team_scenario("test", config.data.seed, index, config.data.difficulties) for index in indices]
+    data = config.data
+    cases = [
+        team_scenario("test", data.seed, index, data.difficulties, data.conventions) for index in indices
+    ]
     episodes = play_team(
         cases,
         engine=stages.team_engine(models, tokenizer, config, stage),

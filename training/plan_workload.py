@@ -111,6 +111,7 @@ def measure_lengths(config: RunConfig, role: str, seat_share: float, chat: Chat)
             seat_share=seat_share,
             seed=config.data.seed,
             difficulties=config.data.difficulties,
+            conventions=config.data.conventions,
         )
     )
     own = statistics.fmean(sum(row.loss_mask) for row in rows)
@@ -128,7 +129,13 @@ def _make_chat(config: RunConfig) -> Chat:
     from training.base import train_tokenizer
 
     num, data = TOKENIZER_SCENARIOS, config.data
-    texts = corpus(num_role=num, num_team=num, seed=data.seed, difficulties=data.difficulties)
+    texts = corpus(
+        num_role=num,
+        num_team=num,
+        seed=data.seed,
+        difficulties=data.difficulties,
+        conventions=data.conventions,
+    )
     return HFChat(train_tokenizer(texts, config.model.vocab_size), short_prompts=config.model.short_prompts)
 
 

@@ -82,8 +82,9 @@ def build_queue(run: Run) -> int:
     config = run.config
     models, tokenizer = load_team(run, "marl")
     chat = stages.make_chat(tokenizer, config)
+    data, first = config.data, config.review.first_index
     cases = [
-        team_scenario("train", config.data.seed, config.review.first_index + i, config.data.difficulties)
+        team_scenario("train", data.seed, first + i, data.difficulties, data.conventions)
         for i in range(config.review.num_scenarios)
     ]
     engine = stages.team_engine(models, tokenizer, config, "marl")

@@ -109,18 +109,24 @@ def row_attention(
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    cuts = [stop - start for start, stop, _, _ in layout.segments]  # split, not sliced: a slice's gradient
+    queries, keys, values = (one.split_with_sizes(cuts, 2) for one in (query, key, value))  # is a zeroed line
+    number_of = {(start, stop): number for number, (start, stop, _, _) in enumerate(layout.segments)}
     parts = []
-    for (start, stop, prefix_start, prefix_stop), mask in zip(layout.segments, layout.masks, strict=True):
-        keys, values = key[:, :, start:stop], value[:, :, start:stop]
+    for number, ((_, _, prefix_start, prefix_stop), mask) in enumerate(
+        zip(layout.segments, layout.masks, strict=True)
+    ):
+        seen_keys, seen_values = keys[number], values[number]
         if prefix_stop > prefix_start:
-            keys = torch.cat([key[:, :, prefix_start:prefix_stop], keys], 2)
-            values = torch.cat([value[:, :, prefix_start:prefix_stop], values], 2)
+            first = number_of[prefix_start, prefix_stop]
+            seen_keys = torch.cat([keys[first], seen_keys], 2)
+            seen_values = torch.cat([values[first], seen_values], 2)
         parts.append(
             scaled_dot_product_attention(
-                query[:, :, start:stop], keys, values, attn_mask=mask, is_causal=mask is None, scale=scaling
+                queries[number], seen_keys, seen_values, attn_mask=mask, is_causal=mask is None, scale=scaling
             )
         )
-    return torch.cat(parts, 2).transpose(1, 2).contiguous(), None
+    return torch.cat([part.transpose(1, 2) for part in parts], 1), None
 
 
 def _attend_at_once(

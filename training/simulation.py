@@ -58,7 +58,7 @@ def simulate(
         UserError: a damaged case file, no weights of this stage, or a brief too long for the team's model.
     """
     run = Run.open(path)
-    config = run.config
+    config, data = run.config, run.config.data
     case_first = config.model.prompt_layout == "case_first"
     written = [
         read_case(case, figures_only=config.model.short_prompts, case_first=case_first) for case in cases
@@ -75,7 +75,7 @@ def simulate(
     drawn = range(index, index + count) if not cases else ()
     chosen: list[PlayableCase] = [
         *written,
-        *(team_scenario("test", config.data.seed, one, config.data.difficulties) for one in drawn),
+        *(team_scenario("test", data.seed, one, data.difficulties, data.conventions) for one in drawn),
     ]
     check_room(dict(zip(cases, written, strict=True)), models, chat)
     with (

@@ -81,6 +81,7 @@ def train_base(path: Path) -> None:
             num_team=TOKENIZER_SCENARIOS,
             seed=config.data.seed,
             difficulties=config.data.difficulties,
+            conventions=config.data.conventions,
         )
         tokenizer: PreTrainedTokenizerBase = train_tokenizer(texts, config.model.vocab_size)
         model: PreTrainedModel = build_tiny_model(config.model, tokenizer, config.seed)
@@ -128,6 +129,7 @@ def _run_supervised(run: Run, stage: str, role: str, max_steps: int, *, first_ro
                 seed=config.data.seed,
                 difficulties=config.data.difficulties,
                 split=split,
+                conventions=config.data.conventions,
             )
             for one in roles_of(role)
         ]
@@ -231,14 +233,16 @@ def train_marl(path: Path) -> None:
     if all(is_finished(run, "marl", role) for role in ROLES):
         return
     models, tokenizer = load_team(run, SOURCE["marl"])
-    with open_rollouts(run, end_id=make_chat(tokenizer, config).end_id) as engine:
-        _train_team(run, models, tokenizer, engine)
+    chat = make_chat(tokenizer, config)
+    with open_rollouts(run, end_id=chat.end_id) as engine:
+        _train_team(run, models, tokenizer, chat, engine)
 
 
 def _train_team(
     run: Run,
     models: Mapping[str, PreTrainedModel],
     tokenizer: PreTrainedTokenizerBase,
+    chat: HFChat,
     engine: PolicyEngine | None,
 ) -> None:
     config = run.config
@@ -249,7 +253,6 @@ def _train_team(
             role: model.eval().requires_grad_(False)
             for role, model in load_team(run, SOURCE["marl"])[0].items()
         }
-    chat = make_chat(tokenizer, config)
     learner = JointLearner(
         models,
         config.marl,
@@ -294,17 +297,18 @@ def _train_team(
 
 def joint_cases(config: RunConfig, step: int) -> list[TeamScenario]:
     """The training cases of one joint step."""
-    first = step * config.marl.scenarios_per_step + config.data.first_marl_index
+    first, data = step * config.marl.scenarios_per_step + config.data.first_marl_index, config.data
     return [
-        team_scenario("train", config.data.seed, first + i, config.data.difficulties)
+        team_scenario("train", data.seed, first + i, data.difficulties, data.conventions)
         for i in range(config.marl.scenarios_per_step)
     ]
 
 
 def validation_cases(config: RunConfig) -> list[TeamScenario]:
     """Team cases of the validation split, for choosing the best joint step."""
+    data = config.data
     return [
-        team_scenario("validation", config.data.seed, index, config.data.difficulties)
+        team_scenario("validation", data.seed, index, data.difficulties, data.conventions)
         for index in range(config.marl.validation_scenarios if config.marl.validate_every else 0)
     ]
 
@@ -324,6 +328,7 @@ def make_anchor_rows(config: RunConfig, chat: HFChat) -> AnchorRows:
                 seat_share=config.data.seat_share,
                 seed=config.data.seed,
                 difficulties=config.data.difficulties,
+                conventions=config.data.conventions,
             )
         )
 
@@ -410,7 +415,7 @@ def test_difficulties(config: RunConfig) -> tuple[int, ...]:
 def test_cases(config: RunConfig) -> list[Any]:
     """The sealed team cases of a run."""
     return [
-        team_scenario("test", config.data.seed, index, test_difficulties(config))
+        team_scenario("test", config.data.seed, index, test_difficulties(config), config.data.conventions)
         for index in range(config.evaluation.num_team_scenarios)
     ]
 

@@ -15,7 +15,7 @@ from scenarios.team import (
 )
 from simulator.records import Episode
 from training.learner import LossStats
-from training.played import PlayedSet
+from training.played import PlayedSet, heard_episode
 from training.rows import TrainingRow
 
 
@@ -36,7 +36,7 @@ def step_metrics(
     }
     for role, score in own_scores(played).items():
         metrics[f"own_score/{role}"] = score
-    metrics |= team_behaviour((one.scenario, one.episode) for one in played)
+    metrics |= team_behaviour((one.scenario, heard_episode(one)) for one in played)
     for role, of_role in rows.items():
         metrics |= role_signal(role, of_role)
     for role, stat in stats.items():
@@ -50,7 +50,8 @@ def own_scores(played: Sequence[PlayedSet]) -> dict[str, float]:
     for one in played:
         for role, text in one.episode.reports.items():
             scores.setdefault(role, []).append(verify_report(one.scenario, role, text).reward)
-        reports = {role: parse_report(one.scenario, text) for role, text in one.episode.reports.items()}
+        heard = heard_episode(one).reports
+        reports = {role: parse_report(one.scenario, text) for role, text in heard.items()}
         verdict = verify_decision(one.scenario, reports, one.episode.decision)
         scores.setdefault(RECONCILER, []).append(verdict.reward)
     return {role: statistics.fmean(values) for role, values in scores.items()}

@@ -11,7 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reliability import artefacts, artefacts_inputs, damage, disk, governed, kills, victims
+from benchmarks.reliability import (
+    artefacts,
+    artefacts_inputs,
+    damage,
+    disk,
+    governed,
+    kills,
+    ranks,
+    rollout_faults,
+    victims,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 Result = dict[str, Any]  # id, group, ok, detail
@@ -178,6 +188,18 @@ BATTERIES: dict[str, Battery] = {
     ),
     "R5": Battery(
         probe="disk full, read-only, broken, file too large inside a save", pr=3, full=20, trials=_disk
+    ),
+    "R9": Battery(
+        probe="rollout workers killed, hung, slowed: only whole groups are learnt, each once",
+        pr=5,
+        full=40,
+        trials=rollout_faults.trials,
+    ),
+    "R10": Battery(
+        probe="two sharded ranks under torchrun, one killed, then resume: equal in every bit",
+        pr=1,
+        full=10,
+        trials=ranks.trials,
     ),
     "D3": Battery(
         probe="training in new processes, other hash seeds: equal in every bit",

@@ -11,7 +11,7 @@ from scenarios.audit.team_families import DECISION, REPORT, VALUE, VOTE
 from scenarios.audit.team_seats import SeatScenario, case_of, recheck_utilities
 from scenarios.audit.weighing import weigh_smaller
 from scenarios.base import Scenario
-from scenarios.team_practices import FLAG_FROM
+from scenarios.conventions import HOUSE
 
 
 def _options(scenario: Scenario) -> list[str]:
@@ -38,7 +38,7 @@ def score_report(scenario: Scenario, answer: Answer) -> float:
     utilities = _utilities(seat, seat.role)
     pick = weigh_smaller(-utilities[answer["pick"]], [-utility for utility in utilities.values()])
     basis = {"conviction": max(utilities.values()), "stakes": seat.case.seats[seat.role].facts["stakes"]}
-    flags = [bisect_right(FLAG_FROM[practice], number) for practice, number in basis.items()]
+    flags = [bisect_right(HOUSE.reports[practice].flag_from, number) for practice, number in basis.items()]
     vetoes = set(answer["veto"]) == _vetoes(seat, seat.role)
     return (6 * pick + 2 * vetoes + 2 * (answer["flag"] in flags)) / 10
 

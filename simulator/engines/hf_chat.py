@@ -7,6 +7,7 @@ from transformers import PreTrainedTokenizerBase
 
 from roles.base import Role
 from roles.errors import UserError
+from roles.registry import ROLES
 
 # what the code of a template can raise: it divides, looks up, calls what is not there, counts without end
 _TEMPLATE_ERRORS = (
@@ -18,9 +19,11 @@ class HFChat:
     """Renders openings through the template, and later messages as the text the template would add.
 
     `short_prompts` leaves the mandate paragraph out (a tiny model knows its one role by training).
-    `case_first` puts the case before everything that only this role reads, so that an engine with a prefix
-    cache computes what the roles of one case share once. Openings with tools stay role first: templates
-    write tools at the start. Weights trained with one layout should play with it.
+    `case_first` puts all that several prompts share before everything that only this role reads: the
+    mandates of the whole house, then the case, then which seat is asked. So an engine with a prefix cache
+    computes the mandates once, and a case once for all its seats. A role from outside the house has its
+    mandate after the case. Openings with tools stay role first: templates write tools at the start. Weights
+    trained with one layout should play with it.
     """
 
     def __init__(
@@ -83,12 +86,18 @@ class HFChat:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": _SLOT}]
         if self._case_first and not with_tools:
             messages = [
-                {"role": "system", "content": _TEAM},
-                {"role": "user", "content": f"{_SLOT}\n\n{system}"},
+                {"role": "system", "content": _TEAM if self._short else f"{_TEAM}\n\n{_MANDATES}"},
+                {"role": "user", "content": f"{_SLOT}\n\n{self._name_seat(role)}"},
             ]
         tools = [tool.as_chat_tool() for tool in role.tools] if with_tools else None
         before, after = self._render(messages, tools=tools, add_generation_prompt=True).split(_SLOT)
         return before, after
+
+    def _name_seat(self, role: Role) -> str:
+        """After the case: whose answer is asked for, with the mandate where it was not read yet."""
+        if self._short:
+            return f"{role.title}."
+        return f"You are {role.title}. {'' if ROLES.get(role.name) is role else role.mandate}".strip()
 
     def _end_of_turn(self) -> tuple[str, dict[str, str]]:
         """The end-of-turn text, and per kind of message the text from there to the next generation prompt."""
@@ -107,5 +116,6 @@ class HFChat:
 
 
 _TEAM = "You are one seat of a team that decides a company case."
+_MANDATES = "\n\n".join(f"{role.title}. {role.mandate}" for role in ROLES.values())
 _SLOT = "\u27e6slot\u27e7"
 _OTHER = "\u27e6other\u27e7"

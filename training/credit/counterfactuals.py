@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from roles.team import NO_OPTION, Decision
-from scenarios.team import DECISION_PRACTICES, TeamScenario, decision_brief, parse_decision, parse_report
+from scenarios.team import TeamScenario, decision_brief, parse_decision, parse_report
 from scenarios.team_practices import Reports, best_decision, open_options
 from simulator.records import Episode
 
@@ -72,31 +72,33 @@ def count_explained(decided: Sequence[tuple[TeamScenario, Episode]]) -> Explaine
         choices = _choices(scenario, reports)
         if decision is None or decision.option not in choices:
             continue
+        rules = scenario.conventions
         by_practice = [
-            best_decision(scenario.options, reports, name).option == decision.option
-            for name in DECISION_PRACTICES
+            best_decision(scenario.options, reports, name, rules).option == decision.option
+            for name in rules.decisions
         ]
         explained[(*map(float, by_practice), 1 / len(choices))] += 1
     return explained
 
 
-def fit_practices(explained: Explained) -> PracticeMix:
+def fit_practices(explained: Explained, house: Mapping[str, float]) -> PracticeMix:
     """Maximum likelihood shares of the practices, and of any open option, behind the counted decisions.
 
-    Without a decision the house's own shares stand. The order of the counts does not matter: decisions that
+    `house` names the practices of the counted cases, in the counts' order, with the shares that stand without
+    a decision. The order of the counts does not matter: decisions that
     several processes counted and added up give what one process would have found.
     """
     if not explained:
-        return PracticeMix(shares=DECISION_PRACTICES, other=0.0)
+        return PracticeMix(shares=house, other=0.0)
     rows, total = sorted(explained.items()), explained.total()
-    weights = [1 / (len(DECISION_PRACTICES) + 1)] * (len(DECISION_PRACTICES) + 1)
+    weights = [1 / (len(house) + 1)] * (len(house) + 1)
     for _ in range(FIT_ROUNDS):
         sums = [0.0] * len(weights)
         for row, count in rows:
             joint = [weight * value for weight, value in zip(weights, row, strict=True)]
             sums = [one + count * value / sum(joint) for one, value in zip(sums, joint, strict=True)]
         weights = [one / total for one in sums]
-    return PracticeMix(shares=dict(zip(DECISION_PRACTICES, weights, strict=False)), other=weights[-1])
+    return PracticeMix(shares=dict(zip(house, weights, strict=False)), other=weights[-1])
 
 
 def expected_reward(
@@ -107,7 +109,7 @@ def expected_reward(
     choices = _choices(scenario, reports)
     chances = dict.fromkeys(choices, mix.other / len(choices))
     for name, share in mix.shares.items():
-        chances[best_decision(scenario.options, reports, name).option] += share
+        chances[best_decision(scenario.options, reports, name, scenario.conventions).option] += share
     return sum(
         chance * reward_of(decide_on(episode, option)) for option, chance in chances.items() if chance > 0
     )

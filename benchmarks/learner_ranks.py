@@ -1,0 +1,49 @@
+"""A team step divided over the ranks that torchrun started."""
+
+import statistics
+import time
+from typing import Any
+
+from benchmarks.learner_rows import LEARNING, build_team, short_groups
+from roles.registry import ROLES
+from training.adapters import role_parameters
+from training.distributed import join_ranks, leave_ranks
+from training.learner import backward_team
+from training.ranks import Ranks
+
+
+def run_ranks(size: str, repeats: int) -> dict[str, Any]:
+    """Seconds of a team step of four groups per role on these ranks, and of its exchange of gradients."""
+    ranks = join_ranks()
+    model = build_team(size)
+    rows = {
+        role: [row for group in ranks.shard(short_groups(size, role, number))[0] for row in group]
+        for number, role in enumerate(ROLES)
+    }
+    config = LEARNING.model_copy(
+        update={"row_layout": "shared_prompt", "logit_rows": 256, "importance": "token"}
+    )
+    steps, exchanges = [], []
+    for _ in range(1 + repeats):
+        model.zero_grad()
+        ranks.wait()
+        start = time.perf_counter()
+        backward_team(model, rows, config)
+        add_gradients(model, ranks)
+        steps.append(time.perf_counter() - start)
+        ranks.wait()  # the exchange once more by itself, when nobody has to be waited for
+        start = time.perf_counter()
+        add_gradients(model, ranks)
+        exchanges.append(time.perf_counter() - start)
+    found = {
+        "seconds": statistics.median(steps[1:]),
+        "exchange": statistics.median(exchanges[1:]),
+        "rank": ranks.rank,
+    }
+    leave_ranks(ranks)
+    return found
+
+
+def add_gradients(model: Any, ranks: Ranks) -> None:
+    for role in ROLES:
+        ranks.add_gradients(role_parameters(model, role), has_gradient=True)
