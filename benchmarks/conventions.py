@@ -66,7 +66,6 @@ def make_config(seed: int, options: argparse.Namespace) -> RunConfig:
             f"marl.max_steps={options.joint_steps}",
             "marl.learning_rate=2e-4",
             "marl.rate_schedule=constant",
-            "marl.rate_schedule=constant",
             f"evaluation.num_team_scenarios={options.cases}",
             *options.set,
         ],

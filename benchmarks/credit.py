@@ -11,10 +11,12 @@ from the same weights on the same cases, greedy reward on validation cases. What
 """
 
 import argparse
+import io
 import json
 import statistics
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
@@ -23,6 +25,7 @@ from typing import Any
 
 import torch
 
+from evaluation.ablations import MARKDOWN_FILE
 from evaluation.assess import play_team
 from evaluation.statistics import holm, paired_interval, paired_permutation_p
 from scenarios.team import TeamScenario
@@ -49,12 +52,21 @@ WAYS = {  # name: scheme and who decides on mixed reports
     "hierarchical, practices": ("hierarchical", "practices"),
     "hierarchical, engine": ("hierarchical", "engine"),
 }
+TITLES = {  # of the pages
+    "credit": "### Credit schemes\n\nHow true are a scheme's advantages, and how fast does it teach?",
+    "consensus": "### Agreement cannot be bought\n\nThe same teams and steps, rewarded by the team reward"
+    " (`team`) or for the share of seats\nwhose own pick is decided (`agreement_only`): greedy play on"
+    " validation cases.",
+}
 TAUGHT = ("episode", "shared", "role_normalised", "difference", "cross_rescored", "hierarchical")
 Table = dict[tuple[str, int, int], float]  # (role, set of its report, set of its partners) -> reward
 
 
-def open_learner(path: Path, **changes: Any) -> tuple[JointLearner, Run]:
-    """A joint learner at the run's GRPO weights, with these keys of its `marl` section changed."""
+def open_learner(path: Path, repeat: int = 0, **changes: Any) -> tuple[JointLearner, Run]:
+    """A joint learner at the run's GRPO weights, with these keys of its `marl` section changed.
+
+    Every `repeat` samples other rollouts.
+    """
     quiet_libraries()
     torch.set_num_threads(1)
     run = Run.open(path)
@@ -65,7 +77,7 @@ def open_learner(path: Path, **changes: Any) -> tuple[JointLearner, Run]:
         config,
         chat=stages.make_chat(tokenizer, run.config),
         reward_weights=stages.reward_weights(run.config),
-        seed=run.config.seed,
+        seed=run.config.seed + 1_000 * repeat,
     )
     return learner, run
 
@@ -151,10 +163,10 @@ def correlate(one: Sequence[float], other: Sequence[float]) -> float | None:
 
 
 def teach(
-    path: Path, changes: dict[str, Any], steps: int, every: int, num_cases: int
+    path: Path, repeat: int, changes: dict[str, Any], steps: int, every: int, num_cases: int
 ) -> list[dict[str, Any]]:
     """Joint training with these settings; reward, value and agreement of the greedy team along the way."""
-    learner, run = open_learner(path, **changes)
+    learner, run = open_learner(path, repeat, **changes)
     held_out = draw(run, "validation", 0, num_cases)
     points = []
     for step in range(steps + 1):
@@ -208,13 +220,13 @@ def print_truth(results: Sequence[dict[str, Any]]) -> None:
     print(f"\n{results[0]['groups']} scenarios per seed, {results[0]['ways']['shared']['n']} advantages")
 
 
-Curves = dict[str, list[list[dict[str, Any]]]]  # of every name, by seed
+Curves = dict[str, list[list[dict[str, Any]]]]  # of every name, by seed and repeat
 
 
 def print_curves(curves: Curves, key: str) -> None:
     """Means over seeds and cases along the way."""
     steps = [point["step"] for point in next(iter(curves.values()))[0]]
-    print(f"\n| {key} after step | " + " | ".join(map(str, steps)) + " | last, by seed |")
+    print(f"\n| {key} after step | " + " | ".join(map(str, steps)) + " | last, by run |")
     print("|---|" + "---:|" * len(steps) + "---|")
     for name, runs in curves.items():
         means = [statistics.fmean(flatten(runs, key, place)) for place in range(len(steps))]
@@ -237,6 +249,29 @@ def print_changes(pairs: dict[str, tuple[list[float], list[float]]]) -> None:
         print(f"| {name} | {change.mean:+.3f} | {interval} | {corrected[name]:.4f} |")
 
 
+def show_schemes(curves: Curves) -> None:
+    """Reward along the way of every scheme, and how they end against `shared`."""
+    print_curves(curves, "reward")
+    last = {name: flatten(runs, "reward", -1) for name, runs in curves.items()}
+    start = flatten(curves["shared"], "reward", 0)
+    against = {f"{name} - shared": (last[name], last["shared"]) for name in curves if name != "shared"}
+    print_changes({"shared - start": (last["shared"], start)} | against)
+
+
+def show_consensus(curves: Curves) -> None:
+    """Agreement, value and reward along the way of both rewards, and how they end against the start."""
+    keys = ("agreement", "value", "reward")
+    for key in keys:
+        print_curves(curves, key)
+    print_changes(
+        {
+            f"{key}, {name} - start": (flatten(runs, key, -1), flatten(runs, key, 0))
+            for key in keys
+            for name, runs in curves.items()
+        }
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -251,46 +286,49 @@ def main() -> None:
     parser.add_argument("--per-step", type=int, default=16)
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--page", type=Path, help="folder of a page for `emads report --ablations`")
+    parser.add_argument(
+        "--repeats", type=int, default=1, help="trainings of each team, rollouts sampled anew"
+    )
+    parser.add_argument("--scheme", choices=TAUGHT, action="append", help="repeatable, with shared; all")
     options = parser.parse_args()
     pool = ProcessPoolExecutor(  # a process per job: what the largest one took goes back to the machine
         options.workers, mp_context=get_context("spawn"), max_tasks_per_child=1
     )
     taught = partial(teach, steps=options.steps, every=options.every, num_cases=options.cases)
     common = {"scenarios_per_step": options.per_step, "rate_schedule": "constant", "learning_rate": 2e-4}
-    jobs: dict[tuple[str, int], Any] = {}
+    if options.part == "credit":
+        ways = {name: {"credit": name} | common for name in options.scheme or TAUGHT}
+    else:
+        ways = {name: {"reward": name, "credit": "shared"} | common for name in ("team", "agreement_only")}
+    jobs: dict[tuple[str, int, int], Any] = {}
     for number, path in enumerate(options.run):
         if options.part == "credit":
-            jobs["truth", number] = partial(measure_truth, path, options.scenarios, options.decisions)
-            for credit in TAUGHT:
-                changes = {"credit": credit} | common
-                jobs[credit, number] = partial(taught, path, changes)
-        else:
-            for reward in ("team", "agreement_only"):
-                changes = {"reward": reward} | common
-                jobs[reward, number] = partial(taught, path, changes)
-    files = {key: options.out / options.part / f"{key[0]}-{key[1]}.json" for key in jobs}
+            jobs["truth", number, 0] = partial(measure_truth, path, options.scenarios, options.decisions)
+        for name, changes in ways.items():
+            for repeat in range(options.repeats):
+                jobs[name, number, repeat] = partial(taught, path, repeat, changes)
+    files = {
+        key: options.out / options.part / ("-".join(map(str, key if key[2] else key[:2])) + ".json")
+        for key in jobs
+    }
     waiting = {key: pool.submit(job) for key, job in jobs.items() if not files[key].exists()}
     results = {key: remember(files[key], lambda key=key: waiting[key].result()) for key in jobs}
     seeds = range(len(options.run))
-    names = TAUGHT if options.part == "credit" else ("team", "agreement_only")
-    curves: Curves = {name: [results[name, number] for number in seeds] for name in names}
-    if options.part == "credit":
-        print_truth([results["truth", number] for number in seeds])
-        print_curves(curves, "reward")
-        last = {name: flatten(curves[name], "reward", -1) for name in names}
-        start = flatten(curves["shared"], "reward", 0)
-        against = {f"{name} - shared": (last[name], last["shared"]) for name in names if name != "shared"}
-        print_changes({"shared - start": (last["shared"], start)} | against)
-        return
-    for key in ("agreement", "value", "reward"):
-        print_curves(curves, key)
-    print_changes(
-        {
-            f"{key}, {name} - start": (flatten(curves[name], key, -1), flatten(curves[name], key, 0))
-            for key in ("agreement", "value", "reward")
-            for name in names
-        }
-    )
+    curves: Curves = {
+        name: [results[name, number, repeat] for number in seeds for repeat in range(options.repeats)]
+        for name in ways
+    }
+    with redirect_stdout(io.StringIO()) as tables:
+        if options.part == "credit":
+            print_truth([results["truth", number, 0] for number in seeds])
+            show_schemes(curves)
+        else:
+            show_consensus(curves)
+    print(tables.getvalue())
+    if options.page is not None:
+        options.page.mkdir(parents=True, exist_ok=True)
+        (options.page / MARKDOWN_FILE).write_text(f"{TITLES[options.part]}\n{tables.getvalue()}")
 
 
 if __name__ == "__main__":
