@@ -65,7 +65,7 @@ def make_config(seed: int, options: argparse.Namespace) -> RunConfig:
             "grpo.max_steps=0",
             f"marl.max_steps={options.joint_steps}",
             "marl.learning_rate=2e-4",
-            "marl.rate_schedule=constant",
+            "marl.credit=hierarchical",
             f"evaluation.num_team_scenarios={options.cases}",
             *options.set,
         ],

@@ -367,8 +367,8 @@ def test_credit_that_needs_other_decisions_is_refused(credit: str) -> None:
     MarlConfig(protocol="assess", credit=credit)  # type: ignore[arg-type]
 
 
-def test_protocol_full_names_its_credit() -> None:
+def test_a_config_with_credit_that_protocol_full_has_not_is_told_so() -> None:
     with pytest.raises(UserError, match=r"marl.*credit hierarchical.*set credit to shared"):
-        load_config(None, ["marl.protocol=full"])
-    assert load_config(None, ["marl.protocol=full", "marl.credit=shared"]).marl.protocol == "full"
+        load_config(None, ["marl.protocol=full", "marl.credit=hierarchical"])
+    assert load_config(None, ["marl.protocol=full"]).marl.protocol == "full"
     assert MarlConfig().protocol == "assess"

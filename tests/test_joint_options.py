@@ -138,8 +138,8 @@ def test_roles_have_learning_rates_of_their_own() -> None:
 
 
 def test_rates_fall_in_a_straight_line_to_zero_unless_they_are_constant(scripted: Engines) -> None:
-    falling = make_learner(change(max_steps=4, role_learning_rates={"cto": 0.4}))
-    constant = make_learner(change(max_steps=4, rate_schedule="constant"))
+    falling = make_learner(change(max_steps=4, rate_schedule="linear", role_learning_rates={"cto": 0.4}))
+    constant = make_learner(change(max_steps=4))
     for share in (1.0, 0.75, 0.5, 0.25):
         falling.step(draw(2))
         constant.step(draw(2))
@@ -151,7 +151,7 @@ def test_rates_fall_in_a_straight_line_to_zero_unless_they_are_constant(scripted
     before = all_weights(falling)
     falling.step(draw(2))  # past the last step nothing is learnt
     assert moved(falling, before) == set()
-    resumed = make_learner(change(max_steps=4))
+    resumed = make_learner(change(max_steps=4, rate_schedule="linear"))
     resumed.num_steps = 3
     resumed.step(draw(2))
     assert resumed.optimizers["coo"].param_groups[0]["lr"] == pytest.approx(0.25 * CONFIG.learning_rate)

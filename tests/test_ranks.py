@@ -12,6 +12,7 @@ from training.ranks import ONE_RANK, Ranks
 
 PACKED = {"row_layout": "shared_prompt", "logit_rows": 16, "micro_batch_tokens": 200}
 HEADS = {"estimator": "gae", "critic_learning_rate": 0.01, "critic_epochs": 2}
+PRACTICES = {"credit": "hierarchical"}  # fitted to the decisions of all ranks
 ON_TWO = [
     {"name": "two", "first": 0, "last": 5},
     {"name": "two-2", "first": 0, "last": 2},
@@ -19,6 +20,7 @@ ON_TWO = [
     {"name": "sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED},
     {"name": "heads-two", "first": 0, "last": 4, "options": HEADS},
     {"name": "heads-two-2", "first": 0, "last": 2, "options": HEADS},
+    {"name": "practices-two", "first": 0, "last": 3, "options": PRACTICES},
     {"name": "heads-sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED | HEADS},
 ]
 ON_ONE = [
@@ -31,6 +33,7 @@ ON_ONE = [
     {"name": "heads-start", "first": 0, "last": 0, "options": HEADS},
     {"name": "heads-one", "first": 0, "last": 4, "options": HEADS},
     {"name": "heads-one-3", "first": 2, "last": 3, "load": "heads-two-2", "options": HEADS},
+    {"name": "practices-one", "first": 0, "last": 3, "options": PRACTICES},
     {"name": "heads-whole", "first": 0, "last": 2, "options": PACKED | HEADS},
 ]
 ON_TWO_AGAIN = [
@@ -71,6 +74,11 @@ def test_ranks_may_change_between_steps(weights: Weights) -> None:
 def test_sharded_weights_learn_what_whole_ones_do(weights: Weights) -> None:
     assert gap(weights["sharded"], weights["whole"]) < 1e-5
     assert gap(weights["sharded-3"], weights["whole-3"]) < 1e-5  # one process goes on from their state
+
+
+def test_practices_are_fitted_to_the_decisions_of_all_ranks(weights: Weights) -> None:
+    assert gap(weights["practices-two"], weights["practices-one"]) < 1e-5
+    assert gap(weights["practices-one"], weights["start"]) > 1e-3
 
 
 def test_value_heads_are_one_on_all_ranks(weights: Weights) -> None:

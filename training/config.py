@@ -261,9 +261,9 @@ class MarlConfig(Section):
     """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
     protocol: Literal["assess", "full"] = "assess"
     """What is played: reports, decision, votes; or governed episodes with re-plans, one per report set."""
-    learning_rate: Rate = 3e-4
+    learning_rate: Rate = 2e-4
     """Peak learning rate."""
-    rate_schedule: Literal["constant", "linear"] = "linear"
+    rate_schedule: Literal["constant", "linear"] = "constant"
     """Learning rates as they are (constant), or down to 0 in a straight line over max_steps (linear)."""
     role_learning_rates: dict[str, Rate] = {}
     """Peak learning rates of single roles, in place of learning_rate."""
@@ -273,7 +273,7 @@ class MarlConfig(Section):
     """Train specialists and ReconcileGPT in turns of so many steps; 0 trains all in every step."""
     credit: Literal[
         "shared", "episode", "role_normalised", "difference", "cross_rescored", "hierarchical"
-    ] = "hierarchical"
+    ] = "shared"
     """How an episode's team reward becomes each role's score; training/credit/ has a file for each."""
     rescore: Literal["practices", "engine"] = "practices"
     """What decides on mixed reports for cross_rescored: house practices fitted to ReconcileGPT, or itself."""
