@@ -12,7 +12,6 @@ from the same weights on the same cases, greedy reward on validation cases. What
 
 import argparse
 import io
-import json
 import statistics
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -25,6 +24,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.paired import remember
 from evaluation.ablations import MARKDOWN_FILE
 from evaluation.assess import play_team
 from evaluation.statistics import holm, paired_interval, paired_permutation_p
@@ -40,7 +40,6 @@ from training.estimators import ScoreGroup, dr_grpo
 from training.marl import JointLearner
 from training.played import PlayedSet, group_by_scenario, pick_agreement
 from training.runs import Run
-from training.storage import encode_json
 from training.weights import load_team
 
 WAYS = {  # name: scheme and who decides on mixed reports
@@ -196,17 +195,6 @@ def assess(learner: JointLearner, cases: Sequence[TeamScenario]) -> dict[str, li
         "value": [verdict.value for verdict in verdicts],
         "agreement": [pick_agreement(case, one) for case, one in zip(cases, episodes, strict=True)],
     }
-
-
-def remember(file: Path, compute: Any) -> Any:
-    """The result in `file`, computed only where it is not there yet."""
-    if not file.exists():
-        result = compute()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_suffix(".tmp")
-        temporary.write_bytes(encode_json(result))
-        temporary.rename(file)
-    return json.loads(file.read_bytes())
 
 
 def print_truth(results: Sequence[dict[str, Any]]) -> None:

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,7 @@ class Undisturbed:
     weights: Weights
     metrics: list[str]
     started_s: float  # from the start to the first step's line
-    ended_s: float
+    step_s: float  # from there, per step
 
 
 def make_source(folder: Path) -> Path:
@@ -132,19 +133,29 @@ def play_undisturbed(source: Path, folder: Path) -> Undisturbed:
     if status:
         raise RuntimeError(f"two ranks ended with {status}:\n{said[-2000:]}")
     weights, metrics = read_end(folder)
-    return Undisturbed(
-        weights=weights, metrics=metrics, started_s=started_s, ended_s=time.monotonic() - begin
-    )
+    step_s = (time.monotonic() - begin - started_s) / STEPS
+    return Undisturbed(weights=weights, metrics=metrics, started_s=started_s, step_s=step_s)
+
+
+def wait_for_a_moment(plain: Undisturbed, folder: Path, process: "subprocess.Popen[str]", seed: str) -> None:
+    """Until some time before the first step, or after a step drawn at random, by what is logged."""
+    rng = random.Random(seed)
+    steps = rng.randrange(STEPS)
+    if steps == 0:
+        time.sleep(rng.uniform(0.5, 1.0) * plain.started_s)
+    while process.poll() is None and len(Run.open(folder).read_metrics("marl")) < steps:
+        time.sleep(0.02)
+    if steps:
+        time.sleep(rng.uniform(0.0, plain.step_s))
 
 
 def kill_a_rank(plain: Undisturbed, source: Path, folder: Path, seed: str, *, change_ranks: bool) -> str:
     """Kill, resume, compare; what was wrong, or ""."""
-    rng = random.Random(seed)
-    while True:
+    for number in count():
         shutil.copytree(source, folder)
         process = start(folder, 2)
-        time.sleep(rng.uniform(0.5 * plain.started_s, plain.ended_s))
-        victim = find_rank(process.pid, rng.randrange(2))
+        wait_for_a_moment(plain, folder, process, f"{seed}/{number}")
+        victim = find_rank(process.pid, random.Random(seed).randrange(2))
         if victim is not None:
             os.kill(victim, signal.SIGKILL)
         status, _ = finish(process)
@@ -170,7 +181,7 @@ def kill_a_rank(plain: Undisturbed, source: Path, folder: Path, seed: str, *, ch
     return "" if change_ranks or metrics == plain.metrics else "metrics differ"
 
 
-def trials(bench: "Bench", count: int) -> Iterator[tuple[str, str, Callable[[], str]]]:
+def trials(bench: "Bench", num_trials: int) -> Iterator[tuple[str, str, Callable[[], str]]]:
     """One kill each; every third changes the number of ranks before it goes on."""
     plain: list[Undisturbed] = []
 
@@ -181,7 +192,7 @@ def trials(bench: "Bench", count: int) -> Iterator[tuple[str, str, Callable[[], 
         folder = bench.fresh("killed-ranks")
         return kill_a_rank(plain[0], source, folder, f"ranks/{number}", change_ranks=change_ranks)
 
-    for number in range(count):
+    for number in range(num_trials):
         change = number % 3 == 2
         group = "2, 1, 2 ranks" if change else "2 ranks"
         yield f"{number}", group, lambda number=number, change=change: call(number, change)  # type: ignore[misc]
