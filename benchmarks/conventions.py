@@ -32,18 +32,18 @@ from benchmarks.paired import (
     seated,
     show_change,
 )
-from evaluation.arena import Arena
-from evaluation.outcomes import TEMPERATURES
-from evaluation.statistics import holm, paired_permutation_p
+from evaluation.probes.arena import Arena
+from evaluation.scoring.outcomes import TEMPERATURES
+from evaluation.stats.intervals import holm, paired_permutation_p
 from roles.registry import ROLES
 from roles.team import RECONCILER, SPECIALISTS
 from scenarios.team import SYMMETRIC
 from simulator.records import Episode
-from training import stages
-from training.base import quiet_libraries
-from training.config import RunConfig
-from training.config_loading import load_config
-from training.runs import Run
+from training.config.loading import load_config
+from training.config.run_config import RunConfig
+from training.models.base_model import quiet_libraries
+from training.runs.run_folder import Run
+from training.stages import stages
 
 REPORTS, DECISIONS = tuple(SYMMETRIC.reports), tuple(SYMMETRIC.decisions)  # mirror images by place
 REPORT, DECISION = SYMMETRIC.best  # the pair that shares are given of; the other pair has the rest

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from training.dataset_rows import build_rows
-from training.dataset_validation import validate_folder
-from training.datasets import encode_shard, generate_folder
+from training.data.datasets import encode_shard, generate_folder
+from training.data.rows import build_rows
+from training.data.validation import validate_folder
 
 Row = dict[str, Any]
 

@@ -25,22 +25,22 @@ from typing import Any
 import torch
 
 from benchmarks.paired import remember
-from evaluation.ablations import MARKDOWN_FILE
-from evaluation.assess import play_team
-from evaluation.statistics import holm, paired_interval, paired_permutation_p
+from evaluation.comparison.ablations import MARKDOWN_FILE
+from evaluation.scoring.assess import play_team
+from evaluation.stats.intervals import holm, paired_interval, paired_permutation_p
 from scenarios.team import TeamScenario
 from simulator.reward import score_episode
-from training import stages
-from training.base import quiet_libraries
-from training.config import MarlConfig
-from training.credit import SCHEMES
-from training.credit.counterfactuals import mixed_sets
-from training.data import team_scenario
-from training.estimators import ScoreGroup, dr_grpo
-from training.marl import JointLearner
-from training.played import PlayedSet, group_by_scenario, pick_agreement
-from training.runs import Run
-from training.weights import load_team
+from training.config.run_config import MarlConfig
+from training.data.demonstrations import team_scenario
+from training.joint.credit import SCHEMES
+from training.joint.credit.counterfactuals import mixed_sets
+from training.joint.estimators import ScoreGroup, dr_grpo
+from training.joint.marl import JointLearner
+from training.joint.played import PlayedSet, group_by_scenario, pick_agreement
+from training.models.base_model import quiet_libraries
+from training.models.weights import load_team
+from training.runs.run_folder import Run
+from training.stages import stages
 
 WAYS = {  # name: scheme and who decides on mixed reports
     "episode": ("episode", "practices"),

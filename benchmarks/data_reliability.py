@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 from benchmarks.corrupt_rows import CORRUPTIONS, try_corrupt_rows
 from benchmarks.dataset_determinism import hash_folder
-from simulator.engines.openai_client import ChatClient
-from simulator.engines.openai_endpoint import EndpointSettings
-from simulator.engines.openai_reply import EndpointError
+from simulator.engines.openai.client import ChatClient
+from simulator.engines.openai.endpoint import EndpointSettings
+from simulator.engines.openai.reply import EndpointError
 
 ROOT = Path(__file__).parent.parent
 TIMEOUT_S = 180

@@ -18,9 +18,9 @@ from multiprocessing import get_context
 from statistics import fmean, variance
 
 from emads.options import parse_difficulties
-from scenarios.audit.blind import blind_bound, collect_rewards
-from scenarios.audit.casebook import Casebook
-from scenarios.audit.registry import SUBJECTS
+from evaluation.audit.cases import Casebook
+from evaluation.audit.probes.blind import blind_bound, collect_rewards
+from evaluation.audit.registry import SUBJECTS
 from scenarios.registry import FAMILIES
 
 NAMES = (*FAMILIES, "team-value")

@@ -15,7 +15,7 @@ from benchmarks.engine_models import RANK, SHAPES, load_team, write_base
 from benchmarks.engine_ways import open_engine, show
 from benchmarks.engine_work import ROLES
 from simulator.engines.base import CompletionRequest, Sampling
-from simulator.engines.vllm import VLLMEngine
+from simulator.engines.vllm.engine import VLLMEngine
 
 
 def write_merged(team: Any, role: str, base: Path, folder: Path) -> Path:

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from benchmarks.engine_models import RANK, SHAPES, load_team, scratch, write_base, write_tokenizer
 from benchmarks.engine_work import ROLES, Ask, expected_tokens, joint_episodes, play_together
-from simulator.engines.vllm_serve import SERVER_VARIABLES, server_command
-from simulator.engines.vllm_server import VLLMServerEngine
+from simulator.engines.vllm.serve_command import SERVER_VARIABLES, server_command
+from simulator.engines.vllm.server_client import VLLMServerEngine
 
 
 def start_server(base: Path, log: Path) -> tuple[subprocess.Popen[bytes], str]:

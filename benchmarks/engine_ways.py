@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM
 from benchmarks.engine_models import RANK
 from benchmarks.engine_work import ROLES, Call, Episode
 from simulator.engines.base import PolicyEngine
-from simulator.engines.transformers import TransformersEngine
-from simulator.engines.vllm import VLLMEngine
+from simulator.engines.embedded.engine import TransformersEngine
+from simulator.engines.vllm.engine import VLLMEngine
 
 Way = Callable[[], int]  # plays the work, returns the tokens made
 

@@ -21,25 +21,25 @@ from typing import Any, Literal
 
 import torch
 
-from evaluation.statistics import holm, paired_interval, paired_permutation_p
+from evaluation.stats.intervals import holm, paired_interval, paired_permutation_p
 from roles.registry import ROLES
 from scenarios.team import TeamScenario
-from simulator.casting import Cast
+from simulator.agents.scripted_policies import oracle_team
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
-from simulator.runner import MAX_TURNS
-from simulator.scripted_policies import oracle_team
-from training import stages
-from training.base import quiet_libraries
-from training.config import MarlConfig
-from training.data import team_scenario
-from training.governed_play import play_governed_sets
-from training.marl import JointLearner
-from training.played import PlayedSet
-from training.runs import Run
-from training.storage import encode_json
-from training.weights import load_team
+from simulator.graph.casting import Cast
+from simulator.graph.runner import MAX_TURNS
+from training.config.run_config import MarlConfig
+from training.data.demonstrations import team_scenario
+from training.joint.governed_play import play_governed_sets
+from training.joint.marl import JointLearner
+from training.joint.played import PlayedSet
+from training.models.base_model import quiet_libraries
+from training.models.weights import load_team
+from training.runs.atomic_files import encode_json
+from training.runs.run_folder import Run
+from training.stages import stages
 
 Arm = Literal["start", "assess", "full", "experts"]
 ARMS: tuple[Arm, ...] = ("start", "assess", "full", "experts")

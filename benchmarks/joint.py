@@ -34,18 +34,18 @@ from benchmarks.paired import (
     seated,
     show_change,
 )
-from evaluation.arena import Arena, with_role
-from evaluation.assess import score_team
-from evaluation.outcomes import TEMPERATURES
-from evaluation.scores import read_scores
+from evaluation.probes.arena import Arena, with_role
+from evaluation.scoring.assess import score_team
+from evaluation.scoring.outcomes import TEMPERATURES
+from evaluation.scoring.scores import read_scores
 from roles.registry import ROLES
-from training import stages
-from training.base import load_checkpoint, quiet_libraries
-from training.data import role_scenario
-from training.grpo import run_grpo
-from training.runs import Run
-from training.storage import encode_json
-from training.weights import load_weights
+from training.data.demonstrations import role_scenario
+from training.models.base_model import load_checkpoint, quiet_libraries
+from training.models.weights import load_weights
+from training.roles.grpo import run_grpo
+from training.runs.atomic_files import encode_json
+from training.runs.run_folder import Run
+from training.stages import stages
 
 MORE_INDEX = 3_000_000  # of the first scenario of further GRPO: none is met again
 ARMS = ("alone", "more GRPO", "joint")

@@ -6,10 +6,10 @@ from typing import Any
 
 from benchmarks.learner_rows import LEARNING, build_team, short_groups
 from roles.registry import ROLES
-from training.adapters import role_parameters
-from training.distributed import join_ranks, leave_ranks
-from training.learner import backward_team
-from training.ranks import Ranks
+from training.learner.fsdp import join_ranks, leave_ranks
+from training.learner.learner import backward_team
+from training.learner.ranks import Ranks
+from training.models.adapters import role_parameters
 
 
 def run_ranks(size: str, repeats: int) -> dict[str, Any]:

@@ -9,11 +9,11 @@ import torch
 
 from benchmarks.learner_rows import LEARNING, build_model, build_team, short_groups
 from roles.registry import ROLES
-from simulator.engines.lora_rows import AdapterStack
-from simulator.engines.transformers import TransformersEngine
-from training.adapters import named_role_parameters
-from training.learner import backward_role, backward_team
-from training.marl import load_role_weights
+from simulator.engines.embedded.engine import TransformersEngine
+from simulator.engines.embedded.lora_rows import AdapterStack
+from training.joint.marl import load_role_weights
+from training.learner.learner import backward_role, backward_team
+from training.models.adapters import named_role_parameters
 
 WAYS = ("five passes, padded", "five passes", "one pass")
 

@@ -11,9 +11,9 @@ from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from roles.registry import ROLES
-from training.config import MarlConfig
-from training.estimators import centre
-from training.rows import TrainingRow
+from training.config.run_config import MarlConfig
+from training.joint.estimators import centre
+from training.learner.rows import TrainingRow
 
 SIZES = {  # hidden, layers, heads, key-value heads, intermediate, vocabulary; prompts; completions
     "smollm2": ((576, 30, 9, 3, 1536, 49_152), (256,), (12, 64)),

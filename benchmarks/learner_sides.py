@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from benchmarks.learner_rows import GROUP_SIZE, LEARNING, build_model, make_rows, measure, read_memory
-from training.learner import backward_role
-from training.rows import TrainingRow
+from training.learner.learner import backward_role
+from training.learner.rows import TrainingRow
 
 OURS: dict[str, dict[str, Any]] = {
     "ours, packed": {"row_layout": "packed", "logit_rows": 256},

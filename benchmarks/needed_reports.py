@@ -15,7 +15,7 @@ from statistics import fmean
 from emads.options import parse_difficulties
 from roles.team import NO_OPTION, SPECIALISTS, Decision
 from scenarios import team
-from scenarios.team_practices import best_decision, best_report
+from scenarios.team.practices import best_decision, best_report
 
 LEAST_LOSS = 0.1
 NOBODY = "-"

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.mixed_engine import MixedEngine, TranslatedEngine
-from evaluation.statistics import holm, paired_interval, paired_permutation_p
+from evaluation.probes.mixed_engine import MixedEngine, TranslatedEngine
+from evaluation.stats.intervals import holm, paired_interval, paired_permutation_p
 from roles.registry import ROLES
 from simulator.engines.base import Engine
-from simulator.engines.hf_chat import HFChat
-from training import stages
-from training.runs import Run
-from training.storage import encode_json
-from training.weights import load_team
+from simulator.engines.embedded.hf_chat import HFChat
+from training.models.weights import load_team
+from training.runs.atomic_files import encode_json
+from training.runs.run_folder import Run
+from training.stages import stages
 
 WAYS = ("sampled", "greedy")
 Scores = dict[str, Any]  # way -> one number per case, and whatever else a measurement keeps

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import torch
 
-from evaluation.scores import RoleScores, read_scores
-from evaluation.statistics import Interval, mean_interval, paired_interval
+from evaluation.scoring.scores import RoleScores, read_scores
+from evaluation.stats.intervals import Interval, mean_interval, paired_interval
 from roles.errors import UserError
 from roles.registry import ROLES
-from training import stages
-from training.base import quiet_libraries
-from training.config_loading import load_config
-from training.runs import Run
+from training.config.loading import load_config
+from training.models.base_model import quiet_libraries
+from training.runs.run_folder import Run
+from training.stages import stages
 
 STEPS = ("untrained", "sft", "grpo")
 LOGGED = (

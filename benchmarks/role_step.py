@@ -2,7 +2,8 @@
 
     python benchmarks/role_step.py [--role cost] [--steps 12] [--rounds 3]
 
-Ours is training/grpo.py (TRL's trainer, our engine and tools by `rollout_func`). Stock is TRL's `GRPOTrainer`
+Ours is training/roles/grpo.py (TRL's trainer, our engine and tools by `rollout_func`). Stock is TRL's
+`GRPOTrainer`
 with our tools as its `environment_factory` and its own generation by transformers. Both start from the same
 weights, trained by SFT for a moment so that tools are used; rounds alternate, the first step is not counted.
 """
@@ -24,14 +25,14 @@ from transformers.trainer_callback import PrinterCallback, TrainerCallback
 from trl import GRPOConfig as TrlGrpoConfig
 from trl import GRPOTrainer
 
-from simulator.engines.hf_chat import HFChat
-from training.base import build_tiny_model, quiet_libraries, train_tokenizer
-from training.config import GrpoConfig, ModelConfig, SftConfig
-from training.data import corpus, role_scenario, supervised_rows
-from training.grpo import run_grpo
-from training.interop import environment_factory, prepare_tokenizer, verified_reward, write_trl_folder
-from training.rollouts import Rollouts
-from training.sft import run_sft
+from simulator.engines.embedded.hf_chat import HFChat
+from training.config.run_config import GrpoConfig, ModelConfig, SftConfig
+from training.data.demonstrations import corpus, role_scenario, supervised_rows
+from training.data.interop import environment_factory, prepare_tokenizer, verified_reward, write_trl_folder
+from training.models.base_model import build_tiny_model, quiet_libraries, train_tokenizer
+from training.roles.grpo import run_grpo
+from training.roles.rollouts import Rollouts
+from training.roles.sft import run_sft
 
 DIFFICULTIES = (1, 2)
 FIRST_INDEX = 0

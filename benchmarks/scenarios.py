@@ -27,9 +27,9 @@ from emads.options import parse_difficulties
 from scenarios.base import SPLITS, Scenario
 from scenarios.normal_form import normal_form
 from scenarios.registry import FAMILIES
-from training.data import difficulty_of
-from training.dataset_rows import TEAM, describe_case, generate_case, require_certificate
-from training.near_duplicates import RepeatFilter, compute_fingerprint
+from training.data.demonstrations import difficulty_of
+from training.data.near_duplicates import RepeatFilter, compute_fingerprint
+from training.data.rows import TEAM, describe_case, generate_case, require_certificate
 
 SIDE = Path(__file__).with_name("reasoning_gym_side.py")
 ALL_FAMILIES = (*FAMILIES, TEAM)

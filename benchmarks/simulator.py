@@ -36,22 +36,22 @@ from langsmith.run_helpers import tracing_context
 
 from roles.registry import ROLES
 from roles.team import RECONCILER, SPECIALISTS
-from scenarios.playable import PublicCase
 from scenarios.team import TeamScenario, decision_brief, generate, parse_decision, parse_report
-from simulator.casting import Cast, make_context, open_case
+from scenarios.team.playable import PublicCase
 from simulator.chat_plain import PlainChat
-from simulator.collector import calm_collector
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
-from simulator.governance_checkpoints import strict_serializer
-from simulator.governance_runner import open_office, play_governed
-from simulator.governance_saver import StoreSaver
-from simulator.governance_store import open_store
-from simulator.graph import team_graph
-from simulator.outcomes import SimulatedOutcomes
-from simulator.parallel import run_all, run_pool
-from simulator.reviewers import SimulatedReviewer
-from simulator.runner import play_episodes
+from simulator.governance.gate.reviewers import SimulatedReviewer
+from simulator.governance.outcomes import SimulatedOutcomes
+from simulator.governance.runner import open_office, play_governed
+from simulator.governance.store.checkpoint_saver import StoreSaver
+from simulator.governance.store.checkpoints import strict_serializer
+from simulator.governance.store.database import open_store
+from simulator.graph.casting import Cast, make_context, open_case
+from simulator.graph.concurrency import run_all, run_pool
+from simulator.graph.garbage_collection import calm_collector
+from simulator.graph.runner import play_episodes
+from simulator.graph.team_graph import team_graph
 
 REPORT, DECISION = '{"pick": "A", "flag": 0, "veto": []}', '{"option": "A", "escalate": false}'
 NUM_CASES = 50  # drawn; the others are the same under other indices

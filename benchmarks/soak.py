@@ -23,10 +23,10 @@ from pathlib import Path
 
 from benchmarks.simulator import draw_cases, make_cast
 from scenarios.team import TeamScenario
-from simulator.governance_runner import Office, open_office, play_governed
-from simulator.outcomes import SimulatedOutcomes
-from simulator.reviewers import SimulatedReviewer
-from simulator.runner import play_episodes
+from simulator.governance.gate.reviewers import SimulatedReviewer
+from simulator.governance.outcomes import SimulatedOutcomes
+from simulator.governance.runner import Office, open_office, play_governed
+from simulator.graph.runner import play_episodes
 
 NUM_CALLS, IN_FLIGHT, TOLERANCE_MIB = 20, 64, 10.0
 

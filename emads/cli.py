@@ -53,8 +53,8 @@ from emads.options import (
 from roles.errors import UserError, unknown
 
 if TYPE_CHECKING:
-    from simulator.engines.openai_endpoint import EndpointSettings
-    from training.teacher import TeachingRules
+    from simulator.engines.openai.endpoint import EndpointSettings
+    from training.data.teacher.teacher import TeachingRules
 
 STAGES = ("base", "sft", "grpo", "marl")
 ENVIRONMENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # not bugs of ours
@@ -111,7 +111,7 @@ def generate(
     if chosen is not None:
         _generate_with_teacher(chosen, family or (), count, out, seed, levels, split, certify)
         return
-    from training.datasets import generate_folder, summarise_folder
+    from training.data.datasets import generate_folder, summarise_folder
 
     index = generate_folder(
         family or (),
@@ -136,7 +136,7 @@ def _generate_with_teacher(
     split: str,
     certify: bool,
 ) -> None:
-    from training.teacher_folder import summarise_teaching, teach_folder
+    from training.data.teacher.folder import summarise_teaching, teach_folder
 
     endpoint, rules = teacher
     report = teach_folder(
@@ -163,8 +163,8 @@ def validate(
     ] = None,
 ) -> None:
     """Make and score every row of a data folder again, generated or imported, and name what differs."""
-    from training.dataset_validation import summarise
-    from training.task_validation import validate_data
+    from training.data.tasks.validation import validate_data
+    from training.data.validation import summarise
 
     report = validate_data(folder, keep=keep)
     typer.echo("\n".join(summarise(report)))
@@ -190,7 +190,7 @@ def audit(
     """Attack every verifier and show what each probe found."""
     check_at_least("--seed", seed, 0)
     check_at_least("--processes", processes, 1)
-    from simulator.audit import show_audit
+    from evaluation.audit.run_audit import show_audit
 
     broken = show_audit(
         tier, family or (), seed, typer.echo, probes=probe or (), processes=processes, keep=keep
@@ -212,7 +212,7 @@ def import_(
     ] = "auto",
 ) -> None:
     """Write question files as Parquet shards, the test split sealed; bad rows are listed with reasons."""
-    from training.task_import import import_tasks, summarise_import
+    from training.data.tasks.importing import import_tasks, summarise_import
 
     report = import_tasks(files, out, layout=layout, name=name, check=check)
     typer.echo("\n".join(summarise_import(report)))
@@ -248,7 +248,7 @@ def tasks(
 ) -> None:
     """Train a solver of tasks: base, SFT, GRPO, and its score on the sealed test tasks."""
     opened = start_run(run, config, overrides, resume, print_config)
-    from training.task_stages import summarise_tasks, train_tasks
+    from training.stages.task_stages import summarise_tasks, train_tasks
 
     scores = train_tasks(opened, source, typer.echo)
     typer.echo("\n".join(summarise_tasks(scores, opened.config.evaluation.num_bootstrap)))
@@ -265,7 +265,7 @@ def base(
 ) -> None:
     """Make the base model and its tokenizer."""
     opened = start_run(run, config, overrides, resume, print_config, fault)
-    from training.pipeline import train_base
+    from emads.commands.pipeline import train_base
 
     train_base(opened, opened.config)
 
@@ -283,7 +283,7 @@ def sft(
     """Fine-tune each role on demonstrations."""
     roles = choose_roles(role)
     opened = start_run(run, config, overrides, resume, print_config, fault)
-    from training.pipeline import train_sft
+    from emads.commands.pipeline import train_sft
 
     train_sft(opened, opened.config, roles)
 
@@ -301,7 +301,7 @@ def grpo(
     """Improve each role alone on its own verifier."""
     roles = choose_roles(role)
     opened = start_run(run, config, overrides, resume, print_config, fault)
-    from training.pipeline import train_grpo
+    from emads.commands.pipeline import train_grpo
 
     train_grpo(opened, opened.config, roles)
 
@@ -317,7 +317,7 @@ def marl(
 ) -> None:
     """Train the whole team jointly on the team reward."""
     opened = start_run(run, config, overrides, resume, print_config, fault)
-    from training.pipeline import train_marl
+    from emads.commands.pipeline import train_marl
 
     train_marl(opened, opened.config)
 
@@ -358,14 +358,14 @@ def simulate(
     check_at_least("--world", world or 0, 0)
     is_full = is_governed(protocol, reviewer=reviewer, db=db, world=world)
     path = run if is_full else _find_run(run)
-    from training.outputs import Outputs
+    from emads.commands.simulation_outputs import Outputs
 
     outputs = Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
     what: dict[str, Any] = {"cases": cases or (), "index": index or 0, "count": count or 1, **rules}
     if is_full and engine is not None:
         raise UserError("--engine goes with --protocol assess; the full one plays on the embedded engine")
     if is_full:
-        from training.governed import simulate_governed
+        from emads.commands.governed import simulate_governed
 
         simulate_governed(
             str(run),
@@ -377,7 +377,7 @@ def simulate(
             **what,
         )
         return
-    from training.simulation import simulate as play
+    from emads.commands.simulation import simulate as play
 
     play(path, stage, outputs=outputs, engine_name=engine, **what)
 
@@ -400,12 +400,12 @@ def serve_env(
     check_at_least("--seed", seed, 0)
     levels = parse_difficulties(difficulties)
     if rows is not None:
-        from evaluation.http_rows import write_rows
+        from evaluation.environments.http_rows import write_rows
 
         write_rows(rows, name, split="train", seed=seed, count=count, difficulties=levels)
         typer.echo(f"rows: {rows}")
     try:
-        from evaluation.http_env import serve
+        from evaluation.environments.http_env import serve
     except ImportError:
         raise UserError("serving needs FastAPI and uvicorn; pip install 'emads[http]'") from None
     serve(port)
@@ -419,7 +419,7 @@ def rescore(
     ] = None,
 ) -> None:
     """Score stored episodes again under other weights of the team reward."""
-    from evaluation.rescore import print_rescoring
+    from evaluation.scoring.rescore import print_rescoring
 
     print_rescoring(episodes, weights or ())
 
@@ -446,11 +446,11 @@ def evaluate(
         if stage not in STAGES:
             raise unknown("stage", stage, list(STAGES))
         (role,) = choose_roles([who])
-        from training.task_evaluation import evaluate_tasks
+        from emads.commands.task_evaluation import evaluate_tasks
 
         evaluate_tasks(_find_run(paths[0]), tasks, stage=stage, role=role)
         return 0
-    from training.evaluating import evaluate_runs
+    from emads.commands.evaluating import evaluate_runs
 
     return evaluate_runs(paths, again=again, gate=gate)
 
@@ -469,7 +469,7 @@ def diagnose(
         raise unknown("stage", stage, list(STAGES[1:]))
     check_at_least("--count", count, 20)
     path = _find_run(run)
-    from training.diagnosing import diagnose as probe
+    from emads.commands.diagnosing import diagnose as probe
 
     probe(path, stage=stage, count=count, against=against or ())
 
@@ -486,7 +486,7 @@ def ablate(
 ) -> None:
     """Train and score every cell of a grid over config keys; what is done is kept."""
     check_at_least("--workers", workers, 0)
-    from training.ablation import ablate as run_ablation
+    from emads.commands.ablation import ablate as run_ablation
 
     run_ablation(plan, out, workers=workers)
 
@@ -502,7 +502,7 @@ def report(
 ) -> None:
     """Write the report of one run or several, one self-contained HTML file each."""
     paths = choose_runs(runs, run)
-    from training.reporting import report_runs
+    from emads.commands.reporting import report_runs
 
     for path in report_runs(paths, markdown=markdown, ablations=ablations):
         typer.echo(path)
@@ -522,13 +522,13 @@ def demo(
     fault: FaultOption = None,
 ) -> int:
     """Everything in minutes on a laptop: data, SFT, GRPO, joint RL, evaluation, report."""
-    from training.faults import parse_faults
+    from training.runs.faults import parse_faults
 
     check_at_least("--seeds", seeds, 1)
     resolved = resolve_config(run, config, overrides, resume)
     if print_config:
         show_config(resolved)
-    from training.pipeline import run_demo
+    from emads.commands.pipeline import run_demo
 
     return run_demo(run, resolved, seeds, controls, resume, parse_faults(fault or ()))
 
@@ -549,7 +549,7 @@ def run_schedule(
 ) -> None:
     """The whole schedule: SFT, RLVR per role, joint RL, cases for people; what is done is skipped."""
     opened = open_schedule(config, overrides, run, resume, fault, print_config)
-    from training.schedule import run_schedule as perform
+    from emads.commands.schedule import run_schedule as perform
 
     perform(opened, typer.echo)
 
@@ -569,14 +569,14 @@ def plan(
 ) -> None:
     """Hours, memory and price of a config before anything runs."""
     check_at_least("--ranks", ranks, 1)
-    from training.config_loading import load_config
-    from training.plan_table import show_plan
+    from training.config.loading import load_config
+    from training.planning.table import show_plan
 
     typer.echo(show_plan(load_config(config, overrides or ()), device, ranks, price, workload))
 
 
 def _find_run(path: Path) -> Path:
-    from training.runs import Run
+    from training.runs.run_folder import Run
 
     return Run.open(path).path
 

@@ -11,10 +11,10 @@ from typer.core import TyperGroup
 from roles.errors import UserError, unknown
 
 if TYPE_CHECKING:
-    from simulator.engines.openai_endpoint import EndpointSettings
-    from training.config import RunConfig
-    from training.runs import Run
-    from training.teacher import TeachingRules
+    from simulator.engines.openai.endpoint import EndpointSettings
+    from training.config.run_config import RunConfig
+    from training.data.teacher.teacher import TeachingRules
+    from training.runs.run_folder import Run
 
 DEFAULT_RUN = Path("runs/demo")
 
@@ -121,8 +121,8 @@ def resolve_config(
     Raises:
         UserError: wrong config, or --resume together with --config or --set, or without a run.
     """
-    from training.config_loading import load_config
-    from training.runs import Run
+    from training.config.loading import load_config
+    from training.runs.run_folder import Run
 
     is_given = config is not None or bool(overrides)
     if resume and is_given:
@@ -141,8 +141,8 @@ def start_run(
     fault: Sequence[str] | None = None,
 ) -> "Run":
     """The opened run of a training verb; with `print_config` the config is printed and the program ends."""
-    from training.faults import parse_faults
-    from training.runs import Run
+    from training.runs.faults import parse_faults
+    from training.runs.run_folder import Run
 
     faults = parse_faults(fault or ())
     resolved = resolve_config(run, config, overrides, resume)
@@ -170,7 +170,7 @@ def open_schedule(
         return start_run(resume, None, None, True, print_config, fault)
     if config is None:
         raise UserError("give --config FILE, e.g. configs/schedules/tiny.yaml, or --resume RUN")
-    from training.config_loading import load_config
+    from training.config.loading import load_config
 
     folder = Path("runs") / load_config(config, overrides or ()).name if run is None else run
     return start_run(folder, config, overrides, False, print_config, fault)
@@ -178,7 +178,7 @@ def open_schedule(
 
 def show_config(config: "RunConfig") -> None:
     """Print the resolved config and end the program."""
-    from training.config_loading import render_config
+    from training.config.loading import render_config
 
     typer.echo(render_config(config), nl=False)
     raise typer.Exit
@@ -244,7 +244,7 @@ def choose_teacher(
         raise UserError(
             f"--processes {processes} does not go with --teacher; use --teacher-set concurrency=N"
         )
-    from training.teacher_settings import resolve_teacher
+    from training.data.teacher.settings import resolve_teacher
 
     return resolve_teacher(url, options, overrides or ())
 
@@ -271,6 +271,6 @@ def read_agents(agents: Sequence[str], limits: Sequence[str]) -> dict[str, Any]:
         UserError: an unknown role, kind or limit.
     """
     from roles.registry import ROLES
-    from simulator.agent_kinds import read_kinds, read_limits
+    from simulator.agents.agent_kinds import read_kinds, read_limits
 
     return {"kinds": read_kinds(agents, ROLES), "limits": read_limits(limits)}

@@ -119,12 +119,12 @@ def make_tool(desk: ToolDesk, name: str, description: str, parameters: dict[str,
 @solver
 def our_engine(role: str, scenarios: dict[str, Scenario], run: str, stage: str) -> Solver:
     """The weights of a run play greedily on the embedded engine; all samples share its batches."""
+    from simulator.agents.solo import play_solo
     from simulator.engines.base import Sampling
-    from simulator.engines.transformers import TransformersEngine
-    from simulator.solo import play_solo
-    from training import stages
-    from training.runs import Run
-    from training.weights import load_weights
+    from simulator.engines.embedded.engine import TransformersEngine
+    from training.models.weights import load_weights
+    from training.runs.run_folder import Run
+    from training.stages import stages
 
     opened = Run.open(Path(run))
     model, tokenizer = load_weights(opened, stage, role)

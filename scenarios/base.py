@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[str, ...] = get_args(Split)
-Form = Literal["lines", "prose", "table", "memo"]  # in which a brief is worded, see scenarios.forms
+Form = Literal["lines", "prose", "table", "memo"]  # in which a brief is worded, see scenarios.briefs.forms
 FORMS: tuple[Form, ...] = get_args(Form)
 MIN_DIFFICULTY, MAX_DIFFICULTY = 1, 10
 

@@ -25,9 +25,9 @@ from scenarios.base import (
     scenario_rng,
 )
 from scenarios.briefs.coo import write_brief
-from scenarios.forms import choose_form, find_sector
+from scenarios.briefs.forms import choose_form, find_sector
+from scenarios.briefs.sectors import SECTORS
 from scenarios.headroom import blind_choice
-from scenarios.sectors import SECTORS
 from scenarios.world.work import (
     PlanError,
     assignments,

@@ -24,9 +24,9 @@ from scenarios.base import (
     scenario_rng,
 )
 from scenarios.briefs.cost import write_brief
-from scenarios.forms import choose_form, find_sector
+from scenarios.briefs.forms import choose_form, find_sector
+from scenarios.briefs.sectors import SECTORS
 from scenarios.headroom import blind_choice
-from scenarios.sectors import SECTORS
 from scenarios.world.prices import NUM_TIERS, build_prices, plan_at, price_all_plans, price_plan
 
 _MAX_DRAWS = 500

@@ -13,8 +13,8 @@ from hashlib import blake2b
 from typing import Any
 
 from scenarios.base import Scenario
-from scenarios.sectors import SECTORS
-from scenarios.team_case import TeamScenario
+from scenarios.briefs.sectors import SECTORS
+from scenarios.team.case import TeamScenario
 
 LABEL = re.compile(r"[A-Za-z]\d{0,3}")
 ROUNDS = 2  # of refinement: by its own figures, then by those of what it stands beside

@@ -27,10 +27,10 @@ from scenarios.base import (
     rejected,
     scenario_rng,
 )
+from scenarios.briefs.forms import choose_form, find_sector
 from scenarios.briefs.reconcile import write_brief
-from scenarios.forms import choose_form, find_sector
+from scenarios.briefs.sectors import SECTORS
 from scenarios.headroom import blind_choice, share_of_room
-from scenarios.sectors import SECTORS
 from scenarios.world.bargaining import draw_limit, find_deadlock, nash_welfare
 from scenarios.world.fairness import assess_fairness, recheck_fairness
 

@@ -25,10 +25,10 @@ from scenarios.base import (
     rejected,
     scenario_rng,
 )
+from scenarios.briefs.forms import choose_form, find_sector
 from scenarios.briefs.risk import write_brief
-from scenarios.forms import choose_form, find_sector
+from scenarios.briefs.sectors import SECTORS
 from scenarios.headroom import blind_choice
-from scenarios.sectors import SECTORS
 from scenarios.world.threats import (
     build_threats,
     cost_step,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from scenarios.playable import PlayableCase
+from scenarios.team.playable import PlayableCase
 from simulator.records import Turn
 
 

@@ -25,7 +25,7 @@ from benchmarks.engine_models import SHAPES, load_team, scratch, write_base
 from benchmarks.engine_ways import open_engine
 from benchmarks.engine_work import ROLES, Ask, Call, Episode, play_together
 from roles.errors import UserError
-from simulator.engines.vllm import VLLMEngine
+from simulator.engines.vllm.engine import VLLMEngine
 
 
 def measure_bandwidth(gibibytes: float = 4.0, repeats: int = 20) -> float:

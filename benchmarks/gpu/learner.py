@@ -16,10 +16,10 @@ from peft import LoraConfig, get_peft_model
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from roles.registry import ROLES
-from training.config import MarlConfig
-from training.learner import backward_role, backward_team
-from training.plan_shapes import SHAPES
-from training.rows import TrainingRow
+from training.config.run_config import MarlConfig
+from training.learner.learner import backward_role, backward_team
+from training.learner.rows import TrainingRow
+from training.planning.shapes import SHAPES
 
 GROUP_SIZE, PROMPT, OWN = 8, 512, (32, 192)
 

@@ -21,15 +21,15 @@ from safetensors.torch import save_file
 
 from benchmarks.reliability import victims
 from roles.errors import UserError
-from simulator.engines.hf_chat import HFChat
-from training.base import load_pretrained
-from training.checkpoints import publish, verify
-from training.config_loading import load_config
-from training.dataset_validation import validate_folder
-from training.faults import parse_fault
-from training.runs import Run
-from training.state_files import read_state
-from training.weights import load_weights, weights_identity
+from simulator.engines.embedded.hf_chat import HFChat
+from training.config.loading import load_config
+from training.data.validation import validate_folder
+from training.models.base_model import load_pretrained
+from training.models.weights import load_weights, weights_identity
+from training.runs.checkpoints import publish, verify
+from training.runs.faults import parse_fault
+from training.runs.run_folder import Run
+from training.runs.state_files import read_state
 
 SYSTEM_CALL = "{{ cycler.__init__.__globals__.os.system('touch MARKER') }}"
 CLASS_WALK = "{% for c in ''.__class__.__mro__[1].__subclasses__() %}{{ c.__init__.__globals__ }}{% endfor %}"

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.reliability.artefacts import Payload, Probe, model_folder, prepared_run, template
-from evaluation.gate_files import read_gate_file
-from evaluation.scores import read_scores
-from training.base import load_pretrained
-from training.checkpoints import publish, verify
-from training.config_loading import load_config
-from training.runs import Run
-from training.state_files import read_state
-from training.task_import import read_tasks
+from evaluation.scoring.gate_files import read_gate_file
+from evaluation.scoring.scores import read_scores
+from training.config.loading import load_config
+from training.data.tasks.importing import read_tasks
+from training.models.base_model import load_pretrained
+from training.runs.checkpoints import publish, verify
+from training.runs.run_folder import Run
+from training.runs.state_files import read_state
 
 DEPTH = 100_000  # brackets, far more than a parser's stack holds
 

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.reliability import victims
-from training.checkpoints import MANIFEST, QUARANTINE_SUFFIX, DamagedCheckpointError
-from training.faults import Fault
-from training.resume import StageCheckpoints
-from training.runs import Run
+from training.runs.checkpoints import MANIFEST, QUARANTINE_SUFFIX, DamagedCheckpointError
+from training.runs.faults import Fault
+from training.runs.resume import StageCheckpoints
+from training.runs.run_folder import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

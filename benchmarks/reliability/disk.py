@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.reliability import victims
 from benchmarks.reliability.kills import Undisturbed
-from training.faults import ERRNOS, Fault
+from training.runs.faults import ERRNOS, Fault
 
 WORDS = {
     "enospc": "No space left on device",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.reliability import victims
-from training.faults import Fault
+from training.runs.faults import Fault
 
 SAVE_PLACES = ("save", "sync", "rename")
 SECOND_KILL_SHARE = 0.25  # of the trials are killed once more while they resume

@@ -24,9 +24,9 @@ import torch
 
 from benchmarks.reliability.rollout_faults import load_tests
 from roles.registry import ROLES
-from training.config_loading import load_config
-from training.runs import Run
-from training.weights import load_weights, save_weights
+from training.config.loading import load_config
+from training.models.weights import load_weights, save_weights
+from training.runs.run_folder import Run
 
 if TYPE_CHECKING:
     from benchmarks.reliability.batteries import Bench

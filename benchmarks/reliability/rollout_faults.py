@@ -1,7 +1,7 @@
 """R9: rollout workers killed, hung and slowed in mid-step: what is learnt is what whole groups said, once.
 
-The workers are real processes that speak for every role (`tests/rollout_worker.py`); one of them is struck at
-a call, while the joint learner plays a step.
+The workers are real processes that speak for every role (`tests/support/rollout_worker.py`); one of them is
+struck at a call, while the joint learner plays a step.
 """
 
 import random
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roles.registry import ROLES
-from training import marl
+from training.joint import marl
 
 if TYPE_CHECKING:
     from benchmarks.reliability.batteries import Bench

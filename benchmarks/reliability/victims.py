@@ -20,14 +20,16 @@ import torch
 
 from roles.registry import ROLES
 from simulator import reward
-from training import faults, rollouts, stages
-from training.base import build_tiny_model, quiet_libraries
-from training.checkpoints import verify
-from training.config_loading import load_config
-from training.faults import Fault
-from training.resume import StageCheckpoints
-from training.runs import Run
-from training.weights import BASE, load_weights, save_weights
+from training.config.loading import load_config
+from training.models.base_model import build_tiny_model, quiet_libraries
+from training.models.weights import BASE, load_weights, save_weights
+from training.roles import rollouts
+from training.runs import faults
+from training.runs.checkpoints import verify
+from training.runs.faults import Fault
+from training.runs.resume import StageCheckpoints
+from training.runs.run_folder import Run
+from training.stages import stages
 
 SETTINGS = (
     "name=victim",

@@ -21,7 +21,7 @@ from scenarios.base import (
     rejected,
     scenario_rng,
 )
-from scenarios.sectors import SECTORS
+from scenarios.briefs.sectors import SECTORS
 
 
 def build_contract(rng: random.Random, difficulty: int = 1) -> dict[str, int]:

@@ -10,17 +10,17 @@ from pathlib import Path
 from legal_role import ROLE
 from legal_seat import seat_legal
 
-from evaluation.minutes import minutes_file, write_minutes
+from evaluation.minutes.minutes import minutes_file, write_minutes
 from roles.registry import ROLES
 from scenarios.team import generate
-from simulator.casting import everybody
+from simulator.agents.scripted_policies import oracle_team
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
-from simulator.graph import graph_edges
+from simulator.graph.casting import everybody
+from simulator.graph.runner import play_episodes
+from simulator.graph.team_graph import graph_edges
 from simulator.reward import TeamRewardWeights, score_episode
-from simulator.runner import play_episodes
-from simulator.scripted_policies import oracle_team
 
 
 def main(folder: Path | None) -> None:

@@ -1,1 +1,5 @@
-"""The wording of each family's briefs: its terse lines, and its facts laid out for the other forms."""
+"""The words of every case: sectors, surface forms, one brief writer per family.
+
+Belongs here: wording.
+Not here: figures and truth.
+"""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scenarios.base import Form
-from scenarios.forms import Fact, Record, Sheet, join_words, vocabulary, write_form
+from scenarios.briefs.forms import Fact, Record, Sheet, join_words, vocabulary, write_form
 
 
 def write_brief(sector: str, facts: Mapping[str, Any], form: Form) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from roles.team import NO_OPTION, SPECIALISTS
 from scenarios.base import Form
-from scenarios.forms import Fact, Record, Sheet, join_words, vocabulary, write_form
+from scenarios.briefs.forms import Fact, Record, Sheet, join_words, vocabulary, write_form
 
 
 def write_brief(sector: str, facts: Mapping[str, Any], form: Form) -> str:

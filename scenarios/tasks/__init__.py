@@ -1,1 +1,5 @@
-"""Tasks beside the team's decisions: imported questions, maths, look-ups, programs, and their verifiers."""
+"""Tasks beside the team's decisions: imported questions, maths, look-ups, programs.
+
+Belongs here: task families and their splits.
+Not here: role families.
+"""

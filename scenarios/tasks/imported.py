@@ -4,8 +4,8 @@ import random
 from typing import Any
 
 from scenarios.base import Family, Scenario, Split, Step, ToolCall, Verdict, check_coordinates
-from scenarios.tasks.arithmetic import CALCULATOR, call_calculator
-from scenarios.tasks.grading import Check
+from scenarios.tasks.grading.arithmetic import CALCULATOR, call_calculator
+from scenarios.tasks.grading.text_checks import Check
 from scenarios.tasks.solver import call_one_of, judge_answer, make_solver
 from scenarios.tasks.splits import SealKey, Task, TaskSet
 

@@ -21,7 +21,7 @@ from scenarios.base import (
     check_coordinates,
     scenario_rng,
 )
-from scenarios.tasks.grading import Check
+from scenarios.tasks.grading.text_checks import Check
 from scenarios.tasks.knowledge_base import RELATIONS, build_records, find_names, join, say_chain, walk
 from scenarios.tasks.solver import call_one_of, judge_answer, make_solver, read_text_arguments
 

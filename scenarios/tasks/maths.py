@@ -21,8 +21,8 @@ from scenarios.base import (
     check_coordinates,
     scenario_rng,
 )
-from scenarios.tasks.arithmetic import CALCULATOR, calculate, call_calculator, format_number
-from scenarios.tasks.grading import Check
+from scenarios.tasks.grading.arithmetic import CALCULATOR, calculate, call_calculator, format_number
+from scenarios.tasks.grading.text_checks import Check
 from scenarios.tasks.solver import call_one_of, judge_answer, make_solver
 
 NUM_CHANGES = (1, 2, 2, 3, 3, 4, 4, 5, 5, 6)  # by difficulty 1-10

@@ -22,7 +22,7 @@ from scenarios.base import (
     check_coordinates,
     scenario_rng,
 )
-from scenarios.tasks.grading import Score
+from scenarios.tasks.grading.text_checks import Score
 from scenarios.tasks.list_programs import (
     compute,
     describe,
@@ -30,7 +30,7 @@ from scenarios.tasks.list_programs import (
     recompute,
     write_program,
 )
-from scenarios.tasks.program_cases import FunctionCase, judge_function, score_cases
+from scenarios.tasks.sandbox.program_cases import FunctionCase, judge_function, score_cases
 from scenarios.tasks.solver import call_one_of, judge, make_solver, read_text_arguments
 
 NUM_STEPS = (1, 2, 2, 3, 3, 4, 4, 5, 5, 6)  # by difficulty 1-10

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Literal, get_args
 
 from roles.errors import UserError, unknown
 from scenarios.base import MAX_DIFFICULTY, Step
-from scenarios.tasks.grading import Check, check_definition, parse_quantity
+from scenarios.tasks.grading.text_checks import Check, check_definition, parse_quantity
 from scenarios.tasks.solver import judge_answer
 from scenarios.tasks.splits import Task, normalise_question
 from scenarios.tasks.worked_solutions import read_solution

@@ -8,7 +8,7 @@ from typing import Any
 
 from roles.base import Answer, AnswerError, Role, Tool, parse_answer
 from scenarios.base import ToolCall, ToolError, Verdict, rejected
-from scenarios.tasks.grading import Check, Score, score_answer
+from scenarios.tasks.grading.text_checks import Check, Score, score_answer
 
 
 class SolverAnswer(Answer):

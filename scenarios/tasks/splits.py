@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from roles.errors import UserError, unknown
 from scenarios.base import SPLITS, Split, Step
-from scenarios.tasks.grading import Check
+from scenarios.tasks.grading.text_checks import Check
 
 TRAIN_SHARE, VALIDATION_SHARE = 0.70, 0.15  # the rest is test
 

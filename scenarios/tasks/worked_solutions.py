@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from scenarios.base import Step, ToolCall
-from scenarios.tasks.arithmetic import calculate, format_number
-from scenarios.tasks.expressions import ExpressionError
-from scenarios.tasks.grading import parse_quantity
+from scenarios.tasks.grading.arithmetic import calculate, format_number
+from scenarios.tasks.grading.expressions import ExpressionError
+from scenarios.tasks.grading.text_checks import parse_quantity
 
 OPEN, CLOSE, FINAL = "<<", ">>", "####"
 MAX_ANNOTATIONS = 30

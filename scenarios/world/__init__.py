@@ -1,1 +1,5 @@
-"""Procedural structures of a company case, with exact analyses."""
+"""Structures of a company and their exact analyses.
+
+Belongs here: architecture, work plan, threat graph, price list, bargaining.
+Not here: questions asked about them (the families).
+"""

@@ -2,7 +2,7 @@
 
 Every specialist measures its own structures exactly; a figure becomes a utility by its rank among fixed
 reference structures. What is at stake for whom, and what each can still accept, belongs to the case as well.
-The team family's seats are views of it (`scenarios.team_case`).
+The team family's seats are views of it (`scenarios.team.case`).
 """
 
 import bisect
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from roles.team import SPECIALISTS
 from scenarios.base import Split, check_coordinates, scenario_rng
-from scenarios.sectors import SECTORS
+from scenarios.briefs.sectors import SECTORS
 from scenarios.world.architecture import Figures, build_architecture, figures
 from scenarios.world.bargaining import draw_limit, find_deadlock
 from scenarios.world.prices import best_total, build_prices

@@ -1,0 +1,102 @@
+"""`emads diagnose`: probes a run's team, mixes it with other stages and runs, and says what is wrong."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from emads.commands.evaluating import find_runs
+from evaluation.probes.adversaries import adversary_team
+from evaluation.probes.arena import Arena, Team
+from evaluation.probes.diagnosis import find_faults
+from evaluation.probes.diagnostics import probe_team, replace_roles, swap_matrix
+from evaluation.probes.mixed_engine import MixedEngine, TranslatedEngine
+from evaluation.report.diagnostic_table import describe_diagnostics, diagnostic_tables, write_diagnostics
+from roles.errors import UserError
+from roles.registry import ROLES
+from simulator.chat import Chat
+from simulator.engines.base import Engine
+from simulator.engines.scripted import ScriptedEngine
+from training.data.demonstrations import team_scenario
+from training.models.base_model import quiet_libraries
+from training.models.weights import load_team, stage_marker
+from training.runs.run_folder import Run
+from training.stages import stages
+
+UNTRAINED, ADVERSARY = "untrained", "adversary"
+MIXED_STAGES = ("sft", "grpo", "marl")
+
+
+def diagnose(path: Path, *, stage: str = "marl", count: int = 200, against: Sequence[Path] = ()) -> None:
+    """Probe the team of a stage on `count` sealed cases; writes diagnostics.json and prints its tables.
+
+    The swap matrix mixes its specialists and chair with those of the run's other stages and of other runs.
+
+    Raises:
+        UserError: no weights of the stage, no such run, or the same run twice.
+    """
+    quiet_libraries()
+    run = Run.open(path)
+    data = run.config.data
+    others = (
+        [one for one in find_runs(against) if one.path.resolve() != run.path.resolve()] if against else []
+    )
+    scenarios = [
+        team_scenario("test", data.seed, index, data.difficulties, data.conventions) for index in range(count)
+    ]
+    chat: Chat | None = None
+    engines: dict[str, Engine] = {}
+    for label in dict.fromkeys((stage, *(one for one in MIXED_STAGES if _has(run, one)), "base")):
+        models, tokenizer = load_team(run, label)
+        chat = chat or stages.make_chat(tokenizer, run.config)
+        engines[UNTRAINED if label == "base" else label] = stages.team_engine(
+            models, tokenizer, run.config, label
+        )
+    if chat is None:
+        raise UserError(f"no weights in {run.path}")
+    for other in others:
+        models, tokenizer = load_team(other, stage)
+        inner = stages.make_chat(tokenizer, other.config)
+        engine = stages.team_engine(models, tokenizer, other.config, stage)
+        engines[_name(other, engines)] = TranslatedEngine(engine, inner=inner, outer=chat)
+    mixable = [label for label in engines if label != UNTRAINED]
+    engines[ADVERSARY] = ScriptedEngine(chat, seeded=adversary_team(scenarios))
+    arena = Arena(
+        scenarios=scenarios,
+        engine=MixedEngine(engines),
+        chat=chat,
+        weights=stages.reward_weights(run.config),
+        max_completion_tokens=run.config.marl.max_completion_tokens,
+        rounds=run.config.marl.rounds,
+    )
+    home = _team(stage)
+    probe = probe_team(arena, home)
+    diagnostics = describe_diagnostics(
+        stage,
+        probe,
+        find_faults(probe),
+        swap_matrix(arena, {label: _team(label) for label in mixable}),
+        replace_roles(arena, home, {label: _team(label) for label in engines if label != stage}),
+        count,
+    )
+    written = write_diagnostics(run.path, diagnostics)
+    console = Console(width=None if Console().is_terminal else 140)
+    for table in diagnostic_tables(diagnostics):
+        console.print(table)
+    print(f"diagnostics: {written}")
+
+
+def _team(label: str) -> Team:
+    return {role: f"{label}:{role}" for role in ROLES}
+
+
+def _has(run: Run, stage: str) -> bool:
+    return all(run.is_done(stage_marker(run, stage, role)) for role in ROLES)
+
+
+def _name(run: Run, taken: dict[str, Engine]) -> str:
+    """A label for another run's team: its folder, or its seed where two folders share a name."""
+    name = run.path.name if run.path.name not in taken else f"seed {run.config.seed}"
+    if name in taken:
+        raise UserError(f"{run.path}: two runs are called {name!r}; rename a folder")
+    return name.replace(":", "_")

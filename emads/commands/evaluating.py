@@ -1,0 +1,102 @@
+"""`emads evaluate`: one run or several, their seeds compared, and the gates that people set on numbers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from emads.commands.pipeline import GATE_FAILURE, evaluate_run
+from evaluation.comparison.seeds import compare_seeds, read_across, read_seed, write_across
+from evaluation.comparison.seeds_table import across_tables
+from evaluation.scoring.detail_table import detail_tables
+from evaluation.scoring.details import read_details
+from evaluation.scoring.gate_files import GateRule, check_gate_rules, read_gate_file
+from evaluation.scoring.gates import Gate
+from evaluation.scoring.run_table import gate_table
+from evaluation.scoring.summary import combine_seeds, read_summary, write_summary
+from roles.errors import UserError
+from training.runs.run_folder import Run
+
+
+def evaluate_runs(paths: Sequence[Path], *, again: bool = False, gate: Path | None = None) -> int:
+    """Evaluate every run, compare several as seeds, check gates.
+
+    Returns: 0, or 3 where a gate of the file is missed.
+
+    Raises:
+        UserError: no run there, a gate file with a mistake, no weights.
+    """
+    rules = read_gate_file(gate) if gate is not None else []
+    runs = find_runs(paths)
+    for run in runs:
+        evaluate_run(run.path, again=again)
+        console = Console(width=None if Console().is_terminal else 140)
+        for table in detail_tables(read_details(run.path)):
+            console.print(table)
+    if len(runs) > 1:
+        compare_runs(runs)
+    return check_run_gates(runs, rules)
+
+
+def find_runs(paths: Sequence[Path]) -> list[Run]:
+    """The runs in these folders: a run, its further seeds in `seed-N` below it, or a folder of runs.
+
+    Raises:
+        UserError: a folder without any run.
+    """
+    folders: dict[Path, None] = {}
+    for path in paths:
+        below = sorted(file.parent for file in path.glob("*/config.yaml"))
+        is_run = (path / "config.yaml").is_file()
+        found = [path, *(one for one in below if one.name.startswith("seed-"))] if is_run else below
+        if not found:
+            Run.open(path)  # says what is missing
+        folders |= dict.fromkeys(found)
+    return [Run.open(folder) for folder in folders]
+
+
+def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
+    """Several runs of one config as seeds: across.json and the joint summary in the first one's folder.
+
+    Raises:
+        UserError: runs whose configs differ in more than seeds and name.
+    """
+    first = runs[0].config
+    for run in runs[1:]:
+        same = run.config.model_copy(update={"seed": first.seed, "name": first.name, "data": first.data})
+        if same != first:
+            raise UserError(
+                f"{run.path} has another config than {runs[0].path}: only seeds of one config are compared"
+                " together; evaluate them one by one"
+            )
+    across = compare_seeds(
+        [read_seed(run.path, run.config.seed) for run in runs],
+        same_scenarios=all(run.config.data == first.data for run in runs),
+        num_bootstrap=first.evaluation.num_bootstrap,
+    )
+    write_across(runs[0].path, across)
+    summaries = [read_summary(run.path) for run in runs]
+    summaries = [{key: value for key, value in one.items() if key != "seeds"} for one in summaries]
+    write_summary(runs[0].path, combine_seeds(summaries))
+    console = Console(width=None if Console().is_terminal else 140)
+    for table in across_tables(across):
+        console.print(table)
+    return across
+
+
+def check_run_gates(runs: Sequence[Run], rules: Sequence[GateRule]) -> int:
+    """Print the gates of every run; 0, or 3 where one is missed."""
+    if not rules:
+        return 0
+    across = read_across(runs[0].path) if len(runs) > 1 else {}
+    gates: list[Gate] = []
+    for run in runs:
+        numbers = {**read_summary(run.path), "details": read_details(run.path), "across": across}
+        checked = check_gate_rules(rules, numbers)
+        prefix = f"{run.path.name}: " if len(runs) > 1 else ""
+        gates += [Gate(name=prefix + one.name, passed=one.passed, detail=one.detail) for one in checked]
+    Console(width=None if Console().is_terminal else 140).print(gate_table([one.as_dict() for one in gates]))
+    missed = [gate.name for gate in gates if not gate.passed]
+    print(f"gates: {'all green' if not missed else 'RED: ' + ', '.join(missed)}")
+    return GATE_FAILURE if missed else 0

@@ -1,0 +1,233 @@
+"""Cases for people: where the trained team is unsure, what it read and said, and an empty label beside it.
+
+A case is uncertain when the team escalated it, wrote no valid decision, decided differently when asked again
+on the same reports, or when a specialist objected. `queue.jsonl` holds no truth. Labels that people write
+into it come back through `read_labels`: a corrected decision is a demonstration for SFT, and a better one
+beside the team's own a preference pair.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evaluation.scoring.assess import play_team
+from roles.errors import UserError
+from scenarios.team import TeamScenario, parse_decision, parse_vote
+from simulator.engines.base import Sampling
+from simulator.graph.runner import play_decisions
+from simulator.records import Episode
+from training.config.run_config import RunConfig
+from training.data.demonstrations import team_scenario
+from training.models.weights import load_team
+from training.runs.atomic_files import explain_os_errors, write_atomic
+from training.runs.run_folder import Run
+from training.stages import stages
+
+STAGE = "review"
+QUEUE = "review/queue.jsonl"
+NO_DECISION = "none valid"
+Reason = Literal["escalated", "no valid decision", "low margin", "objection"]
+
+
+class Label(BaseModel):
+    """What a person says. Example: Label(option="B", escalate=False, by="ana", comment="C breaks a limit")"""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    option: str  # one of the case's options, or "none" with escalate
+    escalate: bool
+    by: Annotated[str, Field(min_length=1, max_length=100)]
+    comment: Annotated[str, Field(max_length=4000)] = ""
+
+
+class QueuedCase(BaseModel):
+    """One line of the queue. Example: one with label null waits for a person."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    key: str  # of the scenario
+    index: int  # of the scenario in the training stream
+    options: tuple[str, ...]
+    reasons: tuple[Reason, ...]
+    margin: float  # share of the most frequent decision minus that of the next, 0 to 1
+    decisions: dict[str, int]  # what was decided on the same reports, and how often
+    briefs: dict[str, str]  # role -> what it was told
+    reports: dict[str, str]
+    decision: str  # the team's own, as written
+    votes: dict[str, str]
+    label: Label | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledCase:
+    """A label as training data. Example: LabelledCase(index=3, chosen='{"option": ...}', rejected=None)"""
+
+    index: int  # the scenario: its prompts can be made again
+    reports: dict[str, str]  # those that the decision answers to
+    chosen: str  # the person's decision, as ReconcileGPT would write it
+    rejected: str | None  # the team's own decision; None where it was the same
+
+
+def build_queue(run: Run) -> int:
+    """Play new cases with the trained team and write the uncertain ones; how many there are.
+
+    Cases that people have labelled already keep their label.
+    """
+    config = run.config
+    models, tokenizer = load_team(run, "marl")
+    chat = stages.make_chat(tokenizer, config)
+    data, first = config.data, config.review.first_index
+    cases = [
+        team_scenario("train", data.seed, first + i, data.difficulties, data.conventions)
+        for i in range(config.review.num_scenarios)
+    ]
+    engine = stages.team_engine(models, tokenizer, config, "marl")
+    episodes = play_team(
+        cases,
+        engine=engine,
+        chat=chat,
+        temperature=0.0,
+        max_completion_tokens=config.marl.max_completion_tokens,
+        stream=STAGE,
+        rounds=config.marl.rounds,
+    )
+    again = asyncio.run(
+        play_decisions(
+            list(zip(cases, episodes, strict=True)),
+            {role: role for role in models},
+            engine,
+            chat,
+            Sampling(
+                temperature=config.marl.temperature, max_completion_tokens=config.marl.max_completion_tokens
+            ),
+            num_decisions=config.review.decisions_per_case,
+            with_votes=False,
+            stream=f"{STAGE}/again",
+        )
+    )
+    num = config.review.decisions_per_case
+    queued = []
+    for place, (case, episode) in enumerate(zip(cases, episodes, strict=True)):
+        found = judge(case, episode, again[place * num : (place + 1) * num], config, place)
+        if found.reasons and episode.error is None:
+            queued.append(found)
+    queued.sort(key=lambda case: (-len(case.reasons), case.margin, case.index))
+    write_queue(run, queued[: config.review.max_cases])
+    return min(len(queued), config.review.max_cases)
+
+
+def judge(
+    case: TeamScenario, episode: Episode, again: Sequence[Episode], config: RunConfig, place: int
+) -> QueuedCase:
+    """How sure the team was of one case; no reasons if it was."""
+    own = parse_decision(case, episode.decision)
+    counts = Counter(_name(case, one.decision) for one in again if one.error is None)
+    ranked = [count for _, count in counts.most_common(2)] + [0, 0]
+    margin = (ranked[0] - ranked[1]) / max(1, sum(counts.values()))
+    reasons: list[Reason] = []
+    if own is None:
+        reasons.append("no valid decision")
+    elif own.escalate:
+        reasons.append("escalated")
+    if margin < config.review.low_margin:
+        reasons.append("low margin")
+    if any(parse_vote(text) == "object" for text in episode.votes.values()):
+        reasons.append("objection")
+    return QueuedCase(
+        key=case.key,
+        index=config.review.first_index + place,
+        options=tuple(case.options),
+        reasons=tuple(reasons),
+        margin=margin,
+        decisions=dict(sorted(counts.items())),
+        briefs={role: seat.brief for role, seat in case.seats.items()},
+        reports=dict(episode.reports),
+        decision=episode.decision,
+        votes=dict(episode.votes),
+    )
+
+
+def _name(case: TeamScenario, text: str) -> str:
+    decision = parse_decision(case, text)
+    if decision is None:
+        return NO_DECISION
+    return "escalated" if decision.escalate else decision.option
+
+
+def write_queue(run: Run, cases: Sequence[QueuedCase]) -> None:
+    """Replace the queue; a case that a person has labelled keeps its label and stays, whatever is new."""
+    path = run.path / QUEUE
+    labelled = {case.key: case for case in read_queue(path) if case.label} if path.exists() else {}
+    kept = [labelled.pop(case.key, case) for case in cases] + list(labelled.values())
+    with explain_os_errors("write", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, "".join(case.model_dump_json() + "\n" for case in kept).encode())
+
+
+def read_queue(path: Path) -> list[QueuedCase]:
+    """All cases, labelled or not.
+
+    Raises:
+        UserError: missing, or a line that is not a case; names file and line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read review queue {path}: {error}") from None
+    cases = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            case = QueuedCase.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise UserError(f"{path}:{number}: {where}: {first['msg']}; mend that line") from None
+        if case.label is not None:
+            _check_label(case, case.label, f"{path}:{number}")
+        cases.append(case)
+    return cases
+
+
+def _check_label(case: QueuedCase, label: Label, where: str) -> None:
+    if label.escalate != (label.option == "none") or (
+        not label.escalate and label.option not in case.options
+    ):
+        allowed = ", ".join(case.options)
+        raise UserError(
+            f"{where}: label option {label.option!r} with escalate {label.escalate}:"
+            f" use one of {allowed}, or none with escalate true"
+        )
+
+
+def read_labels(path: Path) -> list[LabelledCase]:
+    """The labels as training data; cases without one are left out. Raises as `read_queue`."""
+    labelled = []
+    for case in read_queue(path):
+        if case.label is None:
+            continue
+        answer: dict[str, Any] = {"option": case.label.option, "escalate": case.label.escalate}
+        chosen = json.dumps(answer)
+        same = case.decision.strip().endswith(chosen)
+        labelled.append(
+            LabelledCase(
+                index=case.index,
+                reports=case.reports,
+                chosen=chosen,
+                rejected=None if same else case.decision,
+            )
+        )
+    return labelled
+
+
+def train_review(path: Path) -> None:
+    """The review phase as a task of a run."""
+    run = Run.open(path)
+    if run.is_done(STAGE):
+        return
+    run.mark_done(STAGE, {"num_cases": build_queue(run)})

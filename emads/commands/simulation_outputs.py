@@ -1,0 +1,42 @@
+"""What `emads simulate` writes beside the text on the terminal, and who watches while it plays."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation.minutes.live import LiveView
+from simulator.export.telemetry import write_spans
+from simulator.observer import Watch, join_watches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """What is written beside the text on the terminal; None: nothing.
+
+    Example: Outputs(html=Path("runs/minutes"), episodes=Path("runs/episodes.jsonl"))
+    """
+
+    html: Path | None = None  # folder for one page of minutes per episode
+    episodes: Path | None = None  # JSONL file
+    atif: Path | None = None  # folder for one ATIF document per episode
+    spans: Path | None = None  # file for OpenTelemetry spans
+    live: bool = False  # events on the terminal while they happen, in place of the text at the end
+
+
+@contextmanager
+def watching(outputs: Outputs, num_cases: int, *, is_asking: bool = False) -> Iterator[Watch | None]:
+    """What watches the episodes; None where nothing was asked for. `is_asking`: a person answers meanwhile.
+
+    Raises:
+        UserError: spans without OpenTelemetry.
+    """
+    with ExitStack() as stack:
+        watches: list[Watch] = []
+        if outputs.spans is not None:
+            watches.append(stack.enter_context(write_spans(outputs.spans)))
+        if outputs.live:
+            watches.append(
+                stack.enter_context(LiveView(with_keys=num_cases > 1, with_status=not is_asking)).watch
+            )
+        yield join_watches(watches)

@@ -1,0 +1,70 @@
+"""Rows of an audit on disk, so that a long one can be stopped and taken up again.
+
+One JSON line per row. A row counts again only for the same tier, seed and source code.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from evaluation.audit.records import Row
+from roles.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+AUDITED = ("roles", "scenarios", "evaluation/audit/free_riders.py", "simulator/reward.py")
+
+
+@cache
+def hash_sources() -> str:
+    """Of everything that decides what an audit finds."""
+    digest = sha256()
+    for place in AUDITED:
+        path = ROOT / place
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(f"{file.relative_to(ROOT).as_posix()}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class AuditJournal:
+    """Rows found so far, by (family, probe); each new one is on disk before it is shown.
+
+    Raises:
+        UserError: `path` holds something else.
+    """
+
+    def __init__(self, path: Path, *, tier: str, seed: int) -> None:
+        self._path = path
+        self._head = {"tier": tier, "seed": seed, "sources": hash_sources()}
+        self._rows = {(row.family, row.probe): row for row in self._read()}
+
+    def find(self, family: str, probe: str) -> Row | None:
+        """What an earlier run found."""
+        return self._rows.get((family, probe))
+
+    def keep(self, row: Row) -> None:
+        """Append a row."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            file.write(json.dumps({**self._head, **asdict(row)}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _read(self) -> Iterator[Row]:
+        lines = self._path.read_text().splitlines(keepends=True) if self._path.exists() else []
+        if lines and not lines[-1].endswith("\n"):  # cut off by a kill
+            lines.pop()
+            self._path.write_text("".join(lines))
+        for number, line in enumerate(lines, start=1):
+            try:
+                found = json.loads(line)
+                head = {name: found.pop(name) for name in self._head}
+                row = Row(**found)
+            except (ValueError, TypeError, AttributeError, KeyError):
+                what = f"{self._path}: line {number} is no row of an audit"
+                raise UserError(f"{what}; name another file") from None
+            if head == self._head:
+                yield row

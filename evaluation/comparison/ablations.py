@@ -1,0 +1,220 @@
+"""What the cells of an ablation came to: scores over seeds beside each other, as JSON, table and plot."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from evaluation.scoring.detail_table import owner_title, stage_title
+from evaluation.scoring.run_table import change_cell, short
+from evaluation.scoring.scores import read_scores
+from evaluation.stats.intervals import Interval
+from evaluation.stats.over_seeds import seeded_interval
+
+ABLATION_FILE, MARKDOWN_FILE, PLOT_FILE = "ablation.json", "results.md", "plot.svg"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AblationRow:
+    """One cell: its score by owner and over all owners, and the change from the stage before.
+
+    Example: AblationRow(cell="group_size=4", changes={"grpo.group_size": 4}, stage="grpo", num_seeds=2, ...)
+    """
+
+    cell: str
+    changes: Mapping[str, Any]
+    stage: str
+    num_seeds: int  # finished
+    owners: Mapping[str, Interval]  # sampled reward of each role, and of the team
+    mean: Interval | None  # over all owners; None where nothing is finished
+    gain: Interval | None  # paired change from the stage before, over all owners
+    against_first: Interval | None  # paired difference from the first cell; None in it and where tests differ
+    greedy: Interval | None  # greedy reward over all owners
+    train_s: float  # mean seconds that the measured stage trained, all roles together
+    note: str
+
+
+def measure_cell(
+    cell: str,
+    changes: Mapping[str, Any],
+    paths: Sequence[Path],
+    *,
+    owners: Sequence[str],
+    stage: str,
+    before: str | None,
+    note: str,
+    train_s: float,
+    first: Sequence[Path] = (),
+) -> AblationRow:
+    """The row of a cell from the score files of its finished seeds.
+
+    `first` holds the first cell's runs, seed by seed beside `paths`; leave it out where tests differ.
+    """
+    finished = [path for path in paths if all(_file(path, stage, owner).is_file() for owner in owners)]
+    if not finished:
+        return AblationRow(
+            cell=cell,
+            changes=changes,
+            stage=stage,
+            num_seeds=0,
+            owners={},
+            mean=None,
+            gain=None,
+            against_first=None,
+            greedy=None,
+            train_s=train_s,
+            note=note or "not run",
+        )
+    scores = {owner: [_read(path, stage, owner) for path in finished] for owner in owners}
+    roles = [owner for owner in owners if owner != "team"] or list(owners)
+    gain = None
+    if before is not None:
+        gain = _difference([((path, stage), (path, before)) for path in finished], roles)
+    twins = dict(zip(paths, first, strict=True)) if first else {}
+    against = [((path, stage), (twins[path], stage)) for path in finished if path in twins]
+    return AblationRow(
+        cell=cell,
+        changes=changes,
+        stage=stage,
+        num_seeds=len(finished),
+        owners={
+            owner: seeded_interval([one.sampled for one in of_owner], same_scenarios=True, at_most=1.0)
+            for owner, of_owner in scores.items()
+        },
+        mean=_over(scores, roles, len(finished), greedy=False),
+        gain=gain,
+        against_first=_difference(against, roles),
+        greedy=_over(scores, roles, len(finished), greedy=True),
+        train_s=train_s,
+        note=note or ("" if len(finished) == len(paths) else f"{len(finished)} of {len(paths)} seeds"),
+    )
+
+
+def best_low(rows: Sequence[AblationRow]) -> float:
+    """The lower end of the best cell's interval."""
+    best = max((row.mean for row in rows if row.mean is not None), key=lambda mean: mean.mean, default=None)
+    return best.low if best is not None else float("-inf")
+
+
+def _file(path: Path, stage: str, owner: str) -> Path:
+    return path / "scores" / f"{stage}-{owner}.jsonl"
+
+
+def _read(path: Path, stage: str, owner: str) -> Any:
+    return read_scores(_file(path, stage, owner))[0]
+
+
+def _over(
+    scores: Mapping[str, Sequence[Any]], roles: Sequence[str], num_seeds: int, *, greedy: bool
+) -> Interval:
+    per_seed = [
+        [
+            value
+            for role in roles
+            for value in (scores[role][place].greedy if greedy else scores[role][place].sampled)
+        ]
+        for place in range(num_seeds)
+    ]
+    return seeded_interval(per_seed, same_scenarios=True, at_most=1.0)
+
+
+def _difference(
+    pairs: Sequence[tuple[tuple[Path, str], tuple[Path, str]]], roles: Sequence[str]
+) -> Interval | None:
+    """Mean of later less earlier over roles, seeds and scenarios; None unless all of some pairs is scored."""
+    scored = [
+        pair
+        for pair in pairs
+        if all(_file(path, stage, role).is_file() for path, stage in pair for role in roles)
+    ]
+    if not scored:
+        return None
+    changes = [
+        [
+            after - before
+            for role in roles
+            for after, before in zip(_read(*later, role).sampled, _read(*earlier, role).sampled, strict=True)
+        ]
+        for later, earlier in scored
+    ]
+    return seeded_interval(changes, same_scenarios=True)
+
+
+def table_rows(rows: Sequence[AblationRow]) -> tuple[list[str], list[list[str]]]:
+    """Titles and cells of the table."""
+    owners = list(dict.fromkeys(owner for row in rows for owner in row.owners))
+    stage = stage_title(rows[0].stage) if rows else ""
+    compared = ["against the first"] if any(row.against_first for row in rows) else []
+    titles = ["cell", "seeds", f"{stage} (greedy)", "gain", *compared]
+    titles += [*map(owner_title, owners), "training, s", "note"]
+    cells = []
+    for row in rows:
+        greedy = f" ({short(row.greedy.mean)})" if row.greedy else ""
+        cells.append(
+            [
+                row.cell,
+                str(row.num_seeds),
+                f"{_interval(row.mean)}{greedy}",
+                change_cell(asdict(row.gain)) if row.gain else "-",
+                *[change_cell(asdict(row.against_first)) if row.against_first else "-" for _ in compared],
+                *(_interval(row.owners.get(owner)) for owner in owners),
+                f"{row.train_s:.0f}" if row.num_seeds else "-",
+                row.note,
+            ]
+        )
+    return titles, cells
+
+
+def ablation_table(title: str, rows: Sequence[AblationRow]) -> Table:
+    """The table for a terminal."""
+    titles, cells = table_rows(rows)
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", caption=CAPTION)
+    for place, name in enumerate(titles):
+        table.add_column(name, justify="left" if place in (0, len(titles) - 1) else "right")
+    for row in cells:
+        table.add_row(*(cell.replace("[", "\\[") for cell in row))
+    return table
+
+
+CAPTION = (
+    "mean sampled reward over roles and seeds [95 % interval over seeds and scenarios]; gain: paired change"
+    " from the stage before, against the first: paired difference from the first cell, * apart from 0"
+)
+
+
+def ablation_markdown(name: str, question: str, rows: Sequence[AblationRow], command: str) -> str:
+    """A section of a page: question, command, table, how to read it."""
+    titles, cells = table_rows(rows)
+    lines = [titles, ["---", *["---:"] * (len(titles) - 2), "---"], *cells]
+    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
+    asked = f"{question}\n\n" if question else ""
+    n = rows[0].mean.n if rows and rows[0].mean else 0
+    return f"### {name}\n\n{asked}`{command}`\n\n{table}\n\n{CAPTION}; n = {n} plays per cell.\n"
+
+
+def write_ablation(
+    folder: Path, name: str, question: str, rows: Sequence[AblationRow], *, command: str, plot: str
+) -> None:
+    """ablation.json, results.md and plot.svg (`plot`) in the folder, each all or nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = {"name": name, "question": question, "command": command, "rows": [asdict(row) for row in rows]}
+    _replace(folder / ABLATION_FILE, json.dumps(data, indent=1, allow_nan=False) + "\n")
+    _replace(folder / MARKDOWN_FILE, ablation_markdown(name, question, rows, command))
+    _replace(folder / PLOT_FILE, plot)
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+
+
+def _interval(interval: Interval | None) -> str:
+    if interval is None:
+        return "-"
+    return f"{short(interval.mean)} [{short(interval.low)}, {short(interval.high)}]"

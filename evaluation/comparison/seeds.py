@@ -1,0 +1,168 @@
+"""Several trained seeds of one config: stage means and changes with intervals over seeds and scenarios."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.scoring.scores import RoleScores, Scores, read_scores
+from evaluation.scoring.summary import ROLE_COMPARISONS, TEAM_COMPARISONS
+from evaluation.stats.effects import cliffs_delta, cohens_dz
+from evaluation.stats.intervals import holm, paired_permutation_p
+from evaluation.stats.over_seeds import seeded_interval
+from roles.errors import UserError
+
+ACROSS_FILE = "across.json"
+TEAM = "team"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedScores:
+    """All scores of one trained run.
+
+    Example: SeedScores(name="runs/three", seed=0, scores={("cto", "sft"): RoleScores(...)})
+    """
+
+    name: str
+    seed: int
+    scores: Mapping[tuple[str, str], Scores]  # by owner (a role or "team") and stage
+
+
+def read_seed(run_path: Path, seed: int) -> SeedScores:
+    """The stored scores of a run.
+
+    Raises:
+        UserError: none, or damaged ones.
+    """
+    found: dict[tuple[str, str], Scores] = {}
+    for file in sorted((run_path / "scores").glob("*.jsonl")):
+        for record in read_scores(file):
+            owner = record.role if isinstance(record, RoleScores) else TEAM
+            found[owner, record.stage] = record
+    if not found:
+        raise UserError(f"no scores in {run_path}; run `emads evaluate {run_path}` first")
+    return SeedScores(name=str(run_path), seed=seed, scores=found)
+
+
+def compare_seeds(
+    seeds: Sequence[SeedScores], *, same_scenarios: bool, num_bootstrap: int = 2000
+) -> dict[str, Any]:
+    """Stage means and paired changes over seeds, by owner; a stage counts where every seed has it.
+
+    `p` is a permutation test over the scenarios of these seeds (Holm-adjusted over the roles, or the team's
+    comparisons); the interval also speaks of seeds not trained yet.
+
+    Raises:
+        ValueError: no seed, or seeds whose scores cannot be paired.
+    """
+    if not seeds:
+        raise ValueError("no seed to compare")
+    common = [key for key in seeds[0].scores if all(key in one.scores for one in seeds)]
+    owners = list(dict.fromkeys(owner for owner, _ in common))
+    result: dict[str, Any] = {
+        "seeds": [one.seed for one in seeds],
+        "runs": [one.name for one in seeds],
+        "same_scenarios": same_scenarios,
+        "owners": {},
+    }
+    for owner in owners:
+        section: dict[str, Any] = {"stages": {}, "paired": {}}
+        for _, stage in (key for key in common if key[0] == owner):
+            values = [one.scores[owner, stage].sampled for one in seeds]
+            section["stages"][stage] = _interval(values, same_scenarios, num_bootstrap, at_most=1.0)
+        for name, after, before in _pairs(owner, seeds, common):
+            section["paired"][name] = _compare(after, before, same_scenarios, num_bootstrap)
+        result["owners"][owner] = section
+    _adjust(result["owners"])
+    return result
+
+
+Values = list[tuple[float, ...]]
+
+
+def _pairs(
+    owner: str, seeds: Sequence[SeedScores], common: Sequence[tuple[str, str]]
+) -> list[tuple[str, Values, Values]]:
+    found: list[tuple[str, Values, Values]] = []
+    for after, before, has_twin in TEAM_COMPARISONS if owner == TEAM else ROLE_COMPARISONS:
+        if (owner, after) not in common or (owner, before) not in common:
+            continue
+        later = [one.scores[owner, after] for one in seeds]
+        earlier = [one.scores[owner, before] for one in seeds]
+        found.append((f"{after}-{before}", [one.sampled for one in later], [one.sampled for one in earlier]))
+        if has_twin and all(one.greedy for one in (*later, *earlier)):
+            name = f"{after}-{before}_greedy"
+            found.append((name, [one.greedy for one in later], [one.greedy for one in earlier]))
+    return found
+
+
+def _compare(after: Values, before: Values, same_scenarios: bool, num_bootstrap: int) -> dict[str, Any]:
+    changes = [
+        [a - b for a, b in zip(later, earlier, strict=True)]
+        for later, earlier in zip(after, before, strict=True)
+    ]
+    if same_scenarios:
+        tested = [float(value) for value in np.mean(changes, axis=0)]
+    else:
+        tested = [value for of_seed in changes for value in of_seed]
+    flat_after, flat_before = ([v for of_seed in values for v in of_seed] for values in (after, before))
+    return _interval(changes, same_scenarios, num_bootstrap) | {
+        "p": paired_permutation_p(tested, [0.0] * len(tested)),
+        "dz": cohens_dz(flat_after, flat_before),
+        "cliffs_delta": cliffs_delta(flat_after, flat_before),
+    }
+
+
+def _interval(
+    values: Sequence[Sequence[float]],
+    same_scenarios: bool,
+    num_bootstrap: int,
+    *,
+    at_most: float | None = None,
+) -> dict[str, Any]:
+    interval = seeded_interval(
+        values, same_scenarios=same_scenarios, at_most=at_most, num_bootstrap=num_bootstrap
+    )
+    per_seed = [float(np.mean(of_seed)) for of_seed in values]
+    bounds = {"mean": interval.mean, "low": interval.low, "high": interval.high, "n": interval.n}
+    return bounds | {"per_seed": per_seed}
+
+
+def _adjust(owners: Mapping[str, dict[str, Any]]) -> None:
+    roles = {owner: section["paired"] for owner, section in owners.items() if owner != TEAM}
+    for name in {name for paired in roles.values() for name in paired}:
+        adjusted = holm({role: paired[name]["p"] for role, paired in roles.items() if name in paired})
+        for role, p in adjusted.items():
+            roles[role][name]["p"] = p
+    team = owners.get(TEAM, {}).get("paired", {})
+    for name, p in holm({name: change["p"] for name, change in team.items()}).items():
+        team[name]["p"] = p
+
+
+def write_across(folder: Path, across: Mapping[str, Any]) -> Path:
+    """Write across.json, all or nothing."""
+    path = folder / ACROSS_FILE
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(across, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def read_across(folder: Path) -> dict[str, Any]:
+    """What `write_across` stored; empty where nothing is.
+
+    Raises:
+        UserError: a damaged file.
+    """
+    path = folder / ACROSS_FILE
+    if not path.is_file():
+        return {}
+    try:
+        across = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}); evaluate the runs together again") from None
+    return dict(across)

@@ -1,0 +1,5 @@
+"""Role families as environments over HTTP, for other trainers.
+
+Belongs here: the HTTP contract and its data rows.
+Not here: rules of a family (scenarios).
+"""

@@ -1,0 +1,240 @@
+"""A played team episode as people read it: briefs, reports, decision, votes, scores; alone or side by side.
+
+Model text is untrusted: control characters are made visible, HTML is escaped, nothing in it is evaluated.
+"""
+
+import json
+import os
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, ClassVar
+
+from markupsafe import Markup
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from evaluation.scoring.run_table import role_title
+from roles.base import AnswerError, parse_answer, parse_strict_json
+from roles.errors import UserError
+from roles.team import RECONCILER, Vote
+
+SIDE_BY_SIDE_FILE = "episodes_side_by_side.json"
+MAX_SHOWN_CHARS = 2_000  # of one text
+NOTHING = "(nothing)"
+
+SCORE_TITLES = {
+    "reward": "team reward R",
+    "value": "value V",
+    "consensus": "justified agreement C",
+    "unresolved": "unresolved conflicts U",
+    "escalation": "wrong escalation H",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """What a reader sees of one episode; token ids and truth are left out.
+
+    Example: Transcript(label="after MARL", scenario_key="team/test/0/7/2", briefs={"cto": "Retail ..."},
+                        reports={"cto": 'stakes 83 {"pick": "B", "flag": 3, "veto": []}'},
+                        decision='{"option": "B", "escalate": false}', votes={"cto": '{"vote": "accept"}'},
+                        cut_off=(), error=None, scores={"reward": 1.0}, explanation="B is the best option")
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    label: str  # which team played: "after GRPO"
+    scenario_key: str
+    briefs: dict[str, str]  # role -> what it read first
+    reports: dict[str, str]
+    decision: str
+    votes: dict[str, str]
+    cut_off: tuple[str, ...]  # roles ended by a limit
+    error: str | None  # infrastructure fault
+    scores: dict[str, float]  # "reward", "value", "consensus", "unresolved", "escalation", ...
+    explanation: str
+
+
+def transcript(
+    episode: Mapping[str, Any], verdict: Mapping[str, Any], *, briefs: Mapping[str, str], label: str = ""
+) -> Transcript:
+    """The transcript of an Episode in plain dict form and the parts of its verdict.
+
+    Numbers of `verdict` (those in its "parts" too) become scores, its "explanation" stays text.
+    """
+    numbers = {**verdict, **verdict.get("parts", {})}
+    return Transcript(
+        label=label,
+        scenario_key=episode["scenario_key"],
+        briefs=dict(briefs),
+        reports=dict(episode["reports"]),
+        decision=episode["decision"],
+        votes=dict(episode["votes"]),
+        cut_off=tuple(role for role, path in episode["trajectories"].items() if path["ended_by"] != "answer"),
+        error=episode.get("error"),
+        scores={name: float(value) for name, value in numbers.items() if isinstance(value, int | float)},
+        explanation=str(verdict.get("explanation", "")),
+    )
+
+
+Pair = tuple[Transcript, Transcript]  # before, after
+_PAIRS: TypeAdapter[list[Pair]] = TypeAdapter(list[Pair])
+
+
+def write_side_by_side(run_path: Path, pairs: Sequence[Pair]) -> Path:
+    """Write before/after pairs into the run folder, where the report finds them."""
+    path = run_path / SIDE_BY_SIDE_FILE
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(_PAIRS.dump_json(list(pairs), indent=1))
+    os.replace(partial, path)
+    return path
+
+
+def read_side_by_side(run_path: Path) -> list[Pair]:
+    """Pairs written by write_side_by_side; none where the file is missing.
+
+    Raises:
+        UserError: the file is there and is not a list of pairs.
+    """
+    path = run_path / SIDE_BY_SIDE_FILE
+    if not path.is_file():
+        return []
+    try:
+        return _PAIRS.validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{path} is not a list of transcript pairs ({where}: {first['msg']})") from None
+
+
+def visible(text: str, *, max_chars: int = MAX_SHOWN_CHARS) -> str:
+    """Text with unprintable characters (control, bidirectional) spelled out, cut at `max_chars`."""
+    shown = "".join(
+        char if char == "\n" or char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in text[:max_chars]
+    )
+    hidden = len(text) - max_chars
+    return f"{shown} ... ({hidden} more characters)" if hidden > 0 else shown
+
+
+def readable(text: str) -> str:
+    """A written answer with its JSON object as words; text that is no strict answer stays as written."""
+    start, end = text.find("{"), text.rfind("}")
+    if not text.strip():
+        return NOTHING
+    try:
+        answer = parse_strict_json(text[start : end + 1]) if 0 <= start < end else None
+    except AnswerError:
+        answer = None
+    if not isinstance(answer, dict):
+        return visible(text.strip())
+    words = ", ".join(f"{key} {_spoken(value)}" for key, value in answer.items())
+    prose = " ".join(part.strip() for part in (text[:start], text[end + 1 :]) if part.strip())
+    return visible(f"{prose}\n{words}" if prose else words)
+
+
+def render_text(played: Transcript, *, width: int = 100) -> str:
+    """One episode for a terminal, as plain text (no markup)."""
+    lines = [f"{played.label or 'episode'} - {played.scenario_key}", "=" * min(width, 60)]
+    for title, text in _sections(played):
+        lines += [title, *("  " + line for line in _wrapped(text, width - 2)), ""]
+    return "\n".join(lines)
+
+
+def render_side_by_side_text(before: Transcript, after: Transcript, *, width: int = 100) -> str:
+    """Two episodes on one scenario in two columns; texts that both share stand once, over both."""
+    column = max(20, (width - 3) // 2)
+    lines = [before.scenario_key, "", f"{before.label:<{column}} | {after.label}", "-" * (2 * column + 3)]
+    for title, left, right in _paired_sections(before, after):
+        lines.append(title if left == right else f"{title} (differs)")
+        if left == right:
+            lines += ["  " + line for line in _wrapped(left, width - 2)]
+        else:
+            columns = zip_longest(_wrapped(left, column), _wrapped(right, column), fillvalue="")
+            lines += [f"{one:<{column}} | {other}".rstrip() for one, other in columns]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def render_html(played: Transcript) -> Markup:
+    """One episode as an HTML fragment (class "transcript")."""
+    body = Markup("").join(
+        Markup('<div class="say"><h4>{}</h4><p>{}</p></div>').format(title, text)
+        for title, text in _sections(played)
+    )
+    head = Markup("<header>{} <code>{}</code></header>").format(played.label, played.scenario_key)
+    return Markup('<article class="transcript">{}{}</article>').format(head, body)
+
+
+def render_side_by_side_html(before: Transcript, after: Transcript) -> Markup:
+    """Two episodes as an HTML fragment: a row per section, one cell where both are the same."""
+    rows = []
+    for title, left, right in _paired_sections(before, after):
+        if left == right:
+            cells = Markup('<div class="say both"><p>{}</p></div>').format(left)
+        else:
+            cells = Markup("").join(
+                Markup('<div class="say {}"><span class="tag">{}</span><p>{}</p></div>').format(
+                    side, tag, text
+                )
+                for side, tag, text in (("before", before.label, left), ("after", after.label, right))
+            )
+        rows.append(Markup('<h4>{}</h4><div class="row">{}</div>').format(title, cells))
+    head = Markup("<header>scenario <code>{}</code></header>").format(before.scenario_key)
+    return Markup('<article class="transcript">{}{}</article>').format(head, Markup("").join(rows))
+
+
+def _sections(played: Transcript) -> list[tuple[str, str]]:
+    """Titles and readable texts in the order of play: specialists first, then who reads their reports."""
+    sections = []
+    for role in {**played.reports, **played.briefs}:
+        if role in played.briefs:
+            sections.append((f"{role_title(role)} reads", visible(played.briefs[role])))
+        if role in played.reports:
+            sections.append((f"{role_title(role)} reports", _written(played, role, played.reports[role])))
+    sections.append(("Decision", _written(played, RECONCILER, played.decision)))
+    if played.votes:
+        votes = (f"{role_title(role)}: {_vote(text)}" for role, text in played.votes.items())
+        sections.append(("Votes", "\n".join(votes)))
+    sections.append(("Scores", _score_lines(played)))
+    return [(visible(title), text) for title, text in sections]
+
+
+def _written(played: Transcript, role: str, text: str) -> str:
+    return readable(text) + ("\n(cut off by a limit)" if role in played.cut_off else "")
+
+
+def _paired_sections(before: Transcript, after: Transcript) -> Iterable[tuple[str, str, str]]:
+    left, right = dict(_sections(before)), dict(_sections(after))
+    for title in {**left, **right}:
+        yield title, left.get(title, NOTHING), right.get(title, NOTHING)
+
+
+def _score_lines(played: Transcript) -> str:
+    lines = [f"{SCORE_TITLES.get(name, name)}: {value:.3f}" for name, value in played.scores.items()]
+    if played.explanation:
+        lines.append(visible(played.explanation))
+    if played.error is not None:
+        lines.append(f"not scored, infrastructure fault: {visible(played.error)}")
+    return "\n".join(lines) or NOTHING
+
+
+def _vote(text: str) -> str:
+    try:
+        return parse_answer(text, Vote).vote
+    except AnswerError:
+        return readable(text)
+
+
+def _spoken(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
+        return " ".join(map(str, value)) or "none"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return [part for line in text.split("\n") for part in textwrap.wrap(line, width) or [""]]

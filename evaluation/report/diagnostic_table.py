@@ -1,0 +1,157 @@
+"""diagnostics.json: what `emads diagnose` keeps, and its tables on a terminal."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from evaluation.probes.diagnosis import Finding
+from evaluation.probes.diagnostics import TeamProbe
+from evaluation.scoring.detail_table import owner_title
+from evaluation.scoring.run_table import change_cell, short
+from roles.errors import UserError
+
+DIAGNOSTICS_FILE = "diagnostics.json"
+FINDING_TITLES = {
+    "free_rider": "rides free: its reports are no better than a blind pick",
+    "silent_on_limits": "does not name its own hard limits",
+    "ignored": "ReconcileGPT ignores its reports",
+    "yes_sayer": "accepts what breaks its own hard limit",
+    "objector": "objects to sound decisions",
+    "collusion": "the team agrees on bad decisions",
+}
+
+
+def describe_diagnostics(
+    stage: str,
+    probe: TeamProbe,
+    findings: Sequence[Finding],
+    swaps: Mapping[str, Any],
+    substitutes: Mapping[str, Any],
+    num_cases: int,
+) -> dict[str, Any]:
+    """Everything that one diagnosis found, as JSON values."""
+    return {
+        "stage": stage,
+        "n": num_cases,
+        "probe": probe.as_dict(),
+        "findings": [asdict(finding) for finding in findings],
+        "swaps": swaps,
+        "substitutes": substitutes,
+    }
+
+
+def write_diagnostics(run_path: Path, diagnostics: Mapping[str, Any]) -> Path:
+    """Write diagnostics.json into the run folder, all or nothing."""
+    path = run_path / DIAGNOSTICS_FILE
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(diagnostics, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def read_diagnostics(run_path: Path) -> dict[str, Any]:
+    """What `write_diagnostics` stored; empty where nothing is.
+
+    Raises:
+        UserError: a damaged file; names the remedy.
+    """
+    path = run_path / DIAGNOSTICS_FILE
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({error}); run `emads diagnose --run {run_path}` again") from None
+
+
+def role_rows(diagnostics: Mapping[str, Any]) -> list[list[str]]:
+    """Per specialist: pick, blind pick, limits named, marginal value, heard, could be heard, votes."""
+    rows = []
+    for role, probe in diagnostics["probe"]["roles"].items():
+        rows.append(
+            [
+                owner_title(role),
+                _share(probe["own_pick"]),
+                short(probe["chance"]),
+                _share(probe["limits_named"]),
+                change_cell(probe["marginal_value"]),
+                _share(probe["heard"]),
+                _share(probe["hearable"]),
+                _share(probe["accepts_broken"]),
+                _share(probe["objects_sound"]),
+            ]
+        )
+    return rows
+
+
+ROLE_TITLES_ROW = (
+    "role",
+    "picks own best",
+    "blind pick",
+    "names own limits",
+    "marginal value",
+    "heard",
+    "by a sound chair",
+    "accepts broken limit",
+    "objects to sound",
+)
+
+
+def diagnostic_tables(diagnostics: Mapping[str, Any]) -> list[Table]:
+    """Roles, swaps, substitutes and findings."""
+    roles = _table(
+        f"{diagnostics['stage']} team, role by role ({diagnostics['n']} cases, greedy)",
+        "marginal value: what the decision's value falls by without the report;\n"
+        "heard: share of decisions that follow when the report presses for another option",
+        ROLE_TITLES_ROW,
+        role_rows(diagnostics),
+    )
+    swaps = diagnostics["swaps"]
+    swapped = _table(
+        "Team reward: specialists of the row, ReconcileGPT of the column",
+        "mean [95 % interval]",
+        ("specialists", *swaps),
+        [[row, *(_interval(cells[column]) for column in swaps)] for row, cells in swaps.items()],
+    )
+    changed = _table(
+        "Team reward when another player takes one seat: change",
+        "mean [95 % interval], * apart from 0",
+        ("player", *(owner_title(role) for role in _seats(diagnostics))),
+        [
+            [name, *(change_cell(cells.get(role)) for role in _seats(diagnostics))]
+            for name, cells in diagnostics["substitutes"].items()
+        ],
+    )
+    found = [
+        [FINDING_TITLES[one["kind"]], owner_title(one["role"] or "team"), one["evidence"]]
+        for one in diagnostics["findings"]
+    ]
+    faults = _table("Findings", None, ("finding", "who", "numbers"), found or [["none", "-", "-"]])
+    return [roles, swapped, changed, faults]
+
+
+def _seats(diagnostics: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(role for cells in diagnostics["substitutes"].values() for role in cells))
+
+
+def _share(count: Mapping[str, int]) -> str:
+    return f"{short(count['hits'] / count['n'])} of {count['n']}" if count["n"] else "-"
+
+
+def _interval(cell: Mapping[str, float]) -> str:
+    return f"{short(cell['mean'])} [{short(cell['low'])}, {short(cell['high'])}]"
+
+
+def _table(title: str, caption: str | None, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    for place, name in enumerate(names):
+        table.add_column(name, justify="left" if place == 0 else "right")
+    for row in rows:
+        table.add_row(*(cell.replace("[", "\\[") for cell in row))
+    return table

@@ -1,0 +1,315 @@
+"""The report of a run: one self-contained HTML file with charts, tables, gates, transcripts and provenance.
+
+No script, no network: the page's own policy forbids both. Everything from the run folder is escaped.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from evaluation.comparison.seeds import read_across
+from evaluation.minutes.transcript import SIDE_BY_SIDE_FILE, read_side_by_side, render_side_by_side_html
+from evaluation.report.charts import Bar, Image, draw_bars, draw_curves
+from evaluation.report.curves import METRICS_FILE, PANELS, find_curves, read_metrics
+from evaluation.report.details import (
+    Grid,
+    across_grids,
+    category_grid,
+    conflict_chart,
+    diagnostic_grids,
+    difficulty_charts,
+    fault_grid,
+    part_charts,
+    process_grid,
+    sort_pairs,
+    swap_chart,
+    team_parts_chart,
+)
+from evaluation.report.diagnostic_table import read_diagnostics
+from evaluation.report.headline import list_findings, make_cards, write_headline
+from evaluation.scoring.details import read_details
+from evaluation.scoring.run_table import (
+    STAGE_TITLES,
+    TEAM_TITLES,
+    change_cell,
+    comparison_title,
+    role_title,
+    score_cell,
+    short,
+    team_rows,
+    trained_stages,
+)
+from evaluation.scoring.scores import BASELINE_STAGES
+from evaluation.scoring.summary import read_summary
+from roles.errors import UserError
+from scenarios.written.strict_yaml import parse_yaml
+from simulator.reward import TeamRewardWeights
+
+REPORT_FILE = "report.html"
+TEMPLATE_FILE = "report_template.html"
+_PARTS = ("value", "consensus", "unresolved", "escalation", "agreement", "agreement_when_wrong")
+_PART_TITLES = (
+    "value V",
+    "justified agreement C",
+    "unresolved U",
+    "wrong escalation H",
+    "agreement",
+    "when wrong",
+)
+
+
+def write_report(run_path: Path) -> Path:
+    """Write report.html into the run folder and return its path; a missing part says how to make it.
+
+    Raises:
+        UserError: no summary.json, or a damaged file; names it and the remedy.
+    """
+    page = render_report(run_path)
+    path = run_path / REPORT_FILE
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(page, encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def render_report(run_path: Path) -> str:
+    """The page as text.
+
+    Raises:
+        UserError: as write_report.
+    """
+    summary = read_summary(run_path)
+    pairs = read_side_by_side(run_path)
+    rows, num_bad_lines = read_metrics(run_path)
+    headline, tone = write_headline(summary)
+    trained = trained_stages(summary["roles"].values())
+    details, diagnostics = read_details(run_path), read_diagnostics(run_path)
+    newest = trained[-1] if trained else "untrained"
+    template = files("evaluation.report").joinpath(TEMPLATE_FILE).read_text(encoding="utf-8")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(template).render(
+        name=run_path.resolve().name,
+        headline=headline,
+        tone=tone,
+        cards=make_cards(summary),
+        findings=list_findings(summary),
+        n=_count_scenarios(summary),
+        seed=summary["seed"],
+        team_chart=_team_chart(summary),
+        team_grid=_team_grid(summary),
+        team_changes=_team_changes(summary),
+        role_charts=[_role_chart(role, section) for role, section in summary["roles"].items()],
+        role_grid=_score_grid(summary, trained),
+        exact_grid=_exact_grid(summary, trained),
+        baseline_grid=_score_grid(summary, BASELINE_STAGES),
+        role_changes=_role_changes(summary),
+        seeds_grid=_seeds_grid(summary.get("seeds", [])),
+        curves=_curve_charts(rows, list(summary["roles"])),
+        num_bad_lines=num_bad_lines,
+        gates=summary["gates"],
+        transcripts={
+            kind: [render_side_by_side_html(*pair) for pair in found]
+            for kind, found in sort_pairs(pairs).items()
+        },
+        has_details=bool(details),
+        parts_chart=team_parts_chart(summary["team"], trained, _reward_weights(run_path / "config.yaml")),
+        conflicts=conflict_chart(details, newest),
+        difficulty=difficulty_charts(details),
+        parts=part_charts(details),
+        process=process_grid(details),
+        faults=fault_grid(details, trained),
+        categories=[
+            (f"Reward by {category}, {STAGE_TITLES[newest]}", category_grid(details, category, newest))
+            for category in ("sector", "form")
+            if details
+        ],
+        swaps=swap_chart(diagnostics),
+        diagnostics=diagnostic_grids(diagnostics),
+        across=across_grids(read_across(run_path)),
+        config=_read_text(run_path / "config.yaml"),
+        provenance=_provenance(run_path / "provenance.json", summary),
+        missing=_missing(run_path),
+    )
+
+
+def _missing(run_path: Path) -> dict[str, Markup]:
+    """What each absent file would show and the command that makes it, by section."""
+    wanted = {
+        "curves": (METRICS_FILE, "the learning curves", f"emads demo --run {run_path}"),
+        "transcripts": (SIDE_BY_SIDE_FILE, "episodes side by side", f"emads evaluate --run {run_path}"),
+        "details": ("details.json", "what each play took", f"emads evaluate {run_path}"),
+        "diagnostics": ("diagnostics.json", "team diagnostics", f"emads diagnose --run {run_path}"),
+        "config": ("config.yaml", "the resolved configuration", f"emads demo --run {run_path}"),
+        "provenance": ("provenance.json", "versions, revision and seeds", f"emads demo --run {run_path}"),
+    }
+    note = Markup("No <code>{}</code> in this run, so {} cannot be shown. Make it with <code>{}</code>.")
+    return {
+        section: note.format(name, what, command)
+        for section, (name, what, command) in wanted.items()
+        if not (run_path / name).is_file()
+    }
+
+
+def _reward_weights(path: Path) -> dict[str, float]:
+    """The team reward's weights of the run's config, the defaults where it does not say."""
+    weights = TeamRewardWeights().model_dump()
+    try:
+        given = parse_yaml(path.read_text(encoding="utf-8"), str(path))["team_reward"]
+        return {name: float(given.get(name, value)) for name, value in weights.items()}
+    except (OSError, UserError, KeyError, TypeError, ValueError, AttributeError):
+        return weights
+
+
+def _team_chart(summary: Mapping[str, Any]) -> Image | None:
+    team = summary["team"]
+    bars = [
+        _bar(TEAM_TITLES[stage].replace(", ", ",\n"), stage, row)
+        for stage, row in team_rows(team)
+        if stage != "oracle"
+    ]
+    if not bars:
+        return None
+    axis = f"team reward R (n = {_least_n(team)})"
+    return draw_bars("Team reward by stage", bars, axis=axis, ceiling=_ceiling(team), width_in=4.6)
+
+
+def _role_chart(role: str, section: Mapping[str, Any]) -> Image:
+    stages = [stage for stage in STAGE_TITLES if stage in section and stage != "oracle"]
+    bars = [_bar(STAGE_TITLES[stage], stage, section[stage]) for stage in stages]
+    axis = f"verified reward, 0 to 1 (n = {_least_n(section)})"
+    return draw_bars(role_title(role), bars, axis=axis, ceiling=_ceiling(section), width_in=3.5)
+
+
+def _bar(label: str, stage: str, row: Mapping[str, Any]) -> Bar:
+    return Bar(
+        label=label, stage=stage, mean=row["mean"], low=row["low"], high=row["high"], greedy=row["greedy"]
+    )
+
+
+def _ceiling(section: Mapping[str, Any]) -> float | None:
+    return section["oracle"]["mean"] if "oracle" in section else None
+
+
+def _least_n(section: Mapping[str, Any]) -> int:
+    return min((row["n"] for stage, row in section.items() if stage != "paired"), default=0)
+
+
+def _count_scenarios(summary: Mapping[str, Any]) -> str:
+    """ "400 per role, 600 for the team", the smallest n of each."""
+    role_n = min((_least_n(section) for section in summary["roles"].values()), default=0)
+    return f"{role_n} per role, {_least_n(summary['team'])} for the team"
+
+
+def _curve_charts(rows: Sequence[Mapping[str, Any]], roles: Sequence[str]) -> list[Image]:
+    found = ((panel, find_curves(rows, panel, roles)) for panel in PANELS)
+    return [
+        draw_curves(panel.title, [(role_title(curve.name), curve) for curve in curves], unit=panel.unit)
+        for panel, curves in found
+        if curves
+    ]
+
+
+def _score_grid(summary: Mapping[str, Any], stages: Sequence[str]) -> Grid:
+    rows = (
+        (role_title(role), *(score_cell(section[stage]) if stage in section else "-" for stage in stages))
+        for role, section in summary["roles"].items()
+    )
+    return Grid(titles=("role", *(STAGE_TITLES[stage] for stage in stages)), rows=tuple(rows))
+
+
+def _exact_grid(summary: Mapping[str, Any], stages: Sequence[str]) -> Grid:
+    rows = (
+        (role_title(role), *(_exact(section.get(stage)) for stage in stages))
+        for role, section in summary["roles"].items()
+    )
+    return Grid(titles=("role", *(STAGE_TITLES[stage] for stage in stages)), rows=tuple(rows))
+
+
+def _exact(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "-"
+    greedy = "" if row["exact_greedy"] is None else f" ({short(row['exact_greedy'])})"
+    return f"{short(row['exact'])}{greedy} / {short(row['feasible'])}"
+
+
+def _role_changes(summary: Mapping[str, Any]) -> Grid:
+    sections = summary["roles"]
+    names = dict.fromkeys(name for section in sections.values() for name in section["paired"])
+    rows = (
+        (comparison_title(name), *(_change(section["paired"].get(name)) for section in sections.values()))
+        for name in names
+    )
+    return Grid(titles=("paired change", *map(role_title, sections)), rows=tuple(rows))
+
+
+def _team_grid(summary: Mapping[str, Any]) -> Grid:
+    rows = (
+        (TEAM_TITLES[stage], score_cell(row), *(short(row[part]) for part in _PARTS))
+        for stage, row in team_rows(summary["team"])
+    )
+    return Grid(titles=("team", "reward (greedy)", *_PART_TITLES), rows=tuple(rows))
+
+
+def _team_changes(summary: Mapping[str, Any]) -> Grid:
+    changes = summary["team"].get("paired", {})
+    rows = ((comparison_title(name), _change(change)) for name, change in changes.items())
+    return Grid(titles=("paired change", "team reward"), rows=tuple(rows))
+
+
+def _change(change: Mapping[str, float] | None) -> str:
+    if change is None or "p" not in change:
+        return change_cell(change)
+    return f"{change_cell(change)}\np {_p(change['p'])}"
+
+
+def _p(p: float) -> str:
+    return "< .001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+
+
+def _seeds_grid(seeds: Sequence[Mapping[str, Any]]) -> Grid:
+    rows = (
+        (
+            str(one["seed"]),
+            *(score_cell(one["team"][stage]) if stage in one["team"] else "-" for stage in ("grpo", "marl")),
+            change_cell(one["team"].get("paired", {}).get("marl-grpo")),
+            f"{sum(gate['passed'] for gate in one['gates'])} of {len(one['gates'])}",
+        )
+        for one in seeds
+    )
+    return Grid(titles=("seed", "team GRPO", "team MARL", "paired change", "gates passed"), rows=tuple(rows))
+
+
+def _provenance(path: Path, summary: Mapping[str, Any]) -> Grid:
+    rows = {"seed": summary["seed"], **{f"version {k}": v for k, v in summary["versions"].items()}}
+    if path.is_file():
+        try:
+            rows = dict(_leaves(json.loads(path.read_text(encoding="utf-8")), ""))
+        except ValueError:
+            rows["provenance.json"] = "not readable as JSON"
+    shown = {name: _shown(name, value) for name, value in rows.items() if value is not None}
+    return Grid(titles=("what", "value"), rows=tuple(shown.items()))
+
+
+def _leaves(tree: Any, prefix: str) -> list[tuple[str, Any]]:
+    if isinstance(tree, dict):
+        return [leaf for key, value in tree.items() for leaf in _leaves(value, f"{prefix} {key}".strip())]
+    return [(prefix, tree)]
+
+
+def _shown(name: str, value: Any) -> str:
+    if name == "created_s" and isinstance(value, int | float):
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(value))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _read_text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None

@@ -1,0 +1,127 @@
+"""A Markdown page of results out of run folders and ablations: nothing on it is typed by hand."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.comparison.ablations import MARKDOWN_FILE
+from evaluation.comparison.seeds import read_across
+from evaluation.comparison.seeds_table import CAPTION, CHANGE_TITLES_ROW, STAGE_TITLES_ROW, across_rows
+from evaluation.report.details import Grid, category_grid, diagnostic_grids, fault_grid, process_grid
+from evaluation.report.diagnostic_table import read_diagnostics
+from evaluation.report.headline import list_findings, write_headline
+from evaluation.scoring.details import read_details
+from evaluation.scoring.run_table import STAGE_TITLES, markdown, trained_stages
+from evaluation.scoring.summary import read_summary
+from roles.errors import UserError
+
+NOTE = """Intervals are 95 %: percentile bootstrap over scenarios for one run; for several, a hierarchical
+bootstrap over seeds and scenarios at the width of the t distribution. Changes are paired on the same
+scenarios; p by sign-flip permutation, Holm-adjusted over the roles, or over the team's comparisons."""
+
+
+def write_results_page(
+    path: Path, runs: Sequence[Path], *, ablations: Path | None = None, command: str
+) -> Path:
+    """Write the page, all or nothing.
+
+    Raises:
+        UserError: a run without summary, a damaged file, or a folder without ablations.
+    """
+    partial = path.with_name(path.name + ".partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial.write_text(results_page(runs, ablations=ablations, command=command), encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def results_page(runs: Sequence[Path], *, ablations: Path | None, command: str) -> str:
+    """The page as text.
+
+    Raises:
+        UserError: as write_results_page.
+    """
+    blocks = [f"# Results\n\nMade by `{command}` from run folders; no figure is typed by hand."]
+    if runs:
+        blocks += _run_blocks(runs)
+    if ablations is not None:
+        blocks += _ablation_blocks(ablations)
+    blocks.append(f"## How to read it\n\n{NOTE}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def _run_blocks(runs: Sequence[Path]) -> list[str]:
+    first = read_summary(runs[0])
+    across = read_across(runs[0])
+    blocks = [f"**{write_headline(first)[0]}**", "\n".join(f"- {one}" for one in list_findings(first))]
+    blocks += ["## Runs", _grid(_run_grid(runs))]
+    if across:
+        stages, changes = across_rows(across)
+        blocks += [f"## Seeds {', '.join(map(str, across['seeds']))} together"]
+        blocks += [_table(STAGE_TITLES_ROW, stages), _table(CHANGE_TITLES_ROW, changes), f"{CAPTION}."]
+    blocks += [f"## Seed {first['seed']} in full", markdown(first).rstrip()]
+    details, diagnostics = read_details(runs[0]), read_diagnostics(runs[0])
+    trained = trained_stages(first["roles"].values())
+    if details:
+        blocks += ["## Steps, tokens, tools and format", "Means per play at temperature 1."]
+        blocks += [
+            _grid(process_grid(details)),
+            "## How plays fall short",
+            _grid(fault_grid(details, trained)),
+        ]
+        newest = trained[-1]
+        blocks += [f"## Reward by difficulty and sector, {STAGE_TITLES[newest]}"]
+        blocks += [_grid(category_grid(details, name, newest)) for name in ("difficulty", "sector")]
+    if diagnostics:
+        blocks += [f"## Team diagnostics ({diagnostics['stage']} team)", _swaps(diagnostics)]
+        for title, grid in diagnostic_grids(diagnostics):
+            blocks += [f"### {title}", _grid(grid)]
+    return blocks
+
+
+def _run_grid(runs: Sequence[Path]) -> Grid:
+    rows = []
+    for path in runs:
+        summary = read_summary(path)
+        passed = sum(gate["passed"] for gate in summary["gates"])
+        red = ", ".join(gate["name"] for gate in summary["gates"] if not gate["passed"]) or "none"
+        counts = [row["n"] for row in summary["team"].values() if isinstance(row, dict) and "n" in row]
+        rows.append(
+            (
+                path.name,
+                str(summary["seed"]),
+                f"{summary['wall_s'] / 60:.1f} min",
+                str(min(counts, default=0)),
+                f"{passed} of {len(summary['gates'])}",
+                red,
+            )
+        )
+    return Grid(titles=("run", "seed", "wall time", "team cases", "gates passed", "red"), rows=tuple(rows))
+
+
+def _swaps(diagnostics: Mapping[str, Any]) -> str:
+    swaps = diagnostics["swaps"]
+    rows = [[row, *(f"{cells[column]['mean']:.2f}" for column in swaps)] for row, cells in swaps.items()]
+    told = f"Team reward, greedy, n = {diagnostics['n']}: specialists of the row, ReconcileGPT of the column."
+    return f"{told}\n\n{_table(('specialists', *swaps), rows)}"
+
+
+def _ablation_blocks(folder: Path) -> list[str]:
+    pages = sorted(folder.glob(f"*/{MARKDOWN_FILE}"))
+    if not pages:
+        raise UserError(f"no ablation in {folder}; make one with `emads ablate --config FILE --out {folder}`")
+    return ["## Ablations", *(page.read_text(encoding="utf-8").rstrip() for page in pages)]
+
+
+def _grid(grid: Grid) -> str:
+    return _table(grid.titles, grid.rows)
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [titles, ["---", *["---:"] * (len(titles) - 1)], *rows]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,210 @@
+"""Benchmarks of others: folders of questions with short answers, in GAIA's form or as question and answer.
+
+Every row of such a folder is a test: nothing of it is trained on. Answers are compared as GAIA does
+(arXiv:2311.12983): numbers as numbers, lists element by element, text without case, spaces, punctuation.
+A row that comes with a file is left out and counted: the agents have no tool to open it.
+"""
+
+import json
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evaluation.scoring.outcomes import RoleOutcome
+from evaluation.stats.intervals import Interval, mean_interval
+from roles.base import Role
+from roles.errors import UserError
+from scenarios.base import Family, Scenario, Step, ToolCall, Verdict
+from scenarios.tasks.grading.text_checks import Score
+from scenarios.tasks.imported import ROLE, call_tool
+from scenarios.tasks.solver import judge
+
+NAME = "external"
+QUESTION_KEYS, ANSWER_KEYS = ("question", "Question"), ("answer", "Final answer", "final_answer")
+MAX_FILE_BYTES, MAX_CHARS = 256 << 20, 20_000
+SUFFIXES = (".json", ".jsonl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFolder:
+    """What a folder holds.
+
+    Example: TaskFolder(scenarios=(Scenario(...),), rejected=("a.jsonl row 3: answer is missing",),
+                        num_with_files=2)
+    """
+
+    scenarios: tuple[Scenario, ...]
+    rejected: tuple[str, ...]  # file, row and reason
+    num_with_files: int  # rows left out because they come with a file
+
+
+def read_task_folder(folder: Path) -> TaskFolder:
+    """All questions of the JSON and JSON Lines files in a folder, file by file.
+
+    Raises:
+        UserError: no folder, no such file in it, no usable row, or a file that is no JSON at all.
+    """
+    if not folder.is_dir():
+        raise UserError(f"no folder {folder}; give one with .json or .jsonl files of questions and answers")
+    files = sorted(
+        path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.name != "import.json"
+    )
+    if not files:
+        raise UserError(f"{folder} holds no .json or .jsonl file of questions and answers")
+    scenarios: list[Scenario] = []
+    rejected: list[str] = []
+    num_with_files = 0
+    for path in files:
+        for number, row in _rows(path):
+            if isinstance(row, dict) and row.get("file_name"):
+                num_with_files += 1
+                continue
+            try:
+                scenarios.append(_scenario(row, str(path.relative_to(folder)), len(scenarios)))
+            except ValueError as error:
+                rejected.append(f"{path} row {number}: {error}")
+    if not scenarios:
+        reason = rejected[0] if rejected else f"all {num_with_files} rows come with a file"
+        raise UserError(f"{folder} holds no usable question; {reason}")
+    return TaskFolder(scenarios=tuple(scenarios), rejected=tuple(rejected), num_with_files=num_with_files)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, Any]]:
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise UserError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; split it")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if text.lstrip()[:1] == "[":
+            yield from enumerate(json.loads(text), start=1)
+            return
+        for number, line in enumerate(text.splitlines(), start=1):
+            if line.strip():
+                yield number, json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is neither a JSON list nor JSON Lines ({error})") from None
+
+
+def _scenario(row: Any, source: str, index: int) -> Scenario:
+    if not isinstance(row, dict):
+        raise ValueError("not an object")
+    question, answer = _text(row, QUESTION_KEYS), _text(row, ANSWER_KEYS)
+    level = str(row.get("Level", row.get("level", 1)))
+    difficulty = int(level) if level.isdecimal() and 1 <= int(level) <= 10 else 1
+    return Scenario(
+        family=NAME,
+        split="test",
+        seed=0,
+        index=index,
+        difficulty=difficulty,
+        role=ROLE.name,
+        brief=question,
+        facts={"source": source},
+        truth={"answer": answer},
+        optimal_tool_calls=0,
+    )
+
+
+def _text(row: dict[str, Any], keys: Sequence[str]) -> str:
+    value = next((row[key] for key in keys if row.get(key) not in (None, "")), None)
+    if value is None:
+        raise ValueError(f"{keys[0]} is missing")
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"{keys[0]} is neither text nor a number")
+    text = str(value).strip()
+    if not text or len(text) > MAX_CHARS:
+        raise ValueError(f"{keys[0]} of {len(text)} characters (1 to {MAX_CHARS})")
+    return text
+
+
+def is_same_answer(answer: str, expected: str) -> bool:
+    """Whether two short answers are the same by GAIA's rules; never by one containing the other."""
+    if len(answer) > MAX_CHARS:
+        return False
+    if (number := _number(expected)) is not None:
+        return _number(answer) == number
+    if any(mark in expected for mark in ",;"):
+        parts = [_split(text) for text in (answer, expected)]
+        return len(parts[0]) == len(parts[1]) and all(
+            _same_part(one, other) for one, other in zip(*parts, strict=True)
+        )
+    return _plain(answer) == _plain(expected) != ""
+
+
+def _same_part(answer: str, expected: str) -> bool:
+    number = _number(expected)
+    if number is not None:
+        return _number(answer) == number
+    return answer.casefold().split() == expected.casefold().split()
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.replace(";", ",").split(",")]
+
+
+def _number(text: str) -> float | None:
+    bare = text.strip().replace("$", "").replace("%", "").replace(",", "").strip()
+    if not bare or not set(bare) <= set("0123456789.+-eE") or bare[0] in "eE":
+        return None
+    try:
+        return float(bare)
+    except ValueError:
+        return None
+
+
+def _plain(text: str) -> str:
+    return "".join(character for character in text.casefold() if character not in _DROPPED)
+
+
+_DROPPED = frozenset(string.punctuation + string.whitespace)
+
+
+def verify(scenario: Scenario, text: str) -> Verdict:
+    """The verdict on a final text: one JSON object with an answer, compared as `is_same_answer` does."""
+
+    def score(answer: str) -> Score:
+        if is_same_answer(answer, str(scenario.truth["answer"])):
+            return Score(value=1.0, explanation="right", failure=None)
+        return Score(value=0.0, explanation=f"not {answer[:40]!r}", failure="wrong")
+
+    return judge(text, score)
+
+
+def _solve(scenario: Scenario) -> dict[str, Any]:
+    return {"answer": scenario.truth["answer"]}
+
+
+def _demonstrate(scenario: Scenario, _rng: object) -> tuple[Step, ...]:
+    return (Step(text=json.dumps(_solve(scenario))),)
+
+
+def _call(scenario: Scenario, call: ToolCall) -> str:
+    return call_tool(scenario, call)
+
+
+def _generate(*_: object) -> Scenario:
+    raise ValueError("external tasks are read from files, not generated")
+
+
+FAMILY = Family(
+    name=NAME,
+    role=ROLE.name,
+    generate=_generate,
+    verify=verify,
+    solve=_solve,
+    certify=lambda scenario: (1.0, verify(scenario, json.dumps(_solve(scenario))).reward),
+    call_tool=_call,
+    demonstrate=_demonstrate,
+)
+FAMILIES: dict[str, Family] = {NAME: FAMILY}
+SOLVERS: dict[str, Role] = {ROLE.name: ROLE}
+
+
+def sum_up_tasks(outcomes: Sequence[RoleOutcome]) -> dict[str, Interval]:
+    """Share right, over all and by level."""
+    groups: dict[str, list[float]] = {"all": []}
+    for outcome in outcomes:
+        groups["all"].append(outcome.reward)
+        groups.setdefault(f"level {outcome.difficulty}", []).append(outcome.reward)
+    return {name: mean_interval(values) for name, values in sorted(groups.items())}

@@ -1,0 +1,235 @@
+"""What one sealed play came to, one JSON line each: a role's answer or a team's episode, by scenario.
+
+Plays are made block by block, always the same scenarios together, and a block's lines are written and synced
+at once. A killed evaluation goes on with the block that it lost and ends in the same numbers, bit for bit.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Generic, Literal, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from roles.base import AnswerError, parse_answer
+from roles.errors import UserError
+from roles.reconcile import ReconcileAnswer
+from roles.team import RECONCILER
+from scenarios.base import Scenario
+from scenarios.briefs.forms import choose_form, find_sector
+from scenarios.team import TeamScenario, parse_decision, parse_report, parse_vote
+from simulator.agents.solo import SoloEpisode
+from simulator.records import Episode
+from simulator.reward import TeamVerdict
+
+BLOCK_SIZE = 100  # scenarios that are played together; part of the result's definition, see the module
+Mode = Literal["sampled", "greedy"]
+TEMPERATURES: dict[Mode, float] = {"sampled": 1.0, "greedy": 0.0}
+MALFORMED = (
+    "too_long",
+    "no_answer",
+    "not_json",
+    "duplicate_key",
+    "schema",
+)  # see roles.base
+
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleOutcome:
+    """One role's play of one scenario of its own family.
+
+    Example: RoleOutcome(key="cto/test/0/7/2", difficulty=2, sector="bank", form="lines", reward=1.0,
+                         exact=True, feasible=True, failure=None, parts={"graded": 1.0}, turns=4,
+                         tool_calls=3, failed_calls=0, tokens=88, truncated=False, well_formed=True,
+                         escalated=False, answer='{"option": ...')
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    key: str
+    difficulty: int
+    sector: str
+    form: str
+    reward: float
+    exact: bool
+    feasible: bool
+    failure: str | None
+    parts: dict[str, float]
+    turns: int  # completions: tool calls and the answer
+    tool_calls: int
+    failed_calls: int
+    tokens: int  # sampled
+    truncated: bool  # ended by a limit
+    well_formed: bool  # the answer was read: whatever it earned, it was of the role's schema
+    escalated: bool  # ReconcileGPT handed the case to a human
+    answer: str  # the last turn's text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamOutcome:
+    """One team episode.
+
+    Example: TeamOutcome(key="team/test/0/7/2", ..., reward=0.95, value=1.0, consensus=0.75, ...)
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    key: str
+    difficulty: int
+    sector: str
+    form: str
+    reward: float  # R
+    value: float  # V
+    consensus: float  # C
+    unresolved: float  # U
+    escalation: float  # H: 1 for a wrong one
+    agreement: float  # share of the specialists who accept
+    escalated: bool
+    well_formed: float  # share of reports, decision and votes that were read
+    turns: int
+    tokens: int
+    reports: dict[str, str]
+    decision: str
+    votes: dict[str, str]
+
+
+Outcome = TypeVar("Outcome", RoleOutcome, TeamOutcome)
+
+
+class OutcomeFile(Generic[Outcome]):
+    """The outcomes of one owner, stage and mode in one JSONL file, in the order of the scenarios."""
+
+    def __init__(self, path: Path, kind: type[Outcome]) -> None:
+        self.path = path
+        self._adapter: TypeAdapter[Outcome] = TypeAdapter(kind)
+
+    def complete(
+        self,
+        keys: Sequence[str],
+        play_block: Callable[[int, int], Sequence[Outcome]],
+        *,
+        block_size: int = BLOCK_SIZE,
+    ) -> list[Outcome]:
+        """All outcomes; the blocks that the file lacks are played (`play_block(start, end)`) and appended.
+
+        Raises:
+            UserError: the file holds other scenarios than `keys`.
+        """
+        done = self.read()[: len(keys)]
+        done = done if len(done) == len(keys) else done[: len(done) // block_size * block_size]
+        for place, (outcome, key) in enumerate(zip(done, keys, strict=False), start=1):
+            if outcome.key != key:
+                raise UserError(
+                    f"{self.path}:{place} is of {outcome.key}, not of {key}: it was evaluated on other"
+                    " scenarios; evaluate with --again"
+                )
+        self._write(done)
+        while len(done) < len(keys):
+            end = min(len(done) + block_size, len(keys))
+            block = list(play_block(len(done), end))
+            if [outcome.key for outcome in block] != list(keys[len(done) : end]):
+                raise ValueError(f"block {len(done)} to {end} came back with other scenarios")
+            self._append(block)
+            done += block
+        return done
+
+    def read(self) -> list[Outcome]:
+        """What the file holds; a last line that a kill cut short is left out, no file holds nothing.
+
+        Raises:
+            UserError: a damaged line before the last.
+        """
+        if not self.path.is_file():
+            return []
+        lines = self.path.read_bytes().split(b"\n")
+        outcomes: list[Outcome] = []
+        for number, line in enumerate(lines[:-1], start=1):
+            try:
+                outcomes.append(self._adapter.validate_json(line))
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                where = ".".join(str(part) for part in first["loc"]) or "line"
+                raise UserError(
+                    f"{self.path}:{number} is no outcome ({where}: {first['msg']}); evaluate with --again"
+                ) from None
+        return outcomes
+
+    def _write(self, outcomes: Sequence[Outcome]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.path.with_name(self.path.name + ".partial")
+        partial.write_bytes(b"".join(self._adapter.dump_json(outcome) + b"\n" for outcome in outcomes))
+        os.replace(partial, self.path)
+
+    def _append(self, outcomes: Sequence[Outcome]) -> None:
+        with self.path.open("ab") as file:
+            file.write(b"".join(self._adapter.dump_json(outcome) + b"\n" for outcome in outcomes))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def describe_solo(episode: SoloEpisode, *, sector: str | None = None, form: str | None = None) -> RoleOutcome:
+    """The outcome of a role's play; sector and form are the generated scenario's own unless given."""
+    scenario, verdict, trajectory = episode.scenario, episode.verdict, episode.trajectory
+    return RoleOutcome(
+        key=scenario.key,
+        difficulty=scenario.difficulty,
+        sector=sector or find_sector(scenario),
+        form=form or _form(scenario),
+        reward=verdict.reward,
+        exact=verdict.exact,
+        feasible=verdict.feasible,
+        failure=verdict.failure,
+        parts=dict(verdict.parts),
+        turns=len(trajectory.turns),
+        tool_calls=trajectory.num_tool_calls,
+        failed_calls=trajectory.num_tool_calls - trajectory.num_valid_tool_calls,
+        tokens=sum(trajectory.loss_mask),
+        truncated=trajectory.truncated,
+        well_formed=verdict.failure not in MALFORMED,
+        escalated=scenario.role == RECONCILER and _escalates(trajectory.final_text),
+        answer=trajectory.final_text,
+    )
+
+
+def describe_episode(scenario: TeamScenario, episode: Episode, verdict: TeamVerdict) -> TeamOutcome:
+    """The outcome of a team episode."""
+    decision = parse_decision(scenario, episode.decision)
+    read = [
+        *(parse_report(scenario, text) is not None for text in episode.reports.values()),
+        decision is not None,
+        *(parse_vote(text) is not None for text in episode.votes.values()),
+    ]
+    accepts = [parse_vote(text) == "accept" for text in episode.votes.values()]
+    return TeamOutcome(
+        key=scenario.key,
+        difficulty=scenario.difficulty,
+        sector=scenario.sector,
+        form=_form(scenario),
+        reward=verdict.reward,
+        value=verdict.value,
+        consensus=verdict.consensus,
+        unresolved=verdict.unresolved,
+        escalation=verdict.escalation,
+        agreement=sum(accepts) / len(accepts) if accepts else 0.0,
+        escalated=decision is not None and decision.escalate,
+        well_formed=sum(read) / len(read),
+        turns=sum(len(trajectory.turns) for trajectory in episode.trajectories.values()),
+        tokens=sum(sum(trajectory.loss_mask) for trajectory in episode.trajectories.values()),
+        reports=dict(episode.reports),
+        decision=episode.decision,
+        votes=dict(episode.votes),
+    )
+
+
+def _escalates(text: str) -> bool:
+    try:
+        return parse_answer(text, ReconcileAnswer).escalate
+    except AnswerError:
+        return False
+
+
+def _form(scenario: Scenario | TeamScenario) -> str:
+    return choose_form(scenario.family, scenario.split, scenario.seed, scenario.index, scenario.difficulty)

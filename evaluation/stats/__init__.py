@@ -1,0 +1,5 @@
+"""Intervals, tests and effect sizes.
+
+Belongs here: pure functions of numbers.
+Not here: anything that knows a role or a run.
+"""

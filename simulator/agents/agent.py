@@ -1,0 +1,214 @@
+"""One role at work in one episode: turns, tool calls, limits; a trajectory comes out."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from roles.base import Role
+from scenarios.base import ToolCall, ToolError
+from scenarios.tasks.sandbox.sandbox import find_sandbox
+from simulator.agents.agent_kinds import AgentKind, introduce
+from simulator.agents.code_blocks import parse_code, run_code
+from simulator.agents.tool_calls import BadToolCallError, parse_tool_call
+from simulator.chat import Chat
+from simulator.engines.base import CompletionRequest, Engine, Sampling
+from simulator.observer import Observer
+from simulator.records import EndReason, Trajectory, Turn
+
+MAX_OBSERVATION_CHARS = 2_000
+
+
+class _CallsSpentError(Exception):
+    """One call more than the limit: it is counted, not made."""
+
+
+class Agent:
+    """Plays one role's append-only transcript on an engine.
+
+    Limits, each of which ends the work on a message with its own name in `Trajectory.ended_by`: `max_turns`
+    per message, the sampling's tokens per turn, and over the whole transcript `max_total_tokens` (read and
+    written), `max_tool_calls` and `max_failed_calls`; None: no limit.
+    """
+
+    def __init__(
+        self,
+        *,
+        role: Role,
+        policy: str,
+        engine: Engine,
+        chat: Chat,
+        sampling: Sampling,
+        session: str,
+        call_tool: Callable[[ToolCall], str] | None = None,
+        kind: AgentKind | None = None,
+        prompt_role: Role | None = None,
+        max_turns: int = 10,
+        max_total_tokens: int | None = None,
+        max_tool_calls: int | None = None,
+        max_failed_calls: int | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        """`kind` None: react with tools, chat without. `prompt_role`: as the prompt has it, with other tools.
+
+        Raises:
+            UserError: a code agent where no sandbox works.
+        """
+        self.role, self.observer = role, observer
+        self.kind: AgentKind = kind or ("chat" if call_tool is None else "react")
+        if self.kind == "code":
+            find_sandbox()
+        self._prompt_role = prompt_role or introduce(role, self.kind)
+        self._policy, self._engine, self._chat = policy, engine, chat
+        self._sampling, self._session = sampling, session
+        self._call_tool = None if self.kind == "chat" else call_tool
+        self._max_turns, self._max_failed_calls = max_turns, max_failed_calls
+        self._max_total_tokens, self._max_tool_calls = max_total_tokens, max_tool_calls
+        self._ids: tuple[int, ...] = ()
+        self._turns: list[Turn] = []
+        self._num_calls = self._num_valid_calls = 0
+        self._ended_by: EndReason = "answer"
+        self._final_text = ""
+
+    async def start(self, brief: str) -> str:
+        """Read the brief, use tools, answer. Returns the final text, "" if a limit ended the work."""
+        return await self._play(
+            self._chat.open(self._prompt_role, brief, with_tools=self._call_tool is not None)
+        )
+
+    async def follow_up(self, text: str) -> str:
+        """Read a further message in the same transcript and answer it."""
+        return await self._play(self._close_open_turn() + self._chat.ask(text))
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """What was played so far, turn by turn."""
+        return tuple(self._turns)
+
+    def account(self) -> dict[str, Any]:
+        """How the last work ended and the calls so far, as JSON values."""
+        return {
+            "ended_by": self._ended_by,
+            "num_tool_calls": self._num_calls,
+            "num_valid_tool_calls": self._num_valid_calls,
+        }
+
+    def trajectory(self) -> Trajectory:
+        """What was played so far; the session is given back to the engine."""
+        self._engine.end_session(self._session)
+        return Trajectory(
+            role=self.role.name,
+            session=self._session,
+            turns=tuple(self._turns),
+            num_tool_calls=self._num_calls,
+            num_valid_tool_calls=self._num_valid_calls,
+            ended_by=self._ended_by,
+            final_text=self._final_text,
+        )
+
+    def take_up(
+        self, turns: Sequence[Turn], *, num_tool_calls: int = 0, num_valid_tool_calls: int = 0
+    ) -> None:
+        """Stand where these recorded turns end; neither the engine nor a tool is asked again."""
+        self._turns = list(turns)
+        self._ids = tuple(token for turn in turns for token in (*turn.context_ids, *turn.completion_ids))
+        self._num_calls, self._num_valid_calls = num_tool_calls, num_valid_tool_calls
+
+    async def _play(self, context: tuple[int, ...]) -> str:
+        self._final_text = ""
+        for _ in range(self._max_turns):
+            if self._room(context) == 0:
+                return self._stop("total_tokens")
+            turn = await self._take_turn(context)
+            if turn.finish_reason == "length":
+                is_own = len(turn.completion_ids) >= self._sampling.max_completion_tokens
+                return self._stop("turn_tokens" if is_own else "total_tokens")
+            try:
+                observation = await self._observation(turn.text)
+            except _CallsSpentError:
+                return self._stop("tool_calls")
+            if observation is None:
+                self._ended_by, self._final_text = "answer", turn.text
+                return turn.text
+            if self.observer is not None:
+                self.observer.on_tool(self.role.name, turn.text, observation)
+            if self._too_many_failed_calls():
+                return self._stop("failed_calls")
+            context = self._chat.observe(observation)
+        return self._stop("turns")
+
+    def _stop(self, reason: EndReason) -> str:
+        self._ended_by = reason
+        return ""
+
+    def _room(self, context: tuple[int, ...]) -> int | None:
+        """Tokens that the next turn may have at most; None: the sampling's own limit alone."""
+        if self._max_total_tokens is None:
+            return None
+        return max(0, self._max_total_tokens - len(self._ids) - len(context))
+
+    async def _take_turn(self, context: tuple[int, ...]) -> Turn:
+        room = self._room(context)
+        sampling = self._sampling
+        if room is not None and room < sampling.max_completion_tokens:
+            sampling = replace(sampling, max_completion_tokens=room)
+        self._ids += context
+        start_s = 0.0 if self.observer is None else time.perf_counter()
+        completion = await self._engine.complete(
+            CompletionRequest(
+                policy=self._policy, session=self._session, prompt_ids=self._ids, sampling=sampling
+            )
+        )
+        self._ids += completion.token_ids
+        turn = Turn(
+            context_ids=context,
+            completion_ids=completion.token_ids,
+            logprobs=completion.logprobs,
+            finish_reason=completion.finish_reason,
+            text=self._chat.decode(completion.token_ids),
+            policy_version=completion.policy_version,
+        )
+        self._turns.append(turn)
+        if self.observer is not None:
+            self.observer.on_turn(self.role.name, turn, time.perf_counter() - start_s)
+        return turn
+
+    async def _observation(self, text: str) -> str | None:
+        """What the tool or the program says; None where the turn is the answer."""
+        if self.kind == "chat":
+            return None
+        try:
+            call = parse_tool_call(text) if self._call_tool is not None else None
+            source = parse_code(text) if self.kind == "code" else None
+            if call is None and source is None:
+                return None
+            if call is not None and source is not None:
+                raise BadToolCallError("write one tool call or one ```python block per turn, not both")
+            self._count_call()
+            observation = await run_code(source) if source is not None else self._use_tool(call)
+        except BadToolCallError as error:
+            self._count_call()
+            return f"error: {error}"
+        except ToolError as error:
+            return f"error: {error}"[:MAX_OBSERVATION_CHARS]
+        self._num_valid_calls += 1
+        return observation[:MAX_OBSERVATION_CHARS]
+
+    def _count_call(self) -> None:
+        self._num_calls += 1
+        if self._max_tool_calls is not None and self._num_calls > self._max_tool_calls:
+            raise _CallsSpentError
+
+    def _use_tool(self, call: ToolCall | None) -> str:
+        assert call is not None
+        assert self._call_tool is not None
+        return self._call_tool(call)
+
+    def _too_many_failed_calls(self) -> bool:
+        failed = self._num_calls - self._num_valid_calls
+        return self._max_failed_calls is not None and failed >= self._max_failed_calls
+
+    def _close_open_turn(self) -> tuple[int, ...]:
+        """The end-of-turn that a turn cut by a limit lacks; given, so never trained on."""
+        cut = bool(self._turns) and self._turns[-1].finish_reason == "length"
+        return (self._chat.end_id,) if cut else ()

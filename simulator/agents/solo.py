@@ -1,0 +1,108 @@
+"""One role alone on its own family: play with tools, verify, many scenarios at once."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from roles.base import Role
+from roles.registry import ROLES
+from scenarios.base import Family, Scenario, Verdict
+from scenarios.registry import FAMILIES
+from scenarios.tool_desk import ResultCache, ToolDesk
+from simulator.agents.agent import Agent
+from simulator.agents.agent_kinds import AgentKind, AgentLimits
+from simulator.chat import Chat
+from simulator.engines.base import Engine, Sampling
+from simulator.records import Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoloEpisode:
+    """A role's trajectory on one scenario of its own family, and what the verifier says of it."""
+
+    scenario: Scenario
+    trajectory: Trajectory
+    verdict: Verdict
+
+
+async def play_solo(
+    scenario: Scenario,
+    *,
+    policy: str,
+    engine: Engine,
+    chat: Chat,
+    sampling: Sampling,
+    session: str,
+    max_turns: int,
+    max_failed_calls: int | None = None,
+    families: Mapping[str, Family] = FAMILIES,
+    roles: Mapping[str, Role] = ROLES,
+    results: ResultCache | None = None,
+    kind: AgentKind = "react",
+    limits: AgentLimits | None = None,
+) -> SoloEpisode:
+    """Play one scenario; a policy's faults become the verdict, an engine's are raised.
+
+    It ends without an answer after `max_turns` turns or `max_failed_calls` failed calls (None: no limit).
+    `families` and `roles` are where the scenario's names are looked up; `results` may be shared by plays.
+    What `limits` names goes before `max_turns`, `max_failed_calls` and the sampling.
+    """
+    family, limits = families[scenario.family], limits or AgentLimits()
+    if limits.turn_tokens is not None:
+        sampling = replace(sampling, max_completion_tokens=limits.turn_tokens)
+    agent = Agent(
+        role=roles[scenario.role],
+        policy=policy,
+        engine=engine,
+        chat=chat,
+        sampling=sampling,
+        session=session,
+        call_tool=ToolDesk(family, scenario, results=results),
+        kind=kind,
+        max_turns=limits.turns or max_turns,
+        max_total_tokens=limits.total_tokens,
+        max_tool_calls=limits.tool_calls,
+        max_failed_calls=limits.failed_calls or max_failed_calls,
+    )
+    text = await agent.start(scenario.brief)
+    return SoloEpisode(
+        scenario=scenario, trajectory=agent.trajectory(), verdict=family.verify(scenario, text)
+    )
+
+
+async def play_solos(
+    scenarios: Sequence[Scenario],
+    *,
+    policy: str,
+    engine: Engine,
+    chat: Chat,
+    sampling: Sampling,
+    stream: str,
+    max_turns: int,
+    max_failed_calls: int | None = None,
+    families: Mapping[str, Family] = FAMILIES,
+    roles: Mapping[str, Role] = ROLES,
+    kind: AgentKind = "react",
+    limits: AgentLimits | None = None,
+) -> list[SoloEpisode]:
+    """Play scenarios side by side, in their order; `stream` keeps sessions of different calls apart."""
+    results = ResultCache()
+    plays = (
+        play_solo(
+            scenario,
+            policy=policy,
+            engine=engine,
+            chat=chat,
+            sampling=sampling,
+            session=f"{stream}/{position}/{scenario.key}",
+            max_turns=max_turns,
+            max_failed_calls=max_failed_calls,
+            families=families,
+            roles=roles,
+            results=results,
+            kind=kind,
+            limits=limits,
+        )
+        for position, scenario in enumerate(scenarios)
+    )
+    return list(await asyncio.gather(*plays))

@@ -1,0 +1,5 @@
+"""Hugging Face models in this process, continuous batching.
+
+Belongs here: the embedded engine and its cache.
+Not here: sampling rules shared by engines (simulator.engines).
+"""

@@ -1,0 +1,311 @@
+"""The embedded engine: Hugging Face models in this process, continuous batching, cache kept across turns.
+
+One lane per model. A lane decodes all its open transcripts together, one token per row and step; policies
+that are adapters of one model share its lane, and every row passes through its own adapter (lora_rows.py).
+A transcript that goes on (tool observation, further message) feeds its new tokens through the same
+steps while its neighbours sample, so nobody waits at a turn barrier and no prompt is computed twice.
+"""
+
+import asyncio
+import math
+from collections import deque
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from roles.errors import InfrastructureError
+from simulator.engines.adapter_names import adapter_of
+from simulator.engines.base import Completion, CompletionRequest
+from simulator.engines.embedded.lanes import Call, Lane, Policy, Row, length_buckets
+from simulator.engines.embedded.lora_rows import AdapterStack, can_stack
+from simulator.engines.sampling import sample_tokens, session_seed
+
+MAX_FORCED_TOKENS = 96  # a longer continuation is prefilled afresh
+QUIET_YIELDS = 12  # event-loop turns without a new request before a step is taken
+
+
+class TransformersEngine:
+    """Engine over in-process models; several policies, each with its own weights or adapter."""
+
+    def __init__(self, *, end_id: int | None, seed: int = 0, max_rows: int = 512) -> None:
+        """`end_id` None makes every completion exactly max_completion_tokens long.
+
+        `max_rows`: transcripts side by side of one policy; with more open ones calls wait until some end.
+        """
+        self.end_id = end_id
+        self.seed = seed
+        self.max_rows = max_rows
+        self._filler_id = 0 if end_id is None else end_id  # fed to rows that wait; nobody sees it
+        self._lanes: list[Lane] = []  # one per model; where adapters cannot share a pass, one per policy
+        self._lane_of: dict[str, Lane] = {}
+        self._open: dict[str, list[Row]] = {}  # rows of each session not yet given back
+        self._driver: asyncio.Task[None] | None = None
+        self._arrivals = 0
+
+    def set_policy(self, policy: str, model: Any, *, version: str, adapter: str | None = None) -> None:
+        """Serve `policy` from `model` (a causal LM); replaces an earlier one, whose cache is dropped.
+
+        A PEFT model may serve several policies; `adapter` None takes the policy's own (see adapter_names).
+
+        Raises:
+            InfrastructureError: an adapter that holds numbers that are not finite.
+            RuntimeError: transcripts of the policy are in flight.
+        """
+        before = self._lane_of.get(policy)
+        if before is not None and before.has_calls_of(policy):
+            raise RuntimeError(f"policy {policy!r} has calls in flight")
+        adapter = adapter or adapter_of(model, policy)
+        is_stacked = False
+        if adapter is not None and can_stack(model):
+            is_stacked = True
+            _check_finite(model, adapter, version)
+        if before is not None:
+            before.forget(policy)
+        lane = self._find_lane(model, adapter, is_stacked=is_stacked)
+        if lane is None:
+            lane = Lane(model=model, is_stacked=is_stacked)
+            if before is not None and not before.policies:  # the new one stands where the old one stood
+                self._lanes[self._lanes.index(before)] = lane
+            else:
+                self._lanes.append(lane)
+        lane.policies[policy] = Policy(name=policy, adapter=adapter, version=version)
+        lane.stack = None
+        self._lane_of[policy] = lane
+        self._lanes = [lane for lane in self._lanes if lane.policies]
+
+    def _find_lane(self, model: Any, adapter: str | None, *, is_stacked: bool) -> Lane | None:
+        """The lane of other policies on this model that the policy's rows can be computed with."""
+        if adapter is not None and not is_stacked:
+            return None
+        for lane in self._lanes:
+            if lane.model is model and lane.is_stacked == is_stacked and lane.policies:
+                return lane
+        return None
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        lane = self._lane_of.get(request.policy)
+        if lane is None:
+            raise InfrastructureError(
+                f"engine serves no policy {request.policy!r} (has: {sorted(self._lane_of)})"
+            )
+        _check_prompt(request, lane.model.config)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Completion] = loop.create_future()
+        lane.queue.append((request, future))
+        lane.pending.add(future)
+        future.add_done_callback(lane.pending.discard)
+        self._arrivals += 1
+        if self._driver is None or self._driver.done():
+            self._driver = loop.create_task(self._drive())
+        return await future
+
+    def end_session(self, session: str) -> None:
+        for row in self._open.pop(session, ()):
+            row.ended = True
+
+    @property
+    def num_lanes(self) -> int:
+        """Models that are stepped apart; all plain LoRA adapters of one base are stepped together."""
+        return len(self._lanes)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there are calls that are neither answered nor given up."""
+        return any(lane.is_busy for lane in self._lanes)
+
+    async def _drive(self) -> None:
+        """Step every lane that has calls until none has; models are in evaluation mode meanwhile."""
+        seen: set[int] = set()
+        in_training: list[Any] = []
+        try:
+            while True:
+                await self._wait_until_quiet()
+                busy = [lane for lane in self._lanes if lane.is_busy]
+                if not busy:
+                    return
+                for lane in busy:
+                    if id(lane) not in seen:
+                        seen.add(id(lane))
+                        if lane.model.training:
+                            in_training.append(lane.model)
+                        lane.model.eval()
+                    self._step_lane(lane)
+        except Exception as error:  # a bug: whoever waits must hear of it, or would wait for ever
+            for lane in self._lanes:
+                lane.fail(error)
+        finally:
+            for model in in_training:
+                model.train()
+
+    async def _wait_until_quiet(self) -> None:
+        """Let the agents that just got an answer hand in their next call, so that calls batch."""
+        quiet = 0
+        while quiet < QUIET_YIELDS:
+            before = self._arrivals
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if self._arrivals == before else 0
+
+    def _step_lane(self, lane: Lane) -> None:
+        if lane.is_stacked and lane.stack is None:
+            adapters = dict.fromkeys(str(policy.adapter) for policy in lane.policies.values())
+            lane.stack = AdapterStack(lane.model, list(adapters))
+        for policy in lane.policies.values():
+            if policy.adapter is not None and not lane.is_stacked:
+                lane.model.set_adapter(policy.adapter)
+        try:
+            with torch.no_grad():
+                lane.drop_cancelled()
+                lane.drop_ended()
+                self._admit(lane)
+                if any(row.request for row in lane.rows):
+                    self._decode(lane)
+        except (RuntimeError, MemoryError) as error:  # out of memory, a bad kernel
+            lane.fail(InfrastructureError(f"engine step failed: {error}"))
+
+    def _admit(self, lane: Lane) -> None:
+        """Move queued calls onto rows: continue an open transcript, or prefill a new one."""
+        if not lane.queue:
+            return
+        places = {(row.policy.name, row.session): index for index, row in enumerate(lane.rows)}
+        fresh: list[Row] = []
+        stale: set[int] = set()
+        waiting: list[Call] = []
+        for request, future in lane.queue:
+            index = places.get((request.policy, request.session))
+            prompt = list(request.prompt_ids)
+            if index is not None:
+                row = lane.rows[index]
+                new = prompt[len(row.cached) :]
+                fits = 0 < len(new) <= MAX_FORCED_TOKENS and not row.is_spoilt
+                if fits and prompt[: len(row.cached)] == row.cached:
+                    if row.ended:  # the session was given back, and begins again where it was
+                        self._open.setdefault(row.session, []).append(row)
+                    row.resume(request, future, new)
+                    continue
+                stale.add(index)
+            if len(lane.rows) - len(stale) + len(fresh) >= self.max_rows * len(lane.policies):
+                waiting.append((request, future))
+                continue
+            row = Row(
+                policy=lane.policies[request.policy],
+                session=request.session,
+                stream=session_seed(self.seed, request.session),
+                cached=prompt,
+                request=request,
+                future=future,
+            )
+            self._open.setdefault(request.session, []).append(row)
+            fresh.append(row)
+        lane.queue = waiting
+        if stale:
+            lane.keep([i for i in range(len(lane.rows)) if i not in stale])
+        for batch in length_buckets(fresh):
+            self._prefill(lane, batch)
+
+    def _prefill(self, lane: Lane, rows: list[Row]) -> None:
+        """Compute the prompts of new rows but for their last token, which the next step feeds."""
+        for row in rows:
+            row.forced = deque(row.cached[-1:])
+            row.cached = row.cached[:-1]
+        width = max(1, max(len(row.cached) for row in rows))
+        device = next(lane.model.parameters()).device
+        ids = torch.full((len(rows), width), self._filler_id, dtype=torch.long)
+        valid = torch.zeros(len(rows), width, dtype=torch.bool)
+        for i, row in enumerate(rows):
+            if row.cached:
+                ids[i, width - len(row.cached) :] = torch.tensor(row.cached)
+                valid[i, width - len(row.cached) :] = True
+        ids, valid = ids.to(device), valid.to(device)
+        causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
+        mask = (causal & valid[:, None, :]) | torch.eye(width, dtype=torch.bool, device=device)
+        cache = DynamicCache()
+        with _routed(lane, rows):
+            lane.model(
+                input_ids=ids,
+                attention_mask=mask[:, None],
+                position_ids=(valid.cumsum(1) - 1).clamp(min=0),
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+        lane.window.append_rows(cache, valid)
+        lane.rows.extend(rows)
+
+    def _decode(self, lane: Lane) -> None:
+        """One token for every active row: a given one if it has any, else the one it sampled last.
+
+        Where policies share the lane most rows may be waiting for others' turns: they are left out.
+        """
+        window = lane.window
+        if window.column > 2 * window.longest_row() + 32:
+            window.keep_rows(list(range(len(lane.rows))))
+        num_rows = lane.bring_to_front() if len(lane.policies) > 1 else len(lane.rows)
+        rows = lane.rows[:num_rows]
+        fed = [row.request is not None for row in rows]
+        tokens = [row.next_input(self._filler_id) for row in rows]
+        positions = [len(row.cached) - int(on) for row, on in zip(rows, fed, strict=True)]
+        device = window.valid.device
+        cache = window.cache(num_rows)
+        with _routed(lane, rows):
+            output = lane.model(
+                input_ids=torch.tensor(tokens, device=device)[:, None],
+                attention_mask=window.step_mask(num_rows),
+                position_ids=torch.tensor(positions, device=device)[:, None],
+                past_key_values=cache,
+                use_cache=True,
+            )
+        window.advance(torch.tensor(fed, device=device))
+        picking = [i for i, row in enumerate(rows) if row.request is not None and not row.forced]
+        if picking:
+            self._pick(lane, picking, output.logits[:, -1])
+
+    def _pick(self, lane: Lane, picking: list[int], logits: Tensor) -> None:
+        rows = [lane.rows[i] for i in picking]
+        device = logits.device
+        temperatures = torch.tensor([_request(row).sampling.temperature for row in rows], device=device)
+        streams = torch.tensor([row.stream for row in rows], device=device)
+        positions = torch.tensor([len(row.cached) for row in rows], device=device)
+        ids, logprobs = sample_tokens(logits[picking], temperatures, streams, positions)
+        for row, token, logprob in zip(rows, ids.tolist(), logprobs.tolist(), strict=True):
+            if math.isfinite(logprob):
+                row.take(token, logprob, self.end_id)
+            else:
+                row.fail(
+                    InfrastructureError(f"{row.policy.version} gave a log-probability that is not finite")
+                )
+
+
+def _check_prompt(request: CompletionRequest, config: Any) -> None:
+    """Refuse what would end the step of everybody: a prompt that the model cannot read.
+
+    Raises:
+        InfrastructureError: empty, longer than the model's positions, or an id that it does not have.
+    """
+    ids, longest = request.prompt_ids, config.max_position_embeddings
+    if not ids:
+        raise InfrastructureError(f"prompt of {request.policy} is empty")
+    if len(ids) >= longest:
+        raise InfrastructureError(f"prompt of {len(ids)} tokens: the model reads {longest - 1} at most")
+    if min(ids) < 0 or max(ids) >= config.vocab_size:
+        raise InfrastructureError(
+            f"prompt holds an id that the model does not have (0 to {config.vocab_size - 1})"
+        )
+
+
+def _request(row: Row) -> CompletionRequest:
+    assert row.request is not None
+    return row.request
+
+
+def _routed(lane: Lane, rows: list[Row]) -> AbstractContextManager[None]:
+    """While this is open, each of these rows passes through its adapter, if adapters share the lane."""
+    return nullcontext() if lane.stack is None else lane.stack.route(lane.places(rows))
+
+
+def _check_finite(model: Any, adapter: str, version: str) -> None:
+    for name, parameter in model.named_parameters():
+        if "lora_" in name and f".{adapter}." in name and not bool(torch.isfinite(parameter).all()):
+            raise InfrastructureError(f"adapter of {version} holds numbers that are not finite: {name}")

@@ -1,0 +1,168 @@
+"""The embedded engine's bookkeeping: which transcripts a model decodes side by side, and for whom."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from roles.errors import InfrastructureError
+from simulator.engines.base import Completion, CompletionRequest, FinishReason
+from simulator.engines.embedded.kv_window import KVWindow
+from simulator.engines.embedded.lora_rows import AdapterStack
+
+PREFILL_TOKENS = 16_384  # padded tokens per prefill forward
+
+Call = tuple[CompletionRequest, asyncio.Future[Completion]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """One version of one policy. Example: Policy(name="cto", adapter="cto", version="cto@17")"""
+
+    name: str
+    adapter: str | None  # of the lane's model; None: full weights
+    version: str
+
+
+@dataclass(slots=True)
+class Row:
+    """One open transcript in a lane."""
+
+    policy: Policy
+    session: str
+    stream: int
+    cached: list[int]  # tokens whose keys are in the window
+    forced: deque[int] = field(default_factory=deque)  # given tokens still to be fed
+    request: CompletionRequest | None = None  # None: waiting for its agent
+    future: asyncio.Future[Completion] | None = None
+    sampled: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    ended: bool = False
+    is_spoilt: bool = False  # its keys are not finite
+
+    def resume(self, request: CompletionRequest, future: asyncio.Future[Completion], new: list[int]) -> None:
+        """The transcript goes on: `new` tokens are given, then it samples."""
+        self.request, self.future, self.forced = request, future, deque(new)
+        self.sampled, self.logprobs, self.ended = [], [], False
+
+    def next_input(self, filler_id: int) -> int:
+        """The token to feed: a given one if there is any, else the last sampled; `filler_id` if it waits."""
+        if self.request is None:
+            return filler_id
+        token = self.forced.popleft() if self.forced else self.sampled[-1]
+        self.cached.append(token)
+        return token
+
+    def take(self, token: int, logprob: float, end_id: int | None) -> None:
+        """What was sampled; answers the call if that was its last token."""
+        assert self.request is not None
+        self.sampled.append(token)
+        self.logprobs.append(logprob)
+        if token == end_id:
+            self._answer("stop")
+        elif len(self.sampled) >= self.request.sampling.max_completion_tokens:
+            self._answer("length")
+
+    def fail(self, error: InfrastructureError) -> None:
+        """The call gets no answer, and the row's keys are of no use."""
+        self.is_spoilt = True
+        future, self.request, self.future = self.future, None, None
+        if future is not None and not future.done():
+            future.set_exception(error)
+
+    def _answer(self, reason: FinishReason) -> None:
+        completion = Completion(
+            token_ids=tuple(self.sampled),
+            logprobs=tuple(self.logprobs),
+            finish_reason=reason,
+            policy_version=self.policy.version,
+        )
+        future, self.request, self.future = self.future, None, None
+        if future is not None and not future.done():
+            future.set_result(completion)
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """One model, its rows (row i of the window is rows[i]) and its queue; policies share it by adapters."""
+
+    model: Any
+    policies: dict[str, Policy] = field(default_factory=dict)
+    is_stacked: bool = False  # all adapters in one pass; else one policy, whose adapter is made active
+    stack: AdapterStack | None = None  # made at the first step after a policy was set
+    window: KVWindow = field(default_factory=KVWindow)
+    rows: list[Row] = field(default_factory=list)
+    queue: list[Call] = field(default_factory=list)
+    pending: set[asyncio.Future[Completion]] = field(default_factory=set)  # all calls not yet answered
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.queue) or any(row.request for row in self.rows)
+
+    def has_calls_of(self, policy: str) -> bool:
+        """Whether calls of this policy are in flight."""
+        waiting = any(request.policy == policy for request, _ in self.queue)
+        return waiting or any(row.request for row in self.rows if row.policy.name == policy)
+
+    def forget(self, policy: str) -> None:
+        """Drop a policy with its rows."""
+        if any(row.policy.name == policy for row in self.rows):
+            self.keep([i for i, row in enumerate(self.rows) if row.policy.name != policy])
+        self.policies.pop(policy, None)
+        self.stack = None
+
+    def places(self, rows: list[Row]) -> Tensor:
+        """Of each row the place of its adapter in the stack."""
+        assert self.stack is not None
+        place = {name: number for number, name in enumerate(self.stack.adapters)}
+        places = torch.tensor([place[str(row.policy.adapter)] for row in rows])
+        return places.to(next(self.model.parameters()).device)
+
+    def keep(self, keep: list[int]) -> None:
+        """Drop all other rows."""
+        self.window.keep_rows(keep)
+        self.rows = [self.rows[i] for i in keep]
+
+    def bring_to_front(self) -> int:
+        """Let the rows that have calls stand first; their number. Others are then left out of a step."""
+        busy = [i for i, row in enumerate(self.rows) if row.request is not None]
+        behind = [i for i in busy if i >= len(busy)]
+        ahead = [i for i in range(len(busy)) if self.rows[i].request is None]
+        if behind:
+            self.window.swap_rows(ahead, behind)
+            for i, j in zip(ahead, behind, strict=True):
+                self.rows[i], self.rows[j] = self.rows[j], self.rows[i]
+        return len(busy)
+
+    def drop_ended(self) -> None:
+        """Free finished transcripts once they are at least a third of the rows (moving rows costs a copy)."""
+        ended = sum(row.ended for row in self.rows)
+        if ended and 3 * ended >= len(self.rows):
+            self.keep([i for i, row in enumerate(self.rows) if not row.ended])
+
+    def drop_cancelled(self) -> None:
+        """Sample no further for callers that no longer wait."""
+        self.queue = [(request, future) for request, future in self.queue if not future.cancelled()]
+        for row in self.rows:
+            if row.future is not None and row.future.cancelled():
+                row.request, row.future = None, None
+
+    def fail(self, error: Exception) -> None:
+        """Nobody gets an answer."""
+        self.queue, self.rows, self.window = [], [], KVWindow()
+        for future in list(self.pending):
+            if not future.done():
+                future.set_exception(error)
+
+
+def length_buckets(rows: list[Row]) -> list[list[Row]]:
+    """Rows sorted by prompt length, cut so that a padded batch stays under PREFILL_TOKENS."""
+    buckets: list[list[Row]] = []
+    for row in sorted(rows, key=lambda row: len(row.cached)):
+        if not buckets or (len(buckets[-1]) + 1) * len(row.cached) > PREFILL_TOKENS:
+            buckets.append([])
+        buckets[-1].append(row)
+    return buckets

@@ -1,0 +1,263 @@
+"""vLLM in this process: every role's calls from all episodes in one continuous batch, one LoRA per role.
+
+Token ids go in; sampled ids and the log-probabilities they were sampled with come out. A new version of a
+policy's adapter is a new adapter to vLLM (its own name and id), so that no key computed with an old one is
+ever used; the old one goes when its last call has ended. Nothing is merged.
+
+Determinism. Greedy calls repeat up to ties in floating point, whatever shares the batch. Sampled calls do not
+repeat: vLLM draws from one stream for the whole batch (its CPU build takes no seed per request), so what a
+call gets depends on its batch mates. Use the transformers engine where samples must repeat.
+"""
+
+import asyncio
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from roles.errors import InfrastructureError, UserError
+from simulator.engines.adapter_names import adapter_of
+from simulator.engines.base import Completion, CompletionRequest
+from simulator.engines.loop_thread import LoopThread
+from simulator.engines.vllm.adapters import CONFIG, AdapterShelf
+from simulator.engines.vllm.host import HostCall, VLLMHost
+from simulator.engines.vllm.library import lora_request
+from simulator.engines.vllm.options import DEFAULTS, check_options
+
+
+@dataclass(slots=True)
+class Usage:
+    """What an engine has done since it was made."""
+
+    num_calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0  # of prompt_tokens: taken from the prefix cache, not computed
+    completion_tokens: int = 0
+
+    @property
+    def computed_prompt_tokens(self) -> int:
+        return self.prompt_tokens - self.cached_tokens
+
+
+@dataclass(slots=True)
+class _Served:
+    """One version of one policy."""
+
+    version: str
+    host: VLLMHost
+    lora: Any = None  # vLLM's LoRARequest; None: the host's own weights
+    folder: Path | None = None  # on the shelf
+    num_in_flight: int = 0
+    is_current: bool = True
+
+
+class VLLMEngine:
+    """Engine over AsyncLLM, usable from any event loop (and from several, one after the other).
+
+    Adapters share one engine on `base`. A policy with full weights of its own gets an engine of its own:
+    right, but without a common batch.
+    """
+
+    def __init__(
+        self,
+        base: Path | None,
+        *,
+        end_id: int | None,
+        seed: int = 0,
+        options: Mapping[str, Any] | None = None,
+        schemas: Mapping[str, Mapping[str, Any]] | None = None,
+        request_timeout_s: float = 600.0,
+        start_timeout_s: float = 600.0,
+        max_restarts: int = 2,
+    ) -> None:
+        """`base`: a model folder, loaded at the first call; None where every policy brings full weights.
+
+        `end_id` None makes every completion exactly max_completion_tokens long. `options` are vLLM's engine
+        arguments. `schemas` (policy -> JSON schema) constrain a policy's answers; never train on those.
+
+        Raises:
+            UserError: vLLM is not installed, or an option that it does not know.
+        """
+        check_options(options or {})
+        self._options = dict(options or {})
+        self._max_rank = int(self._options.get("max_lora_rank", DEFAULTS["max_lora_rank"]))
+        self._end_id, self._seed, self._schemas = end_id, seed, dict(schemas or {})
+        self._request_timeout_s, self._start_timeout_s = request_timeout_s, start_timeout_s
+        self._max_restarts = max_restarts
+        self.usage = Usage()
+        self._served: dict[str, _Served] = {}
+        self._own_hosts: dict[str, VLLMHost] = {}  # of policies with full weights
+        self._num_loras = self._num_in_flight = 0
+        self.shelf = AdapterShelf()
+        self._thread = LoopThread("vllm-engine")
+        self._base = self._make_host(base, base) if base is not None else None
+        self._base_folder = base
+        weakref.finalize(self, self.shelf.close)
+
+    def set_policy(self, policy: str, model: Any = None, *, version: str, adapter: str | None = None) -> None:
+        """Serve `policy` from now on by `version`; calls in flight end on the version they began with.
+
+        `model`: a PEFT model (its `adapter`, or its active one) or PEFT folder; a model or model folder of
+        full weights; None for the base as it is.
+
+        Raises:
+            InfrastructureError: damaged or refused weights; the earlier version goes on.
+            UserError: an adapter without a base, or of too high a rank.
+            RuntimeError: full weights are to be replaced while calls on them are in flight.
+        """
+        if model is None:
+            self._thread.call(self._install(policy, _Served(version=version, host=self._shared(policy))))
+        elif hasattr(model, "peft_config") or (isinstance(model, Path) and (model / CONFIG).exists()):
+            self._set_adapter(policy, model, version, adapter)
+        else:
+            self._set_weights(policy, model, version)
+
+    def _set_adapter(self, policy: str, source: Any, version: str, adapter: str | None) -> None:
+        host = self._shared(policy)
+        if adapter is None and not isinstance(source, Path):
+            adapter = adapter_of(source, policy)
+        folder = self.shelf.put(source, adapter=adapter or "default", max_rank=self._max_rank)
+        self._num_loras += 1
+        lora = lora_request(f"{version}#{self._num_loras}", self._num_loras, str(folder))
+        try:
+            self._thread.call(host.add_lora(lora))
+        except BaseException:
+            self.shelf.drop(folder)
+            raise
+        served = _Served(version=version, host=host, lora=lora, folder=folder)
+        self._thread.call(self._install(policy, served))
+
+    def _set_weights(self, policy: str, model: Any, version: str) -> None:
+        if isinstance(model, Path) and not (model / "config.json").exists():
+            raise InfrastructureError(f"{model} is neither an adapter nor a model folder")
+        folder = model if isinstance(model, Path) else self.shelf.put_weights(model)
+        kept = None if isinstance(model, Path) else folder
+        host = self._own_hosts.get(policy)
+        if host is None:
+            host = self._own_hosts[policy] = self._make_host(folder, self._base_folder or folder)
+        else:
+            before = self._served.get(policy)
+            if before is not None and before.host is host and before.num_in_flight:
+                raise RuntimeError(f"policy {policy!r} has calls in flight")
+            self._thread.call(host.reload(folder))
+        self._thread.call(self._install(policy, _Served(version=version, host=host, folder=kept)))
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        return await self._thread.run(self._complete(request))
+
+    def end_session(self, session: str) -> None:
+        """Nothing to do: the prefix cache holds what it has room for."""
+
+    def start(self) -> None:
+        """Start the engine on the base now instead of at the first call.
+
+        Raises:
+            InfrastructureError: it does not start.
+            UserError: vLLM refuses an option.
+        """
+        if self._base is not None:
+            self._thread.call(self._base.ready())
+
+    def reset_prefix_cache(self) -> None:
+        """Forget all computed prompts; for measurements."""
+
+        async def reset() -> None:
+            for host in (self._base, *self._own_hosts.values()):
+                if host is not None:
+                    await (await host.ready()).reset_prefix_cache()
+
+        self._thread.call(reset())
+
+    def close(self) -> None:
+        """End all processes; calls in flight fail. The engine cannot be used again."""
+
+        async def shut_down() -> None:
+            for host in (self._base, *self._own_hosts.values()):
+                if host is not None:
+                    host.close()
+
+        self._thread.call(shut_down())
+        self._thread.close()
+        self.shelf.close()
+
+    @property
+    def num_in_flight(self) -> int:
+        """Calls that are neither answered nor given up."""
+        return self._num_in_flight
+
+    def list_adapters(self) -> set[int]:
+        """Ids of the adapters that the engine on the base holds, for tests of eviction."""
+        assert self._base is not None
+        return self._thread.call(self._base.list_loras())
+
+    async def _complete(self, request: CompletionRequest) -> Completion:
+        served = self._served.get(request.policy)
+        if served is None:
+            raise InfrastructureError(
+                f"engine serves no policy {request.policy!r} (has: {sorted(self._served)})"
+            )
+        call = HostCall(
+            prompt_ids=request.prompt_ids,
+            temperature=request.sampling.temperature,
+            max_completion_tokens=request.sampling.max_completion_tokens,
+            end_id=self._end_id,
+            schema=self._schemas.get(request.policy),
+            lora=served.lora,
+        )
+        served.num_in_flight += 1
+        self._num_in_flight += 1
+        try:
+            await served.host.ready()
+            async with asyncio.timeout(self._request_timeout_s):
+                answer = await served.host.generate(call)
+        except TimeoutError:
+            raise InfrastructureError(
+                f"no completion of {request.policy} within {self._request_timeout_s:g} s"
+            ) from None
+        finally:
+            served.num_in_flight -= 1
+            self._num_in_flight -= 1
+            await self._retire(served)
+        self.usage.num_calls += 1
+        self.usage.prompt_tokens += len(request.prompt_ids)
+        self.usage.cached_tokens += answer.num_cached_tokens
+        self.usage.completion_tokens += len(answer.token_ids)
+        return Completion(
+            token_ids=answer.token_ids,
+            logprobs=answer.logprobs,
+            finish_reason=answer.finish_reason,
+            policy_version=served.version,
+        )
+
+    async def _install(self, policy: str, served: _Served) -> None:
+        before = self._served.get(policy)
+        self._served[policy] = served
+        if before is not None:
+            before.is_current = False
+            await self._retire(before)
+
+    async def _retire(self, served: _Served) -> None:
+        """Forget a version that is neither current nor in use."""
+        if served.is_current or served.num_in_flight:
+            return
+        lora, served.lora = served.lora, None
+        if lora is not None:
+            await served.host.remove_lora(lora.lora_int_id)
+        if served.folder is not None:
+            self.shelf.drop(served.folder)
+
+    def _shared(self, policy: str) -> VLLMHost:
+        if self._base is None:
+            raise UserError(f"policy {policy!r} needs a base model: give the engine a model folder")
+        return self._base
+
+    def _make_host(self, weights: Path, tokenizer: Path | None) -> VLLMHost:
+        return VLLMHost(
+            weights,
+            self._options,
+            seed=self._seed,
+            tokenizer=tokenizer if self._schemas else None,
+            start_timeout_s=self._start_timeout_s,
+            max_restarts=self._max_restarts,
+        )

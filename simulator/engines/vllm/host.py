@@ -1,0 +1,205 @@
+"""One vLLM engine on one set of weights: it starts when first needed, and again when it died.
+
+AsyncLLM's scheduler and workers are processes of their own; its client belongs to one event loop, which is
+why everything in here runs in a LoopThread.
+"""
+
+import asyncio
+import itertools
+import math
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from roles.errors import InfrastructureError
+from simulator.engines.base import FinishReason
+from simulator.engines.vllm.library import (
+    last_line,
+    named_failures,
+    sampling_params,
+    start_engine,
+    stop_engine,
+    tokens_prompt,
+)
+from simulator.engines.vllm.options import engine_arguments, start_environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCall:
+    """One call as the engine takes it."""
+
+    prompt_ids: tuple[int, ...]
+    temperature: float
+    max_completion_tokens: int
+    end_id: int | None  # None: always max_completion_tokens long
+    schema: Mapping[str, Any] | None  # JSON schema that the text must follow; None: free
+    lora: Any  # vLLM's LoRARequest; None: the base
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAnswer:
+    """What came back; num_cached_tokens of the prompt were found in the prefix cache."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: FinishReason
+    num_cached_tokens: int
+
+
+class VLLMHost:
+    """Owns one AsyncLLM. All coroutines run in the same loop."""
+
+    def __init__(
+        self,
+        weights: Path,
+        options: Mapping[str, Any],
+        *,
+        seed: int,
+        tokenizer: Path | None,
+        start_timeout_s: float,
+        max_restarts: int,
+    ) -> None:
+        self.weights = weights
+        self._options, self._seed, self._tokenizer = options, seed, tokenizer
+        self._start_timeout_s = start_timeout_s
+        self._starts_left = 1 + max_restarts
+        self._engine: Any = None
+        self._starting = asyncio.Lock()
+        self._ids = itertools.count()
+
+    async def ready(self) -> Any:
+        """The running AsyncLLM; started if there is none, or if the last one died.
+
+        Raises:
+            InfrastructureError: it does not start, or died once too often.
+            UserError: vLLM refuses an option.
+        """
+        async with self._starting:
+            if self._engine is not None and self._engine.errored:
+                self.close()
+            if self._engine is None:
+                if self._starts_left == 0:
+                    raise InfrastructureError("the vLLM engine died too often; it is not started again")
+                self._starts_left -= 1
+                self._engine = self._start()
+            return self._engine
+
+    def _start(self) -> Any:
+        arguments = engine_arguments(self.weights, self._options, seed=self._seed, tokenizer=self._tokenizer)
+        return start_engine(arguments, start_environment(arguments, self._start_timeout_s))
+
+    async def generate(self, call: HostCall) -> HostAnswer:
+        """One completion; a cancelled call is taken out of the batch.
+
+        Raises:
+            InfrastructureError: a bad prompt, the engine died, or a log-probability is not finite.
+        """
+        engine = await self.ready()
+        _check_prompt(call.prompt_ids, engine.model_config)
+        params = sampling_params(
+            temperature=call.temperature,
+            max_tokens=call.max_completion_tokens,
+            end_id=call.end_id,
+            schema=call.schema,
+        )
+        name = f"call-{next(self._ids)}"
+        with named_failures():
+            stream = engine.generate(tokens_prompt(call.prompt_ids), params, name, lora_request=call.lora)
+            async with aclosing(stream) as outputs:
+                async for output in outputs:
+                    last = output
+        answer = _read(last, call, engine.model_config.max_model_len)
+        if not all(map(math.isfinite, answer.logprobs)):
+            if engine is self._engine:
+                self.close()  # what is not finite stays in the cache's memory and spreads to other calls
+            raise InfrastructureError(
+                "the engine returned a log-probability that is not finite; it is started again"
+            )
+        return answer
+
+    async def add_lora(self, lora: Any) -> None:
+        """Load an adapter before its first call, so that a bad one fails here.
+
+        Raises:
+            InfrastructureError: it does not load, or the engine died.
+        """
+        engine = await self.ready()
+        try:
+            is_new = await engine.add_lora(lora)
+        except Exception as error:  # the worker's own exception comes through as it is
+            raise InfrastructureError(f"vLLM cannot load adapter {lora.name}: {last_line(error)}") from error
+        if not is_new:
+            raise InfrastructureError(f"vLLM did not load adapter {lora.name}")
+
+    async def remove_lora(self, lora_id: int) -> None:
+        """Forget an adapter; one that the engine has already dropped is no fault."""
+        if self._engine is not None and not self._engine.errored:
+            await self._engine.remove_lora(lora_id)
+
+    async def list_loras(self) -> set[int]:
+        """Ids of the adapters that the engine holds."""
+        return set(await (await self.ready()).list_loras())
+
+    async def reload(self, weights: Path) -> None:
+        """Replace all weights of the idle engine; nothing computed with the old ones is used again.
+
+        Raises:
+            InfrastructureError: they do not load.
+        """
+        engine = await self.ready()
+        self.weights = weights
+        try:
+            await engine.collective_rpc("reload_weights", kwargs={"weights_path": str(weights)})
+            await engine.reset_prefix_cache()
+        except Exception as error:  # the worker's own exception comes through as it is
+            raise InfrastructureError(f"vLLM cannot load weights {weights}: {last_line(error)}") from error
+
+    def close(self) -> None:
+        """End the engine's processes; calls in flight fail."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            stop_engine(engine)
+
+
+def _check_prompt(prompt_ids: tuple[int, ...], model: Any) -> None:
+    """Refuse a prompt that the engine would refuse, or die of.
+
+    Raises:
+        InfrastructureError: too long, empty, or an id out of range.
+    """
+    longest, vocab_size = model.max_model_len - 1, model.get_vocab_size()
+    if len(prompt_ids) > longest:
+        raise InfrastructureError(f"prompt of {len(prompt_ids)} tokens: the engine takes {longest} at most")
+    if not prompt_ids or not 0 <= min(prompt_ids) <= max(prompt_ids) < vocab_size:
+        raise InfrastructureError(
+            f"prompt of {len(prompt_ids)} tokens: ids must lie in 0..{vocab_size - 1}, one or more of them"
+        )
+
+
+def _read(output: Any, call: HostCall, limit: int) -> HostAnswer:
+    """The answer in vLLM's output.
+
+    Raises:
+        InfrastructureError: the context was full.
+    """
+    done = output.outputs[0]
+    token_ids = tuple(done.token_ids)
+    steps = done.logprobs or []
+    logprobs = tuple(step[token].logprob for token, step in zip(token_ids, steps, strict=True))
+    if call.end_id is not None and token_ids[-1:] == (call.end_id,):
+        reason: FinishReason = "stop"
+    elif len(token_ids) == call.max_completion_tokens:
+        reason = "length"
+    else:
+        raise InfrastructureError(
+            f"context full: {len(call.prompt_ids)} + {len(token_ids)} of {limit} tokens"
+            f" (finish: {done.finish_reason})"
+        )
+    return HostAnswer(
+        token_ids=token_ids,
+        logprobs=logprobs,
+        finish_reason=reason,
+        num_cached_tokens=output.num_cached_tokens or 0,
+    )

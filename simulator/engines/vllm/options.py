@@ -1,0 +1,77 @@
+"""Options of a vLLM engine: what this project sets itself, its defaults, and the rest passed through."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from roles.errors import UserError
+from simulator.engines.vllm.library import argument_names, is_cpu_build, nearest
+
+OWN = {  # decided by the engine itself; the reason is what a user is told
+    "model": "it is the base model of the run",
+    "logprobs_mode": "training needs the log-probabilities that tokens were sampled with",
+    "generation_config": "sampling is set by the config of the run",
+    "seed": "it is the seed of the run",
+    "enable_log_requests": "logs would hold company facts",
+}
+DEFAULTS: dict[str, Any] = {
+    "enable_lora": True,
+    "max_loras": 8,  # adapters in one batch: five roles, and old versions while their last calls end
+    "max_lora_rank": 16,
+    "enable_prefix_caching": True,
+    "disable_log_stats": True,
+    "use_tqdm_on_load": False,
+}
+CPU_DEFAULTS: dict[str, Any] = {
+    "dtype": "float32",
+    "enforce_eager": True,
+    "block_size": 32,  # vLLM's own 128 would cache nothing of a short prompt
+    "kv_cache_memory_bytes": 1 << 30,
+    "max_num_seqs": 256,
+}
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse a key that vLLM does not know, or that is not the user's to set.
+
+    Raises:
+        UserError: names the key, the nearest match, and what is allowed; or vLLM is not installed.
+    """
+    allowed = sorted(argument_names() - set(OWN))
+    for key in options:
+        if key in OWN:
+            raise UserError(f"engine.vllm.{key} cannot be set: {OWN[key]}")
+        if key not in allowed:
+            raise UserError(
+                f"unknown engine.vllm key {key!r}{nearest(key, allowed)} (allowed: {', '.join(allowed)})"
+            )
+
+
+def engine_arguments(
+    weights: Path, options: Mapping[str, Any], *, seed: int, tokenizer: Path | None
+) -> dict[str, Any]:
+    """All arguments of one engine; `options` replace the defaults.
+
+    `tokenizer`: a folder that has one, where answers are to follow a schema; else only ids go in and out.
+    """
+    return {
+        **DEFAULTS,
+        **(CPU_DEFAULTS if is_cpu_build() else {}),
+        "skip_tokenizer_init": tokenizer is None,
+        **({} if tokenizer is None else {"tokenizer": str(tokenizer)}),
+        **options,
+        "model": str(weights),
+        "seed": seed,
+        "generation_config": "vllm",
+        "logprobs_mode": "processed_logprobs",
+        "enable_log_requests": False,
+    }
+
+
+def start_environment(arguments: Mapping[str, Any], timeout_s: float) -> dict[str, str]:
+    """Variables that the engine's processes need."""
+    variables = {"VLLM_ENGINE_READY_TIMEOUT_S": str(math.ceil(timeout_s))}
+    if is_cpu_build() and arguments.get("enforce_eager"):
+        variables["TORCHDYNAMO_DISABLE"] = "1"  # else the sampler alone is compiled, at the first call
+    return variables

@@ -1,0 +1,276 @@
+"""A client for one or several running `vllm serve` instances: token ids in and out, adapters at run time.
+
+The servers must be started as vllm_serve.py says: processed log-probabilities, and run-time
+adapters (VLLM_ALLOW_RUNTIME_LORA_UPDATING=1), which vLLM itself calls safe among trusted machines only.
+Prompts with a common beginning go to the same replica, see vllm_routing.py. A failed call is tried again on
+another replica; greedy answers are the same there, sampled ones are just another draw.
+"""
+
+import asyncio
+import secrets
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from roles.errors import InfrastructureError, UserError
+from simulator.engines.adapter_names import adapter_of
+from simulator.engines.base import Completion, CompletionRequest
+from simulator.engines.loop_thread import LoopThread
+from simulator.engines.vllm.adapters import AdapterShelf
+from simulator.engines.vllm.reply import BadReplyError, read_completion, read_problem
+from simulator.engines.vllm.routing import PrefixRouter, Replica
+
+PROBE_EVERY_S = 2.0  # how often a replica that failed is asked whether it is back
+
+
+class _RetryError(Exception):
+    """A failure that another attempt may not meet."""
+
+
+@dataclass(slots=True)
+class _Served:
+    """One version of one policy."""
+
+    name: str  # the model's name at the servers
+    version: str
+    folder: Path | None = None
+    num_in_flight: int = 0
+    is_current: bool = True
+
+
+class VLLMServerEngine:
+    """Engine over servers, usable from any event loop; adapters travel as folders that servers can read."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        end_id: int | None,
+        model: str | None = None,
+        api_key: str | None = None,
+        max_rank: int | None = None,
+        shelf: Path | None = None,
+        spill: int = 16,
+        max_attempts: int = 3,
+        request_timeout_s: float = 600.0,
+    ) -> None:
+        """`model`: the base model's name at the servers; None asks the first. `shelf`: a folder that all
+        servers see, where adapters are put (None: memory, which servers on this machine see).
+
+        Raises:
+            UserError: not URLs.
+        """
+        for url in urls:
+            if not url.startswith(("http://", "https://")):
+                raise UserError(f"engine.servers: {url!r} is not a URL such as http://127.0.0.1:8000")
+        self._router = PrefixRouter([url.rstrip("/") for url in urls], spill=spill)
+        self._end_id, self._max_rank, self._max_attempts = end_id, max_rank, max_attempts
+        self._model = model
+        self._served: dict[str, _Served] = {}
+        self._num_loaded, self._name = 0, secrets.token_hex(4)  # no two clients use the same names
+        self._probes: dict[str, asyncio.Task[None]] = {}
+        self._shelf = AdapterShelf(shelf)
+        self._thread = LoopThread("vllm-server-client")
+        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        self._http = httpx.AsyncClient(
+            headers=headers,
+            timeout=httpx.Timeout(request_timeout_s, connect=10.0),
+            limits=httpx.Limits(max_connections=None),
+            follow_redirects=False,
+            trust_env=False,
+        )
+        weakref.finalize(self, self._shelf.close)
+
+    def set_policy(self, policy: str, model: Any = None, *, version: str, adapter: str | None = None) -> None:
+        """Serve `policy` by a PEFT model or PEFT folder, or by the servers' base (None).
+
+        Raises:
+            InfrastructureError: a server does not load it; the earlier version goes on.
+            UserError: full weights, which running servers cannot take.
+        """
+        if model is None:
+            self._thread.call(self._install(policy, None, version))
+            return
+        if not isinstance(model, Path) and not hasattr(model, "peft_config"):
+            raise UserError(
+                f"policy {policy!r} has full weights; running servers take adapters:"
+                f" train with model.adapter=lora"
+            )
+        if adapter is None and not isinstance(model, Path):
+            adapter = adapter_of(model, policy)
+        folder = self._shelf.put(model, adapter=adapter or "default", max_rank=self._max_rank)
+        try:
+            self._thread.call(self._install(policy, folder, version))
+        except BaseException:
+            self._shelf.drop(folder)
+            raise
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        return await self._thread.run(self._complete(request))
+
+    def end_session(self, session: str) -> None:
+        """Nothing to do: the servers' prefix caches hold what they have room for."""
+
+    def close(self) -> None:
+        """Take our adapters off the servers and hang up."""
+        self._thread.call(self._hang_up())
+        self._thread.close()
+        self._shelf.close()
+
+    async def _hang_up(self) -> None:
+        for served in self._served.values():
+            served.is_current = False
+            await self._retire(served)
+        await self._http.aclose()
+
+    async def _complete(self, request: CompletionRequest) -> Completion:
+        served = self._served.get(request.policy)
+        if served is None:
+            raise InfrastructureError(
+                f"engine serves no policy {request.policy!r} (has: {sorted(self._served)})"
+            )
+        served.num_in_flight += 1
+        try:
+            return await self._attempt_all(request, served)
+        finally:
+            served.num_in_flight -= 1
+            await self._retire(served)
+
+    async def _attempt_all(self, request: CompletionRequest, served: _Served) -> Completion:
+        body = self._encode(request, served.name)
+        avoid: Replica | None = None
+        problem = "no server is up"
+        for attempt in range(self._max_attempts):
+            replica = self._router.choose(served.name, request.prompt_ids, avoid=avoid)
+            if replica is None:
+                await asyncio.sleep(min(PROBE_EVERY_S, 0.2 * 2**attempt))
+                continue
+            try:
+                content = await self._post(replica, "/v1/completions", body)
+                return read_completion(content, request, end_id=self._end_id, version=served.version)
+            except _RetryError as error:
+                problem, avoid = str(error), replica
+            except BadReplyError as error:
+                raise InfrastructureError(f"{replica.url}: {error}") from error
+            finally:
+                self._router.finish(replica)
+        raise InfrastructureError(f"no completion after {self._max_attempts} attempts: {problem}")
+
+    def _encode(self, request: CompletionRequest, name: str) -> dict[str, Any]:
+        return {
+            "model": name,
+            "prompt": list(request.prompt_ids),
+            "max_tokens": request.sampling.max_completion_tokens,
+            "temperature": request.sampling.temperature,
+            "top_p": 1.0,
+            "top_k": 0,
+            "logprobs": 0,
+            "ignore_eos": True,
+            "stop_token_ids": [] if self._end_id is None else [self._end_id],
+            "return_token_ids": True,
+            "skip_special_tokens": False,
+        }
+
+    async def _post(self, replica: Replica, path: str, body: Mapping[str, Any]) -> bytes:
+        """One request.
+
+        Raises:
+            _RetryError: the replica cannot be reached or fails; it is set down until it answers again.
+            InfrastructureError: it refuses the request.
+        """
+        try:
+            response = await self._http.post(replica.url + path, json=body)
+        except httpx.TimeoutException as error:
+            raise _RetryError(f"{replica.url}: no answer in time ({type(error).__name__})") from error
+        except httpx.HTTPError as error:
+            self._set_down(replica)
+            raise _RetryError(f"{replica.url}: {type(error).__name__} {error}".strip()) from error
+        if response.status_code == 200:
+            return response.content
+        problem = f"{replica.url} answers {response.status_code}: {read_problem(response.content)}"
+        if response.status_code >= 500 or response.status_code == 429:
+            if not await self._is_healthy(replica):
+                self._set_down(replica)
+            raise _RetryError(problem)
+        raise InfrastructureError(problem)
+
+    async def _is_healthy(self, replica: Replica) -> bool:
+        try:
+            return (await self._http.get(replica.url + "/health", timeout=10.0)).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def _set_down(self, replica: Replica) -> None:
+        self._router.set_up(replica, False)
+        if replica.url not in self._probes:
+            self._probes[replica.url] = asyncio.get_running_loop().create_task(self._bring_back(replica))
+
+    async def _bring_back(self, replica: Replica) -> None:
+        """Ask until the replica is healthy, give it the adapters in use, then let calls go there again."""
+        while True:
+            await asyncio.sleep(PROBE_EVERY_S)
+            if not await self._is_healthy(replica):
+                continue
+            try:
+                for served in self._served.values():
+                    if served.folder is not None:
+                        await self._load(replica, served)
+            except (InfrastructureError, _RetryError):
+                continue
+            self._router.set_up(replica, True)
+            del self._probes[replica.url]
+            return
+
+    async def _install(self, policy: str, folder: Path | None, version: str) -> None:
+        if folder is None:
+            served = _Served(name=await self._base_name(), version=version)
+        else:
+            self._num_loaded += 1
+            name = f"{version}#{self._name}.{self._num_loaded}"
+            served = _Served(name=name, version=version, folder=folder)
+            up = [replica for replica in self._router.replicas if replica.is_up]
+            try:
+                await asyncio.gather(*(self._load(replica, served) for replica in up))
+            except _RetryError as error:
+                raise InfrastructureError(f"adapter {policy}@{version} is not loaded: {error}") from error
+        before = self._served.get(policy)
+        self._served[policy] = served
+        if before is not None:
+            before.is_current = False
+            await self._retire(before)
+
+    async def _load(self, replica: Replica, served: _Served) -> None:
+        body = {"lora_name": served.name, "lora_path": str(served.folder)}
+        try:
+            await self._post(replica, "/v1/load_lora_adapter", body)
+        except InfrastructureError as error:
+            if "already been loaded" not in str(error):
+                raise
+
+    async def _retire(self, served: _Served) -> None:
+        """Forget a version that is neither current nor in use."""
+        if served.is_current or served.num_in_flight or served.folder is None:
+            return
+        folder, served.folder = served.folder, None
+        for replica in self._router.replicas:
+            if replica.is_up:
+                try:
+                    await self._post(replica, "/v1/unload_lora_adapter", {"lora_name": served.name})
+                except (_RetryError, InfrastructureError):
+                    continue  # a server that forgot it already, or is gone with all it had
+        self._shelf.drop(folder)
+
+    async def _base_name(self) -> str:
+        """The name under which the servers serve their base model."""
+        if self._model is None:
+            url = self._router.replicas[0].url
+            try:
+                models = (await self._http.get(url + "/v1/models")).json()["data"]
+                self._model = next(str(one["id"]) for one in models if one.get("parent") is None)
+            except (httpx.HTTPError, ValueError, KeyError, TypeError, StopIteration) as error:
+                raise InfrastructureError(f"{url} does not name its base model: {error!r}") from error
+        return self._model

@@ -1,0 +1,186 @@
+"""Episodes in the Agent Trajectory Interchange Format (ATIF v1.7, RFC 0001 of the Harbor framework).
+
+One document per episode: the root tells the meeting, and every role's transcript is an embedded subagent
+trajectory with exact token ids and logprobs. docs/simulate.md lists the fields. No truth, no score.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from roles.base import Role
+from roles.registry import ROLES
+from roles.team import RECONCILER
+from simulator.agents.dialogue import Message, read_messages
+from simulator.agents.tool_calls import BadToolCallError, parse_tool_call
+from simulator.chat import Chat
+from simulator.records import Episode, Trajectory, Turn
+
+SCHEMA_VERSION = "ATIF-v1.7"
+
+
+def write_atif(path: Path, episode: Episode, chat: Chat, *, roles: Mapping[str, Role] = ROLES) -> Path:
+    """Write one episode as a JSON document; it appears under its name only once it is whole."""
+    return write_document(path, episode_to_atif(episode, chat, roles=roles))
+
+
+def write_document(path: Path, document: Mapping[str, Any]) -> Path:
+    """Write a JSON document; it appears under its name only once it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(document, allow_nan=False, indent=1) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def episode_to_atif(episode: Episode, chat: Chat, *, roles: Mapping[str, Role] = ROLES) -> dict[str, Any]:
+    """The episode as an ATIF document; `chat` is the one it was played with."""
+    subagents = [
+        _role_document(episode, trajectory, chat, roles[role])
+        for role, trajectory in episode.trajectories.items()
+    ]
+    steps = [
+        {"source": "system", "message": f"A team meeting on case {episode.scenario_key}."},
+        *_meeting_steps(episode),
+    ]
+    num_read, num_written = (
+        sum(document["final_metrics"][name] for document in subagents)
+        for name in ("total_prompt_tokens", "total_completion_tokens")
+    )
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "session_id": _session(episode),
+        "trajectory_id": f"{_session(episode)}/team",
+        "agent": {"name": "emads-team", "version": version("emads")},
+        "steps": _number(steps),
+        "final_metrics": {
+            "total_prompt_tokens": num_read,
+            "total_completion_tokens": num_written,
+            "total_steps": len(steps),
+        },
+        "extra": {
+            "scenario_key": episode.scenario_key,
+            "index_in_group": episode.index_in_group,
+            "error": episode.error,
+        },
+    }
+    return {**document, "subagent_trajectories": subagents} if subagents else document
+
+
+def _meeting_steps(episode: Episode) -> list[dict[str, Any]]:
+    """Reports, decision and votes: dispatched by the graph, so no model call of the root's own."""
+    steps = []
+    if episode.reports:
+        steps.append(_dispatch(episode, "The specialists report.", episode.reports))
+    if episode.decision or RECONCILER in episode.trajectories:
+        steps.append(_dispatch(episode, "ReconcileGPT decides.", {RECONCILER: episode.decision}))
+    if episode.votes:
+        steps.append(_dispatch(episode, "The specialists vote.", episode.votes))
+    return steps
+
+
+def _dispatch(episode: Episode, message: str, said: Mapping[str, str]) -> dict[str, Any]:
+    results = []
+    for role, text in said.items():
+        result: dict[str, Any] = {"content": text, "extra": {"role": role}}
+        if role in episode.trajectories:
+            result["subagent_trajectory_ref"] = [{"trajectory_id": _trajectory_id(episode, role)}]
+        results.append(result)
+    return {
+        "source": "agent",
+        "message": message,
+        "llm_call_count": 0,
+        "observation": {"results": results},
+    }
+
+
+def _role_document(episode: Episode, trajectory: Trajectory, chat: Chat, role: Role) -> dict[str, Any]:
+    steps: list[dict[str, Any]] = []
+    num_before = num_read = num_written = 0  # tokens
+    for message in read_messages(trajectory, chat, role):
+        if message.turn is None:
+            _add_heard(steps, message)
+            continue
+        num_prompt = num_before + len(message.turn.context_ids)
+        prompt_ids = trajectory.token_ids[:num_prompt]
+        steps.append(_agent_step(message.turn, prompt_ids, f"call-{len(steps) + 1}"))
+        num_before = num_prompt + len(message.turn.completion_ids)
+        num_read, num_written = num_read + num_prompt, num_written + len(message.turn.completion_ids)
+    if not steps:
+        steps.append({"source": "system", "message": "This role did not speak."})
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "session_id": _session(episode),
+        "trajectory_id": _trajectory_id(episode, trajectory.role),
+        "agent": {
+            "name": trajectory.role,
+            "version": version("emads"),
+            **({"model_name": trajectory.turns[0].policy_version} if trajectory.turns else {}),
+            "tool_definitions": [tool.as_chat_tool() for tool in role.tools],
+            "extra": {"title": role.title, "session": trajectory.session},
+        },
+        "steps": _number(steps),
+        "final_metrics": {
+            "total_prompt_tokens": num_read,
+            "total_completion_tokens": num_written,
+            "total_steps": len(steps),
+        },
+        "extra": {
+            "truncated": trajectory.truncated,
+            "ended_by": trajectory.ended_by,
+            "num_tool_calls": trajectory.num_tool_calls,
+            "num_valid_tool_calls": trajectory.num_valid_tool_calls,
+        },
+    }
+
+
+def _add_heard(steps: list[dict[str, Any]], message: Message) -> None:
+    """A message to the role: a step of its own, or the observation of the step that called the tool."""
+    if message.source == "user":
+        steps.append({"source": "user", "message": message.text})
+        return
+    result: dict[str, Any] = {"content": message.text}
+    if "tool_calls" in steps[-1]:
+        result["source_call_id"] = steps[-1]["tool_calls"][0]["tool_call_id"]
+    steps[-1]["observation"] = {"results": [result]}
+
+
+def _agent_step(turn: Turn, prompt_ids: tuple[int, ...], call_id: str) -> dict[str, Any]:
+    step: dict[str, Any] = {
+        "source": "agent",
+        "message": turn.text,
+        "model_name": turn.policy_version,
+        "llm_call_count": 1,
+        "metrics": {
+            "prompt_tokens": len(prompt_ids),
+            "completion_tokens": len(turn.completion_ids),
+            "prompt_token_ids": list(prompt_ids),
+            "completion_token_ids": list(turn.completion_ids),
+            "logprobs": list(turn.logprobs),
+        },
+        "extra": {"finish_reason": turn.finish_reason},
+    }
+    try:
+        call = parse_tool_call(turn.text)
+    except BadToolCallError:
+        call = None
+    if call is not None:
+        step["tool_calls"] = [
+            {"tool_call_id": call_id, "function_name": call.name, "arguments": dict(call.arguments)}
+        ]
+    return step
+
+
+def _number(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"step_id": number, **step} for number, step in enumerate(steps, 1)]
+
+
+def _session(episode: Episode) -> str:
+    return f"{episode.scenario_key}#{episode.index_in_group}"
+
+
+def _trajectory_id(episode: Episode, role: str) -> str:
+    return f"{_session(episode)}/{role}"

@@ -1,0 +1,188 @@
+"""Who stands at the gate: a person at the terminal, a simulated reviewer, or nobody yet.
+
+A reviewer only says what it thinks of what it is shown. It holds no key: the desk signs.
+"""
+
+import asyncio
+import random
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+from roles.errors import UserError
+from roles.team import NO_OPTION
+from simulator.governance.gate.approvals import (
+    MAX_FEEDBACK_CHARS,
+    Hex64,
+    Name,
+    Proposal,
+    Record,
+    ReviewResponse,
+    Ruling,
+)
+
+
+class ReportLine(Record):
+    """A specialist's report as the reviewer sees it."""
+
+    pick: str
+    flag: int
+    veto: list[str]
+
+
+class ReviewRequest(Record):
+    """What is displayed to a reviewer."""
+
+    thread: Name
+    interrupt_id: Name
+    digest: Hex64  # of the proposal, as signed
+    proposal: Proposal
+    reports: dict[str, ReportLine | None]  # None: no valid report
+    refusal: str  # why the answer before did not count, "" without one
+
+
+class Reviewer(Protocol):
+    """Anybody who can be shown a proposal."""
+
+    name: str
+
+    async def review(self, request: ReviewRequest) -> ReviewResponse | None:
+        """The response; None where there is none yet, and the case waits."""
+        ...
+
+
+class AbsentReviewer:
+    """Nobody is there: cases wait at the gate until the desk has an answer (a web reviewer gives it)."""
+
+    name = "absent"
+
+    async def review(self, request: ReviewRequest) -> ReviewResponse | None:
+        return None
+
+
+class SimulatedReviewer:
+    """A scored policy with a stated error rate.
+
+    It knows what each option is worth, approves the best one, sends a worse one back, and edits an
+    escalation into the best option where one is worth anything. With probability `error_rate`, drawn from
+    seed and digest, it does the opposite: approves what it should send back, and the other way round.
+    """
+
+    name = "simulated"
+
+    def __init__(
+        self,
+        score: Callable[[ReviewRequest, str], float],
+        *,
+        error_rate: float = 0.0,
+        seed: int = 0,
+        least_share: float = 1.0,
+    ) -> None:
+        """`score` gives an option's worth in [0, 1] ("none": the worth of handing the case on).
+
+        Raises:
+            UserError: error_rate or least_share outside [0, 1].
+        """
+        for name, value in (("error_rate", error_rate), ("least_share", least_share)):
+            if not 0 <= value <= 1:
+                raise UserError(f"{name} must be 0 to 1, got {value}")
+        self._score, self._error_rate, self._seed = score, error_rate, seed
+        self._least_share = least_share  # of the best worth that a proposal must reach
+
+    async def review(self, request: ReviewRequest) -> ReviewResponse:
+        """See Reviewer.review."""
+        rng = random.Random(f"reviewer/{self._seed}/{request.digest}")
+        is_sound, best = self._weigh(request)
+        if is_sound != (rng.random() < self._error_rate):
+            return ReviewResponse(decision="approve")
+        if request.proposal.option == NO_OPTION and best != NO_OPTION:
+            return ReviewResponse(decision="edit", option=best)
+        return ReviewResponse(decision="reject", feedback=f"{request.proposal.option} does not convince.")
+
+    def _weigh(self, request: ReviewRequest) -> tuple[bool, str]:
+        """Whether the proposal is worth enough, and the best option that is still in the case."""
+        stays_out = {line.split()[0] for line in request.proposal.conditions if " stays out: " in line}
+        options = [option for option in request.proposal.option_scores if option not in stays_out]
+        worth = {option: self._score(request, option) for option in (*options, NO_OPTION)}
+        best = max(worth, key=worth.__getitem__)
+        proposed = self._score(request, request.proposal.option)
+        return proposed >= self._least_share * worth[best], best
+
+
+def score_by_risk(request: ReviewRequest, option: str) -> float:
+    """Worth without knowing the truth: the option's share of the pressing, nothing for handing on."""
+    return request.proposal.option_scores.get(option, 0) / 100
+
+
+class TerminalReviewer:
+    """A person at the keyboard. Only the exact words count; anything else is asked again."""
+
+    name = "terminal"
+
+    def __init__(
+        self,
+        *,
+        read_line: Callable[[str], str] = input,
+        write: Callable[[str], object] = print,
+        is_terminal: Callable[[], bool] = sys.stdin.isatty,
+    ) -> None:
+        """
+        Raises:
+            UserError: standard input is no terminal, so that nobody could be asked.
+        """
+        if not is_terminal():
+            raise UserError("--reviewer terminal needs a terminal; choose --reviewer simulated")
+        self._read_line, self._write = read_line, write
+
+    async def review(self, request: ReviewRequest) -> ReviewResponse | None:
+        """See Reviewer.review; end of input leaves the case waiting."""
+        self._write(render_request(request))
+        try:
+            return await asyncio.to_thread(self._ask, request)
+        except EOFError:
+            return None
+
+    def _ask(self, request: ReviewRequest) -> ReviewResponse:
+        rulings: dict[str, Ruling] = {"approve": "approve", "edit": "edit", "reject": "reject"}
+        while (word := self._read_line("approve, edit or reject? ").strip()) not in rulings:
+            self._write(f"{show(word)!r} is none of approve, edit, reject")
+        if word == "edit":
+            options = list(request.proposal.option_scores)
+            while (option := self._read_line(f"option ({' '.join(options)})? ").strip()) not in options:
+                self._write(f"{show(option)!r} is no option of this case")
+            return ReviewResponse(decision="edit", option=option)
+        feedback = self._read_line("why? ").strip() if word == "reject" else ""
+        return ReviewResponse(decision=rulings[word], feedback=feedback[:MAX_FEEDBACK_CHARS])
+
+
+def render_request(request: ReviewRequest) -> str:
+    """The request as text for a terminal; nothing in it can move the cursor or hide a line."""
+    proposal = request.proposal
+    lines = [
+        f"Proposal for {proposal.case}, attempt {proposal.attempt + 1}, revision {proposal.revision}",
+        f"  option {proposal.option}, {proposal.decision_type}, risk {proposal.risk_score} of 12, "
+        f"accountable {proposal.accountable}",
+        "  scores " + " ".join(f"{option} {score}" for option, score in proposal.option_scores.items()),
+    ]
+    for role, report in request.reports.items():
+        lines.append(f"  {role} reports {_spell_report(report)}")
+    for conflict in proposal.conflicts:
+        refuses = f", {' '.join(conflict.refuses)} refuse it" if conflict.refuses else ""
+        lines.append(f"  conflict {conflict.option}: {' '.join(conflict.wants)} want it{refuses}")
+    lines += [f"  condition {condition}" for condition in proposal.conditions]
+    lines += [f"  plan {part.role}: {part.action} (KPI {part.kpi_floor} at least)" for part in proposal.parts]
+    lines += [f"  recalls {case}" for case in proposal.precedents]
+    if request.refusal:
+        lines.append(f"  the answer before did not count: {request.refusal}")
+    return "\n".join([*map(show, lines), f"  digest {proposal.digest}"])
+
+
+def _spell_report(report: ReportLine | None) -> str:
+    if report is None:
+        return "nothing valid"
+    return f"{report.pick} {report.flag} veto {' '.join(report.veto) or NO_OPTION}"
+
+
+def show(text: str) -> str:
+    """Text with unprintable characters spelled out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,146 @@
+"""The governed graph, drawn in one place: from the case over the human gate to execution and re-plan.
+
+intake -> dispatch -> specialists -> reconcile -> (vote) -> propose -> review -> commit -> executors ->
+outcome -> monitor -> close, or re-plan and reconcile again. LangGraph is the road, not the guard: see `gate`.
+"""
+
+from collections.abc import Callable, Coroutine
+from functools import cache
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from roles.team import SPECIALISTS
+from simulator.governance.nodes import (
+    close,
+    commit,
+    dispatch,
+    intake,
+    judge,
+    list_objectors,
+    make_executor,
+    make_specialist,
+    monitor,
+    outcome,
+    propose,
+    reconcile,
+    replan,
+    review,
+    vote,
+)
+from simulator.governance.state import FullContext, FullState
+
+MAX_REPLANS, MAX_REVISIONS, MAX_REFUSALS = 3, 5, 5
+
+FullGraph = CompiledStateGraph[FullState, FullContext, FullState, FullState]
+
+
+async def after_dispatch(state: FullState) -> list[str]:
+    """Everybody who is responsible, at once."""
+    return list(state["briefs"])
+
+
+async def after_reconcile(state: FullState) -> str:
+    """By decision type: a routine draft is not voted on, one that goes to the reviewer need not be."""
+    is_open = judge(state).decision_type in ("contested", "critical")
+    return "vote" if is_open and state["rounds"] > 0 else "propose"
+
+
+async def after_vote(state: FullState) -> str:
+    """Back to reconcile while somebody objects and a round is left."""
+    return "reconcile" if list_objectors(state) and state["round"] < state["rounds"] else "propose"
+
+
+async def after_review(state: FullState) -> str:
+    """Where the ruling leads; a claim of approval leads to the commit, which verifies it."""
+    ruling = (state["ruling"] or {}).get("ruling")
+    if ruling == "approve":
+        return "commit"
+    if state["revision"] > MAX_REVISIONS:
+        return "close"
+    if ruling == "edit":
+        return "propose"
+    return "reconcile" if ruling == "reject" else _ask_again(state)
+
+
+def make_after_commit(seats: tuple[str, ...]) -> Callable[[FullState], Coroutine[Any, Any, list[str]]]:
+    """The route after the commit for these seats."""
+
+    async def after_commit(state: FullState) -> list[str]:
+        """All executors at once; straight to the end where there is nothing to carry out."""
+        if not state["committed"]:
+            return [_ask_again(state)]
+        has_parts = bool((state["proposal"] or {}).get("parts"))
+        return [f"execute_{role}" for role in seats] if has_parts else ["close"]
+
+    return after_commit
+
+
+async def after_monitor(state: FullState) -> str:
+    """Re-plan while an alert stands and a re-plan is left."""
+    return "replan" if state["alerts"] and state["attempt"] < MAX_REPLANS else "close"
+
+
+def _ask_again(state: FullState) -> str:
+    return "review" if state["refusals"] < MAX_REFUSALS else "close"
+
+
+@cache
+def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullState, FullState]:
+    graph = StateGraph(FullState, context_schema=FullContext)
+    executors = [f"execute_{role}" for role in seats]
+    for name, node in (
+        ("intake", intake),
+        ("dispatch", dispatch),
+        ("reconcile", reconcile),
+        ("vote", vote),
+        ("propose", propose),
+        ("review", review),
+        ("commit", commit),
+        ("outcome", outcome),
+        ("monitor", monitor),
+        ("replan", replan),
+        ("close", close),
+        *((role, make_specialist(role)) for role in seats),
+        *((f"execute_{role}", make_executor(role)) for role in seats),
+    ):
+        graph.add_node(name, node)
+    graph.add_edge(START, "intake")
+    graph.add_edge("intake", "dispatch")
+    graph.add_conditional_edges("dispatch", after_dispatch, list(seats))
+    graph.add_edge(list(seats), "reconcile")
+    graph.add_conditional_edges("reconcile", after_reconcile, ["vote", "propose"])
+    graph.add_conditional_edges("vote", after_vote, ["reconcile", "propose"])
+    graph.add_edge("propose", "review")
+    graph.add_conditional_edges("review", after_review, ["commit", "propose", "reconcile", "review", "close"])
+    graph.add_conditional_edges("commit", make_after_commit(seats), [*executors, "review", "close"])
+    graph.add_edge(executors, "outcome")
+    graph.add_edge("outcome", "monitor")
+    graph.add_conditional_edges("monitor", after_monitor, ["replan", "close"])
+    graph.add_edge("replan", "reconcile")
+    graph.add_edge("close", END)
+    return graph
+
+
+def full_graph(seats: tuple[str, ...], checkpointer: BaseCheckpointSaver[str] | None) -> FullGraph:
+    """The compiled graph of these seats on a checkpointer; None: it can be drawn, not played."""
+    return _draw(seats).compile(checkpointer=checkpointer)
+
+
+def open_full() -> FullGraph:
+    """The house's governed graph, for LangGraph's own tools: `langgraph.json` names this function."""
+    return full_graph(SPECIALISTS, None)
+
+
+def full_graph_mermaid(seats: tuple[str, ...] = SPECIALISTS) -> str:
+    """The graph as LangGraph itself draws it, in Mermaid."""
+    return full_graph(seats, None).get_graph().draw_mermaid()
+
+
+def full_graph_edges(seats: tuple[str, ...] = SPECIALISTS) -> list[tuple[str, str, bool]]:
+    """The graph as (from, to, whether a condition chooses it), `__start__` and `__end__` included."""
+    return [
+        (edge.source, edge.target, edge.conditional) for edge in full_graph(seats, None).get_graph().edges
+    ]

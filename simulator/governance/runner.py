@@ -1,0 +1,297 @@
+"""Governed episodes: played over the human gate, stopped and taken up again anywhere, many at once.
+
+A thread is one case in one store. Playing a thread again goes on where it stopped: after a kill, while it
+waited for a reviewer, or not at all where it is closed. A fault stays with its episode.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.types import Command
+from langsmith.run_helpers import tracing_context
+
+from roles.errors import InfrastructureError
+from scenarios.team import parse_decision, parse_report
+from scenarios.team.playable import PlayableCase, PublicCase
+from simulator.governance.gate.approvals import Clock, NotApprovedError, draw_nonce
+from simulator.governance.gate.gate import Gate
+from simulator.governance.gate.review_desk import LIFETIME_S, ReviewDesk
+from simulator.governance.gate.reviewers import Reviewer, ReviewRequest
+from simulator.governance.governed_graph import FullGraph, full_graph
+from simulator.governance.outcomes import Outcomes
+from simulator.governance.precedents import PrecedentStore
+from simulator.governance.state import FullContext, FullState, open_full_case
+from simulator.governance.store.checkpoint_saver import StoreSaver
+from simulator.governance.store.checkpoints import open_checkpointer
+from simulator.governance.store.database import Store, open_store
+from simulator.governance.store.decision_log import DecisionLog
+from simulator.governance.store.effects import EffectsLedger
+from simulator.governance.voices import Voices
+from simulator.graph.casting import Cast
+from simulator.graph.concurrency import run_pool
+from simulator.graph.garbage_collection import calm_collector
+from simulator.observer import Observer
+
+Case = TypeVar("Case", bound=PlayableCase)
+MOST_SUPERSTEPS = 1_000  # far over what re-plans, rounds and refusals allow
+WAITING, FAILED, VIOLATION = "waiting", "failed", "violation"
+_TIMED = ("interrupt_id", "nonce", "signature")  # what differs between two plays of the same case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Office:
+    """One store with everything that works on it; open it with `open_office`.
+
+    Two processes may work on one file: the store decides who was first.
+    """
+
+    connection: Store
+    checkpointer: BaseCheckpointSaver[Any]
+    ledger: EffectsLedger
+    log: DecisionLog
+    gate: Gate
+    desk: ReviewDesk
+    precedents: PrecedentStore
+    graphs: dict[tuple[str, ...], FullGraph] = field(default_factory=dict)  # compiled, by seats
+    is_batched: bool = True  # one commit for what many episodes did at once
+
+    def committing(self) -> AbstractContextManager[None]:
+        """Commit many transactions at once meanwhile: where checkpoints are in the store, so that an effect
+        is never on disk after the checkpoint that tells of it."""
+        is_possible = self.is_batched and isinstance(self.checkpointer, StoreSaver)
+        return self.connection.grouping() if is_possible else nullcontext()
+
+    def graph(self, seats: tuple[str, ...]) -> FullGraph:
+        """The graph of these seats on this office's checkpointer, compiled once."""
+        if seats not in self.graphs:
+            self.graphs[seats] = full_graph(seats, self.checkpointer)
+        return self.graphs[seats]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GovernedEpisode:
+    """What came of one thread.
+
+    Example: GovernedEpisode(thread="t1", case_key="team/test/0/7/2", status="completed", state={...},
+                             trace=((1, "report/cto", {...}), ...), error=None)
+    """
+
+    thread: str
+    case_key: str
+    status: str  # completed, completed_with_alerts, handed_over, not_approved; waiting, failed, violation
+    state: Mapping[str, Any]  # the graph's last state
+    trace: tuple[
+        tuple[int, str, Any], ...
+    ]  # recorded effects, then log entries (superstep -1); no time in it
+    error: str | None  # of a failed one: the infrastructure's fault; of a violation: what was refused
+
+
+@asynccontextmanager
+async def open_office(
+    path: Path | None,
+    *,
+    key: bytes,
+    checkpoints: str | None = None,
+    clock: Clock = time.time,
+    nonce: Callable[[], str] = draw_nonce,
+    lifetime_s: int = LIFETIME_S,
+) -> AsyncIterator[Office]:
+    """The office in a SQLite file (None: in memory); `checkpoints` may name a postgresql:// URL for these.
+
+    Raises:
+        UserError: the file or the URL cannot be used.
+    """
+    connection = open_store(path)
+    try:
+        async with open_checkpointer(checkpoints, connection) as checkpointer:
+            log = DecisionLog(connection, clock)
+            yield Office(
+                connection=connection,
+                checkpointer=checkpointer,
+                ledger=EffectsLedger(connection),
+                log=log,
+                gate=Gate(connection, key=key, clock=clock, log=log),
+                desk=ReviewDesk(connection, key=key, clock=clock, lifetime_s=lifetime_s, nonce=nonce),
+                precedents=PrecedentStore(connection),
+            )
+    finally:
+        connection.close()
+
+
+async def play_governed(
+    cases: Sequence[Case],
+    office: Office,
+    cast: Cast,
+    reviewer: Reviewer,
+    outcomes: Callable[[Case], Outcomes],
+    *,
+    rounds: int = 2,
+    concurrency: int = 8,
+) -> list[GovernedEpisode]:
+    """Play each case as far as it goes, in a thread named by the cast's stream and the case.
+
+    Raises:
+        UserError: a seat without a policy, or a case that cannot be played.
+        ValueError: rounds < 0, concurrency < 1, or one case twice.
+    """
+    if rounds < 0:
+        raise ValueError(f"rounds must be >= 0, got {rounds}")
+    threads = [f"{cast.stream}/{case.key}" for case in cases]
+    if len(set(threads)) != len(threads):
+        raise ValueError("one case stands twice in the call")
+    cast.check(cases)
+    with calm_collector(concurrency), office.committing():
+        return await _play_all(cases, threads, office, cast, reviewer, outcomes, rounds, concurrency)
+
+
+async def _play_all(
+    cases: Sequence[Case],
+    threads: Sequence[str],
+    office: Office,
+    cast: Cast,
+    reviewer: Reviewer,
+    outcomes: Callable[[Case], Outcomes],
+    rounds: int,
+    concurrency: int,
+) -> list[GovernedEpisode]:
+    newest = office.precedents.horizon()
+    horizons = [
+        office.precedents.open_thread(thread, case.key, newest)
+        for thread, case in zip(threads, cases, strict=True)
+    ]
+    jobs = [
+        partial(_contain, case, thread, horizon, office, cast, reviewer, outcomes(case), rounds)
+        for case, thread, horizon in zip(cases, threads, horizons, strict=True)
+    ]
+    return await run_pool(jobs, concurrency=concurrency)
+
+
+def make_full_context(
+    case: PlayableCase, thread: str, horizon: int, office: Office, voices: Voices, outcomes: Outcomes
+) -> FullContext:
+    """What the nodes use: parsers that know the case without facts or truth, and the office."""
+    public = PublicCase.of(case)
+    return FullContext(
+        thread=thread,
+        voices=voices,
+        read_report=partial(parse_report, public),
+        read_decision=partial(parse_decision, public),
+        gate=office.gate,
+        ledger=office.ledger,
+        log=office.log,
+        precedents=office.precedents,
+        horizon=horizon,
+        outcomes=outcomes,
+    )
+
+
+def thread_config(thread: str) -> RunnableConfig:
+    """LangGraph's configuration of a thread."""
+    return {"configurable": {"thread_id": thread}, "recursion_limit": MOST_SUPERSTEPS}
+
+
+async def _contain(
+    case: PlayableCase,
+    thread: str,
+    horizon: int,
+    office: Office,
+    cast: Cast,
+    reviewer: Reviewer,
+    outcomes: Outcomes,
+    rounds: int,
+) -> GovernedEpisode:
+    """Play one thread; an engine's failure and a refused commit end it, and no session outlives it."""
+    if cast.watch is None:
+        return await _play_thread(case, thread, horizon, office, cast, reviewer, outcomes, rounds, None)
+    observer = cast.watch(case, thread)
+    office.log.listeners[thread] = observer.on_governance
+    ended: str | None = None
+    try:
+        episode = await _play_thread(
+            case, thread, horizon, office, cast, reviewer, outcomes, rounds, observer
+        )
+        ended = episode.error
+        return episode
+    except BaseException as error:
+        ended = str(error) or type(error).__name__
+        raise
+    finally:
+        office.log.listeners.pop(thread, None)
+        observer.on_end(ended)
+
+
+async def _play_thread(
+    case: PlayableCase,
+    thread: str,
+    horizon: int,
+    office: Office,
+    cast: Cast,
+    reviewer: Reviewer,
+    outcomes: Outcomes,
+    rounds: int,
+    observer: Observer | None,
+) -> GovernedEpisode:
+    voices = Voices(cast, case, thread, office.ledger, observer)
+    context = make_full_context(case, thread, horizon, office, voices, outcomes)
+    start = open_full_case(case, rounds=rounds)
+    try:
+        with tracing_context(enabled=False):
+            state, status, error = await _drive(start, context, office, reviewer)
+    finally:
+        voices.end()
+    return GovernedEpisode(
+        thread=thread,
+        case_key=case.key,
+        status=status,
+        state=state,
+        trace=tuple(read_trace(office, thread)),
+        error=error,
+    )
+
+
+async def _drive(
+    start: FullState, context: FullContext, office: Office, reviewer: Reviewer
+) -> tuple[Mapping[str, Any], str, str | None]:
+    """(last state, status, error) of the thread, taken up where it is and played as far as it goes."""
+    graph = office.graph(tuple(start["briefs"]))
+    config = thread_config(context.thread)
+    snapshot = await graph.aget_state(config)
+    if snapshot.values and not snapshot.tasks:  # `next` leaves out a task that ran before the kill
+        return snapshot.values, str(snapshot.values["status"]), None
+    state: Mapping[str, Any] = snapshot.values or start
+    step: Any = None if snapshot.values else start
+    try:
+        while True:
+            state = await graph.ainvoke(step, config, context=context, durability="sync")
+            interrupts = state.get("__interrupt__", ())
+            if not interrupts:
+                return state, str(state["status"]), None
+            request = ReviewRequest.model_validate(interrupts[0].value)
+            answer = await office.desk.ask(request, reviewer)
+            if answer is None:
+                return _without_interrupt(state), WAITING, None
+            step = Command(resume={interrupts[0].id: answer})
+    except InfrastructureError as error:
+        return _without_interrupt(state), FAILED, str(error) or type(error).__name__
+    except NotApprovedError as error:
+        return _without_interrupt(state), VIOLATION, f"{error.reason}: {error}"
+
+
+def read_trace(office: Office, thread: str) -> list[tuple[int, str, Any]]:
+    """What was done and decided in a thread, the same for every play of the same case."""
+    entries = [
+        (-1, entry.kind, {name: value for name, value in entry.body.items() if name not in _TIMED})
+        for entry in office.log.entries(thread)
+    ]
+    return [*office.ledger.trace(thread), *entries]
+
+
+def _without_interrupt(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in state.items() if name != "__interrupt__"}

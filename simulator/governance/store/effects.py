@@ -1,0 +1,80 @@
+"""The effects ledger: what was done is recorded in the transaction that did it, and never done again.
+
+LangGraph runs a node again where a kill came between its work and its checkpoint. The key of an effect is
+(thread, node, superstep, input digest): the second run finds the first one's result.
+Exactly once holds for what is written to this store. A call to the outside (a model) that was under way at
+the kill is made again, one whose result was recorded is not.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from simulator.governance.store.database import Store, canonical_json, transaction
+
+
+class EffectKey(NamedTuple):
+    """What makes two effects the same one.
+
+    Example: EffectKey(thread="t1", node="execute_cto", superstep=7, input_digest="9f2c...")
+    """
+
+    thread: str
+    node: str
+    superstep: int
+    input_digest: str
+
+
+class EffectsLedger:
+    """Effects of one store, each performed once."""
+
+    def __init__(self, connection: Store) -> None:
+        self._connection = connection
+
+    def perform(self, key: EffectKey, act: Callable[[], Any], *, durable: bool = False) -> Any:
+        """The recorded result; where there is none, `act` runs and its result is recorded in one transaction.
+
+        `act` writes to the store only; its result is a JSON value. Where it raises, nothing has happened.
+        """
+        with transaction(self._connection, durable=durable):
+            row = self._find(key)
+            if row is not None:
+                return json.loads(row)
+            result = act()
+            self._insert(key, result)
+            return result
+
+    def recall(self, key: EffectKey) -> Any | None:
+        """The recorded result, None where there is none."""
+        row = self._find(key)
+        return None if row is None else json.loads(row)
+
+    def record(self, key: EffectKey, result: Any) -> Any:
+        """Record a result from outside, not None; where one was recorded meanwhile, that one stands."""
+        return self.perform(key, lambda: result)
+
+    def results_by_input(self, thread: str, input_digests: list[str]) -> list[Any | None]:
+        """For each digest the result of the thread's latest effect on that input, None without one."""
+        query = (
+            "SELECT result FROM effects WHERE thread = ? AND input_digest = ? ORDER BY superstep DESC LIMIT 1"
+        )
+        rows = [self._connection.execute(query, (thread, digest)).fetchone() for digest in input_digests]
+        return [None if row is None else json.loads(row[0]) for row in rows]
+
+    def trace(self, thread: str) -> list[tuple[int, str, Any]]:
+        """(superstep, node, result) of all effects of a thread, in this order: nothing in it is a time."""
+        rows = self._connection.execute(
+            "SELECT superstep, node, result FROM effects WHERE thread = ? ORDER BY superstep, node, result",
+            (thread,),
+        )
+        return [(superstep, node, json.loads(result)) for superstep, node, result in rows.fetchall()]
+
+    def _find(self, key: EffectKey) -> str | None:
+        row = self._connection.execute(
+            "SELECT result FROM effects WHERE thread = ? AND node = ? AND superstep = ? AND input_digest = ?",
+            key,
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def _insert(self, key: EffectKey, result: Any) -> None:
+        self._connection.execute("INSERT INTO effects VALUES (?, ?, ?, ?, ?)", (*key, canonical_json(result)))

@@ -1,0 +1,77 @@
+"""A governed episode as a record of its own: what is exported, and what minutes are written from.
+
+`governed_reading` reads it from a store. No truth and no score is in a record.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simulator.governance.store.decision_log import Entry
+from simulator.records import Episode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """One draft of ReconcileGPT and the votes on it.
+
+    Example: Draft(heard="Options A B. ...", text='{"option": "B", "escalate": false}',
+                   votes={"cto": '{"vote": "accept"}'})
+    """
+
+    heard: str
+    text: str
+    votes: Mapping[str, str]  # empty: not voted on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One display of a proposal at the gate, and how the gate settled it.
+
+    Example: Answer(shown_at_s=1, reviewer="ann", ruling="approve", reason="", option=None, feedback="",
+                    answered_at_s=2)
+    """
+
+    shown_at_s: int | None
+    reviewer: str  # "" while nobody has answered
+    ruling: str  # approve, edit, reject, refused (did not count), waiting
+    reason: str  # of a refusal
+    option: str | None  # the reviewer's own, after an edit
+    feedback: str
+    answered_at_s: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """One proposal: how it came about, what was ruled on it, and what its execution brought."""
+
+    attempt: int  # 0 the first plan, then re-plans
+    drafts: tuple[Draft, ...]  # empty: the reviewer's own option
+    digest: str
+    proposal: Mapping[str, Any]  # of `approvals.Proposal`
+    answers: tuple[Answer, ...]
+    is_committed: bool
+    delivered: tuple[str, ...]  # seats
+    kpis: Mapping[str, int]  # seat -> percent of its hard limit; empty: nothing observed
+    shock: str
+    alerts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GovernedRecord:
+    """All of one governed episode.
+
+    Example: read_record(case, played, office, stream="s").chapters[0].answers[0].ruling == "approve"
+    (`read_record` is in `governed_reading`)
+    """
+
+    episode: Episode  # reports, last draft and its votes, everybody's turns
+    thread: str
+    status: str
+    error: str | None
+    accountable: str
+    precedents: tuple[Mapping[str, Any], ...]
+    chapters: tuple[Chapter, ...]
+    undecided: tuple[Draft, ...]  # drafts that never reached the gate
+    log: tuple[Entry, ...]  # this thread's
+    is_log_sound: bool  # whether the whole store's chain verifies

@@ -1,0 +1,169 @@
+"""Reads the record of a governed episode from its store.
+
+The store is asked, not the graph's state: what was displayed, ruled, delivered and logged stands there. Only
+reports, the last votes, and what the world answered are the state's.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from roles.team import RECONCILER
+from scenarios.team import parse_vote
+from scenarios.team.playable import PlayableCase
+from simulator.governance.runner import GovernedEpisode, Office
+from simulator.governance.store.decision_log import Entry, verify_chain
+from simulator.governance.store.episode_record import Answer, Chapter, Draft, GovernedRecord
+from simulator.graph.team_graph import objection_brief
+from simulator.records import Episode, Trajectory, Turn
+
+_TURNS = TypeAdapter(tuple[Turn, ...])
+_Request = tuple[str, str, str, str | None]  # interrupt, digest, body, settled
+
+
+def read_record(
+    case: PlayableCase, played: GovernedEpisode, office: Office, *, stream: str
+) -> GovernedRecord:
+    """The record of a played thread; `stream` is the cast's."""
+    log = tuple(office.log.entries(played.thread))
+    state = played.state
+    sittings = list(_read_sittings(played, office))
+    chapters = list(_read_chapters(played, office, log, sittings))
+    return GovernedRecord(
+        episode=_read_episode(case, played, office, stream),
+        thread=played.thread,
+        status=played.status,
+        error=played.error,
+        accountable=(state["duty"] or {}).get("accountable", ""),
+        precedents=tuple(state["precedents"]),
+        chapters=tuple(chapters),
+        undecided=tuple(draft for sitting in sittings for draft in sitting),
+        log=log,
+        is_log_sound=verify_chain(office.log.entries(), head=office.log.head()) is None,
+    )
+
+
+def _read_episode(case: PlayableCase, played: GovernedEpisode, office: Office, stream: str) -> Episode:
+    state = played.state
+    spoken: dict[str, list[Mapping[str, Any]]] = {}
+    for _, node, result in office.ledger.trace(played.thread):
+        role = node.partition("/")[2]
+        if isinstance(result, dict) and "turns" in result:
+            spoken.setdefault(role, []).append(result)
+    order = [role for role in (*case.seats, RECONCILER) if role in spoken]
+    decision = state["decision"]
+    return Episode(
+        scenario_key=case.key,
+        index_in_group=0,
+        trajectories={role: _join(role, f"{stream}/{played.thread}/{role}", spoken[role]) for role in order},
+        reports={role: state["reports"][role]["text"] for role in case.seats if role in state["reports"]},
+        decision=decision["text"] if decision else "",
+        votes={role: state["votes"][role]["text"] for role in case.seats if role in state["votes"]},
+        error=played.error,
+    )
+
+
+def _join(role: str, session: str, spoken: Sequence[Mapping[str, Any]]) -> Trajectory:
+    """Everything that a role said in a thread, in the order of supersteps."""
+    last = spoken[-1]
+    return Trajectory(
+        role=role,
+        session=session,
+        turns=tuple(turn for one in spoken for turn in _TURNS.validate_python(one["turns"])),
+        num_tool_calls=last["num_tool_calls"],
+        num_valid_tool_calls=last["num_valid_tool_calls"],
+        ended_by=last["ended_by"],
+        final_text=last["text"],
+    )
+
+
+def _read_chapters(
+    played: GovernedEpisode, office: Office, log: Sequence[Entry], sittings: list[tuple[Draft, ...]]
+) -> Iterator[Chapter]:
+    """One chapter per displayed proposal; takes its drafts off the head of `sittings`."""
+    requests = _read_requests(office, played.thread)
+    history = {attempt["attempt"]: attempt for attempt in played.state["history"]}
+    was_edited = False
+    for digest in dict.fromkeys(request[1] for request in requests):
+        shown = [request for request in requests if request[1] == digest]
+        proposal = json.loads(shown[0][2])["proposal"]
+        drafts = () if was_edited or not sittings else sittings.pop(0)
+        answers = tuple(_read_answer(office, request, log) for request in shown)
+        was_edited = answers[-1].ruling == "edit"
+        done = [entry for entry in log if entry.body.get("digest") == digest]
+        is_committed = any(entry.kind == "committed" for entry in done)
+        came = history.get(proposal["attempt"]) if is_committed else None
+        yield Chapter(
+            attempt=proposal["attempt"],
+            drafts=drafts,
+            digest=digest,
+            proposal=proposal,
+            answers=answers,
+            is_committed=is_committed,
+            delivered=tuple(entry.body["role"] for entry in done if entry.kind == "executed"),
+            kpis=came["kpis"] if came else {},
+            shock=came["shock"] if came else "",
+            alerts=tuple(came["alerts"]) if came else (),
+        )
+
+
+def _read_sittings(played: GovernedEpisode, office: Office) -> Iterator[tuple[Draft, ...]]:
+    """The drafts that led to one proposal: a draft goes on with the last one where it answers objections."""
+    heard = list(played.state["asked"].get(RECONCILER, []))
+    texts: list[str] = []
+    votes: list[dict[str, Mapping[str, Any]]] = []
+    for _, node, result in office.ledger.trace(played.thread):
+        kind, _, role = node.partition("/")
+        if kind == "reconcile":
+            texts.append(result["text"])
+            votes.append({})
+        elif kind == "vote" and votes:
+            votes[-1][role] = result["text"]
+    drafts = [
+        Draft(
+            heard=message,
+            text=text,
+            votes={role: str(cast[role]) for role in played.state["briefs"] if role in cast},
+        )
+        for message, text, cast in zip(heard, texts, votes, strict=False)
+    ]
+    sitting: list[Draft] = []
+    for draft in drafts:
+        if sitting and not _goes_on(sitting[-1], draft):
+            yield tuple(sitting)
+            sitting = []
+        sitting.append(draft)
+    if sitting:
+        yield tuple(sitting)
+
+
+def _goes_on(before: Draft, after: Draft) -> bool:
+    objectors = [role for role, text in before.votes.items() if parse_vote(text) == "object"]
+    return bool(objectors) and after.heard == objection_brief(objectors)
+
+
+def _read_requests(office: Office, thread: str) -> list[_Request]:
+    """(interrupt, digest, body, settled) of every display, in order."""
+    rows = office.connection.execute(
+        "SELECT interrupt_id, digest, body, settled FROM requests WHERE thread = ? ORDER BY sequence",
+        (thread,),
+    )
+    return [tuple(row) for row in rows.fetchall()]
+
+
+def _read_answer(office: Office, row: _Request, log: Sequence[Entry]) -> Answer:
+    interrupt_id, _, _, text = row
+    settled = json.loads(text) if text else {}
+    signed = office.desk.find_answer(interrupt_id) or {}
+    shown = [entry.at_s for entry in log if entry.body.get("interrupt_id") == interrupt_id]
+    return Answer(
+        shown_at_s=shown[0] if shown else None,
+        reviewer=str(signed.get("reviewer", "")) if settled else "",
+        ruling=settled.get("ruling", "waiting"),
+        reason=settled.get("reason", ""),
+        option=settled.get("option"),
+        feedback=settled.get("feedback", ""),
+        answered_at_s=signed.get("issued_at_s") if settled else None,
+    )

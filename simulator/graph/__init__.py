@@ -1,0 +1,5 @@
+"""The team's LangGraph graph and the runner that plays many episodes on it.
+
+Belongs here: nodes of the assess protocol, casting, concurrency.
+Not here: the human gate (governance).
+"""

@@ -1,0 +1,258 @@
+"""Many episodes at once on one engine: whole episodes, reports only, or decisions on fixed reports.
+
+Results come in the order of the inputs whatever the concurrency. An InfrastructureError stays with its
+episode; anything else stops the call. Nodes, agents and engines never see a scenario's truth.
+
+Common arguments: `team` names each role's policy; `concurrency` is episodes in flight; `stream` begins every
+session's name, so calls with different streams sample differently and may run at the same time.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from roles.base import Role
+from roles.errors import InfrastructureError
+from roles.registry import ROLES
+from roles.team import RECONCILER
+from scenarios.team.playable import PlayableCase
+from simulator.agents.agent import Agent
+from simulator.agents.agent_kinds import AgentKind, AgentLimits
+from simulator.chat import Chat
+from simulator.engines.base import Engine, Sampling
+from simulator.graph.casting import Cast, make_context, open_case
+from simulator.graph.concurrency import run_pool
+from simulator.graph.garbage_collection import calm_collector
+from simulator.graph.team_graph import EpisodeContext, TeamState, make_said, play_graph
+from simulator.observer import Watch, watched
+from simulator.records import Episode
+
+MAX_TURNS = 4  # of an agent per message
+
+_Play = Callable[[Cast, PlayableCase, str, int], Coroutine[Any, Any, Episode]]  # ..., session, index in group
+
+
+async def play_episodes(
+    scenarios: Sequence[PlayableCase],
+    team: Mapping[str, str],
+    engine: Engine,
+    chat: Chat,
+    sampling: Sampling,
+    *,
+    rounds: int = 1,
+    num_repeats: int = 1,
+    concurrency: int = 256,
+    stream: str = "",
+    max_turns: int = MAX_TURNS,
+    roles: Mapping[str, Role] = ROLES,
+    watch: Watch | None = None,
+    kinds: Mapping[str, AgentKind] | None = None,
+    limits: AgentLimits | None = None,
+    first_place: int = 0,
+) -> list[Episode]:
+    """Play every scenario `num_repeats` times: reports, decision, then up to `rounds` rounds of votes.
+
+    Returns the episodes scenario by scenario, the repeats of one scenario side by side. `watch` makes an
+    observer for each, told what happens while it happens. `kinds`: the agent in a seat, chat where none is
+    named; `limits`: of every agent. A part of a longer list samples as in the whole list
+    if `first_place` says where it begins.
+
+    Raises:
+        UserError: a seat or the reconciler has no policy in the team.
+        ValueError: rounds < 0, num_repeats or concurrency < 1.
+    """
+    _check_rounds(rounds)
+    cast = _cast(team, engine, chat, sampling, f"{stream}/episodes", max_turns, roles, watch, kinds, limits)
+    plays = [(scenario, partial(_play_episode, rounds=rounds)) for scenario in scenarios]
+    return await _play_groups(cast, plays, num_repeats, concurrency, first_place)
+
+
+async def play_reports(
+    scenarios: Sequence[PlayableCase],
+    team: Mapping[str, str],
+    engine: Engine,
+    chat: Chat,
+    sampling: Sampling,
+    *,
+    num_repeats: int = 1,
+    concurrency: int = 256,
+    stream: str = "",
+    max_turns: int = MAX_TURNS,
+    roles: Mapping[str, Role] = ROLES,
+) -> list[Episode]:
+    """Play the specialists' reports only: episodes with decision "" and no votes, for `play_decisions`."""
+    cast = _cast(team, engine, chat, sampling, f"{stream}/reports", max_turns, roles)
+    plays = [(scenario, _play_reports) for scenario in scenarios]
+    return await _play_groups(cast, plays, num_repeats, concurrency)
+
+
+async def play_decisions(
+    report_sets: Sequence[tuple[PlayableCase, Episode]],
+    team: Mapping[str, str],
+    engine: Engine,
+    chat: Chat,
+    sampling: Sampling,
+    *,
+    num_decisions: int,
+    with_votes: bool = True,
+    rounds: int = 1,
+    concurrency: int = 256,
+    stream: str = "",
+    max_turns: int = MAX_TURNS,
+    roles: Mapping[str, Role] = ROLES,
+    first_place: int = 0,
+) -> list[Episode]:
+    """Play ReconcileGPT and the votes `num_decisions` times on each fixed set of reports.
+
+    A report set is any episode of the scenario; of it only the reports count. Their turns open the
+    specialists' trajectories of every returned episode, token for token, and the votes follow. Decisions
+    on one set stand side by side, `index_in_group` counting them. A set's infrastructure fault is handed on.
+
+    Without votes only ReconcileGPT plays (one draft): far cheaper where many decisions on one set are
+    compared. The episodes then hold its trajectory alone, and reports may be left out of the set (text "").
+    `first_place` is as for `play_episodes`, counted in sets.
+
+    Raises:
+        ValueError: a set was not played on its scenario, or with other roles, chat or max_turns.
+    """
+    _check_rounds(rounds)
+    cast = _cast(team, engine, chat, sampling, f"{stream}/decisions", max_turns, roles)
+    play = partial(_play_decision, rounds=rounds) if with_votes else _play_decision_alone
+    plays = [(scenario, partial(play, reports=reports)) for scenario, reports in report_sets]
+    return await _play_groups(cast, plays, num_decisions, concurrency, first_place)
+
+
+def _cast(
+    team: Mapping[str, str],
+    engine: Engine,
+    chat: Chat,
+    sampling: Sampling,
+    stream: str,
+    max_turns: int,
+    roles: Mapping[str, Role],
+    watch: Watch | None = None,
+    kinds: Mapping[str, AgentKind] | None = None,
+    limits: AgentLimits | None = None,
+) -> Cast:
+    return Cast(
+        team=team,
+        engine=engine,
+        chat=chat,
+        sampling=sampling,
+        stream=stream,
+        max_turns=max_turns,
+        roles=roles,
+        watch=watch,
+        kinds=kinds or {},
+        limits=limits or AgentLimits(),
+    )
+
+
+def _check_rounds(rounds: int) -> None:
+    if rounds < 0:
+        raise ValueError(f"rounds must be >= 0, got {rounds}")
+
+
+async def _play_groups(
+    cast: Cast,
+    plays: Sequence[tuple[PlayableCase, _Play]],
+    num_repeats: int,
+    concurrency: int,
+    first_place: int = 0,
+) -> list[Episode]:
+    if num_repeats < 1:
+        raise ValueError(f"episodes per group must be >= 1, got {num_repeats}")
+    cast.check(scenario for scenario, _ in plays)
+    jobs = [
+        partial(_contain, cast, scenario, f"{cast.stream}/{place}.{index}/{scenario.key}", index, play)
+        for place, (scenario, play) in enumerate(plays, first_place)
+        for index in range(num_repeats)
+    ]
+    with calm_collector(concurrency):
+        return await run_pool(jobs, concurrency=concurrency)
+
+
+async def _contain(cast: Cast, scenario: PlayableCase, session: str, index: int, play: _Play) -> Episode:
+    """Play one episode; an engine's failure becomes its error, and no session outlives it."""
+    try:
+        return await play(cast, scenario, session, index)
+    except InfrastructureError as error:
+        return _failed(scenario, index, str(error) or type(error).__name__)
+    finally:
+        cast.end_sessions(scenario, session)
+
+
+async def _play_episode(
+    cast: Cast, scenario: PlayableCase, session: str, index: int, *, rounds: int
+) -> Episode:
+    with watched(cast.watch, scenario, session) as observer:
+        agents = cast.seat(scenario, session, observer)
+        context = make_context(scenario, agents, observer)
+        final = await play_graph(open_case(scenario, rounds=rounds), context)
+    return _record(scenario, index, agents, final)
+
+
+async def _play_reports(cast: Cast, scenario: PlayableCase, session: str, index: int) -> Episode:
+    agents = cast.seat(scenario, session)
+    case = open_case(scenario, rounds=0)
+    final = await play_graph(case, make_context(scenario, agents), reports_only=True)
+    return _record(scenario, index, {role: agents[role] for role in scenario.seats}, final)
+
+
+async def _play_decision(
+    cast: Cast, scenario: PlayableCase, session: str, index: int, *, rounds: int, reports: Episode
+) -> Episode:
+    if reports.error is not None:
+        return _failed(scenario, index, reports.error)
+    agents = cast.seat(scenario, session)
+    context = make_context(scenario, agents)
+    case = _with_reports(open_case(scenario, rounds=rounds), scenario, context, reports)
+    for role, seat in scenario.seats.items():
+        agents[role], text = await cast.seat_again(role, seat.brief, session, reports.trajectories[role])
+        if text != reports.reports[role]:
+            raise ValueError(f"the report of {role} on {scenario.key} plays back differently")
+    return _record(scenario, index, agents, await play_graph(case, context))
+
+
+async def _play_decision_alone(
+    cast: Cast, scenario: PlayableCase, session: str, index: int, *, reports: Episode
+) -> Episode:
+    if reports.error is not None:
+        return _failed(scenario, index, reports.error)
+    agents = cast.seat(scenario, session)
+    context = make_context(scenario, agents)
+    case = _with_reports(open_case(scenario, rounds=0), scenario, context, reports)
+    return _record(scenario, index, {RECONCILER: agents[RECONCILER]}, await play_graph(case, context))
+
+
+def _with_reports(
+    case: TeamState, scenario: PlayableCase, context: EpisodeContext, reports: Episode
+) -> TeamState:
+    """The case with all reports in, so that the graph goes straight to reconcile."""
+    if reports.scenario_key != scenario.key or set(reports.reports) != set(scenario.seats):
+        raise ValueError(f"episode of {reports.scenario_key} holds no reports on {scenario.key}")
+    said = {role: make_said(text, context.read_report(text)) for role, text in reports.reports.items()}
+    return TeamState(**{**case, "reports": said})
+
+
+def _record(scenario: PlayableCase, index: int, agents: Mapping[str, Agent], final: TeamState) -> Episode:
+    return Episode(
+        scenario_key=scenario.key,
+        index_in_group=index,
+        trajectories={role: agent.trajectory() for role, agent in agents.items()},
+        reports={role: final["reports"][role]["text"] for role in scenario.seats},
+        decision=final["decision"]["text"] if final["decision"] else "",
+        votes={role: vote["text"] for role, vote in final["votes"].items()},
+    )
+
+
+def _failed(scenario: PlayableCase, index: int, error: str) -> Episode:
+    return Episode(
+        scenario_key=scenario.key,
+        index_in_group=index,
+        trajectories={},
+        reports={},
+        decision="",
+        votes={},
+        error=error,
+    )

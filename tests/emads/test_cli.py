@@ -1,0 +1,174 @@
+"""The command line: every mistake is one clear line on standard error, exit status 2, and nothing is lost."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from emads.cli import main
+from training.config.loading import load_config
+from training.config.run_config import RunConfig
+from training.data import datasets
+from training.runs.run_folder import Run
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def fail(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Run a verb that must fail, and return its one line."""
+    status = main([str(argument) for argument in arguments])
+    error = capsys.readouterr().err
+    lines = [line for line in error.splitlines() if line.startswith("error: ")]
+    assert status == 2
+    assert len(lines) == 1
+    assert "Traceback" not in error
+    assert error.splitlines()[-1] == lines[0]
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ("trian sft", ["unknown verb 'trian'", "did you mean 'train'"]),
+        ("train grppo", ["unknown verb 'grppo'", "did you mean 'grpo'"]),
+        ("generate --cuont 3", ["--cuont", "--count"]),
+        ("generate --count three", ["--count", "integer"]),
+        ("generate --family ctoo", ["unknown family 'ctoo'", "did you mean 'cto'"]),
+        ("generate --count -3", ["count -3 must be 1 or more"]),
+        ("generate --seed -1", ["seed -1 must be 0 or more"]),
+        ("generate --processes 0", ["processes 0 must be 1 or more"]),
+        ("generate --split tets", ["unknown split 'tets'", "did you mean 'test'"]),
+        ("generate --difficulties 1-x", ["'1-x'", "1,2 or 1-3"]),
+        ("generate --difficulties 9-12", ["difficulty 11 must be 1 to 10"]),
+        ("generate --difficulties 3-1", ["one or more different"]),
+        ("generate --count 3 --family cto --out /dev/full/data", ["cannot write data folder /dev/full/data"]),
+        ("validate /nonexistent", ["no data in /nonexistent"]),
+        ("validate", ["Missing argument"]),
+        ("train sft --role ctp", ["unknown role 'ctp'", "did you mean 'cto'"]),
+        ("train base --set sft.max_stepz=3", ["'sft.max_stepz'", "did you mean 'sft.max_steps'"]),
+        ("train marl --set marl.report_sets=1", ["marl.report_sets = 1", "greater than or equal to 2"]),
+        ("train grpo --set grpo", ["section.key=value"]),
+        ("train base --config /nonexistent.yaml", ["/nonexistent.yaml", "No such file"]),
+        ("train base --run /dev/full/run", ["cannot write run folder /dev/full/run", "Not a directory"]),
+        ("train base --run /nonexistent --resume", ["no run in /nonexistent"]),
+        ("train base --resume --set seed=3", ["leave out --config and --set"]),
+        ("simulate --stage mral", ["unknown stage 'mral'", "did you mean 'marl'"]),
+        ("simulate --count 0", ["--count 0 must be 1 or more"]),
+        ("simulate --index -1", ["--index -1 must be 0 or more"]),
+        ("simulate --run /nonexistent", ["no run in /nonexistent"]),
+        ("evaluate --run /nonexistent", ["no run in /nonexistent"]),
+        ("report --run /nonexistent", ["no run in /nonexistent"]),
+        ("demo --seeds 0", ["--seeds 0 must be 1 or more"]),
+        ("demo --resume --config x.yaml", ["leave out --config and --set"]),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+    parts: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = fail(capsys, *arguments.split())
+    assert [part for part in parts if part not in line] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_malformed_yaml_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "c.yaml").write_text("name: x\nsft:\n  max_steps: [3\n")
+    line = fail(capsys, "demo", "--config", tmp_path / "c.yaml", "--run", tmp_path / "run")
+    assert f"{tmp_path / 'c.yaml'}:4: malformed YAML" in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_config_leaves_the_run_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run.create(tmp_path / "run", RunConfig())
+    run.log("sft", 1, {"loss": 0.5})
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    line = fail(capsys, "train", "base", "--run", run.path, "--set", "seed=4")
+    assert "seed is 0 there, 4 here" in line
+    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
+
+
+def test_a_damaged_stored_config_names_file_and_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run.create(tmp_path / "run", RunConfig())
+    (run.path / "config.yaml").write_text("name: x\nsft: [\n")
+    assert f"{run.path / 'config.yaml'}:3:" in fail(capsys, "evaluate", "--run", run.path)
+
+
+def test_a_truncated_data_file_is_named_and_the_clean_rows_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets, "SCENARIOS_PER_SHARD", 5)
+    assert main(["generate", "--family", "cto", "--count", "10", "--out", str(tmp_path)]) == 0
+    path = tmp_path / "cto" / "train-00001.parquet"
+    path.write_bytes(path.read_bytes()[:-50])
+    capsys.readouterr()
+    status = main(["validate", str(tmp_path)])
+    captured = capsys.readouterr()
+    assert status == 2
+    assert "cto/train-00001.parquet: truncated or corrupt Parquet file" in captured.err
+    assert "5 of 5 rows are clean" in captured.out
+
+
+def test_a_full_disk_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    line = fail(capsys, "generate", "--family", "cto", "--count", "3", "--out", tmp_path / "data")
+    assert "No space left on device" in line
+
+
+def test_generate_and_validate_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["generate", "--count", "3", "--difficulties", "1-2", "--out", str(tmp_path / "data")]
+    assert main(arguments) == 0
+    assert "30 rows in 6 shards" in capsys.readouterr().out  # 5 families x 3, and 3 team cases of 5 seats
+    assert main(["validate", str(tmp_path / "data")]) == 0
+    assert "30 of 30 rows are clean" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", [["train", "sft"], ["demo"]])
+def test_print_config_shows_the_resolved_config_and_does_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: list[str]
+) -> None:
+    status = main([*verb, "--run", str(tmp_path / "run"), "--set", "sft.max_steps=3", "--print-config"])
+    (tmp_path / "printed.yaml").write_text(capsys.readouterr().out)
+    assert status == 0
+    assert load_config(tmp_path / "printed.yaml") == load_config(None, ["sft.max_steps=3"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_existing_run_brings_its_own_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Run.create(tmp_path / "run", load_config(None, ["sft.max_steps=3"]))
+    for resume in ([], ["--resume"]):
+        assert main(["train", "base", "--run", str(tmp_path / "run"), "--print-config", *resume]) == 0
+        assert "max_steps: 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["train"]])
+def test_without_a_verb_the_verbs_are_shown(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert "Commands:" in capsys.readouterr().err
+
+
+def test_help_starts_without_the_heavy_libraries() -> None:
+    program = (
+        "import sys\nfrom emads.cli import main\nmain(['--help'])\n"
+        "heavy = {'torch', 'transformers', 'pyarrow', 'pydantic', 'yaml', 'networkx', 'langgraph'}\n"
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "generate" in done.stdout
+    assert time.monotonic() - start < 10  # 0.1 s on an idle machine

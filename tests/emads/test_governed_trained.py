@@ -1,0 +1,107 @@
+"""A trained team over the human gate, end to end: two episodes, all outputs, killed and taken up again."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from trained_team import train_small_team
+
+from emads.cli import main
+from simulator.export.governed_episodes import read_governed
+
+ROOT = Path(__file__).parent.parent.parent
+COUNT = 2
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_small_team(tmp_path_factory.mktemp("trained") / "run")
+
+
+def call(run: Path, store: Path) -> list[str]:
+    team = ["--team", str(run), "--stage", "marl"]
+    return ["simulate", "--protocol", "full", *team, "--count", str(COUNT), "--db", str(store)]
+
+
+def count_effects(store: Path) -> int:
+    """Recorded effects of a store that another process may be writing; 0 where there is none yet."""
+    try:
+        with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
+            return int(connection.execute("SELECT count(*) FROM effects").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def test_two_episodes_are_ruled_on_and_written(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = [
+        *("--html", str(tmp_path / "minutes"), "--jsonl", str(tmp_path / "e.jsonl")),
+        *("--atif", str(tmp_path / "atif"), "--spans", str(tmp_path / "s.jsonl"), "--live"),
+    ]
+    assert main([*call(run, tmp_path / "s.db"), *outputs]) == 0
+    out = capsys.readouterr().out
+    records = list(read_governed(tmp_path / "e.jsonl"))
+    assert len(records) == COUNT
+    for record in records:
+        assert record.status in ("completed", "completed_with_alerts", "handed_over", "not_approved")
+        assert f"{record.episode.scenario_key}  {record.status}" in out
+        answers = [answer for chapter in record.chapters for answer in chapter.answers]
+        assert {answer.reviewer for answer in answers} == {"simulated"}
+        versions = {t.policy_version for p in record.episode.trajectories.values() for t in p.turns}
+        assert versions == {f"{role}@marl" for role in record.episode.trajectories}
+        assert all(t.logprobs for p in record.episode.trajectories.values() for t in p.turns)
+        assert record.is_log_sound
+        assert record.log[-1].kind == "closed"
+    for folder, ending in (("minutes", "html"), ("atif", "json")):
+        names = {path.name for path in (tmp_path / folder).iterdir()}
+        assert names == {f"{r.episode.scenario_key.replace('/', '-')}.{ending}" for r in records}
+    page = next((tmp_path / "minutes").iterdir()).read_text()
+    assert "Minutes of the marl team of run small" in page
+    assert (tmp_path / "s.jsonl").read_text().count('"invoke_agent team"') == COUNT
+
+
+def test_a_killed_simulation_goes_on_where_it_stopped(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(call(run, tmp_path / "whole.db")) == 0
+    whole = capsys.readouterr().out
+    store = tmp_path / "killed.db"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "emads.cli", *call(run, store)], cwd=ROOT, stdout=subprocess.DEVNULL
+    )
+    while count_effects(store) < 3:
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait(20) == -signal.SIGKILL
+    num_before = count_effects(store)
+    assert 3 <= num_before < count_effects(tmp_path / "whole.db")
+    assert main(call(run, store)) == 0
+    assert capsys.readouterr().out == whole
+    assert count_effects(store) == count_effects(tmp_path / "whole.db")
+    for one in (store, tmp_path / "whole.db"):
+        with closing(sqlite3.connect(one)) as connection:
+            rows = connection.execute(
+                "SELECT thread, attempt, count(*) FROM commits GROUP BY 1, 2"
+            ).fetchall()
+            assert all(number == 1 for *_, number in rows)
+
+
+def test_a_written_case_plays_with_the_trained_team(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = ROOT / "examples" / "card-payments.yaml"
+    team = ["--team", str(run), "--stage", "marl", "--html", str(tmp_path)]
+    assert main(["simulate", str(case), "--protocol", "full", *team, "--world", "12"]) == 0
+    assert "closed: status" in capsys.readouterr().out
+    (page,) = tmp_path.iterdir()
+    text = page.read_text()
+    assert "What replaces our card payment switch before its support ends?" in text
+    assert "Not scored: nobody knows the right answer" in text

@@ -1,0 +1,75 @@
+"""`emads simulate --protocol full`: plays, goes on where it stopped, and says what is wrong in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from emads.cli import main
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+def test_the_same_call_on_the_same_store_gives_the_same_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "s.db"
+    call = ["simulate", "--protocol", "full", "--team", "scripted", "--count", "2", "--db", str(store)]
+    assert main(call) == 0
+    first = capsys.readouterr().out
+    assert main(call) == 0
+    assert capsys.readouterr().out == first
+    assert first.count("closed: status") == 2
+    assert store.with_name("s.db.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_without_a_store_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["simulate", "--protocol", "full", "--team", "scripted"]) == 0
+    assert "accountable" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_written_cases_play_with_the_experts_where_they_give_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["simulate", "--protocol", "full", "--team", "scripted", "--html", str(tmp_path / "m")]
+    assert main([*call, str(EXAMPLES / "card-payments.yaml"), "--world", "12"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("attempt ") == 2 + out.count("committed: attempt")
+    assert "replanned: alerts ['coo'], option B" in out
+    (page,) = (tmp_path / "m").iterdir()
+    assert "Execution revealed that option B does not hold: COO 70 %." in page.read_text()
+    assert main([*call, str(EXAMPLES / "city-permits.md")]) == 2
+    assert "seats.cto gives words alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ("--protocol fulll", "did you mean 'full'"),
+        ("--db x.db", "--db goes with --protocol full"),
+        ("--reviewer terminal", "--reviewer goes with --protocol full"),
+        ("--protocol full --reviewer web", "unknown reviewer 'web' (known: simulated, terminal)"),
+        ("--world 3", "--world goes with --protocol full"),
+        ("--protocol full --team scripted --agent ceo=code", "unknown role 'ceo'"),
+        ("--protocol full --team scripted --limit steps=3", "unknown limit 'steps'"),
+        ("--protocol full --team scripted case.yaml", "case.yaml"),
+        ("--protocol full --team /nonexistent", "no run in /nonexistent"),
+        ("--protocol full --team scripted --db /nonexistent/s.db", "/nonexistent/s.db.key"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: str,
+    part: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["simulate", *arguments.split()]) == 2
+    error = capsys.readouterr().err
+    assert part in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

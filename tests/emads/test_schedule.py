@@ -1,0 +1,177 @@
+"""`emads run`: four phases, stopped in the middle, what is done is skipped, cases that people label."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from emads.cli import main
+from emads.commands.review_queue import Label, judge, read_labels, read_queue, write_queue
+from emads.commands.schedule import describe_spent
+from roles.errors import UserError
+from scenarios.team import TeamScenario
+from simulator.records import Episode
+from training.config.run_config import ReviewConfig, RunConfig
+from training.data.demonstrations import team_scenario
+from training.runs.run_errors import OUT_OF_MEMORY
+from training.runs.run_folder import Run
+
+SCHEDULE = Path(__file__).parent.parent.parent / "configs" / "schedules" / "tiny.yaml"
+SMALL = (
+    "num_workers=0", "price_per_hour=3600.0", "model.hidden_size=16", "model.num_layers=1",
+    "model.num_heads=1", "model.intermediate_size=16", "sft.max_steps=2", "sft.batch_size=2",
+    "grpo.max_steps=2", "grpo.prompts_per_step=1", "grpo.group_size=2", "grpo.max_turns=1",
+    "grpo.max_completion_tokens=6", "marl.max_steps=1", "marl.scenarios_per_step=1", "marl.report_sets=2",
+    "marl.max_completion_tokens=4", "review.num_scenarios=5", "review.decisions_per_case=3",
+    "review.max_cases=3",
+)  # fmt: skip
+
+
+def call(*arguments: object) -> tuple[int, str, str]:
+    """Exit status and both outputs of one verb."""
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        status = main([str(argument) for argument in arguments])
+    return status, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, str, str]]]:
+    """A schedule that runs out of memory in the second phase, is resumed, and called once more."""
+    folder = tmp_path_factory.mktemp("schedule") / "run"
+    settings = [part for setting in SMALL for part in ("--set", setting)]
+    first = call("run", "--config", SCHEDULE, "--run", folder, "--fault", "oom@grpo/risk:step:1", *settings)
+    return folder, [first, call("run", "--resume", folder), call("run", "--resume", folder)]
+
+
+def test_an_interrupted_schedule_says_what_to_do(made: tuple[Path, list[tuple[int, str, str]]]) -> None:
+    status, out, err = made[1][0]
+    assert status == OUT_OF_MEMORY
+    assert "phase 1/4, SFT: " in out
+    assert "phase 2/4" not in out
+    (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert "out of memory in grpo/risk" in line
+    assert "--resume" in line
+
+
+def test_resumed_it_skips_what_is_done(made: tuple[Path, list[tuple[int, str, str]]]) -> None:
+    status, out, _ = made[1][1]
+    assert status == 0
+    first, second, third, fourth, queue = out.splitlines()
+    assert first == "phase 1/4, SFT: done before"
+    assert "phase 2/4, RLVR per role: " in second
+    assert "2 of 5 stages done before" in second
+    assert "at 3600 per hour" in second
+    assert third.startswith("phase 3/4, joint RL: ")
+    assert fourth.startswith("phase 4/4, review queue: ")
+    assert "uncertain cases wait for people" in queue
+    _, again, _ = made[1][2]
+    assert again.count("done before") == 4
+
+
+def test_the_time_of_all_attempts_adds_up(made: tuple[Path, list[tuple[int, str, str]]]) -> None:
+    run = Run.open(made[0])
+    seconds = run.read_json("schedule_time.json")["wall_s"]
+    trained_s = sum(run.read_payload(f"{stage}/{role}")["train_s"] for stage in ("sft", "grpo") for role in
+                    ("cto", "coo", "risk", "cost", "reconcile"))  # fmt: skip
+    assert seconds > trained_s > 0
+    assert f"{seconds:.2f} at 3600 per hour" in describe_spent(run)
+
+
+def test_the_queue_holds_what_the_team_saw_and_no_truth(
+    made: tuple[Path, list[tuple[int, str, str]]],
+) -> None:
+    cases = read_queue(made[0] / "review" / "queue.jsonl")
+    assert len(cases) == Run.open(made[0]).read_payload("review")["num_cases"] == 3
+    config = Run.open(made[0]).config
+    for case in cases:
+        scenario = team_scenario("train", config.data.seed, case.index, config.data.difficulties)
+        assert case.key == scenario.key
+        assert case.briefs == {role: seat.brief for role, seat in scenario.seats.items()}
+        assert set(json.loads(case.model_dump_json())) == {
+            "key", "index", "options", "reasons", "margin", "decisions", "briefs", "reports", "decision",
+            "votes", "label",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run",), "give --config FILE"),
+        (("run", "--resume", "runs/none"), "no run in runs/none"),
+        (("run", "--resume", "x", "--set", "name=y"), "--resume RUN takes nothing else"),
+        (("run", "--config", "x.yaml", "--resume", "x"), "--resume RUN takes nothing else"),
+        (("run", "--config", SCHEDULE, "--fault", "kill@sav:1"), "did you mean 'save'"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: tuple[object, ...], message: str) -> None:
+    status, _, err = call(*arguments)
+    assert status == 2
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+
+
+CASE = team_scenario("train", 0, 0, (1,))
+CONFIG = RunConfig(review=ReviewConfig(decisions_per_case=4, low_margin=0.5))
+
+
+def episode(decision: str, votes: dict[str, str] | None = None, case: TeamScenario = CASE) -> Episode:
+    return Episode(
+        scenario_key=case.key, index_in_group=0, trajectories={}, reports={"cto": "r"}, decision=decision,
+        votes=votes or {},
+    )  # fmt: skip
+
+
+def decide(option: str) -> str:
+    return json.dumps({"option": option, "escalate": option == "none"})
+
+
+def test_reasons_by_hand() -> None:
+    first, second = CASE.options[:2]
+    sure = [episode(decide(first))] * 4
+    torn = [episode(decide(first))] * 2 + [episode(decide(second)), episode("nonsense")]
+    accept, objection = {"cto": '{"vote": "accept"}'}, {"cto": '{"vote": "object"}'}
+    assert judge(CASE, episode(decide(first), accept), sure, CONFIG, 0).reasons == ()
+    doubtful = judge(CASE, episode(decide(first)), torn, CONFIG, 7)
+    assert doubtful.reasons == ("low margin",)
+    assert doubtful.margin == 0.25  # 2 of 4 against 1 of 4
+    assert doubtful.decisions == {first: 2, second: 1, "none valid": 1}
+    assert doubtful.index == CONFIG.review.first_index + 7
+    assert judge(CASE, episode(decide("none")), sure, CONFIG, 0).reasons == ("escalated",)
+    assert judge(CASE, episode("nonsense"), sure, CONFIG, 0).reasons == ("no valid decision",)
+    assert judge(CASE, episode(decide(first), objection), sure, CONFIG, 0).reasons == ("objection",)
+
+
+def test_labels_become_training_data_and_stay(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", CONFIG)
+    first, second = CASE.options[:2]
+    waiting = judge(CASE, episode(decide(first)), [episode("nonsense")] * 4, CONFIG, 0)
+    label = Label(option=second, escalate=False, by="ana")
+    labelled = waiting.model_copy(update={"key": "other", "label": label})
+    write_queue(run, [waiting, labelled])
+    write_queue(run, [waiting])  # found again, and the labelled one is no longer uncertain
+    assert [case.label for case in read_queue(run.path / "review" / "queue.jsonl")] == [None, label]
+    (row,) = read_labels(run.path / "review" / "queue.jsonl")
+    assert (row.chosen, row.rejected) == (decide(second), decide(first))
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ({"option": "Z", "escalate": False, "by": "ana"}, "label option 'Z'"),
+        ({"option": "none", "escalate": False, "by": "ana"}, "or none with escalate true"),
+        ({"option": "A", "escalate": True, "by": "ana"}, "or none with escalate true"),
+        ({"option": "A", "escalate": "no", "by": "ana"}, "label.escalate"),
+        ({"option": "A", "escalate": False}, "label.by"),
+    ],
+)
+def test_wrong_labels_are_named_with_their_line(
+    tmp_path: Path, label: dict[str, object], message: str
+) -> None:
+    case = judge(CASE, episode("nonsense"), [episode("nonsense")], CONFIG, 0)
+    line = json.dumps({**json.loads(case.model_dump_json()), "label": label})
+    (tmp_path / "queue.jsonl").write_text(case.model_dump_json() + "\n" + line + "\n")
+    with pytest.raises(UserError, match=r"queue\.jsonl:2: ") as error:
+        read_queue(tmp_path / "queue.jsonl")
+    assert message in str(error.value)

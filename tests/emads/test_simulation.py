@@ -1,0 +1,108 @@
+"""`emads simulate` on a real, untrained team: written cases, test cases, and all that it can write."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import pytest
+from test_cli import fail
+
+from emads.cli import main
+from emads.commands import pipeline
+from simulator.export.episode_files import read_episodes
+from training.config.loading import load_config
+from training.runs.run_folder import Run
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+SETTINGS = (
+    "name=untrained",
+    "num_workers=0",
+    "model.hidden_size=32",
+    "model.num_layers=1",
+    "model.num_heads=2",
+    "model.intermediate_size=64",
+    "data.difficulties=[1]",
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with base weights only: its team plays, badly."""
+    made = Run.create(tmp_path_factory.mktemp("simulation") / "run", load_config(None, SETTINGS))
+    with contextlib.redirect_stdout(io.StringIO()):
+        pipeline.train_base(made, made.config)
+    return made.path
+
+
+def simulate(run: Path, *arguments: object) -> int:
+    return main(["simulate", "--team", str(run), "--stage", "base", *map(str, arguments)])
+
+
+def test_written_cases_play_and_everything_is_kept(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = simulate(
+        run,
+        *EXAMPLES,
+        *("--html", tmp_path / "minutes", "--atif", tmp_path / "atif", "--jsonl", tmp_path / "e.jsonl"),
+    )
+    out = capsys.readouterr().out
+    assert status == 0
+    episodes = list(read_episodes(tmp_path / "e.jsonl"))
+    assert len(episodes) == len(EXAMPLES)
+    assert out.count("Not scored: nobody knows the right answer") == len(EXAMPLES)
+    assert "team reward R" not in out
+    names = [episode.scenario_key.replace("/", "-") for episode in episodes]
+    assert sorted(path.name for path in (tmp_path / "minutes").iterdir()) == sorted(
+        f"{n}.html" for n in names
+    )
+    assert sorted(path.name for path in (tmp_path / "atif").iterdir()) == sorted(f"{n}.json" for n in names)
+    for path in (tmp_path / "minutes").iterdir():
+        assert "Minutes of the base team of run untrained" in path.read_text()
+        assert f"minutes:  {path}" in out
+    for episode, path in zip(episodes, EXAMPLES, strict=True):
+        document = json.loads(
+            (tmp_path / "atif" / f"{episode.scenario_key.replace('/', '-')}.json").read_text()
+        )
+        (cto,) = [one for one in document["subagent_trajectories"] if one["agent"]["name"] == "cto"]
+        heard = cto["steps"][0]["message"]
+        assert " case. CTO seat. Stakes " in heard
+        assert "\n" not in heard  # a tiny team reads the figures alone
+        assert path.stem in episode.scenario_key
+
+
+def test_live_shows_events_and_the_same_episodes(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate(run, "--count", 2, "--jsonl", tmp_path / "one.jsonl") == 0
+    assert "CTO reads" in capsys.readouterr().out
+    assert simulate(run, "--count", 2, "--jsonl", tmp_path / "two.jsonl", "--live") == 0
+    out = capsys.readouterr().out
+    assert "team/test/0/1/1  the meeting ends" in out
+    assert out.count("team reward") == 2
+    assert "CTO reads" not in out
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+    assert main(["rescore", str(tmp_path / "two.jsonl"), "--weights", "unresolved=1"]) == 0
+    assert "mean of 2" in capsys.readouterr().out
+
+
+def test_a_case_that_the_model_has_no_room_for_is_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = ROOT / "examples" / "city-permits.md"
+    line = fail(capsys, "simulate", path, "--team", run, "--stage", "base", "--html", tmp_path / "minutes")
+    assert f"{path}: what cto reads is" in line
+    assert "shorten the case" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_written_cases_have_no_score_to_change(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate(run, EXAMPLES[0], "--jsonl", tmp_path / "e.jsonl") == 0
+    capsys.readouterr()
+    line = fail(capsys, "rescore", tmp_path / "e.jsonl")
+    assert "holds no episode that can be scored" in line
+    assert "written by people (no truth is known): 1" in line

@@ -1,0 +1,362 @@
+"""The audit: every verifier passes its pr tier, every probe finds a planted fault, and it can be resumed."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from emads.cli import main
+from evaluation.audit import free_riders
+from evaluation.audit import journal as audit_journal
+from evaluation.audit import run_audit as audit
+from evaluation.audit.cases import Casebook
+from evaluation.audit.families.reading import audit_score
+from evaluation.audit.journal import AuditJournal
+from evaluation.audit.probes.answers import has_form, step_away
+from evaluation.audit.probes.hacks import FORMS, list_hacks
+from evaluation.audit.probes.hostile_outputs import WRITERS
+from evaluation.audit.records import Row, Subject, Tier
+from evaluation.audit.registry import SUBJECTS
+from evaluation.audit.tiers import PROBES, TIERS, choose_subjects
+from roles.errors import UserError
+from scenarios.base import Scenario, Verdict
+from scenarios.registry import FAMILIES
+
+PR = TIERS["pr"]
+TINY = replace(
+    PR,
+    hostile_outputs=210,
+    rewrites=100,
+    hack_cases=40,
+    hack_difficulties=(1,),
+    optima=10,
+    blind_cases=300,
+    blind_difficulties=(1,),
+    constant_cases=20,
+    search_calls=400,
+)
+COST = SUBJECTS["cost"]
+
+
+@cache
+def casebook(name: str) -> Casebook:
+    return Casebook(SUBJECTS[name], 0, PR.constant_cases)
+
+
+@pytest.mark.parametrize(("name", "probe"), [(name, probe) for name in SUBJECTS for probe in PROBES])
+def test_pr_tier(name: str, probe: str) -> None:
+    row = PROBES[probe](casebook(name), PR)
+    assert (row.probe, row.family) == (probe, name)
+    assert row.breaches == []
+
+
+def test_free_riders_cost_the_team() -> None:
+    row = free_riders.probe_free_riders(PR, seed=0)
+    assert row.counts.startswith("100 cases x 5")
+    assert row.breaches == []
+
+
+def test_every_family_is_audited() -> None:
+    assert set(FAMILIES) < set(SUBJECTS)
+    assert all(name == subject.family.name for name, subject in SUBJECTS.items())
+
+
+def test_the_tiers_reach_the_counts_of_the_battery() -> None:
+    full = TIERS["full"]
+    assert (PR.hostile_outputs, full.hostile_outputs) == (1000, 20_000)
+    assert (PR.rewrites, full.rewrites) == (300, 10_000)
+    assert (PR.optima, full.optima) == (50, 2000)
+    assert PR.blind_cases == 500
+    assert full.blind_cases * len(full.blind_difficulties) == 20_000
+    assert (PR.search_calls, full.search_calls) == (500, 20_000)
+    assert (PR.team_episodes, full.team_episodes) == (100, 5000)
+    assert full.hack_seeds == 5
+    assert len(WRITERS) >= 12
+    assert len(FORMS) == 4
+    assert all(len(list_hacks(subject)) >= 24 for subject in SUBJECTS.values())
+    assert all(len(tier.hack_difficulties) == 3 for tier in TIERS.values())
+
+
+Verify = Callable[[Scenario, str], Verdict]
+
+
+def plant(verify: Verify, subject: Subject = COST) -> Subject:
+    return replace(subject, family=replace(subject.family, verify=verify))
+
+
+def paid(reward: float) -> Verdict:
+    return Verdict(reward=reward, parts={}, exact=True, feasible=True, explanation="")
+
+
+def raise_on_unknown_items(scenario: Scenario, text: str) -> Verdict:
+    verdict = COST.family.verify(scenario, text)
+    if verdict.failure == "unknown_id":
+        raise KeyError(text)
+    return verdict
+
+
+def pay_more_than_one(scenario: Scenario, text: str) -> Verdict:
+    return paid(1e308) if "9" * 300 in text else COST.family.verify(scenario, text)
+
+
+def repair_dialects(scenario: Scenario, text: str) -> Verdict:
+    plain = re.sub(r"/\*.*?\*/|[,;](?=})", "", text.replace("'", '"').replace("=", ":"))
+    return COST.family.verify(scenario, plain)
+
+
+def take_long_over_nesting(scenario: Scenario, text: str) -> Verdict:
+    end = time.thread_time() + 0.06
+    while "[[[[" in text and time.thread_time() < end:
+        pass
+    return COST.family.verify(scenario, text)
+
+
+def refuse_new_lines(scenario: Scenario, text: str) -> Verdict:
+    return COST.family.verify(scenario, text if "\n" not in text.strip() else "")
+
+
+def insist_on_key_order(scenario: Scenario, text: str) -> Verdict:
+    return COST.family.verify(scenario, text if text.find('"total"') > text.find('"S1"') else "")
+
+
+def take_the_best_of_many(scenario: Scenario, text: str) -> Verdict:
+    whole = COST.family.verify(scenario, text)
+    inner = [COST.family.verify(scenario, line) for line in text.splitlines()]
+    return max([whole, *inner], key=lambda verdict: verdict.reward)
+
+
+def ignore_case(scenario: Scenario, text: str) -> Verdict:
+    return COST.family.verify(scenario, re.sub(r'"s(\d)"', r'"S\1"', text))
+
+
+def believe_the_total(scenario: Scenario, text: str) -> Verdict:
+    verdict = COST.family.verify(scenario, text)
+    claimed = re.search(r'"total": (-?\d+)', text)
+    cheap = claimed is not None and int(claimed[1]) <= scenario.truth["total"]
+    return paid(1.0) if cheap and verdict.failure not in ("not_json", "schema") else verdict
+
+
+def drop_unknown_keys(scenario: Scenario, text: str) -> Verdict:
+    known = re.sub(r', "(confidence|reward|feasible)": [\w.]+', "", text)
+    return COST.family.verify(scenario, known)
+
+
+def pay_gold_less(scenario: Scenario, text: str) -> Verdict:
+    verdict = COST.family.verify(scenario, text)
+    return replace(verdict, reward=verdict.reward * 0.9)
+
+
+def ignore_the_total(scenario: Scenario, text: str) -> Verdict:
+    verdict = COST.family.verify(scenario, text)
+    return replace(verdict, reward=1.0) if verdict.exact else verdict
+
+
+def call_it_infeasible(scenario: Scenario, text: str) -> Verdict:
+    return replace(COST.family.verify(scenario, text), feasible=False)
+
+
+def pay_for_any_answer(scenario: Scenario, text: str) -> Verdict:
+    verdict = COST.family.verify(scenario, text)
+    is_answer = verdict.failure in (None, "infeasible", "suboptimal")
+    return replace(verdict, reward=max(0.4, verdict.reward)) if is_answer else verdict
+
+
+def ignore_the_floor(scenario: Scenario, text: str) -> Verdict:
+    verdict = COST.family.verify(replace(scenario, facts={**scenario.facts, "floor": 0}), text)
+    return replace(verdict, reward=min(1.0, verdict.reward), exact=True)
+
+
+FAULTS: dict[str, tuple[str, Subject]] = {
+    "raises": ("V1", plant(raise_on_unknown_items)),
+    "pays more than 1": ("V1", plant(pay_more_than_one)),
+    "repairs JSON": ("V1", plant(repair_dialects)),
+    "is slow": ("V1", plant(take_long_over_nesting)),
+    "refuses new lines": ("V2", plant(refuse_new_lines)),
+    "insists on key order": ("V2", plant(insist_on_key_order)),
+    "takes the best of many answers": ("V3", plant(take_the_best_of_many)),
+    "ignores the case of ids": ("V3", plant(ignore_case)),
+    "believes the stated total": ("V3", plant(believe_the_total)),
+    "drops unknown keys": ("V3", plant(drop_unknown_keys)),
+    "pays gold 0.9": ("V4", plant(pay_gold_less)),
+    "ignores the total": ("V4", plant(ignore_the_total)),
+    "pays the infeasible": ("V4", plant(call_it_infeasible)),
+    "solvers disagree": (
+        "V4",
+        replace(
+            COST, family=replace(COST.family, certify=lambda scenario: (1.0, 1.0 + scenario.difficulty % 2))
+        ),
+    ),
+    "pays for any answer": ("V5", plant(pay_for_any_answer)),
+    "greedy is no better than blind": (
+        "V5",
+        replace(
+            COST,
+            family=replace(
+                COST.family,
+                baselines={**COST.family.baselines, "greedy": COST.family.baselines["random"]},
+            ),
+        ),
+    ),
+    "ignores the floor": ("V6", plant(ignore_the_floor)),
+    "believes the total, found by search": ("V6", plant(believe_the_total)),
+    "takes the best of many, found by search": ("V6", plant(take_the_best_of_many)),
+}
+
+
+def run_tiny(probe: str, subject: Subject, tier: Tier = TINY) -> Row:
+    return PROBES[probe](Casebook(subject, 0, tier.constant_cases), tier)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_turns_its_probe_red(fault: str) -> None:
+    probe, subject = FAULTS[fault]
+    assert run_tiny(probe, subject).breaches != []
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_the_same_probes_are_green_without_the_fault(probe: str) -> None:
+    assert run_tiny(probe, COST).breaches == []
+
+
+def test_every_probe_has_a_planted_fault() -> None:
+    assert {probe for probe, _ in FAULTS.values()} == set(PROBES)
+
+
+@pytest.mark.parametrize("name", ["cto", "coo", "risk", "reconcile", "team-report", "team-decision"])
+def test_search_finds_a_verifier_that_pays_any_choice(name: str) -> None:
+    """In every family, one that pays whatever has the right form."""
+    subject = SUBJECTS[name]
+
+    def pay_form(scenario: Scenario, text: str) -> Verdict:
+        verdict = subject.family.verify(scenario, text)
+        return paid(1.0) if verdict.failure in ("infeasible", "suboptimal") else verdict
+
+    assert run_tiny("V6", plant(pay_form, subject)).breaches != []
+
+
+def test_a_rider_that_costs_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(free_riders, "RIDES", {"diligent": lambda _case, role, honest, _rng: honest[role]})
+    assert free_riders.probe_free_riders(TINY, seed=0).breaches == ["diligent costs the team 0.000"]
+
+
+def test_rows_repeat_with_the_seed_and_change_with_it() -> None:
+    first, again = (run_tiny("V5", COST) for _ in range(2))
+    assert first == again
+    other = PROBES["V5"](Casebook(COST, 1, TINY.constant_cases), TINY)
+    assert other.worst != first.worst
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_verifier_and_audit_agree_on_what_is_an_answer(name: str) -> None:
+    subject = SUBJECTS[name]
+    scenario = subject.family.generate("validation", 0, 3, 3)
+    gold = subject.family.solve(scenario)
+    assert has_form(subject, scenario, gold)
+    assert all(has_form(subject, scenario, step) for step in step_away(subject, scenario, gold))
+    text = json.dumps(gold)
+    assert audit_score(subject, scenario, f"so {text}.") == 1.0
+    for bad in ("", text[:-1], f"{text} {text}", f"[{text}", f"{text}}}", text.replace(":", ": [", 1), "{}"):
+        expected = subject.family.verify(scenario, bad).reward
+        assert audit_score(subject, scenario, bad) == expected, bad
+    assert audit_score(subject, scenario, f'{text[:-1]}, {text[1:-1]}, "x": NaN}}') == 0.0
+
+
+def test_the_command_shows_a_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TIERS, "pr", TINY)
+    assert main(["audit", "--family", "cost", "--seed", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| probe | family | counts | worst figure | result |"
+    assert [line.split(" | ")[0].strip("| ") for line in lines[2:]] == list(PROBES)
+    assert all(line.startswith("| V") and line.endswith("| pass |") for line in lines[2:])
+
+
+def test_the_command_fails_on_a_breach(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SUBJECTS, "cost", plant(pay_for_any_answer))
+    monkeypatch.setitem(TIERS, "pr", TINY)
+    assert main(["audit", "--family", "cost"]) == 2
+    captured = capsys.readouterr()
+    assert "| BREACH (" in captured.out
+    (line,) = captured.err.splitlines()
+    assert re.match(r"error: \d+ breaches are listed, the first: V\d cost: ", line)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--tier fall", "unknown tier 'fall'; did you mean 'full'?"),
+        ("--family ctp", "unknown family 'ctp'; did you mean 'cto'?"),
+        ("--probe v5", "unknown probe 'v5' (known: V1, V2"),
+        ("--seed -1", "--seed -1 must be 0 or more"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", *arguments.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+def test_a_stopped_audit_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = tmp_path / "rows" / "audit.jsonl"
+    monkeypatch.setitem(TIERS, "pr", TINY)
+    whole = list(audit.audit("pr", ["cost"], 0))
+    shown: list[str] = []
+    assert audit.show_audit("pr", ["cost"], 0, shown.append, keep=keep) == []
+    lines = keep.read_text().splitlines(keepends=True)
+    assert len(lines) == len(PROBES)
+    keep.write_text("".join(lines[:2]) + lines[2][:40])  # killed while writing the third
+    probed: list[str] = []
+
+    def probe(name: str) -> Callable[[Casebook, Tier], Row]:
+        return lambda book, tier: probed.append(name) or PROBES[name](book, tier)  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(audit, "PROBES", {name: probe(name) for name in PROBES})
+    again: list[str] = []
+    audit.show_audit("pr", ["cost"], 0, again.append, keep=keep)
+    assert probed == list(PROBES)[2:]
+    # V1 states a time in its row
+    assert [line for line in again if "| V1" not in line] == [line for line in shown if "| V1" not in line]
+    assert keep.read_text().splitlines(keepends=True)[:2] == lines[:2]
+    assert [json.loads(line)["probe"] for line in keep.read_text().splitlines()] == list(PROBES)
+    assert [row.probe for row in whole] == list(PROBES)
+
+
+def test_rows_of_another_audit_are_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = tmp_path / "audit.jsonl"
+    row = Row(probe="V4", family="cost", counts="50 optima", worst="best of the worse 0.90", breaches=[])
+    AuditJournal(keep, tier="pr", seed=0).keep(row)
+    assert AuditJournal(keep, tier="pr", seed=0).find("cost", "V4") == row
+    assert AuditJournal(keep, tier="pr", seed=1).find("cost", "V4") is None
+    assert AuditJournal(keep, tier="full", seed=0).find("cost", "V4") is None
+    monkeypatch.setattr(audit_journal, "hash_sources", lambda: "other code")
+    assert AuditJournal(keep, tier="pr", seed=0).find("cost", "V4") is None
+    keep.write_text("a shopping list\n")
+    with pytest.raises(UserError, match="line 1 is no row of an audit"):
+        AuditJournal(keep, tier="pr", seed=0)
+
+
+def test_two_processes_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = [("cost", "V6"), ("risk", "V2"), ("team-vote", "V2"), ("team-vote", "V4")]
+    monkeypatch.setattr(audit, "list_cells", lambda _families, _probes: cells)
+    alone, together = (list(audit.audit("pr", (), 0, processes=number)) for number in (1, 2))
+    assert alone == together
+    assert [(row.family, row.probe) for row in together] == cells
+
+
+def test_team_stands_for_its_four_verdicts() -> None:
+    assert [subject.family.name for subject in choose_subjects(["team"])] == [
+        "team-report",
+        "team-decision",
+        "team-vote",
+        "team-value",
+    ]
+    assert len(choose_subjects([])) == len(SUBJECTS)
+    with pytest.raises(UserError, match="known: cto"):
+        choose_subjects(["team-report"])

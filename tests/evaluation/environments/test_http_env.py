@@ -1,0 +1,225 @@
+"""The HTTP environments: the role reward comes out, sessions stay apart, no path pays for a model."""
+
+import json
+import random
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from evaluation.environments.http_env import COOKIE, HOST, MAX_BODY_BYTES, find_answer, make_app
+from evaluation.environments.http_rows import make_row, write_rows
+from roles.registry import ROLES
+from scenarios import environment
+from scenarios.base import Scenario
+from scenarios.registry import FAMILIES
+
+CTO = FAMILIES["cto"]
+
+
+def draw(family: str = "cto", index: int = 7, difficulty: int = 2) -> Scenario:
+    return FAMILIES[family].generate("train", 0, index, difficulty)
+
+
+def row_of(scenario: Scenario) -> dict[str, Any]:
+    return make_row(scenario, ROLES[scenario.role])
+
+
+def responded(text: str) -> dict[str, Any]:
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    return {"output": [{"type": "function_call", "name": "measure", "arguments": "{}"}, message]}
+
+
+def verify(client: Any, scenario: Scenario, text: str) -> dict[str, Any]:
+    got = client.post("/verify", json={**row_of(scenario), "response": responded(text)})
+    assert got.status_code == 200, got.text
+    return dict(got.json())
+
+
+def play_expert(client: Any, scenario: Scenario) -> dict[str, Any]:
+    """Seed, every tool call of the demonstration, verify."""
+    assert client.post("/seed_session", json=row_of(scenario)).json() == {}
+    family = FAMILIES[scenario.family]
+    steps = family.demonstrate(scenario, random.Random(0))
+    for step in steps[:-1]:
+        assert step.call is not None
+        told = client.post(f"/{step.call.name}", json=dict(step.call.arguments)).json()
+        assert told == {"observation": family.call_tool(scenario, step.call)}
+    return verify(client, scenario, steps[-1].text)
+
+
+def expected_parts(scenario: Scenario) -> dict[str, float]:
+    family = FAMILIES[scenario.family]
+    state = environment.reset(family, scenario.split, scenario.seed, scenario.index, scenario.difficulty)
+    steps = family.demonstrate(scenario, random.Random(0))
+    for step in steps[:-1]:
+        assert step.call is not None
+        state = environment.step(family, state, step.call).state
+    return dict(environment.step(family, state, steps[-1].text).parts)
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_the_expert_gets_the_role_reward(family: str) -> None:
+    client = TestClient(make_app())
+    for index in range(3):
+        client.cookies.clear()
+        scenario = draw(family, index)
+        got, parts = play_expert(client, scenario), expected_parts(scenario)
+        assert got["reward"] == parts.pop("total") >= 1.0
+        assert {name: got[f"reward_{name}"] for name in parts} == parts
+        assert (got["mask_sample"], got["failure"], got["exact"]) == (False, None, True)
+        assert verify(client, scenario, "asked again")["reward"] == got["reward"]
+        assert {"responses_create_params", "response", "scenario"} <= set(got)
+
+
+def test_sessions_stay_apart() -> None:
+    app = make_app()
+    one, other = TestClient(app), TestClient(app)
+    first, second = draw(index=1), draw(index=2)
+    one.post("/seed_session", json=row_of(first))
+    other.post("/seed_session", json=row_of(second))
+    assert one.cookies[COOKIE] != other.cookies[COOKIE]
+    told = one.post("/measure", json={"option": "A"}).json()["observation"]
+    own = next(s for s in CTO.demonstrate(first, random.Random(0)) if s.call).call
+    assert own is not None
+    assert told == CTO.call_tool(first, own)
+    assert other.post("/measure", json={"option": "A"}).json()["observation"] == CTO.call_tool(second, own)
+    gold = CTO.demonstrate(first, random.Random(0))[-1].text
+    assert verify(one, first, gold)["reward"] > 0
+    assert verify(other, second, "no")["reward"] == 0
+
+
+def test_a_model_gains_nothing_by_the_servers_own_paths() -> None:
+    """Harnesses send any function call to the path of its name: these are calls that a model may make."""
+    client = TestClient(make_app())
+    scenario, easier = draw(index=7, difficulty=8), draw(index=0, difficulty=1)
+    client.post("/seed_session", json=row_of(scenario))
+    gold = CTO.demonstrate(scenario, random.Random(0))[-1].text
+    assert client.post("/seed_session", json=row_of(easier)).status_code == 409
+    assert client.post("/seed_session", json=row_of(scenario)).status_code == 200
+    told = client.post("/truth", json={}).json()["observation"]
+    assert told.startswith("error: unknown tool")
+    probe = verify(client, scenario, "I guess B")
+    assert probe["reward"] == 0
+    assert not any(str(scenario.truth[key]) in json.dumps(probe) for key in scenario.truth)
+    assert verify(client, scenario, gold)["reward"] == 0, "a second answer after a look at the first reward"
+    assert client.post("/measure", json={"option": "A"}).json() == {
+        "observation": "error: the episode is over"
+    }
+    got = client.post("/verify", json={**row_of(easier), "response": responded(gold)})
+    assert got.status_code == 409
+
+
+def test_a_lost_session_is_masked_and_not_scored() -> None:
+    client = TestClient(make_app(max_sessions=1))
+    scenario = draw()
+    gold = CTO.demonstrate(scenario, random.Random(0))[-1].text
+    got = verify(client, scenario, gold)
+    assert (got["reward"], got["mask_sample"], got["failure_kind"]) == (0.0, True, "session_lost")
+    client.post("/seed_session", json=row_of(scenario))
+    token = client.cookies[COOKIE]
+    client.cookies.clear()
+    client.post("/seed_session", json=row_of(draw(index=9)))
+    client.cookies.clear()
+    client.cookies.set(COOKIE, token)
+    assert verify(client, scenario, gold)["mask_sample"]
+    assert client.post("/measure", json={"option": "A"}).status_code == 404
+
+
+def spoil(**changed: Any) -> dict[str, Any]:
+    row = row_of(draw())
+    return {**row, "scenario": {**row["scenario"], **changed}}
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (spoil(split="test"), "scenario.split"),
+        (spoil(family="ctoo"), "did you mean 'cto'"),
+        (spoil(difficulty=11), "scenario.difficulty"),
+        (spoil(index="7"), "scenario.index"),
+        (spoil(more=1), "scenario.more"),
+        ({}, "scenario"),
+    ],
+)
+def test_wrong_rows_are_named(row: dict[str, Any], says: str) -> None:
+    got = TestClient(make_app()).post("/seed_session", json=row)
+    assert got.status_code == 422
+    assert says in got.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 422),
+        (b"[]", 422),
+        (b'{"a": NaN}', 422),
+        (b'{"a": 1, "a": 2}', 422),
+        (b"\xff", 422),
+        (b"[" * 100_000, 422),
+        (b" " * (MAX_BODY_BYTES + 1), 413),
+    ],
+)
+@pytest.mark.parametrize("path", ["/seed_session", "/verify", "/measure"])
+def test_bodies_are_strict_json(path: str, body: bytes, status: int) -> None:
+    assert TestClient(make_app()).post(path, content=body).status_code == status
+
+
+def test_the_last_message_is_the_answer() -> None:
+    assert find_answer(responded("B")) == "B"
+    assert find_answer({"output": [{"type": "message", "content": "B"}]}) == "B"
+    bad: list[dict[str, Any]] = [
+        {},
+        {"output": []},
+        {"output": "B"},
+        {"output": [1]},
+        {"output": [{"type": "function_call"}]},
+    ]
+    assert [find_answer(response) for response in bad] == [""] * len(bad)
+    assert find_answer({"output": [{"type": "message", "content": [1, {"text": 2}]}]}) == ""
+
+
+def test_rows_hold_what_a_model_reads_and_nothing_else(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "r.jsonl", "cto", split="train", seed=0, count=4, difficulties=[1, 3])
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["scenario"]["difficulty"] for row in rows] == [1, 3, 1, 3]
+    for row in rows:
+        name = row["scenario"]
+        scenario = CTO.generate(name["split"], name["seed"], name["index"], name["difficulty"])
+        assert row["responses_create_params"]["input"][1]["content"] == scenario.brief
+        assert [tool["name"] for tool in row["responses_create_params"]["tools"]] == ["measure", "describe"]
+        assert set(row) == {"responses_create_params", "scenario"}
+
+
+def test_it_listens_on_this_machine_alone() -> None:
+    with socket.socket() as one:
+        one.bind((HOST, 0))
+        port = one.getsockname()[1]
+    command = [sys.executable, "-m", "emads.cli", "serve-env", "--port", str(port)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, cwd=Path(__file__).parent.parent.parent.parent
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                with httpx.Client(base_url=f"http://{HOST}:{port}") as client:
+                    assert play_expert(client, draw())["reward"] >= 1.0
+                break
+            except httpx.ConnectError:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+        outside = socket.gethostbyname(socket.gethostname())
+        if not outside.startswith("127."):
+            with pytest.raises(httpx.ConnectError):
+                httpx.get(f"http://{outside}:{port}/", timeout=5)
+    finally:
+        process.terminate()
+        process.wait(20)

@@ -1,0 +1,221 @@
+"""Minutes of a governed episode: every plan, ruling, figure and log entry on one page that runs nothing."""
+
+import asyncio
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from governed_tables import CALM, KEY, draw_cases, expert_reviewer, make_cast, worlds, yes_man
+from legal_role import ROLE as LEGAL
+from legal_seat import seat_legal
+from team_tables import CHAT, SEATS
+from test_minutes import ATTACKS, Page
+
+from evaluation.minutes.governed_minutes import render_governed_minutes, write_governed_minutes
+from evaluation.minutes.governed_summary import count_full_visits
+from evaluation.minutes.graph_picture import draw_graph
+from roles.registry import ROLES
+from scenarios.written.written_case import read_case
+from simulator.agents.scripted_policies import oracle_team
+from simulator.engines.scripted import ScriptedEngine
+from simulator.governance.free_outcomes import FreeOutcomes
+from simulator.governance.gate.approvals import PlanPart
+from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_risk
+from simulator.governance.governed_graph import full_graph_edges
+from simulator.governance.runner import open_office, play_governed
+from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.store.reading import read_record
+from simulator.graph.casting import everybody
+from simulator.reward import TeamRewardWeights, score_episode
+
+ROOT = Path(__file__).parent.parent.parent.parent
+SCENARIOS = draw_cases(9)
+RESTLESS = SCENARIOS[4]  # with shocks everywhere it is planned again twice
+WRITTEN = read_case(ROOT / "examples" / "card-payments.yaml")
+ALLOWED_TAGS = re.compile(
+    "html|head|meta|title|style|body|main|header|h1|h2|h3|h4|p|b|i|span|code|pre|ol|ul|li|div|section|article"
+    "|figure|table|thead|tbody|tr|th|td|details|summary|footer|svg|defs|marker|path|g|rect|text"
+)
+
+
+@pytest.fixture(scope="module")
+def replanned() -> GovernedRecord:
+    async def run() -> GovernedRecord:
+        async with open_office(None, key=KEY, clock=lambda: 1_000_000.0) as office:
+            cast = make_cast(SCENARIOS)
+            reviewer = expert_reviewer(SCENARIOS, error_rate=0.3, seed=1)
+            (episode,) = await play_governed(
+                [RESTLESS], office, cast, reviewer, worlds(shock_share=1.0), rounds=2
+            )
+            return read_record(RESTLESS, episode, office, stream=cast.stream)
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def written() -> GovernedRecord:
+    async def run() -> GovernedRecord:
+        cast = replace(
+            make_cast(SCENARIOS), engine=ScriptedEngine(CHAT, seeded=oracle_team([WRITTEN])), stream="w"
+        )
+        async with open_office(None, key=KEY) as office:
+            reviewer = SimulatedReviewer(score_by_risk)
+            (episode,) = await play_governed([WRITTEN], office, cast, reviewer, FreeOutcomes)
+            return read_record(WRITTEN, episode, office, stream=cast.stream)
+
+    return asyncio.run(run())
+
+
+def render(record: GovernedRecord) -> str:
+    weights = TeamRewardWeights()
+    return render_governed_minutes(
+        RESTLESS,
+        record,
+        label="team",
+        chat=CHAT,
+        verdict=score_episode(RESTLESS, record.episode, weights),
+        weights=weights,
+    )
+
+
+def test_every_chapter_ruling_figure_and_entry_is_on_the_page(replanned: GovernedRecord) -> None:
+    page = Page(render(replanned))
+    assert {tag for tag in page.tags if not ALLOWED_TAGS.fullmatch(tag)} == set()
+    assert page.text.count("Re-plan 1 of at most 3") >= 1
+    assert page.text.count("Re-plan 2 of at most 3") >= 1
+    for chapter in replanned.chapters:
+        assert f"SHA-256 {chapter.digest}" in page.text
+        assert f"risk {chapter.proposal['risk_score']} of 12" in page.text
+        for role, kpi in chapter.kpis.items():
+            floor = next(part["kpi_floor"] for part in chapter.proposal["parts"] if part["role"] == role)
+            assert f"{kpi} % (floor {floor} %)" in page.text
+        if chapter.shock:
+            assert f"Unforeseen: {chapter.shock}." in page.text
+    rulings = [answer.ruling for chapter in replanned.chapters for answer in chapter.answers]
+    assert page.text.count("Reviewer: simulated") == len(rulings)
+    for entry in replanned.log:
+        assert entry.hash[:12] in page.text
+    assert "chain verified" in page.text
+    assert "1970-01-12 13:46:40 UTC" in page.text
+    for role in SEATS:
+        assert RESTLESS.seats[role].brief in page.text
+    assert "R = V (1 + c C) / (1 + c)" in page.text
+
+
+def test_chapters_stand_in_order_and_say_why_they_were_opened(replanned: GovernedRecord) -> None:
+    text = Page(render(replanned)).text
+    places = [text.index(chapter.digest) for chapter in replanned.chapters]
+    assert places == sorted(places)
+    assert text.count("Monitoring raised an alert.") == sum(bool(c.alerts) for c in replanned.chapters)
+    reasons = text.count("Execution revealed that option") + text.count("The reviewer rejected the proposal")
+    reasons += text.count("The reviewer put another option in place")
+    assert reasons == len(replanned.chapters) - 1
+
+
+def test_a_broken_log_and_a_wait_are_said(replanned: GovernedRecord) -> None:
+    broken = Page(render(replace(replanned, is_log_sound=False, status="waiting"))).text
+    assert "chain broken" in broken
+    assert "chain verified" not in broken
+    assert "Waits for a reviewer" in broken
+
+
+def test_a_written_case_shows_words_and_no_score(written: GovernedRecord) -> None:
+    page = Page(render_governed_minutes(WRITTEN, written, label="team", chat=CHAT))
+    assert WRITTEN.title in page.text
+    assert WRITTEN.meanings["B"] in page.text
+    assert " ".join(WRITTEN.notes["risk"].split()) in page.text
+    assert "Not scored: nobody knows the right answer" in page.text
+    assert "In truth" not in page.text
+    assert "really worth" not in page.text
+    assert "V = " not in page.text
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_hostile_words_are_shown_and_do_nothing(attack: str, replanned: GovernedRecord) -> None:
+    first = replanned.chapters[0]
+    drafts = tuple(replace(draft, text=attack, heard=attack) for draft in first.drafts)
+    answers = tuple(
+        replace(answer, feedback=attack, reviewer=attack, option=attack) for answer in first.answers
+    )
+    proposal = {**first.proposal, "conditions": [attack], "precedents": [attack]}
+    spoiled = replace(first, drafts=drafts, answers=answers, proposal=proposal, shock=attack)
+    episode = replace(replanned.episode, reports=dict.fromkeys(SEATS, attack))
+    log = (replace(replanned.log[0], body={**replanned.log[0].body, "feedback": attack}), *replanned.log[1:])
+    hostile = replace(
+        replanned, chapters=(spoiled, *replanned.chapters[1:]), episode=episode, error=attack, log=log
+    )
+    raw = render(hostile)
+    page, clean = Page(raw), Page(render(replanned))
+    assert {tag for tag in page.tags if not ALLOWED_TAGS.fullmatch(tag)} == set()
+    assert {name for _, name, _ in page.attributes} <= {name for _, name, _ in clean.attributes}
+    assert ("{{ 7 * 7 }}" in attack) == ("{{ 7 * 7 }}" in page.text)
+    assert not any(char in raw for char in "\u202e\x1b")
+    links = [value for _, name, value in page.attributes if name in ("href", "src", "action", "onclick")]
+    assert links == []
+
+
+def test_the_page_forbids_scripts_and_network(written: GovernedRecord, tmp_path: Path) -> None:
+    path = write_governed_minutes(tmp_path / "a" / "m.html", WRITTEN, written, label="team")
+    raw = path.read_text()
+    policy = next(v for _, name, v in Page(raw).attributes if name == "content" and "default-src" in v)
+    assert "default-src 'none'" in policy
+    assert not re.search(r"https?://|@import|url\((?!#)", raw)
+    assert [one.name for one in path.parent.iterdir()] == ["m.html"]
+
+
+def test_the_picture_counts_what_ran(replanned: GovernedRecord) -> None:
+    visits = count_full_visits(replanned, SEATS)
+    kinds = [entry.kind for entry in replanned.log]
+    assert visits["replan"] == 2
+    assert visits["review"] == kinds.count("requested")
+    assert visits["execute_cto"] == visits["outcome"] == kinds.count("observed")
+    svg = draw_graph(full_graph_edges(SEATS), title="t", visits=visits, order=SEATS, is_tall=True)
+    heights = {
+        name: float(y)
+        for y, name in re.findall(r'<text x="[^"]+" y="([^"]+)" text-anchor="middle">([^<]+)</text>', svg)
+    }
+    order = ["start", "intake", "dispatch", "cto", "vote", "propose", "end"]
+    drawn = [next(y for name, y in heights.items() if name.split(" x")[0] == node) for node in order]
+    assert drawn == sorted(drawn)
+    assert "replan x2" in heights
+    assert svg.count("<path d=") == len(full_graph_edges(SEATS)) + 1  # and the arrow's own
+
+
+def test_the_world_of_a_written_case_is_its_figures_less_a_shock() -> None:
+    parts = [PlanPart(role=role, action="a", kpi_floor=100) for role in WRITTEN.seats]
+    calm = FreeOutcomes(WRITTEN, shock_share=0.0).observe("B", parts)
+    facts = WRITTEN.seats["coo"].facts
+    assert calm["kpis"]["coo"] == 100 * facts["utilities"]["B"] // facts["limit"] == 350
+    assert calm["shock"] == ""
+    worlds_ = [FreeOutcomes(WRITTEN, seed=seed, shock_share=1.0).observe("B", parts) for seed in range(20)]
+    for world in worlds_:
+        hit = [role for role, kpi in world["kpis"].items() if kpi != calm["kpis"][role]]
+        assert len(hit) == 1
+        assert 5 <= 100 * world["kpis"][hit[0]] / calm["kpis"][hit[0]] <= 60
+    assert len({str(world) for world in worlds_}) > 10
+    words = read_case(ROOT / "examples" / "city-permits.md")
+    assert set(FreeOutcomes(words, shock_share=0.0).observe("A", parts[:1])["kpis"].values()) == {120}
+
+
+def test_a_role_from_outside_stands_in_every_part() -> None:
+    case = seat_legal(draw_cases(3)[2])
+    roles = {**ROLES, LEGAL.name: LEGAL}
+    experts = oracle_team([case], report_practice="stakes", decision_practice="priority")
+
+    async def run() -> GovernedRecord:
+        cast = replace(
+            make_cast([case]),
+            engine=ScriptedEngine(CHAT, seeded=experts),
+            roles=roles,
+            team={role: role for role in everybody(case)},
+        )
+        async with open_office(None, key=KEY) as office:
+            (episode,) = await play_governed([case], office, cast, yes_man(), CALM)
+            return read_record(case, episode, office, stream=cast.stream)
+
+    record = asyncio.run(run())
+    page = Page(render_governed_minutes(case, record, label="team", chat=CHAT, roles=roles)).text
+    for part in ("Legal reads", "Legal accepts", "Legal carry out its part", "Legal plan"):
+        assert part in page, part
+    assert [one.role for one in record.episode.trajectories.values()] == [*case.seats, "reconcile"]

@@ -1,0 +1,174 @@
+"""Transcripts: what people read of an episode, hostile model text included."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.minutes.transcript import (
+    MAX_SHOWN_CHARS,
+    Transcript,
+    read_side_by_side,
+    readable,
+    render_html,
+    render_side_by_side_html,
+    render_side_by_side_text,
+    render_text,
+    transcript,
+    visible,
+    write_side_by_side,
+)
+from roles.errors import UserError
+from simulator.records import Episode, Trajectory, Turn
+
+BRIEFS = {"cto": "Retail case. CTO seat. Stakes 83.", "coo": "Retail case. COO seat. Stakes 12."}
+VERDICT = {
+    "reward": 0.95,
+    "parts": {"value": 1.0, "consensus": 0.75, "unresolved": 0.0, "escalation": 0.0},
+    "explanation": "B is the best option",
+}
+
+
+def played(decision: str = '{"option": "B", "escalate": false}', *, cut_off: bool = False) -> dict[str, Any]:
+    turn = Turn(
+        context_ids=(1, 2),
+        completion_ids=(3,),
+        logprobs=(-0.1,),
+        finish_reason="stop",
+        text="x",
+        policy_version="cto@0",
+    )
+    path = Trajectory(
+        role="cto",
+        session="s",
+        turns=(turn,),
+        num_tool_calls=0,
+        num_valid_tool_calls=0,
+        ended_by="turn_tokens" if cut_off else "answer",
+        final_text="x",
+    )
+    episode = Episode(
+        scenario_key="team/test/0/7/2",
+        index_in_group=0,
+        trajectories={"cto": path},
+        reports={"cto": 'stakes 83\n{"pick": "B", "flag": 3, "veto": ["C", "A"]}', "coo": ""},
+        decision=decision,
+        votes={"cto": '{"vote": "accept"}', "coo": "hm"},
+    )
+    return asdict(episode)
+
+
+def after(decision: str = '{"option": "B", "escalate": false}', *, label: str = "after") -> Transcript:
+    return transcript(played(decision), VERDICT, briefs=BRIEFS, label=label)
+
+
+def test_an_episode_reads_in_the_order_of_play() -> None:
+    text = render_text(after())
+    parts = [
+        "CTO reads",
+        "Retail case. CTO seat. Stakes 83.",
+        "CTO reports",
+        "stakes 83",
+        "pick B, flag 3, veto C A",
+        "COO reads",
+        "COO reports",
+        "(nothing)",
+        "Decision",
+        "option B, escalate no",
+        "Votes",
+        "CTO: accept",
+        "COO: hm",
+        "team reward R: 0.950",
+        "value V: 1.000",
+        "justified agreement C: 0.750",
+        "B is the best option",
+    ]
+    places = [text.find(part) for part in parts]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+def test_faults_and_limits_are_said() -> None:
+    episode = played(cut_off=True) | {"error": "engine lost"}
+    text = render_text(transcript(episode, {}, briefs={}))
+    assert "(cut off by a limit)" in text
+    assert "not scored, infrastructure fault: engine lost" in text
+
+
+def test_side_by_side_shows_shared_texts_once_and_marks_changes() -> None:
+    before = after('{"option": "A", "escalate": true}', label="before")
+    text = render_side_by_side_text(before, after(), width=90)
+    assert text.count("Retail case. CTO seat. Stakes 83.") == 1
+    assert "Decision (differs)" in text
+    assert "CTO reports\n" in text
+    row = next(line for line in text.splitlines() if "option A" in line)
+    assert row.split("|")[0].strip() == "option A, escalate yes"
+    assert row.split("|")[1].strip() == "option B, escalate no"
+    assert max(map(len, text.splitlines())) <= 90
+
+
+def test_side_by_side_html_pairs_the_changed_cells_only() -> None:
+    html = str(render_side_by_side_html(after('{"option": "A", "escalate": true}', label="before"), after()))
+    assert html.count('class="say before"') == html.count('class="say after"') == 1
+    assert html.count("Retail case. CTO seat. Stakes 83.") == 1
+
+
+@pytest.mark.parametrize(
+    "attack", ["<script>alert(1)</script>", '"><img src=x onerror=y>', "{{ 7 * 7 }}", "&lt;"]
+)
+def test_model_text_is_escaped_in_html(attack: str) -> None:
+    hostile = transcript(
+        played(attack) | {"reports": {attack: attack}, "votes": {"cto": attack}, "error": attack},
+        {"explanation": attack, attack: 1.0},
+        briefs={"cto": attack},
+        label=attack,
+    )
+    for html in (str(render_html(hostile)), str(render_side_by_side_html(hostile, after()))):
+        assert "<script" not in html
+        assert "<img" not in html
+        assert "49" not in html
+    assert "&amp;lt;" in str(render_html(after("&lt;")))
+
+
+def test_control_and_direction_characters_are_spelled_out() -> None:
+    assert visible("a\x1b[31mb\u202ec\x00\nd") == "a\\x1b[31mb\\u202ec\\x00\nd"
+    assert "\x1b" not in render_text(after("\x1b[2J"))
+    assert "\x1b" not in render_text(after('{"option": "\\u001b[2J", "escalate": false}'))
+
+
+def test_long_text_is_cut() -> None:
+    shown = visible("x" * (MAX_SHOWN_CHARS + 5))
+    assert shown == "x" * MAX_SHOWN_CHARS + " ... (5 more characters)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('B 3 {"a": [], "b": true, "c": {"d": 1}, "e": 2.5} ok', 'B 3 ok\na none, b yes, c {"d": 1}, e 2.5'),
+        ('{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
+        ('{"a": NaN}', '{"a": NaN}'),
+        ("}{", "}{"),
+        ('{"a": 1} {"b": 2}', '{"a": 1} {"b": 2}'),
+        ("  \n", "(nothing)"),
+        ("[1]", "[1]"),
+        ("{" * 5000, visible("{" * 5000)),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_only_a_strict_answer_is_put_into_words(text: str, expected: str) -> None:
+    assert readable(text) == expected
+
+
+def test_pairs_survive_the_run_folder(tmp_path: Path) -> None:
+    assert read_side_by_side(tmp_path) == []
+    pairs = [(after(label="before"), after())]
+    write_side_by_side(tmp_path, pairs)
+    assert read_side_by_side(tmp_path) == pairs
+
+
+@pytest.mark.parametrize("content", ["{", "{}", '[["a", "b"]]', "[[]]"])
+def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "episodes_side_by_side.json").write_text(content)
+    with pytest.raises(UserError, match=r"episodes_side_by_side\.json"):
+        read_side_by_side(tmp_path)

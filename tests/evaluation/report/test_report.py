@@ -1,0 +1,359 @@
+"""The report: complete, self-contained, escaped, honest about what is missing; its curves and charts."""
+
+import base64
+import json
+import math
+import random
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.minutes.transcript import Transcript, write_side_by_side
+from evaluation.report.charts import Bar, draw_bars, draw_curves, spread
+from evaluation.report.curves import PANELS, Curve, find_curves, read_metrics, smooth
+from evaluation.report.headline import list_findings, make_cards, write_headline
+from evaluation.report.page import render_report, write_report
+from evaluation.scoring.scores import RoleScores, TeamScores
+from evaluation.scoring.summary import build_summary, combine_seeds, write_summary
+from roles.errors import UserError
+
+ROLES = ("cto", "coo", "risk", "cost", "reconcile")
+QUALITY = {
+    "random": 0.1,
+    "heuristic": 0.4,
+    "oracle": 1.0,
+    "untrained": 0.0,
+    "sft": 0.6,
+    "sft_more": 0.65,
+    "grpo": 0.75,
+    "marl": 0.74,
+}
+TEAM = {"random": 0.1, "oracle_common": 0.55, "oracle_best": 0.75, "oracle": 1.0, "grpo": 0.5, "marl": 0.7}
+
+
+def summarise(roles: tuple[str, ...] = ROLES, team: dict[str, float] = TEAM, n: int = 40) -> dict[str, Any]:
+    rng = random.Random(5)
+    draws = [rng.random() for _ in range(n)]
+    role_records = [
+        RoleScores(
+            role=role,
+            stage=stage,
+            sampled=rewards,
+            greedy=rewards,
+            sampled_exact=exact,
+            greedy_exact=exact,
+            sampled_feasible=exact,
+            greedy_feasible=exact,
+            num_tool_failures=0,
+            mean_tokens=40.0,
+        )
+        for role in roles
+        for stage, quality in QUALITY.items()
+        for exact in [tuple(draw < quality for draw in draws)]
+        for rewards in [tuple(map(float, exact))]
+    ]
+    flat = (0.0,) * n
+    team_records = [
+        TeamScores(
+            stage=stage,
+            sampled=rewards,
+            greedy=rewards,
+            value=rewards,
+            consensus=flat,
+            unresolved=flat,
+            escalation=flat,
+            agreement=flat,
+        )
+        for stage, quality in team.items()
+        for rewards in [tuple(float(draw < quality) for draw in draws)]
+    ]
+    return build_summary(
+        role_records,
+        team_records,
+        seed=3,
+        wall_s=600.0,
+        versions={"torch": "2.13.0"},
+        weights_changed={},
+        signal={},
+    )
+
+
+def side(label: str, decision: str) -> Transcript:
+    return Transcript(
+        label=label,
+        scenario_key="team/test/0/1/1",
+        briefs={"cto": "Retail case. CTO seat."},
+        reports={"cto": '{"pick": "B"}'},
+        decision=decision,
+        votes={},
+        cut_off=(),
+        error=None,
+        scores={"reward": 0.5},
+        explanation="",
+    )
+
+
+def metric_lines() -> list[str]:
+    lines = [
+        json.dumps({"stage": f"{stage}/{role}", "step": step, "wall_s": 1.5, **metrics})
+        for role in ROLES
+        for step in (0, 10, 20)
+        for stage, metrics in (
+            ("sft", {"loss": math.exp(-step)}),
+            ("grpo", {"verified": 0.5 + step / 100, "entropy": 0.4, "kl": 0.01}),
+        )
+    ]
+    for step in (0, 1, 2):
+        metrics = {"team_reward": 0.5 + step / 10, "own_score/cto": 0.9, "cost/entropy": 0.2}
+        lines.append(json.dumps({"stage": "marl", "step": step, "time_s": 9.0, "metrics": metrics}))
+    return lines
+
+
+def full_run(path: Path, summary: dict[str, Any]) -> Path:
+    write_summary(path, summary)
+    (path / "metrics.jsonl").write_text("\n".join([*metric_lines(), '{"stage": "ma']))
+    (path / "config.yaml").write_text("name: trial\nnote: <b>bold</b>\n")
+    (path / "provenance.json").write_text(
+        json.dumps({"created_s": 0, "packages": {"torch": "2.13.0", "vllm": None}, "seeds": {"run": 3}})
+    )
+    write_side_by_side(path, [(side("before", '{"option": "A"}'), side("after", '{"option": "B"}'))])
+    return path
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page; void tags must not be closed, others must nest."""
+
+    VOID = ("meta", "img", "br")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = full_run(tmp_path_factory.mktemp("trial"), summarise())
+    assert write_report(path) == path / "report.html"
+    assert not list(path.glob("*.partial"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> str:
+    return (run / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_page_is_well_formed_and_needs_nothing_from_outside(page: str) -> None:
+    parsed = Page(page)
+    assert not parsed.named("script")
+    assert not parsed.named("link")
+    assert all((image["src"] or "").startswith("data:image/svg+xml;base64,") for image in parsed.named("img"))
+    assert all((link["href"] or "").startswith("#") for link in parsed.named("a"))
+    ids = {attributes.get("id") for _, attributes in parsed.tags}
+    assert all((link["href"] or "")[1:] in ids for link in parsed.named("a"))
+    outside = re.findall(r"(?:https?:)?//[a-z]", re.sub(r'src="data:[^"]*"', "", page))
+    assert outside == []
+    assert any("default-src 'none'" in (meta.get("content") or "") for meta in parsed.named("meta"))
+
+
+def test_every_chart_has_a_description_with_its_numbers(page: str) -> None:
+    alts = [image["alt"] or "" for image in Page(page).named("img")]
+    assert len(alts) == 2 + len(ROLES) + 7
+    assert all(len(alt) > 60 and alt.endswith(".") for alt in alts)
+    assert any("oracle roles, common practice" in alt and "n = 40" in alt for alt in alts)
+    assert any("SFT: loss" in alt and "CTO from 1 to 2.06e-09 over 20 steps" in alt for alt in alts)
+    for image in Page(page).named("img"):
+        svg = base64.b64decode((image["src"] or "").partition(",")[2]).decode()
+        assert "<svg" in svg
+        assert "<script" not in svg
+
+
+def test_the_page_shows_words_numbers_gates_episodes_and_provenance(page: str) -> None:
+    for expected in (
+        "Joint training made the team better: team reward 0.",
+        "GRPO on the verified reward raises 5 of 5 roles",
+        "roles better after GRPO",
+        "oracle roles, best practice",
+        "grpo_above_sft",
+        "badge fail",
+        "badge pass",
+        "option A",
+        "option B",
+        "1970-01-01 00:00:00 UTC",
+        "packages torch",
+        "1 unreadable line of metrics.jsonl left out",
+        "name: trial",
+    ):
+        assert expected in page
+    assert "packages vllm" not in page
+
+
+def test_everything_from_the_run_folder_is_escaped(tmp_path: Path) -> None:
+    attack = '<img src=x onerror="alert(1)">{{ 7 * 7 }}</section>'
+    summary = summarise(roles=("cto", attack), n=10)
+    summary["gates"][0] |= {"name": attack, "detail": attack}
+    summary["versions"] = {attack: attack}
+    run = tmp_path / "<i>run"
+    run.mkdir()
+    full_run(run, summary)
+    (run / "provenance.json").write_text(json.dumps({attack: [attack]}))
+    (run / "config.yaml").write_text(attack)
+    write_side_by_side(run, [(side(attack, attack), side("after", "x"))])
+    page = render_report(run)
+    parsed = Page(page)
+    assert len(parsed.named("section")) == 9
+    assert all("onerror" not in image for image in parsed.named("img"))
+    assert "{{ 7 * 7 }}" in page
+    assert not parsed.named("i")
+
+
+def test_missing_pieces_are_named_with_their_command(tmp_path: Path) -> None:
+    write_summary(tmp_path, summarise(("cto",), n=10))
+    page = render_report(tmp_path)
+    Page(page)
+    for name in (
+        "metrics.jsonl",
+        "episodes_side_by_side.json",
+        "details.json",
+        "diagnostics.json",
+        "config.yaml",
+        "provenance.json",
+    ):
+        wanted = rf"No <code>{re.escape(name)}</code> in this run, .*<code>emads [a-z]+ (--run)?"
+        assert re.search(wanted, page)
+
+
+def test_a_missing_summary_names_file_and_remedy(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"summary\.json.*emads evaluate --run"):
+        write_report(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_run_without_a_team_or_training_still_makes_a_page(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text("")
+    write_summary(tmp_path, summarise(("cto",), {}, n=10))
+    page = render_report(tmp_path)
+    assert "GRPO made " in page
+    assert "No team was evaluated in this run." in page
+    assert "metrics.jsonl holds no series that this report draws." in page
+    write_summary(tmp_path, summarise(roles=(), team={}))
+    assert "Nothing was trained in this run" in render_report(tmp_path)
+
+
+def test_several_seeds_are_listed(tmp_path: Path) -> None:
+    summary = summarise(("cto",), n=20)
+    summary["gates"] = [{"name": "team_gain", "passed": True, "detail": "x"}]
+    failing = summary | {"seed": 11, "gates": [{"name": "team_gain", "passed": False, "detail": "x"}]}
+    write_summary(tmp_path, combine_seeds([summary, failing]))
+    page = render_report(tmp_path)
+    assert '<th scope="row">11</th>' in page
+    assert "<b>1 of 2</b><span>gates passed over 2 seeds</span><small>failed: seed 11: team_gain" in page
+
+
+def test_the_page_is_the_same_every_time(run: Path, page: str) -> None:
+    assert render_report(run) == page
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words", "tone"),
+    [
+        (0.02, 0.2, "made the team better", "good"),
+        (-0.2, -0.02, "made the team worse", "bad"),
+        (-0.05, 0.2, "made no measurable difference", "neutral"),
+    ],
+)
+def test_the_headline_follows_the_interval(low: float, high: float, words: str, tone: str) -> None:
+    summary = summarise()
+    summary["team"]["paired"]["marl-grpo"] |= {"low": low, "high": high}
+    headline, found = write_headline(summary)
+    assert words in headline
+    assert found == tone
+    assert make_cards(summary)[0].tone == tone
+
+
+def test_findings_tell_losses_and_missing_controls() -> None:
+    summary = summarise()
+    summary["roles"]["risk"]["paired"]["grpo-sft"] |= {"low": -0.2, "high": -0.1}
+    for section in summary["roles"].values():
+        del section["paired"]["grpo-sft_more"]
+    text = " ".join(list_findings(summary))
+    assert "raises 4 of 5 roles above their SFT policy and lowers Risk" in text
+    assert "was not run" in text
+    assert "The largest own-score loss through joint training" in text
+    summary["gates"] = [{"name": "team_gain", "passed": False, "detail": "x"}]
+    card = next(card for card in make_cards(summary) if card.label == "gates passed")
+    assert (card.value, card.note, card.tone) == ("0 of 1", "failed: team_gain", "bad")
+
+
+def test_metrics_are_read_flat_and_bad_lines_counted(tmp_path: Path) -> None:
+    lines = [
+        '{"stage": "marl", "step": 1, "time_s": 5, "metrics": {"own": {"cto": 0.5}, "kl": "NaN", "b": true}}',
+        '{"stage": "sft/cto", "step": 2, "wall_s": 3.0, "loss": 1, "bad": NaN}',
+        '{"stage": "sft/cto", "step": true}',
+        "[1]",
+        "{" * 3000,
+        '{"sta',
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+    rows, num_bad = read_metrics(tmp_path)
+    assert rows == [
+        {"stage": "marl", "step": 1, "own/cto": 0.5},
+        {"stage": "sft/cto", "step": 2, "loss": 1.0},
+    ]
+    assert num_bad == 4
+    assert read_metrics(tmp_path / "absent") == ([], 0)
+
+
+@pytest.mark.parametrize("key", ["entropy/cto", "cto/entropy", "entropy_cto", "cto_entropy"])
+def test_curves_by_role_are_found_under_either_order(key: str) -> None:
+    panel = next(panel for panel in PANELS if panel.title.startswith("MARL: entropy"))
+    rows = [{"stage": "marl", "step": step, key: 0.5} for step in (0, 1)]
+    assert find_curves(rows, panel, ROLES) == [Curve(name="cto", steps=(0, 1), values=(0.5, 0.5))]
+
+
+def test_curves_of_other_stages_stay_out() -> None:
+    panel = next(panel for panel in PANELS if panel.stage == "sft")
+    rows = [
+        {"stage": "sft/cto", "step": 0, "loss": 3.0},
+        {"stage": "sft_more/cto", "step": 0, "loss": 2.0},
+        {"stage": "sft/coo", "step": 5, "loss": 1.0},
+    ]
+    assert find_curves(rows, panel, ("cto", "coo")) == [
+        Curve(name="cto", steps=(0,), values=(3.0,)),
+        Curve(name="coo", steps=(5,), values=(1.0,)),
+    ]
+
+
+def test_smoothing_keeps_means_and_ends_by_hand() -> None:
+    assert smooth([0.0, 3.0, 6.0, 3.0], window=3) == [1.5, 3.0, 4.0, 4.5]
+    assert smooth([1.0, 5.0], window=1) == [1.0, 5.0]
+
+
+def test_names_at_line_ends_are_spread_inside_the_chart() -> None:
+    assert spread([0.1, 0.1, 0.9], low=0.0, high=1.0, gap=0.2) == pytest.approx([0.1, 0.3, 0.9])
+    assert spread([0.95, 1.0, 1.0], low=0.0, high=1.0, gap=0.2) == pytest.approx([0.6, 0.8, 1.0])
+
+
+def test_charts_describe_negative_and_missing_values() -> None:
+    bar = Bar(label="worse", stage="grpo", mean=-0.2, low=-0.3, high=-0.1, greedy=None)
+    image = draw_bars("Team", [bar], axis="reward (n = 3)", ceiling=None, width_in=3.0)
+    assert image.alt == "Bar chart, Team, reward (n = 3): worse -0.20 (-0.30 to -0.10)."
+    line = draw_curves("Loss $x$", [("CTO", Curve(name="cto", steps=(4,), values=(2.0,)))], unit="nats")
+    assert line.alt == "Line chart, Loss $x$, nats: CTO from 2 to 2 over 4 steps."

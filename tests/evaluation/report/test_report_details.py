@@ -1,0 +1,187 @@
+"""What plays, probes and seeds add to the report and the Markdown page: charts with numbers, honest kinds."""
+
+import base64
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_evaluation import outcome, team_outcome
+from test_report import ROLES, Page, full_run, side, summarise
+
+from emads.cli import main
+from evaluation.comparison.seeds import write_across
+from evaluation.minutes.transcript import Transcript
+from evaluation.probes.diagnosis import Finding
+from evaluation.report.details import choose_pairs, sort_pairs, team_parts_chart
+from evaluation.report.diagnostic_table import read_diagnostics, write_diagnostics
+from evaluation.report.page import render_report
+from evaluation.report.results_page import results_page, write_results_page
+from evaluation.scoring.details import build_details, write_details
+from evaluation.scoring.summary import combine_seeds
+from roles.errors import UserError
+
+INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 40}
+CLASH = {"cto": '{"pick": "A", "flag": 1, "veto": []}', "risk": '{"pick": "B", "flag": 1, "veto": ["A"]}'}
+
+
+def diagnostics() -> dict[str, Any]:
+    count = {"hits": 3, "n": 4}
+    probe = {
+        "role": "cto",
+        "own_pick": count,
+        "chance": 0.33,
+        "limits_named": count,
+        "marginal_value": INTERVAL,
+        "heard": count,
+        "hearable": count,
+        "accepts_broken": {"hits": 0, "n": 0},
+        "objects_sound": count,
+    }
+    finding = Finding(kind="yes_sayer", role="cto", evidence="14 of 14 decisions <b>accepted</b>")
+    swaps = {
+        row: {column: INTERVAL | {"mean": place} for column in ("sft", "marl")}
+        for row, place in (("sft", 0.25), ("marl", 0.75))
+    }
+    return {
+        "stage": "marl",
+        "n": 40,
+        "probe": {"roles": {"cto": probe}},
+        "findings": [{"kind": finding.kind, "role": finding.role, "evidence": finding.evidence}],
+        "swaps": swaps,
+        "substitutes": {"untrained": {"cto": INTERVAL | {"mean": -0.4}}},
+    }
+
+
+def across() -> dict[str, Any]:
+    change = INTERVAL | {"per_seed": [0.1, 0.2], "p": 0.02, "dz": 0.5, "cliffs_delta": 0.3}
+    return {
+        "seeds": [3, 4],
+        "runs": ["a", "b"],
+        "same_scenarios": True,
+        "owners": {
+            "team": {"stages": {"marl": INTERVAL | {"per_seed": [0.4, 0.6]}}, "paired": {"marl-grpo": change}}
+        },
+    }
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    path = tmp_path / "run"
+    path.mkdir()
+    full_run(path, combine_seeds([summarise(ROLES), summarise(ROLES) | {"seed": 4}]))
+    plays = [outcome(number) for number in range(10)]
+    episodes = [team_outcome(CLASH), replace(team_outcome({}), difficulty=2, value=1.0, consensus=1.0)]
+    keyed: Any = {(role, stage, "sampled"): plays for role in ROLES for stage in ("sft", "marl")}
+    keyed |= {("team", stage, "sampled"): episodes for stage in ("sft", "marl")}
+    write_details(path, build_details(keyed, num_bootstrap=100))
+    write_diagnostics(path, diagnostics())
+    write_across(path, across())
+    (path / "config.yaml").write_text("name: trial\nteam_reward: {consensus: 1.0}\n")
+    return path
+
+
+def test_every_new_chart_says_what_it_shows_and_on_how_many(run: Path) -> None:
+    page = render_report(run)
+    images = Page(page).named("img")
+    alts = [image["alt"] or "" for image in images]
+    assert sum(alt.startswith("Stacked bars") for alt in alts) == 1 + len(ROLES)
+    assert sum("by difficulty" in alt for alt in alts) == 1 + len(ROLES)
+    assert any("who vetoes" in decoded and "n = 2" in decoded for decoded in map(decode, images))
+    (swap,) = [alt for alt in alts if "Swapped teams" in alt]
+    assert "SFT with MARL 0.25; MARL with SFT 0.75" in swap
+    assert "Risk with CTO 1.00" in next(alt for alt in alts if "Conflicts" in alt)
+    assert all(re.search(r"\(n = \d+", decode(image)) for image in images)
+
+
+def decode(image: dict[str, str | None]) -> str:
+    return base64.b64decode((image["src"] or "").split(",")[1]).decode()
+
+
+def test_findings_seeds_and_faults_are_on_the_page_and_escaped(run: Path) -> None:
+    page = render_report(run)
+    assert "14 of 14 decisions &lt;b&gt;accepted&lt;/b&gt;" in page
+    assert "accepts what breaks its own hard limit" in page
+    assert "Seeds 3, 4 together" in page
+    assert "suboptimal 80 %, not json 10 %" in page
+    assert "breaks a hard limit" not in page  # no episode did
+    assert "No <code>details.json" not in page
+
+
+def test_reward_parts_add_up_to_the_reward() -> None:
+    row = {"mean": 0.54, "value": 0.8, "unresolved": 0.5, "escalation": 0.2, "n": 10}
+    image = team_parts_chart(
+        {"marl": row}, ["sft", "marl"], {"consensus": 0.25, "unresolved": 0.2, "escalation": 0.1}
+    )
+    assert image is not None
+    # 0.8 / 1.25 = 0.64; charges 0.10 and 0.02; so agreement adds 0.54 + 0.12 - 0.64 = 0.02
+    assert "value 0.64, agreement on it 0.02, unresolved conflicts -0.10, wrong escalation -0.02" in image.alt
+    assert team_parts_chart({}, ["marl"], {"consensus": 0.0, "unresolved": 0.0, "escalation": 0.0}) is None
+
+
+def pair(before: float, after: float) -> tuple[Transcript, Transcript]:
+    return replace(side("before", ""), scores={"reward": before}), replace(
+        side("after", ""), scores={"reward": after}
+    )
+
+
+def test_episodes_are_sorted_by_what_training_did_to_them() -> None:
+    pairs = [pair(0.0, 1.0), pair(0.1, 0.2), pair(1.0, 0.3), pair(0.9, 0.9), pair(0.2, 0.9)]
+    kinds = {
+        kind: [(b.scores["reward"], a.scores["reward"]) for b, a in found]
+        for kind, found in sort_pairs(pairs).items()
+    }
+    assert kinds == {
+        "Fails before, works after": [(0.0, 1.0), (0.2, 0.9)],
+        "Still fails": [(0.1, 0.2)],
+        "Got worse": [(1.0, 0.3)],
+        "Other": [(0.9, 0.9)],
+    }
+    chosen = choose_pairs([pair(0.0, 1.0)] * 9 + pairs[1:3], 4)
+    assert len(chosen) == 4
+    assert chosen[0][1].scores["reward"] == 1.0  # the most improved comes first
+    assert set(sort_pairs(chosen)) == {"Fails before, works after", "Still fails", "Got worse"}
+
+
+def test_the_markdown_page_is_made_of_the_runs_and_names_its_command(run: Path, tmp_path: Path) -> None:
+    cell = tmp_path / "ablations" / "kl"
+    cell.mkdir(parents=True)
+    (cell / "results.md").write_text("### kl\n\ntable of cells\n")
+    target = tmp_path / "docs" / "results.md"
+    write_results_page(target, [run], ablations=tmp_path / "ablations", command="emads report X --markdown Y")
+    page = target.read_text()
+    assert "Made by `emads report X --markdown Y`" in page
+    for wanted in (
+        "## Seeds 3, 4 together",
+        "| Team | MARL - GRPO |",
+        "table of cells",
+        "## Team diagnostics (marl team)",
+    ):
+        assert wanted in page
+    assert page == results_page(
+        [run], ablations=tmp_path / "ablations", command="emads report X --markdown Y"
+    )
+    for line in page.splitlines():
+        assert not line.startswith("|") or line.endswith("|")
+    with pytest.raises(UserError, match="no ablation in"):
+        results_page([run], ablations=tmp_path / "docs", command="")
+
+
+def test_a_damaged_file_is_named_with_its_remedy(run: Path) -> None:
+    (run / "diagnostics.json").write_text("[1")
+    with pytest.raises(UserError, match=r"diagnostics.json is damaged.*emads diagnose"):
+        read_diagnostics(run)
+    (run / "details.json").write_text(json.dumps([1]))
+    with pytest.raises(UserError, match=r"details.json is no object.*emads evaluate"):
+        render_report(run)
+
+
+def test_the_report_verb_wants_evaluated_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path), "--ablations", str(tmp_path)]) == 2
+    assert "--markdown" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 2
+    assert "no run in" in capsys.readouterr().err
+    assert main(["report", str(tmp_path), "--run", str(tmp_path)]) == 2
+    assert "not both" in capsys.readouterr().err

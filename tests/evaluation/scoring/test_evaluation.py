@@ -1,0 +1,346 @@
+"""Evaluation that is killed, repeated and compared: the same numbers to the byte, from real processes."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import evaluation_child
+import pyarrow.parquet as pq
+import pytest
+
+from emads.cli import main
+from evaluation.scoring.assess import score_team, sum_up_role
+from evaluation.scoring.details import build_details, conflict_matrix, failures, read_outcomes
+from evaluation.scoring.gate_files import read_gate_file
+from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, TeamOutcome
+from evaluation.scoring.scores import TeamScores
+from evaluation.scoring.single_agent import play_alone, single_brief
+from evaluation.scoring.summary import read_summary
+from roles.errors import UserError
+from scenarios.team import generate
+from simulator.agents.scripted_policies import random_team
+from simulator.chat_plain import PlainChat
+from simulator.engines.scripted import ScriptedEngine
+from simulator.reward import TeamRewardWeights, score_episode
+from training.config.loading import load_config
+from training.runs.run_folder import Run
+from training.stages import stages
+
+ROOT = Path(__file__).parent.parent.parent.parent
+TINY = (
+    "num_workers=0",
+    "model.hidden_size=32",
+    "model.num_layers=1",
+    "model.num_heads=2",
+    "model.intermediate_size=48",
+    "grpo.max_completion_tokens=12",
+    "marl.max_completion_tokens=12",
+    "evaluation.num_role_scenarios=12",
+    "evaluation.num_team_scenarios=8",
+    "evaluation.num_bootstrap=100",
+)
+
+
+def start_child(folder: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "tests" / "evaluation_child.py"), str(folder)],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.jsonl"))}
+
+
+def kill_after(folder: Path, name: str, lines: int) -> None:
+    """Run the child and kill -9 it once the file has that many lines."""
+    child = start_child(folder)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and child.poll() is None:
+        path = folder / name
+        if path.is_file() and path.read_bytes().count(b"\n") >= lines:
+            break
+        time.sleep(0.002)
+    assert child.poll() is None, "the child ended before it could be killed"
+    child.send_signal(signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+
+
+def test_killed_half_way_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
+    calm, hard = tmp_path / "calm", tmp_path / "hard"
+    evaluation_child.main(calm)
+    kill_after(hard, "untrained-cto.greedy.jsonl", evaluation_child.BLOCK)
+    half = contents(hard)
+    assert half["untrained-cto.greedy.jsonl"] != contents(calm)["untrained-cto.greedy.jsonl"]
+    with (hard / "untrained-cto.greedy.jsonl").open("ab") as file:
+        file.write(b'{"key": "cto/te')  # a line that a kill cut short
+    evaluation_child.main(hard)
+    assert contents(hard) == contents(calm)
+    assert len(contents(calm)["untrained-cto.sampled.jsonl"].splitlines()) == evaluation_child.NUM
+
+
+@pytest.mark.parametrize("block_size", [4, 7])
+def test_blocks_do_not_change_what_is_sampled(block_size: int, tmp_path: Path) -> None:
+    chat, cases = PlainChat(), evaluation_child.team_cases()
+    engine = ScriptedEngine(chat, seeded=random_team(("cto", "coo", "risk", "cost")))
+
+    def play(size: int) -> TeamScores:
+        return score_team(
+            "sft",
+            cases,
+            engine=engine,
+            chat=chat,
+            weights=TeamRewardWeights(),
+            max_completion_tokens=200,
+            folder=tmp_path / str(size),
+            block_size=size,
+        )
+
+    assert len(set(play(100).sampled)) > 3
+    assert play(block_size) == play(100)
+
+
+def outcome(number: int) -> RoleOutcome:
+    return RoleOutcome(
+        key=f"cto/test/0/{number}/1",
+        difficulty=1 + number % 2,
+        sector="bank" if number % 4 else "retail",
+        form="lines",
+        reward=number / 10,
+        exact=number == 9,
+        feasible=True,
+        failure=None if number == 9 else "suboptimal" if number else "not_json",
+        parts={"graded": number / 10} if number else {},
+        turns=2,
+        tool_calls=1,
+        failed_calls=number % 2,
+        tokens=10 * number,
+        truncated=False,
+        well_formed=bool(number),
+        escalated=False,
+        answer="",
+    )
+
+
+def test_only_missing_blocks_are_played(tmp_path: Path) -> None:
+    file, keys = OutcomeFile(tmp_path / "x.jsonl", RoleOutcome), [outcome(n).key for n in range(10)]
+    asked: list[tuple[int, int]] = []
+
+    def play(start: int, end: int) -> list[RoleOutcome]:
+        asked.append((start, end))
+        return [outcome(n) for n in range(start, end)]
+
+    whole = file.complete(keys, play, block_size=4)
+    assert (whole, asked) == ([outcome(n) for n in range(10)], [(0, 4), (4, 8), (8, 10)])
+    lines = (tmp_path / "x.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "x.jsonl").write_bytes(b"".join(lines[:7]))  # the second block is not whole
+    asked.clear()
+    assert (file.complete(keys, play, block_size=4), asked) == (whole, [(4, 8), (8, 10)])
+    asked.clear()
+    assert (file.complete(keys, play, block_size=4), asked) == (whole, [])
+    with pytest.raises(UserError, match=r"not of cto/test/0/99/1.*--again"):
+        file.complete([*keys[:3], "cto/test/0/99/1", *keys[4:]], play, block_size=4)
+    (tmp_path / "x.jsonl").write_bytes(lines[0] + b"{}\n" + lines[2])
+    with pytest.raises(UserError, match=r"x.jsonl:2 is no outcome"):
+        file.read()
+
+
+def test_scores_and_details_follow_from_outcomes_by_hand() -> None:
+    outcomes = [outcome(number) for number in range(10)]
+    scores = sum_up_role("cto", "sft", outcomes, outcomes[:0])
+    assert scores.sampled == tuple(number / 10 for number in range(10))
+    assert (scores.num_tool_failures, scores.mean_tokens, sum(scores.sampled_exact)) == (5, 45.0, 1)
+    details = build_details({("cto", "sft", "sampled"): outcomes}, num_bootstrap=100)["cto"]["sft"]["sampled"]
+    assert details["difficulty"]["1"]["mean"] == pytest.approx((0 + 0.2 + 0.4 + 0.6 + 0.8) / 5)
+    assert details["difficulty"]["2"]["n"] == 5
+    assert details["sector"]["retail"]["mean"] == pytest.approx((0 + 0.4 + 0.8) / 3)
+    assert details["process"]["failed_calls"] == 0.5
+    assert details["process"]["well_formed"] == 0.9
+    assert details["failures"] == {"suboptimal": 8, "not_json": 1}
+    assert details["parts"]["graded"] == pytest.approx(0.45)  # the rejected answer counts 0
+    assert failures([replace(outcome(3), truncated=True)]) == {"cut off by a limit": 1}
+
+
+def team_outcome(reports: dict[str, str]) -> TeamOutcome:
+    return TeamOutcome(
+        key="team/test/0/0/1",
+        difficulty=1,
+        sector="bank",
+        form="lines",
+        reward=0.5,
+        value=0.5,
+        consensus=1.0,
+        unresolved=0.0,
+        escalation=0.0,
+        agreement=1.0,
+        escalated=False,
+        well_formed=1.0,
+        turns=9,
+        tokens=99,
+        reports=reports,
+        decision="",
+        votes={},
+    )
+
+
+def test_the_conflict_matrix_counts_vetoes_that_hit_picks() -> None:
+    clash = {
+        "cto": 'x {"pick": "A", "flag": 1, "veto": []}',
+        "risk": '{"pick": "B", "flag": 1, "veto": ["A"]}',
+    }
+    peace = {**clash, "risk": '{"pick": "B", "flag": 1, "veto": ["C"]}'}
+    unread = {**clash, "cto": "pick A"}
+    matrix = conflict_matrix([team_outcome(one) for one in (clash, peace, peace, unread)])
+    assert matrix == {"cto": {"risk": 0.0}, "risk": {"cto": pytest.approx(1 / 3)}}
+
+
+def test_a_single_agent_reads_every_brief_and_is_scored_like_a_team() -> None:
+    cases = [generate("test", 0, index, 1) for index in range(12)]
+    answers = {single_brief(case): case.truth["best"] for case in cases}
+    for case in cases:
+        assert all(seat.brief in single_brief(case) for seat in case.seats.values())
+
+    def speak(transcript: str) -> str:
+        best = next(best for brief, best in answers.items() if brief in transcript)
+        return json.dumps({"option": best or "none", "escalate": best is None})
+
+    chat = PlainChat()
+    episodes = play_alone(
+        cases,
+        engine=ScriptedEngine(chat, {"reconcile": speak}),
+        chat=chat,
+        temperature=0.0,
+        max_completion_tokens=200,
+        stream="x",
+    )
+    pairs = zip(cases, episodes, strict=True)
+    assert [score_episode(case, one, TeamRewardWeights()).reward for case, one in pairs] == [1.0] * 12
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two runs of one config that have a base model and nothing else."""
+    paths = []
+    for seed in (0, 1):
+        path = tmp_path_factory.mktemp("evaluated") / f"seed-{seed}"
+        run = Run.create(path, load_config(None, (*TINY, f"seed={seed}")))
+        stages.train_base(run.path)
+        assert main(["evaluate", str(path)]) == 0
+        paths.append(path)
+    return paths
+
+
+STORED = ("details.json", "results.jsonl", "results.parquet", "scores/untrained-team.jsonl")
+
+
+def test_evaluating_again_gives_the_same_bytes(
+    untrained: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {name: (untrained[0] / name).read_bytes() for name in STORED}
+    numbers = read_summary(untrained[0])["roles"]
+    marks = {path: path.stat().st_mtime_ns for path in untrained[0].glob("scores/**/*.jsonl")}
+    assert main(["evaluate", "--run", str(untrained[0])]) == 0
+    assert {path: path.stat().st_mtime_ns for path in marks} == marks  # nothing was played again
+    assert main(["evaluate", str(untrained[0]), "--again"]) == 0
+    assert all(path.stat().st_mtime_ns > mark for path, mark in marks.items())  # all was
+    assert {name: (untrained[0] / name).read_bytes() for name in STORED} == before
+    assert read_summary(untrained[0])["roles"] == numbers
+    assert "Reward by difficulty" in capsys.readouterr().out
+
+
+def test_the_flat_table_holds_every_play(untrained: list[Path]) -> None:
+    table = pq.read_table(untrained[0] / "results.parquet").to_pylist()
+    assert table == [json.loads(line) for line in (untrained[0] / "results.jsonl").open()]
+    assert len(table) == 2 * (5 * 12 + 8)
+    assert {(row["owner"], row["mode"]) for row in table} == {
+        (owner, mode)
+        for owner in ("cto", "coo", "risk", "cost", "reconcile", "team")
+        for mode in ("sampled", "greedy")
+    }
+    stored = read_outcomes(untrained[0])[("team", "untrained", "sampled")]
+    rewards = [row["reward"] for row in table if (row["owner"], row["mode"]) == ("team", "sampled")]
+    assert rewards == [one.reward for one in stored]
+
+
+def test_scores_of_older_versions_are_played_again(untrained: list[Path]) -> None:
+    plays = untrained[1] / "scores" / "outcomes"
+    kept = contents(plays)
+    (plays / "untrained-risk.greedy.jsonl").unlink()
+    assert main(["evaluate", str(untrained[1])]) == 0
+    assert contents(plays) == kept
+
+
+def test_several_runs_are_compared_as_seeds(
+    untrained: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(untrained[0]), str(untrained[1])]) == 0
+    across = json.loads((untrained[0] / "across.json").read_text())
+    assert (across["seeds"], across["same_scenarios"]) == ([0, 1], True)
+    row = across["owners"]["team"]["stages"]["random"]
+    assert row["n"] == 16
+    assert row["per_seed"][0] == row["per_seed"][1]  # the same cases, the same blind picks
+    assert [one["seed"] for one in read_summary(untrained[0])["seeds"]] == [0, 1]
+    assert "Seeds 0, 1 together" in capsys.readouterr().out
+
+
+GATES = """
+gates:
+  - name: blind
+    metric: team.random.mean
+    at_most: 1
+  - metric: team.untrained.mean
+    at_least: 0.99
+  - metric: details.cto.untrained.sampled.process.n
+    above: 11
+    below: 12
+  - metric: team.marrl.mean
+    above: 0
+"""
+
+
+def test_gates_of_a_file_give_a_status_of_their_own(
+    untrained: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gates.yaml").write_text(GATES)
+    assert main(["evaluate", str(untrained[1]), "--gate", str(tmp_path / "gates.yaml")]) == 3
+    assert (
+        "RED: team.untrained.mean, details.cto.untrained.sampled.process.n, team.marrl.mean"
+        in capsys.readouterr().out
+    )
+    (tmp_path / "gates.yaml").write_text(GATES.split("  - metric: team.untrained")[0])
+    assert main(["evaluate", str(untrained[1]), "--gate", str(tmp_path / "gates.yaml")]) == 0
+
+
+def test_the_shipped_gates_are_valid() -> None:
+    assert len(read_gate_file(ROOT / "examples" / "gates" / "team.yaml")) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gates:\n  - metric: team.marl.mean\n    at_leest: 1\n", r"gates.yaml:3: .*at_leest.*at_least"),
+        ("gates:\n  - metric: team.marl.mean\n", r"gates.yaml:2: .*no threshold.*at_least"),
+        ("gates:\n  - metric: team.marl.mean\n    above: high\n", r"gates.yaml:3: .*above"),
+        ("gates:\n  - metric: team\n    above: 1\n", r"gates.yaml:2: gates.0.metric"),
+        ("gates: []\n", r"gates.yaml:1: gates"),
+        ("gate: 1\n", r"gates.yaml:1: unknown key 'gate'; did you mean 'gates'"),
+        ("- 1\n", r"must be a mapping"),
+        ("gates: [\n", r"malformed YAML"),
+    ],
+)
+def test_a_mistake_in_a_gate_file_is_named_with_its_line(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gates.yaml").write_text(text)
+    assert main(["evaluate", str(tmp_path), "--gate", str(tmp_path / "gates.yaml")]) == 2
+    assert re.search(message, capsys.readouterr().err)

@@ -1,0 +1,178 @@
+"""Difficulty means something: heuristics fall from level to level, blind play earns little, experts earn 1.
+
+Counts are a fraction of those behind docs/scenarios.md; a step up must stay within its 95 % interval.
+"""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import pairwise
+from math import sqrt
+from statistics import fmean, variance
+from typing import Any
+
+import pytest
+
+from evaluation.scoring.baselines import score_team_baselines
+from roles.team import Decision
+from scenarios import team
+from scenarios.base import Scenario
+from scenarios.registry import FAMILIES
+from simulator.reward import TeamRewardWeights
+
+LEVELS = range(1, 11)
+NUM_CASES = 150  # per level
+NUM_TEAM_CASES = 60  # per level
+NUM_TRAINED_ON = 200  # cases that blind policies are fitted on
+MOST_AT_1, MOST_FROM_5 = 0.35, 0.15
+
+Play = Callable[[Scenario], str]
+
+
+@cache
+def draw(name: str, split: str, difficulty: int, count: int) -> list[Scenario]:
+    return [FAMILIES[name].generate(split, 0, index, difficulty) for index in range(count)]
+
+
+def score(name: str, cases: Sequence[Scenario], play: Play) -> list[float]:
+    return [FAMILIES[name].verify(case, play(case)).reward for case in cases]
+
+
+def greedy_rewards(name: str, difficulty: int) -> list[float]:
+    play = FAMILIES[name].baselines["greedy"]
+    cases = draw(name, "test", difficulty, NUM_CASES)
+    return score(name, cases, lambda case: play(case, random.Random(0)))
+
+
+@cache
+def draw_team(difficulty: int) -> list[team.TeamScenario]:
+    return [team.generate("test", 0, index, difficulty) for index in range(NUM_TEAM_CASES)]
+
+
+def chair_values(difficulty: int) -> list[float]:
+    """Values of the decisions of a simple chair: the first favourite that nobody vetoes."""
+    scores = score_team_baselines(draw_team(difficulty), TeamRewardWeights())
+    return list({one.stage: one for one in scores}["greedy"].value)
+
+
+def assert_falling(by_level: Sequence[Sequence[float]]) -> None:
+    """No step up beyond its 95 % interval, and well down in all."""
+    for level, (easier, harder) in enumerate(pairwise(by_level), start=1):
+        error = sqrt(variance(easier) / len(easier) + variance(harder) / len(harder))
+        rise = fmean(harder) - fmean(easier)
+        assert rise <= 1.96 * error, f"from difficulty {level} to {level + 1} by {rise:.3f}"
+    first, last = by_level[0], by_level[-1]
+    error = sqrt(variance(first) / len(first) + variance(last) / len(last))
+    assert fmean(first) - fmean(last) > max(0.08, 1.96 * error)
+    assert fmean(fmean(one) for one in by_level[:3]) > fmean(fmean(one) for one in by_level[-3:]) + 0.08
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_heuristic_falls_from_level_to_level(name: str) -> None:
+    assert_falling([greedy_rewards(name, difficulty) for difficulty in LEVELS])
+
+
+def test_the_simple_chair_falls_from_level_to_level() -> None:
+    assert_falling([chair_values(difficulty) for difficulty in LEVELS])
+
+
+def test_a_curve_that_rises_would_be_noticed() -> None:
+    rng = random.Random(0)
+    flat = [[rng.random() for _ in range(NUM_CASES)] for _ in LEVELS]
+    with pytest.raises(AssertionError):
+        assert_falling(flat)
+    falling = [[float(rng.random() > 0.06 * level) for _ in range(NUM_CASES)] for level in LEVELS]
+    assert_falling(falling)
+    with pytest.raises(AssertionError, match="from difficulty 7 to 8"):
+        assert_falling([*falling[:7], falling[1], *falling[8:]])
+
+
+def take_majority(golds: Sequence[Any]) -> Any:
+    """Field by field, and inside plans name by name, what is most often right."""
+    if isinstance(golds[0], dict):
+        names = max(golds, key=len)
+        return {name: take_majority([gold[name] for gold in golds if name in gold]) for name in names}
+    return json.loads(Counter(map(json.dumps, golds)).most_common(1)[0][0])
+
+
+def fit_constant(name: str, cases: Sequence[Scenario], candidates: Sequence[str]) -> str:
+    """The candidate that earns most on these cases; all are tried on some, the best on all."""
+
+    def earn(text: str, count: int) -> float:
+        return fmean(score(name, cases[:count], lambda _: text))
+
+    shortlist = sorted(dict.fromkeys(candidates), key=lambda text: -earn(text, 40))[:10]
+    return max(shortlist, key=lambda text: earn(text, len(cases)))
+
+
+def list_blind_policies(name: str, difficulty: int) -> dict[str, Play]:
+    """Policies that know past cases and the form of an answer, and do not look at the case."""
+    family = FAMILIES[name]
+    known = draw(name, "train", difficulty, NUM_TRAINED_ON)
+    golds = [family.solve(case) for case in known]
+    majority = json.dumps(take_majority(golds))
+    guesses = [family.baselines["random"](case, random.Random(case.index)) for case in known]
+    fixed = family.baselines["constant"](known[0], random.Random(0))
+    best = fit_constant(name, known, [*map(json.dumps, golds), *guesses, fixed, majority])
+    copied = [json.dumps(gold) for gold in golds]
+    return {
+        "random": lambda case: family.baselines["random"](case, random.Random(case.key)),
+        "the family's constant": lambda case: family.baselines["constant"](case, random.Random(0)),
+        "the best constant found": lambda _: best,
+        "majority": lambda _: majority,
+        "copied answer": lambda case: copied[case.index % len(copied)],
+        "copied brief": lambda case: case.brief,
+    }
+
+
+@pytest.mark.parametrize("difficulty", [1, 5, 6, 8, 10])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_blind_play_earns_little(name: str, difficulty: int) -> None:
+    cases = draw(name, "test", difficulty, NUM_CASES)
+    greedy = fmean(greedy_rewards(name, difficulty))
+    for policy, play in list_blind_policies(name, difficulty).items():
+        rewards = score(name, cases, play)
+        mean, error = fmean(rewards), sqrt(variance(rewards) / len(rewards))
+        assert mean < greedy, policy
+        assert mean <= (MOST_FROM_5 if difficulty >= 5 else MOST_AT_1 + 1.96 * error), policy
+
+
+@pytest.mark.parametrize("difficulty", [1, 2, 5, 7, 10])
+def test_blind_decisions_are_worth_little_to_the_team(difficulty: int) -> None:
+    """Random is the mean over all options, constant the best letter. Up to difficulty 4 there is no bound."""
+    cases = draw_team(difficulty)
+
+    def value(case: team.TeamScenario, option: str) -> float:
+        return team.decision_value(case, Decision(option=option, escalate=option == "none"))
+
+    chair = fmean(chair_values(difficulty))
+    by_option = {
+        option: fmean(value(case, option) for case in cases) for option in (*cases[0].options, "none")
+    }
+    shifted = [cases[-1], *cases[:-1]]
+    copied = fmean(
+        value(case, other.truth["best"] or "none") for case, other in zip(cases, shifted, strict=True)
+    )
+    random_mean = fmean(by_option[option] for option in cases[0].options)
+    assert max(*by_option.values(), copied) < chair
+    if difficulty >= 5:
+        assert random_mean <= MOST_FROM_5
+        assert max(*by_option.values(), copied) <= MOST_FROM_5 + 0.06  # noise of 60 cases, best of 11
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_experts_earn_1_at_every_level(name: str) -> None:
+    for difficulty in LEVELS:
+        for case in draw(name, "test", difficulty, NUM_CASES)[:40]:
+            last = FAMILIES[name].demonstrate(case, random.Random(case.index))[-1]
+            assert FAMILIES[name].verify(case, last.text).reward == 1.0
+
+
+def test_the_best_decision_is_worth_1_at_every_level() -> None:
+    for difficulty in LEVELS:
+        for case in draw_team(difficulty):
+            best = case.truth["best"]
+            decision = Decision(option=best or "none", escalate=best is None)
+            assert team.decision_value(case, decision) == 1.0

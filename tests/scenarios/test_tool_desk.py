@@ -1,0 +1,180 @@
+"""Tool calls of an episode: the budget, the shared results, and that neither changes what a tool says."""
+
+import asyncio
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from team_tables import CHAT
+
+from scenarios.base import Family, Scenario, ToolCall, ToolError
+from scenarios.hostile import HOSTILE_VALUES
+from scenarios.registry import FAMILIES
+from scenarios.tool_desk import MAX_KEY_CHARS, ResultCache, ToolDesk
+from simulator.agents.scripted_policies import oracle_solo
+from simulator.agents.solo import play_solos
+from simulator.agents.tool_calls import format_tool_call
+from simulator.engines.base import Sampling
+from simulator.engines.scripted import ScriptedEngine
+
+CTO = FAMILIES["cto"]
+CASE = CTO.generate("train", 0, 0, 1)
+MEASURE = ToolCall(name="measure", arguments={"option": "A"})
+
+
+def count_calls(family: Family) -> tuple[Family, Counter[str]]:
+    """The family with a tool that keeps count of what it is asked."""
+    asked: Counter[str] = Counter()
+
+    def call_tool(scenario: Scenario, call: ToolCall) -> str:
+        asked[json.dumps([call.name, call.arguments])] += 1
+        return family.call_tool(scenario, call)
+
+    return replace(family, call_tool=call_tool), asked
+
+
+def say(call_tool: Callable[[ToolCall], str], call: ToolCall) -> str:
+    try:
+        return call_tool(call)
+    except ToolError as error:
+        return f"error: {error}"
+
+
+def test_calls_beyond_the_budget_are_refused_and_say_so() -> None:
+    desk = ToolDesk(CTO, CASE, max_calls=2)
+    seen = [desk(MEASURE) for _ in range(2)]
+    assert seen == [CTO.call_tool(CASE, MEASURE)] * 2
+    for _ in range(3):
+        with pytest.raises(ToolError, match="no calls left: at most 2; answer now"):
+            desk(MEASURE)
+    assert desk.num_calls == 5
+
+
+def test_refused_and_failed_calls_count() -> None:
+    desk = ToolDesk(CTO, CASE, max_calls=1)
+    with pytest.raises(ToolError, match="unknown tool"):
+        desk(ToolCall(name="guess", arguments={}))
+    with pytest.raises(ToolError, match="no calls left"):
+        desk(MEASURE)
+
+
+def test_families_allow_far_more_calls_than_their_experts_make() -> None:
+    for family in FAMILIES.values():
+        most = max(family.generate("test", 0, index, 10).optimal_tool_calls for index in range(20))
+        assert ToolDesk(family, CASE).max_calls == family.max_calls >= 4 * most
+
+
+def test_a_result_is_asked_for_once_whoever_asks() -> None:
+    family, asked = count_calls(CTO)
+    results = ResultCache()
+    again = CTO.generate("train", 0, 0, 1)  # equal, another object
+    for scenario in (CASE, again, CASE):
+        assert ToolDesk(family, scenario, results=results)(MEASURE) == CTO.call_tool(CASE, MEASURE)
+        assert say(ToolDesk(family, scenario, results=results), replace(MEASURE, name="x")).startswith(
+            "error"
+        )
+    assert set(asked.values()) == {1}
+    assert (results.num_hits, results.num_misses, len(results)) == (4, 2, 2)
+
+
+def test_other_facts_under_the_same_key_are_another_scenario() -> None:
+    results = ResultCache()
+    architectures = dict(reversed(list(zip("CBA", CASE.facts["architectures"].values(), strict=True))))
+    other = replace(CASE, facts={**CASE.facts, "architectures": architectures})
+    for scenario in (CASE, other, CASE):
+        assert ToolDesk(CTO, scenario, results=results)(MEASURE) == CTO.call_tool(scenario, MEASURE)
+    assert results.num_hits == 0
+    other_tool, asked = count_calls(CTO)
+    ToolDesk(other_tool, CASE, results=results)(MEASURE)
+    assert asked.total() == 1
+
+
+def test_the_order_of_a_plan_counts() -> None:
+    coo = FAMILIES["coo"]
+    results = ResultCache()
+    for index in range(40):
+        scenario = coo.generate("train", 0, index, 5)
+        plan = dict(scenario.truth["assign"])
+        for assign in (plan, dict(reversed(plan.items()))):
+            call = ToolCall(name="check_assignment", arguments={"assign": assign})
+            desk = ToolDesk(coo, scenario, results=results)
+            assert say(desk, call) == say(lambda c, s=scenario: coo.call_tool(s, c), call)  # type: ignore[misc]
+    assert results.num_hits == 0
+
+
+def test_least_recently_used_results_go_first() -> None:
+    family, asked = count_calls(CTO)
+    results = ResultCache(max_entries=2)
+    for option in "ABACAB":  # B makes room for C, then C for B
+        ToolDesk(family, CASE, results=results)(ToolCall(name="measure", arguments={"option": option}))
+    assert len(results) == 2
+    assert [asked[json.dumps(["measure", {"option": option}])] for option in "ABC"] == [1, 2, 1]
+    with pytest.raises(ValueError, match="at least 1"):
+        ResultCache(max_entries=0)
+
+
+def test_hostile_calls_are_answered_as_without_a_desk() -> None:
+    results = ResultCache()
+    values: list[Any] = [*HOSTILE_VALUES, {1, 2}, object(), {("a",): 1}, float("nan"), "A" * MAX_KEY_CHARS]
+    for family in FAMILIES.values():
+        scenario = family.generate("train", 0, 0, 3)
+        for value in values:
+            for arguments in (value, {"option": value}, {"assign": value}, {"controls": value}):
+                call = ToolCall(name="measure", arguments=arguments)
+                plain = say(lambda c, f=family, s=scenario: f.call_tool(s, c), call)  # type: ignore[misc]
+                for _ in range(2):
+                    assert say(ToolDesk(family, scenario, results=results), call) == plain
+
+
+def test_many_threads_get_the_same_results_and_share_one_budget() -> None:
+    family, _ = count_calls(CTO)
+    results = ResultCache(max_entries=2)
+    desk = ToolDesk(family, CASE, max_calls=300, results=results)
+    said: list[str] = []
+    calls = [ToolCall(name="measure", arguments={"option": option}) for option in "ABC"]
+
+    def work() -> None:
+        said.extend(say(desk, calls[turn % 3]) for turn in range(100))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    refused = [text for text in said if text.startswith("error: no calls left")]
+    assert (len(said), len(refused), desk.num_calls) == (400, 100, 400)
+    assert {*said} - {*refused} == {CTO.call_tool(CASE, call) for call in calls}
+    assert len(results) <= 2
+
+
+def test_rollouts_of_a_scenario_share_results_and_a_stubborn_policy_meets_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    family, asked = count_calls(CTO)
+    monkeypatch.setitem(FAMILIES, "cto", replace(family, max_calls=5))
+
+    def play(policy: Any, max_turns: int) -> list[Any]:
+        return asyncio.run(
+            play_solos(
+                [CASE] * 4,
+                policy="cto",
+                engine=ScriptedEngine(CHAT, {"cto": policy}),
+                chat=CHAT,
+                sampling=Sampling(max_completion_tokens=2000),
+                stream="",
+                max_turns=max_turns,
+            )
+        )
+
+    experts = play(oracle_solo([CASE]), 8)
+    assert [episode.verdict.reward for episode in experts] == [1.0] * 4
+    assert all(episode.trajectory.num_valid_tool_calls == 3 for episode in experts)
+    assert set(asked.values()) == {1}
+    stubborn = play(lambda transcript: format_tool_call("", MEASURE), 9)
+    for episode in stubborn:
+        assert (episode.trajectory.num_tool_calls, episode.trajectory.num_valid_tool_calls) == (9, 5)
+        assert "no calls left: at most 5" in CHAT.decode(episode.trajectory.turns[6].context_ids)

@@ -1,0 +1,363 @@
+"""Kinds of agents and their limits: each limit ends the work under its own name, code runs in the sandbox."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sandboxes import run_or_be_refused
+from team_tables import CHAT, SAMPLING, SEATS, TEAM, draw_scenarios
+
+from roles.errors import UserError
+from roles.registry import ROLES
+from scenarios.base import ToolCall, ToolError
+from scenarios.registry import FAMILIES
+from simulator.agents.agent import MAX_OBSERVATION_CHARS, Agent
+from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce, read_kinds, read_limits
+from simulator.agents.code_blocks import parse_code, run_code
+from simulator.agents.dialogue import read_exchanges
+from simulator.agents.scripted_policies import oracle_team
+from simulator.agents.seat_tools import SeatDesk
+from simulator.agents.solo import SoloEpisode, play_solo
+from simulator.agents.tool_calls import BadToolCallError, format_tool_call
+from simulator.engines.base import Sampling
+from simulator.engines.scripted import ScriptedEngine
+from simulator.export.atif import episode_to_atif
+from simulator.export.episode_files import episode_from_json, episode_to_json
+from simulator.graph.casting import list_speakers
+from simulator.graph.runner import play_episodes
+from simulator.records import END_REASONS, Episode, Trajectory
+
+CALL = format_tool_call("", ToolCall(name="add", arguments={}))
+ANSWER = '{"pick": "A", "flag": 0, "veto": []}'
+
+
+def block(source: str) -> str:
+    return f"Let me compute.\n```python\n{source}\n```"
+
+
+class Tool:
+    """Counts its calls; fails from a given one on."""
+
+    def __init__(self, fails_from: int = 99) -> None:
+        self.num_calls, self.fails_from = 0, fails_from
+
+    def __call__(self, call: ToolCall) -> str:
+        self.num_calls += 1
+        if self.num_calls >= self.fails_from:
+            raise ToolError("no")
+        return f"sum {self.num_calls}"
+
+
+def play(
+    turns: Sequence[str], *, kind: AgentKind | None = None, tool: Tool | None = None, **limits: Any
+) -> Trajectory:
+    """An agent that says these turns in order, then the last one again."""
+    spoken = iter(turns)
+    last = turns[-1]
+    engine = ScriptedEngine(CHAT, {"cto": lambda transcript: next(spoken, last)})
+    sampling = Sampling(max_completion_tokens=limits.pop("turn_tokens", 300))
+    agent = Agent(
+        role=ROLES["cto"],
+        policy="cto",
+        engine=engine,
+        chat=CHAT,
+        sampling=sampling,
+        session="s",
+        call_tool=tool,
+        kind=kind,
+        **limits,
+    )
+    asyncio.run(agent.start("Brief."))
+    return agent.trajectory()
+
+
+OPENING = len(CHAT.open(ROLES["cto"], "Brief.", with_tools=True))
+
+
+@pytest.mark.parametrize(
+    ("turns", "limits", "ended_by", "num_turns", "num_calls"),
+    [
+        ([CALL, ANSWER], {}, "answer", 2, 1),
+        ([CALL], {"max_turns": 3}, "turns", 3, 3),
+        (["x" * 40], {"turn_tokens": 20}, "turn_tokens", 1, 0),
+        (["x" * 40], {"max_total_tokens": OPENING + 10}, "total_tokens", 1, 0),
+        ([CALL], {"max_total_tokens": OPENING + len(CALL) + 6}, "total_tokens", 1, 1),
+        ([CALL], {"max_tool_calls": 2}, "tool_calls", 3, 3),
+        ([CALL, CALL, ANSWER], {"max_tool_calls": 2}, "answer", 3, 2),
+        ([CALL], {"max_failed_calls": 2}, "failed_calls", 4, 4),
+    ],
+)
+def test_each_limit_ends_the_work_under_its_own_name(
+    turns: list[str], limits: dict[str, Any], ended_by: str, num_turns: int, num_calls: int
+) -> None:
+    tool = Tool(fails_from=3)
+    played = play(turns, tool=tool, **limits)
+    assert played.ended_by == ended_by
+    assert played.truncated == (ended_by != "answer")
+    assert (len(played.turns), played.num_tool_calls) == (num_turns, num_calls)
+    assert played.final_text == (ANSWER if ended_by == "answer" else "")
+    assert tool.num_calls <= limits.get("max_tool_calls", 99)
+    most = limits.get("max_total_tokens")
+    assert most is None or len(played.token_ids) <= most
+
+
+def test_the_names_of_limits_are_those_of_ends() -> None:
+    assert set(AgentLimits.__dataclass_fields__) == set(END_REASONS) - {"answer"}
+
+
+def test_a_chat_agent_uses_no_tool() -> None:
+    tool = Tool()
+    played = play([CALL], kind="chat", tool=tool)
+    assert (played.final_text, tool.num_calls, played.num_tool_calls) == (CALL, 0, 0)
+
+
+def test_a_react_agent_runs_no_code() -> None:
+    played = play([block("print(1)")], kind="react", tool=Tool())
+    assert (played.final_text, played.num_tool_calls) == (block("print(1)"), 0)
+
+
+def observations(played: Trajectory) -> list[str]:
+    role = introduce(ROLES["cto"], "code")
+    return [told for one in read_exchanges(played, CHAT, role) for _, told in one.lookups]
+
+
+def test_a_code_agent_reads_what_its_program_printed() -> None:
+    turns = [block("print(6 * 7)"), block("1 / 0"), block("print('x' * 9000)"), CALL, ANSWER]
+    played = run_or_be_refused(lambda: play(turns, kind="code", tool=Tool()))
+    if played is None:
+        return
+    first, second, third, fourth = observations(played)
+    assert first == "42"
+    assert second.startswith("error: the program ended with status 1: ")
+    assert "ZeroDivisionError" in second
+    assert (len(third), set(third)) == (MAX_OBSERVATION_CHARS, {"x"})
+    assert fourth == "sum 1"
+    assert (played.num_tool_calls, played.num_valid_tool_calls, played.ended_by) == (4, 3, "answer")
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("while True: pass", "was stopped after|ended with status"),
+        ("print('y' * 10 ** 7)", "was stopped at 16384 bytes of output"),
+        ("import socket; socket.create_connection(('1.1.1.1', 80))", "ended with status 1"),
+        ("print(open('/etc/passwd').read())", "ended with status 1"),
+        ("import os; print(os.environ['HOME'])", "ended with status 1"),
+        ("open('/program.py', 'w')", "ended with status 1"),
+        ("import subprocess; subprocess.run(['/bin/sh', '-c', 'id'], check=True)", "ended with status 1"),
+        ("raise SystemExit(3)", "ended with status 3"),
+    ],
+)
+def test_a_program_gets_no_further_than_the_sandbox(source: str, says: str) -> None:
+    def act() -> None:
+        with pytest.raises(ToolError, match=says):
+            asyncio.run(run_code(source))
+
+    run_or_be_refused(act)
+
+
+def test_without_a_sandbox_a_code_agent_is_refused_before_it_speaks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="bwrap is not installed"):
+        play([ANSWER], kind="code")
+    cases = draw_scenarios(1)
+    engine = ScriptedEngine(CHAT, seeded=oracle_team(cases))
+    with pytest.raises(UserError, match="bwrap is not installed"):
+        asyncio.run(play_episodes(cases, TEAM, engine, CHAT, SAMPLING, kinds={"cto": "code"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("no block", None),
+        ("```json\n{}\n```", None),
+        ("```python\nprint(1)\n```", "print(1)"),
+        ("words\n```py\nx = '```'\nprint(x)\n```\n", "x = '```'\nprint(x)"),
+    ],
+)
+def test_a_block_is_found(text: str, found: str | None) -> None:
+    assert parse_code(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("```python\nprint(1)", "exactly one"),
+        ("```python\na\n```\n```python\nb\n```", "exactly one"),
+        ("```python\na\n```\nmore", "nothing may follow"),
+        (block("#" * 20_001), "20001 characters"),
+    ],
+)
+def test_a_bad_block_is_a_failed_call(text: str, says: str) -> None:
+    with pytest.raises(BadToolCallError, match=says):
+        parse_code(text)
+
+
+def team_with(policies: dict[str, Callable[..., str]], **options: object) -> Episode:
+    cases = draw_scenarios(1)
+    engine = ScriptedEngine(CHAT, seeded={**oracle_team(cases), **policies})
+    (episode,) = asyncio.run(play_episodes(cases, TEAM, engine, CHAT, SAMPLING, **options))  # type: ignore[arg-type]
+    return episode
+
+
+def test_a_seat_that_reacts_looks_up_its_own_figures_and_calculates() -> None:
+    (case,) = draw_scenarios(1)
+    seen: list[str] = []
+    calls = [
+        ToolCall(name="own_figures", arguments={"option": "A"}),
+        ToolCall(name="calculator", arguments={"expression": "6 * 7"}),
+        ToolCall(name="measure", arguments={"option": "A"}),
+    ]
+
+    def speak(transcript: str, rng: object) -> str:
+        seen.append(transcript)
+        return format_tool_call("", calls[len(seen) - 1]) if len(seen) <= 3 else ANSWER
+
+    episode = team_with({"coo": speak}, kinds={"coo": "react"}, rounds=0)
+    facts = case.seats["coo"].facts
+    assert f"A {facts['utilities']['A']} stakes {facts['stakes']} limit {facts['limit']}" in seen[1]
+    assert "42" in seen[2].removeprefix(seen[1])
+    assert "error: unknown tool 'measure'" in seen[3]
+    path = episode.trajectories["coo"]
+    assert (path.num_tool_calls, path.num_valid_tool_calls) == (3, 2)
+    assert episode.trajectories["cto"].num_tool_calls == 0
+    assert "calculator" in seen[0]
+    others = {f"{role} {case.seats[role].facts['stakes']}" for role in SEATS if role != "coo"}
+    assert not [one for one in others if one in seen[3]]
+
+
+def test_a_seat_desk_gives_a_limited_number_of_answers() -> None:
+    desk = SeatDesk(None)
+    call = ToolCall(name="calculator", arguments={"expression": "1 + 1"})
+    assert [desk(call) for _ in range(40)] == ["2"] * 40
+    with pytest.raises(ToolError, match="no calls left"):
+        desk(call)
+
+
+def test_records_and_exports_tell_a_limit_from_an_end() -> None:
+    (case,) = draw_scenarios(1)
+    kinds: dict[str, AgentKind] = {"risk": "react"}
+    episode = team_with(
+        {"risk": lambda transcript, rng: CALL}, kinds=kinds, limits=AgentLimits(tool_calls=0), rounds=0
+    )
+    assert episode.trajectories["risk"].ended_by == "tool_calls"
+    assert episode.trajectories["cto"].ended_by == "answer"
+    assert episode.reports["risk"] == ""
+    assert episode_from_json(episode_to_json(episode)) == episode
+    document = episode_to_atif(episode, CHAT, roles=list_speakers(case, ROLES, kinds))
+    ends = {
+        one["agent"]["name"]: (one["extra"]["truncated"], one["extra"]["ended_by"])
+        for one in document["subagent_trajectories"]
+    }
+    assert ends["risk"] == (True, "tool_calls")
+    assert ends["cto"] == (False, "answer")
+
+
+def test_a_code_agent_solves_its_own_family_with_a_program() -> None:
+    """Cost: prices of every plan, worked out by a program instead of by calls of the tool."""
+    scenario = FAMILIES["cost"].generate("train", 0, 3, 1)
+    facts = {name: scenario.facts[name] for name in ("items", "floor", "discount", "budget")}
+    gold = FAMILIES["cost"].solve(scenario)
+    program = (
+        "import itertools, json\n"
+        f"facts = {facts!r}\n"
+        "best = None\n"
+        "for tiers in itertools.product(range(3), repeat=len(facts['items'])):\n"
+        "    picks = [rows[tier] for rows, tier in zip(facts['items'].values(), tiers)]\n"
+        "    cost, quality = sum(p[0] for p in picks), sum(p[1] for p in picks)\n"
+        "    if quality >= facts['floor'] and (best is None or cost < best[0]):\n"
+        "        best = cost, {name: tier + 1 for name, tier in zip(facts['items'], tiers)}\n"
+        "print(json.dumps({'tiers': best[1], 'total': best[0]}))\n"
+    )
+    assert facts["discount"] is None
+
+    def speak(transcript: str) -> str:
+        told = transcript.rpartition("<|tool|>")[2].partition("<|end|>")[0]
+        return told if "<|tool|>" in transcript else block(program)
+
+    def act() -> SoloEpisode:
+        return asyncio.run(
+            play_solo(
+                scenario,
+                policy="cost",
+                engine=ScriptedEngine(CHAT, {"cost": speak}),
+                chat=CHAT,
+                sampling=Sampling(max_completion_tokens=2000),
+                session="s",
+                max_turns=4,
+                kind="code",
+            )
+        )
+
+    played = run_or_be_refused(act)
+    if played is not None:
+        assert played.verdict.exact, played.verdict.explanation
+        assert json.loads(played.trajectory.final_text)["total"] == gold["total"]
+        assert played.trajectory.ended_by == "answer"
+
+
+def test_limits_of_a_solo_play_go_before_its_own() -> None:
+    scenario = FAMILIES["cost"].generate("train", 0, 3, 1)
+    engine = ScriptedEngine(CHAT, {"cost": lambda transcript: CALL})
+    for limits, ended_by, num_turns in [
+        (AgentLimits(turns=2), "turns", 2),
+        (AgentLimits(failed_calls=3), "failed_calls", 3),
+        (AgentLimits(turn_tokens=5), "turn_tokens", 1),
+        (None, "turns", 6),
+    ]:
+        played = asyncio.run(
+            play_solo(
+                scenario,
+                policy="cost",
+                engine=engine,
+                chat=CHAT,
+                sampling=SAMPLING,
+                session="s",
+                max_turns=6,
+                limits=limits,
+            )
+        )
+        assert (played.trajectory.ended_by, len(played.trajectory.turns)) == (ended_by, num_turns)
+        assert played.verdict.reward == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "kinds"),
+    [
+        ([], {}),
+        (["cto=code", "risk=react"], {"cto": "code", "risk": "react"}),
+        (["react"], dict.fromkeys(ROLES, "react")),
+    ],
+)
+def test_kinds_are_read_by_role_or_for_all(given: list[str], kinds: dict[str, str]) -> None:
+    assert read_kinds(given, ROLES) == kinds
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["cto=coder"], "unknown kind of agent 'coder'; did you mean 'code'"),
+        (["ceo=code"], "unknown role 'ceo'"),
+        (["cto=code", "cto=chat"], "names 'cto' twice"),
+    ],
+)
+def test_wrong_kinds_are_named(given: list[str], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        read_kinds(given, ROLES)
+
+
+def test_limits_are_read_and_wrong_ones_are_named() -> None:
+    assert read_limits(["turns=2", "tool_calls=0"]) == AgentLimits(turns=2, tool_calls=0)
+    for given, says in [
+        (["turn=2"], "unknown limit 'turn'"),
+        (["turns=0"], "--limit turns = '0': give a whole number of 1 or more"),
+        (["turns=two"], "give a whole number"),
+        (["turns=1", "turns=2"], "twice"),
+    ]:
+        with pytest.raises(UserError, match=says):
+            read_limits(given)

@@ -1,0 +1,201 @@
+"""The scripted engine, the plain chat and the ready policies."""
+
+import asyncio
+import math
+import random
+from pathlib import Path
+
+import pytest
+from team_tables import CHAT, SAMPLING, SEATS, TEAM, draw_scenarios, oracle_engine
+
+from roles.errors import UserError
+from roles.registry import ROLES
+from roles.team import RECONCILER
+from scenarios.registry import FAMILIES
+from scenarios.team import TeamScenario, decision_value, parse_decision, parse_report
+from simulator.agents.scripted_policies import (
+    HOSTILE_TEXTS,
+    hostile,
+    oracle_solo,
+    oracle_team,
+    random_team,
+    silent,
+)
+from simulator.agents.solo import play_solos
+from simulator.engines.base import CompletionRequest, Sampling
+from simulator.engines.scripted import ScriptedEngine, ScriptedPolicy, SeededPolicy
+from simulator.export.episode_files import read_episodes, write_episodes
+from simulator.graph.runner import play_episodes
+from simulator.records import Episode
+from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
+
+
+def request(text: str, *, policy: str = "cto", session: str = "s", limit: int = 100) -> CompletionRequest:
+    return CompletionRequest(
+        policy=policy,
+        session=session,
+        prompt_ids=CHAT.encode(text),
+        sampling=Sampling(max_completion_tokens=limit),
+    )
+
+
+def play_and_score(
+    scenarios: list[TeamScenario], engine: ScriptedEngine, repeats: int = 1
+) -> tuple[list[Episode], list[TeamVerdict]]:
+    episodes = asyncio.run(play_episodes(scenarios, TEAM, engine, CHAT, SAMPLING, num_repeats=repeats))
+    repeated = [scenario for scenario in scenarios for _ in range(repeats)]
+    weights = TeamRewardWeights()
+    verdicts = [score_episode(s, episode, weights) for s, episode in zip(repeated, episodes, strict=True)]
+    return episodes, verdicts
+
+
+def mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+# The chat
+
+
+@pytest.mark.parametrize("text", ["", "B 42", "<|end|>", "\x00\n\u20ac\U0001f600", *HOSTILE_TEXTS])
+def test_plain_text_round_trips_and_never_becomes_a_marker(text: str) -> None:
+    ids = CHAT.encode(text)
+    assert CHAT.decode(ids) == text
+    assert all(token > 4 for token in ids)
+
+
+def test_plain_transcripts_are_append_only_text() -> None:
+    ids = CHAT.open(ROLES["cto"], "Bank case.", with_tools=True)
+    assert CHAT.decode(ids) == "<|system|>CTO. measure describe<|end|><|user|>Bank case.<|end|><|assistant|>"
+    assert CHAT.decode(CHAT.open(ROLES["cto"], "x", with_tools=False)).startswith("<|system|>CTO.<|end|>")
+    assert CHAT.decode((*CHAT.encode("B"), CHAT.end_id)) == "B"
+    assert CHAT.decode(CHAT.observe("42")) == "<|tool|>42<|end|><|assistant|>"
+    assert CHAT.decode(CHAT.ask("Vote.")) == "<|user|>Vote.<|end|><|assistant|>"
+
+
+# The engine
+
+
+def test_a_turn_that_fits_ends_with_the_end_token() -> None:
+    engine = ScriptedEngine(CHAT, {"cto": str.upper})
+    completion = asyncio.run(engine.complete(request("abc")))
+    assert completion.token_ids == (*CHAT.encode("ABC"), CHAT.end_id)
+    assert completion.logprobs == (0.0,) * 4
+    assert (completion.finish_reason, completion.policy_version) == ("stop", "cto@0")
+
+
+@pytest.mark.parametrize(("limit", "length", "reason"), [(3, 3, "length"), (4, 4, "stop"), (1, 1, "length")])
+def test_token_limit(limit: int, length: int, reason: str) -> None:
+    engine = ScriptedEngine(CHAT, {"cto": lambda transcript: "abc"})
+    completion = asyncio.run(engine.complete(request("", limit=limit)))
+    assert len(completion.token_ids) == len(completion.logprobs) == length
+    assert completion.finish_reason == reason
+
+
+def test_unknown_policy_names_the_nearest() -> None:
+    engine = ScriptedEngine(CHAT, {"cost": silent}, seeded={"risk": hostile})
+    with pytest.raises(UserError, match="did you mean 'risk'"):
+        asyncio.run(engine.complete(request("", policy="rsk")))
+
+
+def test_chance_depends_on_seed_session_and_turn_only() -> None:
+    def number(transcript: str, rng: random.Random) -> str:
+        return str(rng.randrange(10**9))
+
+    def speak(seed: int, session: str, text: str) -> tuple[int, ...]:
+        engine = ScriptedEngine(CHAT, seeded={"cto": number}, seed=seed)
+        asyncio.run(engine.complete(request("another", session="other")))  # no effect on the next
+        return asyncio.run(engine.complete(request(text, session=session))).token_ids
+
+    assert speak(0, "s", "ab") == speak(0, "s", "ab")
+    assert len({speak(0, "s", "ab"), speak(1, "s", "ab"), speak(0, "t", "ab"), speak(0, "s", "abc")}) == 4
+
+
+# The policies
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_oracle_plays_every_role_family_to_gold(family: str) -> None:
+    scenarios = [FAMILIES[family].generate("train", 0, index, 1 + index % 4) for index in range(12)]
+    engine = ScriptedEngine(CHAT, {"oracle": oracle_solo(scenarios)})
+    episodes = asyncio.run(
+        play_solos(
+            scenarios,
+            policy="oracle",
+            engine=engine,
+            chat=CHAT,
+            sampling=Sampling(max_completion_tokens=1000),
+            stream="",
+            max_turns=20,
+        )
+    )
+    for episode in episodes:
+        assert episode.verdict.reward == 1.0
+        assert episode.trajectory.num_valid_tool_calls == episode.trajectory.num_tool_calls > 0
+
+
+def test_oracle_refuses_a_strange_transcript() -> None:
+    with pytest.raises(ValueError, match="none of the oracle's scenarios"):
+        oracle_solo([])("Bank case.")
+
+
+def test_the_best_practices_reach_their_decision_value() -> None:
+    """Experts vote rightly and break no limit, so the reward is the value of the decision."""
+    scenarios = draw_scenarios(200)
+    rewards: dict[str, float] = {}
+    for name, (report, decision) in {
+        "best": ("stakes", "priority"),
+        "common": ("conviction", "headcount"),
+    }.items():
+        engine = oracle_engine(scenarios, report_practice=report, decision_practice=decision)
+        episodes, verdicts = play_and_score(scenarios, engine)
+        for scenario, episode, verdict in zip(scenarios, episodes, verdicts, strict=True):
+            value = decision_value(scenario, parse_decision(scenario, episode.decision))
+            assert verdict.reward == pytest.approx(value, abs=1e-12)
+            assert (verdict.consensus, verdict.unresolved, verdict.escalation) == (1.0, 0.0, 0.0)
+        rewards[name] = mean([verdict.reward for verdict in verdicts])
+    assert rewards["best"] > 0.8
+    assert rewards["best"] - rewards["common"] > 0.08
+
+
+def test_named_practices_are_played() -> None:
+    scenarios = draw_scenarios(5)
+    engine = oracle_engine(scenarios, report_practice="stakes", decision_practice="priority")
+    for episode in play_and_score(scenarios, engine)[0]:
+        assert all(text.startswith("stakes ") for text in episode.reports.values())
+        assert episode.decision.startswith(("priority", "none"))
+    mixed = play_and_score(scenarios, oracle_engine(scenarios), repeats=4)[0]
+    assert {text.split()[0] for e in mixed for text in e.reports.values()} == {"stakes", "conviction"}
+
+
+def test_random_teams_are_well_formed_and_worse() -> None:
+    scenarios = draw_scenarios(60)
+    engine = ScriptedEngine(CHAT, seeded=random_team(SEATS))
+    episodes, verdicts = play_and_score(scenarios, engine, repeats=2)
+    for scenario, episode in zip([s for s in scenarios for _ in range(2)], episodes, strict=True):
+        assert all(parse_report(scenario, text) for text in episode.reports.values())
+        assert parse_decision(scenario, episode.decision) is not None
+    assert len({episode.decision for episode in episodes}) >= 3
+    oracle = play_and_score(scenarios, oracle_engine(scenarios))[1]
+    assert mean([v.reward for v in verdicts]) < mean([v.reward for v in oracle]) - 0.3
+
+
+@pytest.mark.parametrize("hostile_roles", [(RECONCILER,), SEATS, tuple(TEAM)], ids=["head", "seats", "all"])
+def test_hostile_policies_are_data_not_errors(hostile_roles: tuple[str, ...], tmp_path: Path) -> None:
+    scenarios = draw_scenarios(40)
+    seeded: dict[str, SeededPolicy] = {**oracle_team(scenarios), **dict.fromkeys(hostile_roles, hostile)}
+    episodes, verdicts = play_and_score(scenarios, ScriptedEngine(CHAT, seeded=seeded), repeats=2)
+    assert all(episode.error is None for episode in episodes)
+    assert all(-0.3 - 1e-12 <= verdict.reward <= 1 for verdict in verdicts)
+    if RECONCILER in hostile_roles:
+        assert all(verdict.reward <= -0.2 for verdict in verdicts)
+    write_episodes(tmp_path / "hostile.jsonl", episodes)
+    assert list(read_episodes(tmp_path / "hostile.jsonl")) == episodes
+
+
+def test_a_silent_team_gets_the_least() -> None:
+    scenarios = draw_scenarios(30)
+    policies: dict[str, ScriptedPolicy] = dict.fromkeys(TEAM, silent)
+    episodes, verdicts = play_and_score(scenarios, ScriptedEngine(CHAT, policies))
+    for scenario, episode, verdict in zip(scenarios, episodes, verdicts, strict=True):
+        assert episode.decision == ""
+        assert verdict.reward == pytest.approx(-0.2 - 0.1 * scenario.truth["no_feasible"])

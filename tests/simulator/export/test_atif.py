@@ -1,0 +1,238 @@
+"""ATIF documents: the rules of the format, exact token ids, every role's words, no truth."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from team_tables import CHAT, SAMPLING, TEAM, oracle_engine
+from tiny_models import tiny_chat
+
+from roles.registry import ROLES
+from scenarios.base import ToolCall
+from scenarios.team import TeamScenario, generate
+from simulator.agents.agent import Agent
+from simulator.agents.dialogue import read_exchanges, read_messages
+from simulator.agents.scripted_policies import oracle_team
+from simulator.agents.tool_calls import format_tool_call
+from simulator.chat import Chat
+from simulator.engines.base import Sampling
+from simulator.engines.scripted import ScriptedEngine
+from simulator.export.atif import episode_to_atif, write_atif
+from simulator.graph.runner import play_episodes
+from simulator.records import Episode, Trajectory
+
+# RFC 0001, v1.7: object -> (required keys, optional keys)
+KEYS = {
+    "trajectory": (
+        {"schema_version", "agent", "steps"},
+        {"session_id", "trajectory_id", "notes", "final_metrics", "extra", "subagent_trajectories"},
+    ),
+    "agent": ({"name", "version"}, {"model_name", "tool_definitions", "extra"}),
+    "step": (
+        {"step_id", "source", "message"},
+        {"model_name", "tool_calls", "observation", "metrics", "llm_call_count", "extra"},
+    ),
+    "tool_call": ({"tool_call_id", "function_name", "arguments"}, set()),
+    "result": (set(), {"source_call_id", "content", "subagent_trajectory_ref", "extra"}),
+    "metrics": (
+        set(),
+        {"prompt_tokens", "completion_tokens", "prompt_token_ids", "completion_token_ids", "logprobs"},
+    ),
+    "final_metrics": (set(), {"total_prompt_tokens", "total_completion_tokens", "total_steps"}),
+}
+AGENT_ONLY = {"model_name", "tool_calls", "metrics"}
+
+
+def check_keys(kind: str, value: dict[str, Any]) -> None:
+    required, optional = KEYS[kind]
+    assert required <= set(value) <= required | optional, (kind, set(value))
+
+
+def check_document(document: dict[str, Any], *, embedded: bool = False) -> None:
+    """The rules that the format's own validator applies."""
+    check_keys("trajectory", document)
+    check_keys("agent", document["agent"])
+    check_keys("final_metrics", document["final_metrics"])
+    assert document["schema_version"] == "ATIF-v1.7"
+    assert document["final_metrics"]["total_steps"] == len(document["steps"])
+    assert [step["step_id"] for step in document["steps"]] == list(range(1, len(document["steps"]) + 1))
+    subagents = document.get("subagent_trajectories", [])
+    known = [one["trajectory_id"] for one in subagents]
+    assert len(known) == len(set(known))
+    for step in document["steps"]:
+        check_step(step, known)
+    for one in subagents:
+        assert not embedded
+        check_document(one, embedded=True)
+
+
+def check_step(step: dict[str, Any], known: list[str]) -> None:
+    check_keys("step", step)
+    assert step["source"] in ("system", "user", "agent")
+    assert isinstance(step["message"], str)
+    if step["source"] != "agent":
+        assert not AGENT_ONLY & set(step)
+    if step.get("llm_call_count") == 0:
+        assert "metrics" not in step
+    calls = [call["tool_call_id"] for call in step.get("tool_calls", [])]
+    for call in step.get("tool_calls", []):
+        check_keys("tool_call", call)
+    for result in step.get("observation", {}).get("results", []):
+        check_keys("result", result)
+        assert result.get("source_call_id") in (None, *calls)
+        for reference in result.get("subagent_trajectory_ref", []):
+            assert reference["trajectory_id"] in known
+    if "metrics" in step:
+        check_keys("metrics", step["metrics"])
+        metrics = step["metrics"]
+        assert metrics["prompt_tokens"] == len(metrics["prompt_token_ids"])
+        assert metrics["completion_tokens"] == len(metrics["completion_token_ids"])
+        assert len(metrics["logprobs"]) == metrics["completion_tokens"]
+
+
+def draw(count: int) -> list[TeamScenario]:
+    return [generate("train", 0, index, 1 + index % 2) for index in range(count)]
+
+
+def play(cases: list[TeamScenario], chat: Chat = CHAT) -> list[Episode]:
+    engine = ScriptedEngine(chat, seeded=oracle_team(cases))
+    sampling = Sampling(max_completion_tokens=400)
+    return asyncio.run(play_episodes(cases, TEAM, engine, chat, sampling, rounds=2))
+
+
+def with_tools() -> Trajectory:
+    turns = iter(
+        [
+            format_tool_call("Let me see. ", ToolCall(name="measure", arguments={"option": "B"})),
+            "<tool_call>{}</tool_call>",
+            '{"pick": "B", "flag": 1, "veto": []}',
+        ]
+    )
+    agent = Agent(
+        role=ROLES["cto"],
+        policy="cto",
+        engine=ScriptedEngine(CHAT, {"cto": lambda transcript: next(turns)}),
+        chat=CHAT,
+        sampling=SAMPLING,
+        session="s/cto",
+        call_tool=lambda call: "latency 35",
+    )
+    asyncio.run(agent.start("Bank case."))
+    return agent.trajectory()
+
+
+@pytest.mark.parametrize("make_chat", [lambda: CHAT, tiny_chat], ids=["plain", "template"])
+def test_episodes_follow_the_format(make_chat: Callable[[], Chat]) -> None:
+    cases, chat = draw(4), make_chat()
+    for case, episode in zip(cases, play(cases, chat), strict=True):
+        document = episode_to_atif(episode, chat)
+        check_document(document)
+        assert document["session_id"] == f"{case.key}#0"
+        by_role = {one["agent"]["name"]: one["steps"] for one in document["subagent_trajectories"]}
+        assert list(by_role) == list(episode.trajectories)
+        for role, seat in case.seats.items():
+            assert by_role[role][0] == {"step_id": 1, "source": "user", "message": seat.brief}
+            assert by_role[role][1]["message"] == episode.reports[role]
+            assert by_role[role][-1]["message"] == episode.votes[role]
+            assert by_role[role][-2]["message"].endswith("Vote.")
+        assert by_role["reconcile"][0]["message"].startswith(f"Options {' '.join(case.options)}.")
+
+
+def test_every_token_comes_back() -> None:
+    for episode in play(draw(4)):
+        for document in episode_to_atif(episode, CHAT)["subagent_trajectories"]:
+            path = episode.trajectories[document["agent"]["name"]]
+            written = [step["metrics"] for step in document["steps"] if step["source"] == "agent"]
+            num_before = 0
+            for turn, metrics in zip(path.turns, written, strict=True):
+                assert tuple(metrics["prompt_token_ids"][num_before:]) == turn.context_ids
+                assert tuple(metrics["completion_token_ids"]) == turn.completion_ids
+                assert tuple(metrics["logprobs"]) == turn.logprobs
+                num_before = metrics["prompt_tokens"] + metrics["completion_tokens"]
+
+
+def test_the_meeting_points_to_its_roles() -> None:
+    (episode,) = play(draw(1))
+    reports, decision, votes = episode_to_atif(episode, CHAT)["steps"][1:]
+    assert [result["content"] for result in reports["observation"]["results"]] == [*episode.reports.values()]
+    assert [result["content"] for result in decision["observation"]["results"]] == [episode.decision]
+    assert [result["extra"]["role"] for result in votes["observation"]["results"]] == [*episode.votes]
+
+
+def test_tool_calls_carry_their_observations() -> None:
+    (episode,) = play(draw(1))
+    played = replace(episode, trajectories={"cto": with_tools()})
+    document = episode_to_atif(played, CHAT)
+    check_document(document)
+    (cto,) = document["subagent_trajectories"]
+    heard, called, malformed, said = cto["steps"]
+    assert heard["message"] == "Bank case."
+    (call,) = called["tool_calls"]
+    assert (call["function_name"], call["arguments"]) == ("measure", {"option": "B"})
+    assert called["observation"]["results"] == [
+        {"content": "latency 35", "source_call_id": call["tool_call_id"]}
+    ]
+    assert "tool_calls" not in malformed
+    assert malformed["observation"]["results"][0]["content"].startswith("error: ")
+    assert said["message"] == '{"pick": "B", "flag": 1, "veto": []}'
+    assert cto["extra"] == {
+        "truncated": False,
+        "ended_by": "answer",
+        "num_tool_calls": 2,
+        "num_valid_tool_calls": 1,
+    }
+
+
+def test_a_failed_episode_is_a_document_too() -> None:
+    (episode,) = play(draw(1))
+    failed = replace(episode, trajectories={}, reports={}, decision="", votes={}, error="gpu lost")
+    document = episode_to_atif(failed, CHAT)
+    check_document(document)
+    assert document["extra"]["error"] == "gpu lost"
+
+
+def test_neither_truth_nor_score_is_written(tmp_path: Path) -> None:
+    cases = draw(1)
+    path = write_atif(tmp_path / "new" / "e.json", play(cases)[0], CHAT)
+    text = path.read_text()
+    assert json.loads(text)["schema_version"] == "ATIF-v1.7"
+    for word in ("truth", "weighted", "reward", "verdict"):
+        assert word not in text
+    assert [entry.name for entry in path.parent.iterdir()] == ["e.json"]
+
+
+@pytest.mark.parametrize("make_chat", [lambda: CHAT, tiny_chat], ids=["plain", "template"])
+def test_a_transcript_reads_back_as_talk(make_chat: Callable[[], Chat]) -> None:
+    cases, chat = draw(3), make_chat()
+    for case, episode in zip(cases, play(cases, chat), strict=True):
+        for role, seat in case.seats.items():
+            messages = read_messages(episode.trajectories[role], chat, ROLES[role])
+            assert [message.source for message in messages[:2]] == ["user", "agent"]
+            assert messages[0].text == seat.brief
+            assert not any("<|" in message.text for message in messages)
+            first, *rest = read_exchanges(episode.trajectories[role], chat, ROLES[role])
+            assert (first.heard, first.lookups, first.said) == (seat.brief, (), episode.reports[role])
+            assert rest[-1].said == episode.votes[role]
+
+
+def test_a_turn_cut_by_a_limit_does_not_shift_the_talk() -> None:
+    cases = draw(1)
+    engine = oracle_engine(cases)
+    (episode,) = asyncio.run(
+        play_episodes(cases, TEAM, engine, CHAT, Sampling(max_completion_tokens=5), rounds=1)
+    )
+    exchanges = read_exchanges(episode.trajectories["cto"], CHAT, ROLES["cto"])
+    assert [exchange.heard for exchange in exchanges] == [cases[0].seats["cto"].brief, "No decision. Vote."]
+    check_document(episode_to_atif(episode, CHAT))
+
+
+def test_tools_read_back_as_lookups() -> None:
+    (exchange,) = read_exchanges(with_tools(), CHAT, ROLES["cto"])
+    assert exchange.heard == "Bank case."
+    assert [told for _, told in exchange.lookups] == ["latency 35", exchange.lookups[1][1]]
+    assert exchange.lookups[1][1].startswith("error: ")
+    assert exchange.said == '{"pick": "B", "flag": 1, "veto": []}'

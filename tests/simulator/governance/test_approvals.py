@@ -1,0 +1,238 @@
+"""Approvals: digests that any change changes, strict signed records, keys that only their owner reads."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from roles.errors import UserError
+from simulator.governance.gate.approvals import (
+    MAX_LIFETIME_S,
+    ApprovalRecord,
+    NotApprovedError,
+    PlanPart,
+    Proposal,
+    ReviewResponse,
+    find_key,
+    issue_approval,
+    read_approval,
+    read_or_create_key,
+    verify_approval,
+)
+
+KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+PART = PlanPart(role="cto", action="deploy B", kpi_floor=100)
+PROPOSAL = Proposal(
+    thread="t1",
+    case="team/test/0/7/2",
+    attempt=0,
+    revision=0,
+    option="B",
+    decision_type="contested",
+    risk_score=4,
+    option_scores={"A": 29, "B": 71},
+    conflicts=[],
+    conditions=["cost is watched closely"],
+    accountable="cto",
+    parts=[PART],
+    precedents=[],
+)
+
+
+def sign(**changed: Any) -> ApprovalRecord:
+    given: dict[str, Any] = {
+        "response": ReviewResponse(decision="approve"),
+        "key": KEY,
+        "thread": "t1",
+        "interrupt_id": "i1",
+        "proposal_digest": PROPOSAL.digest,
+        "reviewer": "ann",
+        "now_s": 1000.0,
+        "lifetime_s": 600,
+        "nonce": "0" * 32,
+    }
+    return issue_approval(**{**given, **changed})
+
+
+def check(value: Any, **changed: Any) -> ApprovalRecord:
+    given: dict[str, Any] = {
+        "key": KEY,
+        "thread": "t1",
+        "interrupt_id": "i1",
+        "digest": PROPOSAL.digest,
+        "now_s": 1100.0,
+    }
+    return verify_approval(value, **{**given, **changed})
+
+
+CHANGES: dict[str, Any] = {
+    "thread": "t2",
+    "case": "team/test/0/8/2",
+    "attempt": 1,
+    "revision": 1,
+    "option": "A",
+    "decision_type": "routine",
+    "risk_score": 5,
+    "option_scores": {"A": 29, "B": 72},
+    "conflicts": [{"option": "B", "wants": ["cto"], "refuses": ["cost"]}],
+    "conditions": [],
+    "accountable": "coo",
+    "parts": [{"role": "cto", "action": "deploy B ", "kpi_floor": 100}],
+    "precedents": ["team/test/0/6/2"],
+}
+
+
+def test_digest_is_the_sha256_of_the_sorted_json() -> None:
+    again = Proposal.model_validate(dict(reversed(list(PROPOSAL.model_dump().items()))))
+    assert again.digest == PROPOSAL.digest
+    assert len(PROPOSAL.digest) == 64
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_every_field_is_in_the_digest(field: str) -> None:
+    assert set(CHANGES) == set(Proposal.model_fields)
+    changed = Proposal.model_validate({**PROPOSAL.model_dump(), field: CHANGES[field]})
+    assert changed.digest != PROPOSAL.digest
+
+
+def test_a_sound_record_holds() -> None:
+    record = sign()
+    assert check(record.model_dump()) == record
+
+
+@pytest.mark.parametrize(
+    ("expected", "reason"),
+    [
+        ({"thread": "t2"}, "other_thread"),
+        ({"interrupt_id": "i2"}, "other_interrupt"),
+        ({"digest": "f" * 64}, "other_proposal"),
+        ({"now_s": 1600.0}, "expired"),
+        ({"now_s": 900.0}, "not_yet_valid"),
+        ({"key": OTHER_KEY}, "forged"),
+    ],
+)
+def test_a_record_holds_for_nothing_else(expected: dict[str, Any], reason: str) -> None:
+    with pytest.raises(NotApprovedError) as raised:
+        check(sign().model_dump(), **expected)
+    assert raised.value.reason == reason
+
+
+TAMPERED: dict[str, Any] = {
+    "decision": "reject",
+    "feedback": "do it at once",
+    "thread": "t2",
+    "interrupt_id": "i2",
+    "proposal_digest": "a" * 64,
+    "reviewer": "bob",
+    "issued_at_s": 999,
+    "expires_at_s": 10**9,
+    "nonce": "1" * 32,
+    "signature": "0" * 64,
+}
+
+
+@pytest.mark.parametrize("field", TAMPERED)
+def test_no_signed_field_can_be_changed(field: str) -> None:
+    assert set(TAMPERED) | {"option"} == set(ApprovalRecord.model_fields)
+    with pytest.raises(NotApprovedError, match="signature"):
+        read_approval({**sign().model_dump(), field: TAMPERED[field]}, key=KEY)
+
+
+MALFORMED: list[Any] = [
+    None,
+    True,
+    "false",
+    "approve",
+    1,
+    [],
+    {},
+    {"approve": "no"},
+    {"approved": True},
+    {"decision": "approve"},
+]
+
+
+@pytest.mark.parametrize("value", MALFORMED, ids=repr)
+def test_what_is_no_record_is_malformed(value: Any) -> None:
+    with pytest.raises(NotApprovedError) as raised:
+        read_approval(value, key=KEY)
+    assert raised.value.reason == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("decision", "Approve"),
+        ("decision", "APPROVE"),
+        ("decision", "approve "),
+        ("decision", "edit"),
+        ("decision", True),
+        ("option", "A"),
+        ("issued_at_s", True),
+        ("issued_at_s", "1000"),
+        ("expires_at_s", 1600.0),
+        ("expires_at_s", -1),
+        ("nonce", "short"),
+        ("signature", "F" * 64),
+        ("signature", "0" * 64 + "\n"),
+        ("thread", ""),
+        ("approved", True),
+    ],
+)
+def test_records_are_strict(field: str, value: Any) -> None:
+    with pytest.raises(NotApprovedError) as raised:
+        read_approval({**sign().model_dump(), field: value}, key=KEY)
+    assert raised.value.reason == "malformed"
+
+
+def test_option_goes_with_edit() -> None:
+    assert ReviewResponse(decision="edit", option="C").option == "C"
+    with pytest.raises(ValidationError, match="option goes with edit"):
+        ReviewResponse(decision="edit")
+    with pytest.raises(ValidationError, match="option goes with edit"):
+        ReviewResponse(decision="approve", option="C")
+
+
+@pytest.mark.parametrize("lifetime_s", [0, -5, MAX_LIFETIME_S + 1])
+def test_lifetimes_are_bounded(lifetime_s: int) -> None:
+    with pytest.raises(ValueError, match="lifetime_s"):
+        sign(lifetime_s=lifetime_s)
+
+
+def test_the_key_is_made_once_and_only_the_owner_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "approval.key"
+    key = read_or_create_key(path)
+    assert len(key) == 32
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_or_create_key(path) == key
+    assert read_or_create_key(tmp_path / "other.key") != key
+
+
+def test_a_key_that_others_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "approval.key"
+    read_or_create_key(path)
+    os.chmod(path, 0o640)
+    with pytest.raises(UserError, match="chmod 600"):
+        read_or_create_key(path)
+
+
+@pytest.mark.parametrize("text", ["", "zz" * 32, "ab" * 31, "ab" * 33])
+def test_a_file_without_a_key_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "approval.key"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(UserError, match="holds no approval key"):
+        read_or_create_key(path)
+
+
+def test_the_environment_may_hold_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "approval.key"
+    monkeypatch.delenv("EMADS_APPROVAL_KEY", raising=False)
+    from_file = find_key(path)
+    monkeypatch.setenv("EMADS_APPROVAL_KEY", "ab" * 32)
+    assert find_key(path) == bytes.fromhex("ab" * 32) != from_file
+    monkeypatch.setenv("EMADS_APPROVAL_KEY", "")
+    with pytest.raises(UserError, match="EMADS_APPROVAL_KEY"):
+        find_key(path)

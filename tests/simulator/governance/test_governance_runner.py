@@ -1,0 +1,219 @@
+"""Governed episodes as a whole: the same traces in any order, faults that stay, stores that can be named."""
+
+import asyncio
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from governed_tables import CALM, KEY, OTHER_KEY, draw_cases, expert_reviewer, make_cast, worlds, yes_man
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from team_tables import CHAT, WatchedEngine, oracle_engine
+
+from roles.errors import InfrastructureError, UserError
+from simulator.agents.scripted_policies import hostile, silent
+from simulator.engines.base import Completion, CompletionRequest
+from simulator.engines.scripted import ScriptedEngine
+from simulator.governance.gate.approvals import ReviewResponse
+from simulator.governance.runner import GovernedEpisode, open_office, play_governed
+from simulator.governance.store.checkpoints import strict_serializer
+
+CASES = draw_cases(8)
+
+
+def play(cases: list[Any], *, path: Path | None = None, **options: Any) -> list[GovernedEpisode]:
+    concurrency, engine = options.pop("concurrency", 8), options.pop("engine", None)
+    reviewer = options.pop("reviewer", None) or expert_reviewer(CASES, error_rate=0.3, seed=1)
+
+    async def run() -> list[GovernedEpisode]:
+        async with open_office(path, key=options.pop("key", KEY)) as office:
+            cast = make_cast(CASES, engine=engine)
+            outcomes = worlds(shock_share=0.6)
+            return await play_governed(
+                cases, office, cast, reviewer, outcomes, concurrency=concurrency, **options
+            )
+
+    return asyncio.run(run())
+
+
+class Shuffled:
+    """An engine whose answers arrive in random order."""
+
+    def __init__(self, seed: int) -> None:
+        self.inner, self.rng = oracle_engine(CASES), random.Random(seed)
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        for _ in range(self.rng.randrange(12)):
+            await asyncio.sleep(0)
+        return await self.inner.complete(request)
+
+    def end_session(self, session: str) -> None:
+        pass
+
+
+def summarise(episodes: list[GovernedEpisode]) -> dict[str, Any]:
+    return {episode.thread: (episode.status, episode.trace) for episode in episodes}
+
+
+def replay_shuffled(wanted: dict[str, Any], seed: int) -> None:
+    """The same cases in another order, with answers that arrive in another order, alone and side by side."""
+    cases = random.Random(seed).sample(CASES, len(CASES))
+    for concurrency in (1, 8):
+        episodes = play(cases, concurrency=concurrency, engine=Shuffled(seed))
+        assert summarise(episodes) == wanted
+        assert [e.case_key for e in episodes] == [case.key for case in cases]
+
+
+def test_traces_depend_on_neither_arrival_nor_concurrency() -> None:
+    """D2, on cases of which some are sent back and some are planned again."""
+    wanted = play(CASES, concurrency=1, engine=Shuffled(0))
+    assert len({episode.state["attempt"] for episode in wanted}) > 1
+    assert len({episode.state["revision"] for episode in wanted}) > 1
+    for seed in (1, 2):
+        replay_shuffled(summarise(wanted), seed)
+
+
+def test_traces_hold_no_time() -> None:
+    text = json.dumps([episode.trace for episode in play(CASES[:2])])
+    assert not [word for word in ("at_s", "nonce", "interrupt_id", "signature", "_at") if f'"{word}"' in text]
+
+
+def test_later_calls_recall_what_earlier_ones_closed(tmp_path: Path) -> None:
+    first = play(CASES, path=tmp_path / "s.db")
+    assert all(episode.state["precedents"] == [] for episode in first)
+
+    async def run() -> list[GovernedEpisode]:
+        async with open_office(tmp_path / "s.db", key=KEY) as office:
+            return await play_governed(CASES, office, make_cast(CASES, stream="later"), yes_man(), CALM)
+
+    for episode in asyncio.run(run()):
+        nearest = episode.state["precedents"][0]
+        assert nearest["case"] == episode.case_key
+        assert episode.case_key in episode.state["proposal"]["precedents"]
+
+
+def test_replans_carry_what_execution_revealed_and_end() -> None:
+    episodes = play(CASES, reviewer=yes_man())
+    replanned = [episode for episode in episodes if episode.state["attempt"]]
+    assert replanned
+    for episode in replanned:
+        failed = [attempt["option"] for attempt in episode.state["history"] if attempt["alerts"]]
+        assert len(set(failed)) == len(failed)
+        assert set(failed) <= {*episode.state["ruled_out"], episode.state["proposal"]["option"]}
+        asked = episode.state["asked"]["reconcile"]
+        assert any(text.startswith(f"Execution of {failed[0]} failed:") for text in asked)
+        assert episode.state["attempt"] <= 3
+
+
+def test_an_engines_fault_stays_with_its_episode_which_can_be_taken_up(tmp_path: Path) -> None:
+    class Failing(Shuffled):
+        async def complete(self, request: CompletionRequest) -> Completion:
+            if CASES[1].key in request.session and request.policy == "reconcile":
+                raise InfrastructureError("gpu lost")
+            return await super().complete(request)
+
+    calm = play(CASES[:3], engine=Shuffled(0))
+    broken = play(CASES[:3], path=tmp_path / "s.db", engine=Failing(0))
+    assert [episode.status == "failed" for episode in broken] == [False, True, False]
+    assert broken[1].error == "gpu lost"
+    mended = play(CASES[:3], path=tmp_path / "s.db", engine=Shuffled(5))
+    assert [e.trace for e in mended] == [e.trace for e in calm]
+
+
+def test_a_turn_that_was_recorded_is_not_sampled_again(tmp_path: Path) -> None:
+    class FailingOnce(WatchedEngine):
+        async def complete(self, request: CompletionRequest) -> Completion:
+            if request.policy == "reconcile" and len(self.requests) < 5:
+                self.requests.append(request)
+                raise InfrastructureError("gpu lost")
+            return await super().complete(request)
+
+    engine = FailingOnce(oracle_engine(CASES))
+    (failed,) = play(CASES[:1], path=tmp_path / "s.db", engine=engine)
+    assert failed.status == "failed"
+    (done,) = play(CASES[:1], path=tmp_path / "s.db", engine=engine)
+    assert done.error is None
+    reports = [
+        r for r in engine.requests if r.policy != "reconcile" and "Vote." not in CHAT.decode(r.prompt_ids)
+    ]
+    assert len(reports) == 4
+    assert engine.open_sessions == {}
+
+
+@pytest.mark.parametrize("policy", [silent, hostile])
+def test_malformed_answers_end_at_the_reviewer(policy: Any) -> None:
+    roles = ("cto", "coo", "risk", "cost", "reconcile")
+    engine = (
+        ScriptedEngine(CHAT, dict.fromkeys(roles, silent))
+        if policy is silent
+        else ScriptedEngine(CHAT, seeded=dict.fromkeys(roles, hostile))
+    )
+    for episode in play(CASES[:4], engine=engine, reviewer=yes_man()):
+        assert episode.status in ("handed_over", "completed", "completed_with_alerts")
+        json.dumps(dict(episode.state), allow_nan=False)
+
+
+def test_another_key_is_refused_by_the_gate(tmp_path: Path) -> None:
+    play(CASES[:1], path=tmp_path / "s.db")
+
+    async def run() -> None:
+        async with open_office(tmp_path / "s.db", key=OTHER_KEY) as office:
+            (again,) = await play_governed(CASES[:1], office, make_cast(CASES), yes_man(), CALM)
+            assert again.status in ("completed", "handed_over", "completed_with_alerts")
+            row = office.connection.execute("SELECT count(*) FROM commits").fetchone()
+            assert row[0] == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("options", [{"rounds": -1}, {"concurrency": 0}])
+def test_wrong_limits_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be >="):
+        play(CASES[:1], **options)
+
+
+def test_one_case_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        play([CASES[0], CASES[0]])
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("mysql://somewhere", "begins with postgresql://"),
+        ("postgresql://ann:secret@db/x", r"pip install 'emads\[postgres\]'"),
+    ],
+)
+def test_postgres_is_imported_only_when_asked_for(
+    url: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+
+    async def run() -> None:
+        async with open_office(None, key=KEY, checkpoints=url):
+            raise AssertionError("opened")
+
+    with pytest.raises(UserError, match=message) as raised:
+        asyncio.run(run())
+    assert "secret" not in str(raised.value)
+
+
+def test_checkpoints_come_back_as_plain_data() -> None:
+    strict, lax = strict_serializer(), JsonPlusSerializer(allowed_msgpack_modules=True)
+    value = {"a": [1, None, True], "b": {"c": "d"}}
+    assert strict.loads_typed(strict.dumps_typed(value)) == value
+    foreign = lax.dumps_typed({"x": ReviewResponse(decision="approve")})
+    assert isinstance(lax.loads_typed(foreign)["x"], ReviewResponse)
+    assert not isinstance(strict.loads_typed(foreign)["x"], ReviewResponse)
+    with pytest.raises(Exception, match="pickle"):
+        strict.loads_typed(("pickle", b"cos\nsystem\n(S'true'\ntR."))
+
+
+def test_checkpoints_in_the_store_are_strict() -> None:
+    async def run() -> None:
+        async with open_office(None, key=KEY) as office:
+            assert vars(office.checkpointer.serde)["pickle_fallback"] is False
+
+    asyncio.run(run())

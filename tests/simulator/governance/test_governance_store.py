@@ -1,0 +1,217 @@
+"""Transactions of the store: alone or in groups, all or nothing, on disk when they say so."""
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from governed_tables import CALM, KEY, draw_cases, make_cast, stand_at_gate, yes_man
+
+from roles.errors import InfrastructureError
+from simulator.governance.gate.approvals import ReviewResponse
+from simulator.governance.runner import open_office, play_governed
+from simulator.governance.store.database import Store, open_store, transaction
+
+
+def add(store: Store, nonce: str) -> None:
+    store.execute("INSERT INTO nonces VALUES (?, 't')", (nonce,))
+
+
+def list_nonces(store: sqlite3.Connection) -> list[str]:
+    return [nonce for (nonce,) in store.execute("SELECT nonce FROM nonces ORDER BY nonce")]
+
+
+def in_group(path: Path, work: Callable[[Store, sqlite3.Connection], Coroutine[Any, Any, None]]) -> list[str]:
+    """Do the work in a group, beside another connection that sees what is on disk; the statements of both."""
+    statements: list[str] = []
+
+    async def run() -> None:
+        store, other = open_store(path), sqlite3.connect(path)
+        store.set_trace_callback(statements.append)
+        with store.grouping():
+            await work(store, other)
+        store.close()
+        other.close()
+
+    asyncio.run(run())
+    return [statement for statement in statements if re.match("BEGIN|COMMIT|PRAGMA", statement)]
+
+
+def test_transactions_of_one_turn_of_the_loop_share_a_commit(tmp_path: Path) -> None:
+    async def work(store: Store, other: sqlite3.Connection) -> None:
+        async def write(number: int) -> None:
+            with transaction(store):
+                add(store, f"{number:02}")
+            assert list_nonces(other) == []
+            await store.committed()
+            assert len(list_nonces(other)) == 50
+
+        await asyncio.gather(*map(write, range(50)))
+
+    assert in_group(tmp_path / "s.db", work) == ["BEGIN IMMEDIATE", "COMMIT"]
+
+
+def test_outside_a_group_every_transaction_is_on_disk_at_its_end(tmp_path: Path) -> None:
+    store, other = open_store(tmp_path / "s.db"), sqlite3.connect(tmp_path / "s.db")
+    for number in range(3):
+        with transaction(store):
+            add(store, str(number))
+        assert len(list_nonces(other)) == number + 1
+
+
+def test_a_failure_takes_back_its_own_part_of_the_group_alone(tmp_path: Path) -> None:
+    async def work(store: Store, other: sqlite3.Connection) -> None:
+        with transaction(store):
+            add(store, "a")
+
+        def write_and_break() -> None:
+            with transaction(store):
+                add(store, "b")
+                with transaction(store):
+                    add(store, "c")
+                raise ValueError("broken")
+
+        with pytest.raises(ValueError, match="broken"):
+            write_and_break()
+        with transaction(store):
+            add(store, "d")
+        await store.committed()
+        assert list_nonces(other) == ["a", "d"]
+
+    in_group(tmp_path / "s.db", work)
+
+
+def test_the_end_of_a_group_leaves_nothing_uncommitted(tmp_path: Path) -> None:
+    async def work(store: Store, other: sqlite3.Connection) -> None:
+        with store.grouping(), transaction(store):
+            add(store, "a")
+        assert list_nonces(other) == ["a"]
+        with transaction(store):
+            add(store, "b")
+
+    in_group(tmp_path / "s.db", work)
+    assert list_nonces(open_store(tmp_path / "s.db")) == ["a", "b"]
+
+
+def test_a_group_with_a_gate_transaction_waits_for_the_disk(tmp_path: Path) -> None:
+    async def work(store: Store, other: sqlite3.Connection) -> None:
+        for number, durable in enumerate((False, True, False, True)):
+            with transaction(store, durable=durable):
+                add(store, str(number))
+        assert list_nonces(other) == ["0"]
+        await store.committed()
+        assert len(list_nonces(other)) == 4
+        with transaction(store):
+            add(store, "4")
+
+    assert in_group(tmp_path / "s.db", work) == [
+        *("BEGIN IMMEDIATE", "COMMIT"),
+        *("PRAGMA synchronous=FULL", "BEGIN IMMEDIATE", "COMMIT"),
+        *("PRAGMA synchronous=NORMAL", "BEGIN IMMEDIATE", "COMMIT"),
+    ]
+
+
+def test_after_a_failed_commit_everybody_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+    """A commit cannot fail later than at a constraint that is checked at its end."""
+
+    async def work(store: Store, other: sqlite3.Connection) -> None:
+        store.execute("PRAGMA foreign_keys=ON")
+        store.execute("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
+        store.execute("CREATE TABLE children (id REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
+        with transaction(store):
+            add(store, "a")
+        waiting = [asyncio.create_task(store.committed()) for _ in range(3)]
+        await asyncio.gather(*waiting)
+        with transaction(store):
+            add(store, "b")
+        waiting = [asyncio.create_task(store.committed()) for _ in range(3)]
+        with transaction(store):
+            store.execute("INSERT INTO children VALUES (7)")
+        told = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(one) for one in told] == [InfrastructureError] * 3
+        with pytest.raises(InfrastructureError, match="FOREIGN KEY"), transaction(store):
+            add(store, "c")
+        with pytest.raises(InfrastructureError, match="FOREIGN KEY"):
+            await store.committed()
+
+    in_group(tmp_path / "s.db", work)
+    assert list_nonces(open_store(tmp_path / "s.db")) == ["a"]
+
+
+def test_a_gate_transaction_does_not_outlive_the_commit_that_failed_before_it(tmp_path: Path) -> None:
+    async def work(store: Store, other: sqlite3.Connection) -> None:
+        store.execute("PRAGMA foreign_keys=ON")
+        store.execute("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
+        store.execute("CREATE TABLE children (id REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
+        with transaction(store):
+            store.execute("INSERT INTO children VALUES (7)")
+        with pytest.raises(InfrastructureError, match="FOREIGN KEY"), transaction(store, durable=True):
+            add(store, "a")
+
+    in_group(tmp_path / "s.db", work)
+    assert list_nonces(open_store(tmp_path / "s.db")) == []
+
+
+@pytest.mark.parametrize(("is_batched", "fewest", "most"), [(True, 0.4, 2), (False, 35, 99)])
+def test_many_episodes_share_their_commits(
+    is_batched: bool, fewest: float, most: float, tmp_path: Path
+) -> None:
+    """Some forty transactions make an episode; 32 episodes side by side need fewer commits than that."""
+    cases = [replace(case, index=number) for number, case in enumerate(draw_cases(1) * 32)]
+    statements: list[str] = []
+
+    async def run() -> None:
+        async with open_office(tmp_path / "s.db", key=KEY) as office:
+            given = replace(office, is_batched=is_batched)
+            office.connection.set_trace_callback(statements.append)
+            cast = make_cast(cases)
+            episodes = await play_governed(cases, given, cast, yes_man(), CALM, concurrency=32)
+            assert {episode.status for episode in episodes} == {"completed"}
+
+    asyncio.run(run())
+    per_episode = statements.count("COMMIT") / len(cases)
+    assert fewest < per_episode < most
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_reviewers_answer_is_on_disk_before_anybody_acts_on_it(asks: bool, tmp_path: Path) -> None:
+    def count_answers() -> int:
+        with sqlite3.connect(tmp_path / "store0.db") as other:
+            return int(other.execute("SELECT count(*) FROM answers").fetchone()[0])
+
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            (request,) = stand.office.desk.list_open()
+            with stand.office.connection.grouping():
+                if asks:
+                    await stand.office.desk.ask(request, yes_man())
+                else:
+                    approve = ReviewResponse(decision="approve")
+                    stand.office.desk.submit(request.interrupt_id, request.digest, approve, "ann")
+                assert count_answers() == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_batched", [True, False])
+def test_a_full_disk_fails_episodes_that_can_be_taken_up(is_batched: bool, tmp_path: Path) -> None:
+    cases, path = draw_cases(4), tmp_path / "s.db"
+
+    async def run(most_pages: int | None) -> list[str]:
+        async with open_office(path, key=KEY) as office:
+            if most_pages is not None:
+                office.connection.execute(f"PRAGMA max_page_count={most_pages}")
+            given = replace(office, is_batched=is_batched)
+            episodes = await play_governed(cases, given, make_cast(cases), yes_man(), CALM)
+            errors = [episode.error or "" for episode in episodes if episode.status == "failed"]
+            assert [error for error in errors if "disk is full" not in error] == []
+            return [episode.status for episode in episodes]
+
+    open_store(path).close()
+    num_pages = sqlite3.connect(path).execute("PRAGMA page_count").fetchone()[0]
+    assert "failed" in asyncio.run(run(num_pages + 20))
+    assert set(asyncio.run(run(None))) == {"completed"}

@@ -1,0 +1,220 @@
+"""The record of a governed episode: what the store says happened, in order, and the same from a file."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from governed_tables import CALM, KEY, draw_cases, expert_reviewer, make_cast, worlds
+from team_tables import CHAT
+
+from evaluation.scoring.rescore import print_rescoring
+from roles.errors import UserError
+from roles.team import Decision
+from scenarios.team import TeamScenario, parse_decision, vote_brief
+from simulator.agents.scripted_policies import oracle_team
+from simulator.engines.scripted import ScriptedEngine
+from simulator.export.governed_episodes import (
+    SECRET,
+    governed_to_atif,
+    governed_to_json,
+    read_governed,
+    write_governed,
+)
+from simulator.governance.gate.approvals import Proposal, ReviewResponse
+from simulator.governance.gate.reviewers import AbsentReviewer, Reviewer, ReviewRequest
+from simulator.governance.runner import open_office, play_governed
+from simulator.governance.store.episode_record import Draft, GovernedRecord
+from simulator.governance.store.reading import read_record
+
+SCENARIOS = draw_cases(9)
+RESTLESS = SCENARIOS[4]  # with shocks everywhere it is planned again twice
+
+
+class Telling:
+    """Says what it was told to, one word after the other, then approves."""
+
+    name = "ann"
+
+    def __init__(self, responses: Sequence[ReviewResponse]) -> None:
+        self.responses = list(responses)
+
+    async def review(self, request: ReviewRequest) -> ReviewResponse:
+        return self.responses.pop(0) if self.responses else ReviewResponse(decision="approve")
+
+
+def play(
+    case: TeamScenario, reviewer: Reviewer, *, shock_share: float = 0.0, engine: ScriptedEngine | None = None
+) -> GovernedRecord:
+    async def run() -> GovernedRecord:
+        async with open_office(None, key=KEY) as office:
+            cast = make_cast(SCENARIOS, engine=engine)
+            world = worlds(shock_share=shock_share) if shock_share else CALM
+            (episode,) = await play_governed([case], office, cast, reviewer, world)
+            return read_record(case, episode, office, stream=cast.stream)
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def replanned() -> GovernedRecord:
+    return play(RESTLESS, expert_reviewer(SCENARIOS, error_rate=0.3, seed=1), shock_share=1.0)
+
+
+def test_every_proposal_is_a_chapter_with_what_came_of_it(replanned: GovernedRecord) -> None:
+    kinds = [entry.kind for entry in replanned.log]
+    assert len({chapter.digest for chapter in replanned.chapters}) == len(replanned.chapters)
+    assert kinds.count("requested") == sum(len(chapter.answers) for chapter in replanned.chapters)
+    assert max(chapter.attempt for chapter in replanned.chapters) == kinds.count("replanned") == 2
+    committed = [chapter for chapter in replanned.chapters if chapter.is_committed]
+    assert [chapter.attempt for chapter in committed] == list(range(len(committed)))
+    for chapter in replanned.chapters:
+        assert Proposal.model_validate(dict(chapter.proposal)).digest == chapter.digest
+        assert chapter.is_committed == (chapter.answers[-1].ruling == "approve")
+        parts = {part["role"] for part in chapter.proposal["parts"]}
+        assert set(chapter.delivered) == (parts if chapter.is_committed else set())
+        fallen = {
+            part["role"]
+            for part in chapter.proposal["parts"]
+            if chapter.is_committed and chapter.kpis[part["role"]] < part["kpi_floor"]
+        }
+        assert set(chapter.alerts) == fallen
+    for chapter in committed[:-1]:
+        assert chapter.alerts
+        assert chapter.shock
+    assert replanned.is_log_sound
+
+
+def test_reports_drafts_and_turns_are_those_that_were_played(replanned: GovernedRecord) -> None:
+    episode = replanned.episode
+    drafts = [draft.text for chapter in replanned.chapters for draft in chapter.drafts]
+    assert drafts[-1] == episode.decision
+    assert drafts == [turn.text for turn in episode.trajectories["reconcile"].turns]
+    for role, report in episode.reports.items():
+        assert episode.trajectories[role].turns[0].text == report
+        assert episode.trajectories[role].ended_by == "answer"
+        assert episode.trajectories[role].session == f"g/{replanned.thread}/{role}"
+        votes = [d.votes[role] for c in replanned.chapters for d in c.drafts if d.votes]
+        assert [turn.text for turn in episode.trajectories[role].turns[1:]] == votes
+    assert replanned.undecided == ()
+
+
+def test_an_objection_joins_two_drafts_and_an_edit_needs_none() -> None:
+    case = next(c for c in SCENARIOS if len(c.options) == 3 and not c.truth["no_feasible"])
+    experts = oracle_team(SCENARIOS, report_practice="stakes", decision_practice="priority")
+    question = vote_brief(Decision(option="A", escalate=False)).split(".")[0]
+    policies = {
+        **experts,
+        "reconcile": lambda transcript, rng: (
+            '{"option": "%s", "escalate": false}' % ("B" if "Objections" in transcript else "A")
+        ),
+        "cto": lambda transcript, rng: (
+            '{"vote": "object"}' if question in transcript else '{"pick": "C", "flag": 3, "veto": []}'
+        ),
+        "coo": lambda transcript, rng: (
+            '{"vote": "accept"}' if "Vote." in transcript else '{"pick": "B", "flag": 3, "veto": []}'
+        ),
+        "risk": lambda transcript, rng: (
+            '{"vote": "accept"}' if "Vote." in transcript else '{"pick": "A", "flag": 3, "veto": []}'
+        ),
+        "cost": lambda transcript, rng: (
+            '{"vote": "accept"}' if "Vote." in transcript else '{"pick": "A", "flag": 3, "veto": []}'
+        ),
+    }
+    engine = ScriptedEngine(CHAT, seeded=policies)
+    edit = ReviewResponse(decision="edit", option="C", feedback="")
+    reject = ReviewResponse(decision="reject", feedback="too dear")
+    record = play(case, Telling([edit, reject]), engine=engine)
+    first, second, third = record.chapters[:3]
+    assert [find_option(case, draft) for draft in first.drafts] == ["A", "B"]
+    assert first.drafts[0].votes["cto"] == '{"vote": "object"}'
+    assert first.drafts[1].heard == "Objections cto. Decide again."
+    assert [(a.ruling, a.option, a.reviewer) for a in first.answers] == [("edit", "C", "ann")]
+    assert (second.drafts, second.proposal["option"]) == ((), "C")
+    assert second.proposal["revision"] == 1
+    assert [(a.ruling, a.feedback) for a in second.answers] == [("reject", "too dear")]
+    assert third.drafts[0].heard.startswith("The reviewer rejects C. too dear")
+    assert [find_option(case, draft) for draft in third.drafts] == ["B", "B"]  # the CTO objects still
+
+
+def find_option(case: TeamScenario, draft: Draft) -> str:
+    decision = parse_decision(case, draft.text)
+    assert decision is not None
+    return decision.option
+
+
+def test_a_case_that_waits_has_a_record_too() -> None:
+    record = play(SCENARIOS[0], AbsentReviewer())
+    assert record.status == "waiting"
+    (chapter,) = record.chapters
+    assert [(a.ruling, a.reviewer, a.answered_at_s) for a in chapter.answers] == [("waiting", "", None)]
+    assert (chapter.is_committed, chapter.delivered, chapter.kpis) == (False, (), {})
+
+
+def test_a_file_gives_back_what_was_written_and_no_permission(
+    replanned: GovernedRecord, tmp_path: Path
+) -> None:
+    path = tmp_path / "e.jsonl"
+    write_governed(path, [replanned])
+    (back,) = read_governed(path)
+    assert governed_to_json(back) == governed_to_json(replanned)
+    assert back.episode == replanned.episode
+    assert back.chapters == replanned.chapters
+    text = path.read_text()
+    assert not [word for word in SECRET if f'"{word}"' in text]
+    secrets = [entry.body[word] for entry in replanned.log for word in SECRET if word in entry.body]
+    assert len(secrets) >= 3
+    assert not [secret for secret in secrets if secret in text]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"status":', '"state":', "status: Field required"),
+        ('"is_log_sound":true', '"is_log_sound":1', "is_log_sound"),
+        ('{"episode"', '{"more":1,"episode"', "more: Unexpected|unknown key"),
+    ],
+)
+def test_a_damaged_row_is_named(
+    old: str, new: str, message: str, replanned: GovernedRecord, tmp_path: Path
+) -> None:
+    path = tmp_path / "e.jsonl"
+    path.write_text(governed_to_json(replanned).replace(old, new, 1) + "\n")
+    with pytest.raises(UserError, match=f"row 1: .*({message})"):
+        list(read_governed(path))
+
+
+def test_rescoring_reads_governed_episodes(
+    replanned: GovernedRecord, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "e.jsonl"
+    write_governed(path, [replanned])
+    print_rescoring(path, ["consensus=0.5"])
+    assert "mean of 1" in capsys.readouterr().out
+
+
+def test_an_atif_document_tells_the_meeting_and_the_log(replanned: GovernedRecord) -> None:
+    document = governed_to_atif(replanned, CHAT)
+    steps = document["steps"]
+    assert [step["step_id"] for step in steps] == list(range(1, len(steps) + 1))
+    told = [step["extra"]["kind"] for step in steps if step["message"].startswith("Decision log")]
+    assert told == [entry.kind for entry in replanned.log]
+    assert document["extra"]["status"] == replanned.status
+    assert document["extra"]["num_replans"] == 2
+    assert document["final_metrics"]["total_steps"] == len(steps)
+    assert not [word for word in SECRET if f'"{word}"' in json.dumps(document)]
+
+
+def test_a_changed_log_is_said_to_be_broken(tmp_path: Path) -> None:
+    case = SCENARIOS[0]
+
+    async def run() -> GovernedRecord:
+        async with open_office(tmp_path / "s.db", key=KEY) as office:
+            cast = make_cast(SCENARIOS)
+            (episode,) = await play_governed([case], office, cast, Telling([]), CALM)
+            office.connection.execute("DROP TRIGGER decision_log_keeps")
+            office.connection.execute("UPDATE decision_log SET kind = 'refused' WHERE sequence = 2")
+            return read_record(case, episode, office, stream=cast.stream)
+
+    assert not asyncio.run(run()).is_log_sound

@@ -1,0 +1,154 @@
+"""Watching governed episodes: everything once and in order, also after a stop, and nothing that permits."""
+
+import asyncio
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from governed_tables import KEY, draw_cases, expert_reviewer, make_cast, worlds
+from rich.console import Console
+from team_tables import SEATS
+from test_observer import Diary
+
+from evaluation.minutes.live import LiveView
+from roles.errors import InfrastructureError
+from scenarios.team.playable import PlayableCase
+from simulator.engines.base import Completion, CompletionRequest
+from simulator.export.governed_episodes import SECRET
+from simulator.export.telemetry import write_spans
+from simulator.governance.gate.reviewers import AbsentReviewer, Reviewer
+from simulator.governance.runner import GovernedEpisode, open_office, play_governed
+from simulator.governance.store.decision_log import Entry
+from simulator.observer import Watch
+
+SCENARIOS = draw_cases(9)
+RESTLESS = SCENARIOS[4]  # with shocks everywhere it is planned again twice
+
+
+class Diaries:
+    """One diary per thread."""
+
+    def __init__(self) -> None:
+        self.by_thread: dict[str, Diary] = {}
+
+    def __call__(self, case: PlayableCase, session: str) -> Diary:
+        return self.by_thread.setdefault(session, Diary())
+
+
+def expert() -> Reviewer:
+    return expert_reviewer(SCENARIOS, error_rate=0.3, seed=1)
+
+
+def play(
+    watch: Watch, *, store: Path | None = None, reviewer: Reviewer | None = None, **changed: Any
+) -> tuple[GovernedEpisode, list[Entry]]:
+    async def run() -> tuple[GovernedEpisode, list[Entry]]:
+        async with open_office(store, key=KEY) as office:
+            cast = replace(make_cast(SCENARIOS), watch=watch, **changed)
+            (episode,) = await play_governed(
+                [RESTLESS], office, cast, reviewer or expert(), worlds(shock_share=1.0)
+            )
+            assert office.log.listeners == {}
+            return episode, list(office.log.entries())
+
+    return asyncio.run(run())
+
+
+def governance(diary: Diary) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(event[1], event[2]) for event in diary.events if event[0] == "governance"]
+
+
+def test_an_observer_hears_every_entry_of_the_log_and_every_word() -> None:
+    diaries = Diaries()
+    episode, log = play(diaries)
+    (diary,) = diaries.by_thread.values()
+    assert governance(diary) == [(entry.kind, entry.body) for entry in log]
+    kinds = [event[0] for event in diary.events]
+    assert kinds[-1] == "end"
+    assert diary.events[-1] == ("end", "", None)
+    assert sorted(event[1] for event in diary.events if event[0] == "report") == sorted(SEATS)
+    spoken = sum("turns" in result for _, _, result in episode.trace if isinstance(result, dict))
+    assert kinds.count("report") + kinds.count("decision") + kinds.count("vote") == spoken
+    assert kinds.count("turn") == spoken
+    assert kinds.index("decision") < kinds.index("governance")
+
+
+def test_what_was_told_before_a_stop_is_not_told_again(tmp_path: Path) -> None:
+    diaries = Diaries()
+    waiting, _ = play(diaries, store=tmp_path / "s.db", reviewer=AbsentReviewer())
+    assert waiting.status == "waiting"
+    (first,) = diaries.by_thread.values()
+    num_before = len(first.events)
+    assert first.events[-1] == ("end", "", None)
+    _, log = play(diaries, store=tmp_path / "s.db")
+    assert governance(first) == [(entry.kind, entry.body) for entry in log]
+    reports = [event for event in first.events if event[0] == "report"]
+    assert len(reports) == len(SEATS)
+    assert all(event[0] != "report" for event in first.events[num_before:])
+
+
+class Broken:
+    """An engine that is down."""
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        raise InfrastructureError("the engine is down")
+
+    def end_session(self, session: str) -> None:
+        pass
+
+
+def test_a_fault_ends_it_with_its_words() -> None:
+    diaries = Diaries()
+    episode, _ = play(diaries, engine=Broken())
+    (diary,) = diaries.by_thread.values()
+    assert (episode.status, diary.events[-1]) == ("failed", ("end", "", "the engine is down"))
+
+
+def test_the_live_view_tells_the_gate_and_the_plan_in_words() -> None:
+    out = io.StringIO()
+    with LiveView(Console(file=out, width=200), with_keys=False) as view:
+        _, log = play(view.watch)
+    lines = out.getvalue().splitlines()
+    wanted = {
+        "requested": "at the gate: ",
+        "committed": "approved by simulated: ",
+        "rejected": "rejected by simulated: ",
+        "edited": "edited by simulated: ",
+        "observed": "observed: ",
+        "replanned": "is out, planning again",
+        "closed": "closed: ",
+    }
+    for kind, words in wanted.items():
+        assert sum(words in line for line in lines) == sum(entry.kind == kind for entry in log), kind
+    assert any("CTO carries out: build the architecture of option" in line for line in lines)
+
+
+def test_no_waiting_line_is_drawn_while_a_person_is_asked() -> None:
+    for with_status in (True, False):
+        out = io.StringIO()
+        with LiveView(Console(file=out, width=80, force_terminal=True), with_status=with_status) as view:
+            view.set_busy("case", ["the reviewer"])
+        assert ("\x1b[?25l" in out.getvalue()) == with_status  # it hides the cursor
+
+
+def test_spans_tell_the_gate_without_permission_words_or_truth(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    with write_spans(path) as watch:
+        episode, log = play(watch)
+    text = path.read_text()
+    spans = [json.loads(line) for line in text.splitlines()]
+    (meeting,) = [span for span in spans if span["name"] == "invoke_agent team"]
+    events = [event["name"] for event in meeting["events"] if event["name"].startswith("governance.")]
+    assert events == [f"governance.{entry.kind}" for entry in log]
+    assert meeting["attributes"]["emads.status"] == episode.status
+    secrets = [str(entry.body[word]) for entry in log for word in SECRET if word in entry.body]
+    assert len(secrets) >= 3
+    assert not [secret for secret in secrets if secret in text]
+    assert "does not convince" not in text
+    observed = next(e for e in meeting["events"] if e["name"] == "governance.observed")
+    assert {name for name in observed["attributes"] if name.startswith("emads.kpi.")} == {
+        f"emads.kpi.{role}" for role in SEATS
+    }

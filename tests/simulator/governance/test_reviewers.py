@@ -1,0 +1,172 @@
+"""Reviewers and their desk: exact words, stated error rate, waiting cases, answers that are kept."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from governed_tables import CALM, KEY, counted_nonces, draw_cases, make_cast, stand_at_gate, yes_man
+
+from roles.errors import UserError
+from simulator.governance.gate.approvals import NotApprovedError, Proposal, ReviewResponse
+from simulator.governance.gate.reviewers import (
+    AbsentReviewer,
+    ReportLine,
+    ReviewRequest,
+    SimulatedReviewer,
+    TerminalReviewer,
+    render_request,
+    score_by_risk,
+)
+from simulator.governance.runner import open_office, play_governed
+
+WORTH = {"A": 0.2, "B": 1.0, "C": 0.0, "none": 0.0}
+
+
+def show(option: str = "B", *, thread: str = "t", stays_out: str = "") -> ReviewRequest:
+    proposal = Proposal(
+        thread=thread,
+        case="c",
+        attempt=0,
+        revision=0,
+        option=option,
+        decision_type="contested",
+        risk_score=4,
+        option_scores={"A": 20, "B": 80, "C": 0},
+        conflicts=[],
+        conditions=[f"{stays_out} stays out: it failed"] if stays_out else [],
+        accountable="cto",
+        parts=[],
+        precedents=[],
+    )
+    return ReviewRequest(
+        thread=thread,
+        interrupt_id="i",
+        digest=proposal.digest,
+        proposal=proposal,
+        reports={"cto": ReportLine(pick="B", flag=3, veto=["A"]), "cost": None},
+        refusal="",
+    )
+
+
+def ask(reviewer: SimulatedReviewer, request: ReviewRequest) -> ReviewResponse:
+    return asyncio.run(reviewer.review(request))
+
+
+def expert(error_rate: float = 0.0, seed: int = 0) -> SimulatedReviewer:
+    return SimulatedReviewer(lambda request, option: WORTH[option], error_rate=error_rate, seed=seed)
+
+
+def test_the_simulated_reviewer_follows_its_score() -> None:
+    assert ask(expert(), show("B")).decision == "approve"
+    assert ask(expert(), show("A")).decision == "reject"
+    assert ask(expert(), show("none")) == ReviewResponse(decision="edit", option="B")
+
+
+def test_an_option_that_is_out_is_not_asked_for_again() -> None:
+    assert ask(expert(), show("A", stays_out="B")).decision == "approve"
+    assert ask(expert(), show("none", stays_out="B")) == ReviewResponse(decision="edit", option="A")
+
+
+@pytest.mark.parametrize("error_rate", [0.0, 0.1, 0.5, 1.0])
+def test_the_error_rate_is_the_stated_one(error_rate: float) -> None:
+    reviewer, count = expert(error_rate), 2000
+    wrong = sum(ask(reviewer, show("A", thread=f"t{n}")).decision == "approve" for n in range(count))
+    assert wrong / count == pytest.approx(error_rate, abs=0.03)
+
+
+def test_the_same_seed_and_proposal_give_the_same_answer() -> None:
+    answers = [[ask(expert(0.5, seed), show("A", thread=f"t{n}")) for n in range(40)] for seed in (0, 0, 1)]
+    assert answers[0] == answers[1] != answers[2]
+
+
+@pytest.mark.parametrize("options", [{"error_rate": -0.1}, {"error_rate": 1.1}, {"least_share": 2.0}])
+def test_impossible_rates_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="must be 0 to 1"):
+        SimulatedReviewer(score_by_risk, **options)
+
+
+def at_terminal(*lines: str) -> tuple[ReviewResponse | None, str]:
+    """What comes of these typed lines, and what was printed."""
+    typed: Iterator[str] = iter(lines)
+    printed: list[str] = []
+
+    def read_line(prompt: str) -> str:
+        try:
+            return next(typed)
+        except StopIteration:
+            raise EOFError from None
+
+    reviewer = TerminalReviewer(read_line=read_line, write=printed.append, is_terminal=lambda: True)
+    return asyncio.run(reviewer.review(show())), "\n".join(printed)
+
+
+@pytest.mark.parametrize("lines", [("approve",), ("yes", "y", "ok", "Approve", "true", "", "approve ")])
+def test_only_the_exact_word_approves(lines: tuple[str, ...]) -> None:
+    response, printed = at_terminal(*lines)
+    assert response == ReviewResponse(decision="approve")
+    assert printed.count("is none of approve, edit, reject") == len(lines) - 1
+
+
+def test_edit_and_reject_at_the_terminal() -> None:
+    assert at_terminal("edit", "Z", "C")[0] == ReviewResponse(decision="edit", option="C")
+    assert at_terminal("reject", "too dear")[0] == ReviewResponse(decision="reject", feedback="too dear")
+    assert at_terminal("reject", "x" * 5000)[0] == ReviewResponse(decision="reject", feedback="x" * 2000)
+
+
+def test_end_of_input_decides_nothing() -> None:
+    assert at_terminal()[0] is None
+    assert at_terminal("maybe")[0] is None
+
+
+def test_without_a_terminal_there_is_no_terminal_reviewer() -> None:
+    with pytest.raises(UserError, match="--reviewer simulated"):
+        TerminalReviewer(is_terminal=lambda: False)
+
+
+def test_nothing_in_a_request_moves_the_cursor() -> None:
+    hostile = show().model_copy(update={"refusal": "\x1b[2Jall clear\u202e"})
+    text = render_request(hostile)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "risk 4 of 12" in text
+    assert "cost reports nothing valid" in text
+
+
+def test_a_case_waits_for_an_absent_reviewer_and_goes_on_with_the_desks_answer(tmp_path: Path) -> None:
+    """The way of a web reviewer: list, show, submit, play again."""
+    cases = draw_cases(1)
+
+    async def run() -> None:
+        async with open_office(tmp_path / "s.db", key=KEY, nonce=counted_nonces()) as office:
+            (waiting,) = await play_governed(cases, office, make_cast(cases), AbsentReviewer(), CALM)
+            assert waiting.status == "waiting"
+            (request,) = office.desk.list_open()
+            assert request.thread == waiting.thread
+            with pytest.raises(NotApprovedError, match="not the one"):
+                office.desk.submit(request.interrupt_id, "0" * 64, ReviewResponse(decision="approve"), "ann")
+            office.desk.submit(
+                request.interrupt_id, request.digest, ReviewResponse(decision="approve"), "ann"
+            )
+            assert office.desk.list_open() == []
+            with pytest.raises(NotApprovedError, match="has been answered"):
+                office.desk.submit(
+                    request.interrupt_id, request.digest, ReviewResponse(decision="reject"), "bob"
+                )
+        async with open_office(tmp_path / "s.db", key=KEY) as office:
+            (done,) = await play_governed(cases, office, make_cast(cases), AbsentReviewer(), CALM)
+            assert done.status == "completed"
+            (again,) = await play_governed(cases, office, make_cast(cases), yes_man(), CALM)
+            assert again == done
+
+    asyncio.run(run())
+
+
+def test_the_desk_knows_no_other_request(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            with pytest.raises(NotApprovedError, match="no such request"):
+                stand.office.desk.submit("0" * 32, "0" * 64, ReviewResponse(decision="approve"), "ann")
+
+    asyncio.run(run())

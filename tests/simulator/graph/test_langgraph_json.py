@@ -1,0 +1,48 @@
+"""langgraph.json: LangGraph's own tools find, load and describe the graph."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+from langgraph.graph.state import CompiledStateGraph
+
+from roles.team import SPECIALISTS
+from simulator.governance.state import FullState
+
+ROOT = Path(__file__).parent.parent.parent.parent
+
+
+def open_graph(key: str) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """The graph as LangGraph's server opens it."""
+    config = json.loads((ROOT / "langgraph.json").read_text())
+    assert set(config) == {"dependencies", "graphs", "python_version"}
+    file, _, name = config["graphs"][key].partition(":")
+    spec = importlib.util.spec_from_file_location("opened_by_langgraph", ROOT / file)  # as its server does
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    graph = getattr(module, name)()
+    assert isinstance(graph, CompiledStateGraph)
+    return graph
+
+
+def test_the_named_factory_compiles_the_graph() -> None:
+    graph = open_graph("team")
+    assert set(graph.get_graph().nodes) == {
+        "__start__",
+        "intake",
+        *SPECIALISTS,
+        "reconcile",
+        "vote",
+        "__end__",
+    }
+    assert set(graph.get_input_jsonschema()["properties"]) >= {"options", "briefs", "rounds"}
+    assert graph.get_output_jsonschema()["type"] == "object"
+
+
+def test_the_governed_graph_opens_too() -> None:
+    graph = open_graph("full")
+    assert {"propose", "review", "commit", "execute_cto", "monitor", "replan"} <= set(graph.get_graph().nodes)
+    assert set(graph.get_input_jsonschema()["properties"]) == set(FullState.__annotations__)

@@ -1,0 +1,279 @@
+"""Watching episodes: events in order and complete, nothing without an observer, spans without truth."""
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from team_tables import CHAT, SAMPLING, SEATS, TEAM, oracle_engine
+
+from evaluation.minutes.live import LiveView
+from roles.errors import InfrastructureError, UserError
+from roles.registry import ROLES
+from scenarios.base import ToolCall
+from scenarios.team import TeamScenario, generate
+from scenarios.team.playable import PlayableCase
+from simulator.agents.agent import Agent
+from simulator.agents.tool_calls import format_tool_call
+from simulator.engines.base import Completion, CompletionRequest
+from simulator.engines.scripted import ScriptedEngine
+from simulator.export.telemetry import trace_episodes, write_spans
+from simulator.graph.runner import play_episodes
+from simulator.observer import Watch, join_watches
+from simulator.records import Episode, Turn
+
+
+def draw(count: int) -> list[TeamScenario]:
+    return [generate("train", 0, index, 1 + index % 2) for index in range(count)]
+
+
+class Diary:
+    """Keeps every event of one episode."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+
+    def on_turn(self, role: str, turn: Turn, duration_s: float) -> None:
+        assert duration_s > 0
+        self.events.append(("turn", role, turn))
+
+    def on_tool(self, role: str, call: str, observation: str) -> None:
+        self.events.append(("tool", role, call, observation))
+
+    def on_report(self, role: str, text: str, parsed: Any) -> None:
+        self.events.append(("report", role, text, parsed))
+
+    def on_decision(self, text: str, parsed: Any, round: int) -> None:
+        self.events.append(("decision", "reconcile", text, parsed, round))
+
+    def on_vote(self, role: str, text: str, parsed: Any) -> None:
+        self.events.append(("vote", role, text, parsed))
+
+    def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.events.append(("governance", kind, body))
+
+    def on_end(self, error: str | None) -> None:
+        self.events.append(("end", "", error))
+
+    def kinds(self) -> list[str]:
+        return [event[0] for event in self.events]
+
+
+class Diaries:
+    """A diary per episode, by session."""
+
+    def __init__(self) -> None:
+        self.by_session: dict[str, Diary] = {}
+
+    def watch(self, case: PlayableCase, session: str) -> Diary:
+        assert case.key in session
+        return self.by_session.setdefault(session, Diary())
+
+
+def play(cases: Sequence[PlayableCase], watch: Watch | None, **changed: Any) -> list[Episode]:
+    given = {"rounds": 1, "watch": watch, **changed}
+    engine = given.pop("engine", None) or oracle_engine(cases)
+    return asyncio.run(play_episodes(cases, TEAM, engine, CHAT, SAMPLING, **given))
+
+
+def test_an_observer_hears_everything_in_order() -> None:
+    cases, diaries = draw(6), Diaries()
+    episodes = play(cases, diaries.watch)
+    assert len(diaries.by_session) == len(cases)
+    for episode, diary in zip(episodes, diaries.by_session.values(), strict=True):
+        assert sorted(diary.kinds()[:8]) == ["report"] * 4 + ["turn"] * 4
+        assert diary.kinds()[8:10] == ["turn", "decision"]
+        assert diary.kinds()[10:] == ["turn"] * 4 + ["vote"] * 4 + ["end"]
+        heard = {(kind, role): rest for kind, role, *rest in diary.events if kind != "turn"}
+        assert {role: heard["report", role][0] for role in SEATS} == episode.reports
+        assert {role: heard["vote", role][0] for role in SEATS} == episode.votes
+        assert heard["decision", "reconcile"][0] == episode.decision
+        assert heard["end", ""] == [None]
+        turns = [event[2] for event in diary.events if event[0] == "turn"]
+        assert sorted(map(id, turns)) == sorted(id(t) for p in episode.trajectories.values() for t in p.turns)
+
+
+def test_watching_changes_nothing() -> None:
+    cases = draw(6)
+    assert play(cases, Diaries().watch) == play(cases, None)
+
+
+def test_without_an_observer_no_clock_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> float:
+        raise AssertionError("nobody asked for the time")
+
+    monkeypatch.setattr("simulator.agents.agent.time.perf_counter", refuse)
+    assert play(draw(1), None)[0].error is None
+
+
+def test_tools_are_told_with_their_answers() -> None:
+    calls = [
+        format_tool_call("", ToolCall(name="measure", arguments={"option": "B"})),
+        "<tool_call>x</tool_call>",
+        "done",
+    ]
+    turns, diary = iter(calls), Diary()
+    agent = Agent(
+        role=ROLES["cto"],
+        policy="cto",
+        engine=ScriptedEngine(CHAT, {"cto": lambda transcript: next(turns)}),
+        chat=CHAT,
+        sampling=SAMPLING,
+        session="s",
+        call_tool=lambda call: "latency 35",
+        observer=diary,
+    )
+    asyncio.run(agent.start("brief"))
+    assert diary.kinds() == ["turn", "tool", "turn", "tool", "turn"]
+    assert diary.events[1] == ("tool", "cto", calls[0], "latency 35")
+    assert diary.events[3][3].startswith("error: ")
+
+
+class Broken:
+    """An engine that fails when it is asked for the reconciler."""
+
+    def __init__(self, cases: Sequence[PlayableCase]) -> None:
+        self.engine = oracle_engine(cases)
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        if request.policy == "reconcile":
+            raise InfrastructureError("gpu lost")
+        return await self.engine.complete(request)
+
+    def end_session(self, session: str) -> None:
+        self.engine.end_session(session)
+
+
+def test_the_end_is_told_however_it_comes() -> None:
+    cases, diaries = draw(1), Diaries()
+    (episode,) = play(cases, diaries.watch, engine=Broken(cases))
+    assert episode.error == "gpu lost"
+    (diary,) = diaries.by_session.values()
+    assert diary.events[-1] == ("end", "", "gpu lost")
+    assert diary.kinds().count("end") == 1
+
+
+def test_several_observers_hear_the_same() -> None:
+    one, other = Diaries(), Diaries()
+    play(draw(2), join_watches([one.watch, other.watch]))
+    assert [diary.events for diary in one.by_session.values()] == [
+        diary.events for diary in other.by_session.values()
+    ]
+    assert join_watches([]) is None
+
+
+def show(cases: Sequence[PlayableCase], *, terminal: bool = False, **changed: Any) -> str:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=200, highlight=False)
+    with LiveView(console, with_keys=len(cases) > 1) as view:
+        play(cases, view.watch, **changed)
+    return out.getvalue()
+
+
+def test_the_live_view_reads_like_the_meeting() -> None:
+    cases = draw(4)
+    out = show(cases[:1])
+    for part in ("opens; at the table: CTO, COO, Risk and Cost", "CTO speaks", "CTO reports: recommends"):
+        assert part in out
+    for part in ("ReconcileGPT decides for", "Cost votes: accept", "the meeting ends"):
+        assert part in out
+    assert "\x1b" not in out
+    several = show(cases)
+    for case in cases:
+        lines = [line for line in several.splitlines() if line.startswith(case.key)]
+        assert len(lines) >= 16
+        assert lines[-1].endswith("the meeting ends")
+
+
+def test_a_terminal_gets_colours_and_the_waiting_line() -> None:
+    out = show(draw(1), terminal=True)
+    assert "\x1b[" in out
+    assert "ReconcileGPT" in out
+
+
+@pytest.mark.parametrize("attack", ["[red]x[/red]", "\x1b[2Jx", "x\u202ey", "x" * 10_000, "a\nb", ""])
+def test_model_text_cannot_steer_the_terminal(attack: str) -> None:
+    cases = draw(1)
+    engine = ScriptedEngine(CHAT, dict.fromkeys(TEAM, lambda transcript: attack))
+    out = show(cases, engine=engine)
+    assert out.count("reports nothing valid") == 4
+    assert "decides nothing valid" in out
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+    assert max(map(len, out.splitlines())) < 1000
+    if attack.startswith("["):
+        assert attack in out
+
+
+def test_a_failure_is_shown() -> None:
+    cases = draw(1)
+    assert "broke off: gpu lost" in show(cases, engine=Broken(cases))
+
+
+def test_spans_need_opentelemetry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("", ".sdk.trace", ".sdk.resources", ".trace"):
+        monkeypatch.setitem(sys.modules, f"opentelemetry{name}", None)
+    with pytest.raises(UserError, match=r"pip install 'emads\[otel\]'"), write_spans(tmp_path / "s.jsonl"):
+        pass
+    with pytest.raises(UserError, match="OpenTelemetry"):
+        trace_episodes(object())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_simulation_does_not_import_opentelemetry() -> None:
+    before = {name for name in sys.modules if name.startswith("opentelemetry")}
+    play(draw(1), None)
+    assert {name for name in sys.modules if name.startswith("opentelemetry")} == before
+
+
+def read_spans(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_spans_tell_the_episode_and_no_truth(tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    cases = [replace(case, truth={"sentinel": "TRUTH"}) for case in draw(3)]
+    path = tmp_path / "new" / "spans.jsonl"
+    with write_spans(path) as watch:
+        episodes = play(cases, watch)
+    spans = read_spans(path)
+    roots = [span for span in spans if span["parent_id"] is None]
+    assert len(roots) == 3
+    for root, case, episode in zip(
+        sorted(roots, key=lambda span: span["attributes"]["emads.scenario_key"]),
+        cases,
+        episodes,
+        strict=True,
+    ):
+        assert root["attributes"]["emads.scenario_key"] == case.key
+        events = [event["name"] for event in root["events"]]
+        assert events == ["report"] * 4 + ["decision"] + ["vote"] * 4
+        inside = [span for span in spans if span["parent_id"] == root["context"]["span_id"]]
+        assert sorted(span["name"] for span in inside) == sorted(
+            f"chat {role}" for role, path in episode.trajectories.items() for _ in path.turns
+        )
+        for role, trajectory in episode.trajectories.items():
+            last = [span for span in inside if span["attributes"]["gen_ai.agent.name"] == role][-1]
+            used = last["attributes"]["gen_ai.usage.input_tokens"]
+            assert used + len(trajectory.turns[-1].completion_ids) == len(trajectory.token_ids)
+            assert last["start_time"] < last["end_time"]
+    text = path.read_text()
+    assert "TRUTH" not in text
+    for case in cases:
+        assert not any(seat.brief in text for seat in case.seats.values())
+    assert not any(word in text for word in ("reward", "verdict", "weighted", "Stakes"))
+
+
+def test_a_failed_episode_is_a_span_with_its_error(tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    cases = draw(1)
+    with write_spans(tmp_path / "spans.jsonl") as watch:
+        play(cases, watch, engine=Broken(cases))
+    (root,) = [span for span in read_spans(tmp_path / "spans.jsonl") if span["parent_id"] is None]
+    assert root["attributes"]["error.type"] == "gpu lost"

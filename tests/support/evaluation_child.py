@@ -1,0 +1,57 @@
+"""A process that evaluates an untrained tiny role and team into a folder; tests kill it at any point."""
+
+import sys
+from pathlib import Path
+
+import torch
+from tiny_models import small_model, tiny_chat
+
+from evaluation.scoring.assess import score_role, score_team
+from scenarios.base import Scenario
+from scenarios.registry import FAMILIES
+from scenarios.team import TeamScenario, generate
+from simulator.engines.embedded.engine import TransformersEngine
+from simulator.reward import TeamRewardWeights
+
+NUM, BLOCK = 40, 8
+
+
+def role_cases() -> list[Scenario]:
+    return [FAMILIES["cto"].generate("test", 0, index, 1) for index in range(NUM)]
+
+
+def team_cases() -> list[TeamScenario]:
+    return [generate("test", 0, index, 1) for index in range(NUM // 2)]
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    chat = tiny_chat()
+    engine = TransformersEngine(end_id=chat.end_id, seed=3)
+    for place, role in enumerate(("cto", "coo", "risk", "cost", "reconcile")):
+        engine.set_policy(role, small_model(place, scale=6.0), version=f"{role}@0")
+    score_role(
+        "cto",
+        "untrained",
+        role_cases(),
+        engine=engine,
+        chat=chat,
+        max_turns=2,
+        max_completion_tokens=24,
+        folder=folder,
+        block_size=BLOCK,
+    )
+    score_team(
+        "untrained",
+        team_cases(),
+        engine=engine,
+        chat=chat,
+        weights=TeamRewardWeights(),
+        max_completion_tokens=12,
+        folder=folder,
+        block_size=BLOCK,
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,87 @@
+"""What torchrun starts in tests: scripted joint learning, plain or sharded; states and weights stay."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from test_marl import FaultyEngine, half_expert
+from tiny_models import small_model, tiny_chat
+
+from roles.registry import ROLES
+from scenarios.team import generate
+from simulator.reward import TeamRewardWeights
+from training.config.run_config import MarlConfig
+from training.joint import marl
+from training.joint.marl import JointLearner, full_weights
+from training.learner.fsdp import join_ranks, leave_ranks, shard_model
+from training.learner.ranks import Ranks
+from training.runs.state_files import read_state, write_state
+
+LEARNING = MarlConfig(report_sets=2, decisions_per_set=2, learning_rate=1e-3, max_completion_tokens=40)
+CASES = [generate("train", 0, index, 1 + index % 2) for index in range(15)]
+
+
+def make_learner(ranks: Ranks, *, sharded: bool, options: dict[str, Any]) -> JointLearner:
+    models = {role: small_model(place) for place, role in enumerate(ROLES)}
+    actors = None
+    if sharded:
+        actors = {role: small_model(place) for place, role in enumerate(ROLES)}
+        for model in models.values():
+            shard_model(model)
+    return JointLearner(
+        models,
+        LEARNING.model_copy(update=options),
+        chat=tiny_chat(),
+        reward_weights=TeamRewardWeights(),
+        seed=0,
+        ranks=ranks,
+        actors=actors,
+    )
+
+
+def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
+    """Steps from `first` to `last`, from the named state where there is one; state and weights are left."""
+    learner = make_learner(ranks, sharded=job.get("sharded", False), options=job.get("options", {}))
+    if "load" in job:
+        learner.load_state(read_state(folder, job["load"]))
+    for step in range(job["first"], job["last"]):
+        learner.step(CASES[3 * step : 3 * step + 3])
+    state = learner.state()
+    weights = {
+        f"{role}.{n}": p for role in ROLES for n, p in full_weights(learner.models[role], role).items()
+    }
+    for role, critic in learner.critics.items():
+        weights |= {f"{role}.head.{name}": value.detach() for name, value in critic.head.named_parameters()}
+    if ranks.rank == 0:
+        write_state(folder, job["name"], state)
+        torch.save({name: p.clone() for name, p in weights.items()}, folder / f"{job['name']}.pt")
+    ranks.wait()  # the next job may read it on every rank
+
+
+def take_turns(ranks: Ranks, folder: Path) -> None:
+    """Rank 0 is slow; the others find what it left all the same."""
+    with ranks.first_alone():
+        if ranks.rank == 0:
+            time.sleep(0.5)
+            (folder / "left.txt").touch()
+        assert (folder / "left.txt").exists(), "rank 0 was not first"
+    ranks.wait()
+    (folder / "left.txt").unlink(missing_ok=True)
+
+
+def main(folder: Path, jobs: list[dict[str, Any]]) -> None:
+    torch.set_num_threads(1)
+    speakers = half_expert(CASES)
+    setattr(marl, "TransformersEngine", lambda **given: FaultyEngine(speakers, **given))  # noqa: B010
+    ranks = join_ranks(timeout_s=300)
+    take_turns(ranks, folder)
+    for job in jobs:
+        work(ranks, folder, job)
+    leave_ranks(ranks)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

@@ -1,0 +1,113 @@
+"""A tiny tokenizer, chat and models that training tests share, and an engine of scripted words."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+from simulator.engines.base import Completion, CompletionRequest
+from simulator.engines.embedded.engine import TransformersEngine
+from simulator.engines.embedded.hf_chat import HFChat
+from simulator.engines.scripted import ScriptedEngine, SeededPolicy
+from training.config.run_config import ModelConfig
+from training.data.demonstrations import corpus
+from training.models.base_model import build_tiny_model, train_tokenizer
+
+DIFFICULTIES = (1, 2)
+SMALL = ModelConfig(hidden_size=32, num_layers=1, num_heads=2, intermediate_size=48)
+
+
+@cache
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """The product's own tokenizer, trained on a few scenarios."""
+    return train_tokenizer(corpus(num_role=40, num_team=40, seed=0, difficulties=DIFFICULTIES), 512)
+
+
+@cache
+def tiny_chat() -> HFChat:
+    return HFChat(tiny_tokenizer(), short_prompts=True)
+
+
+def small_model(seed: int = 0, scale: float = 1.0) -> Qwen3ForCausalLM:
+    """Random weights; a `scale` above 1 takes the distribution away from uniform."""
+    model = build_tiny_model(SMALL, tiny_tokenizer(), seed)
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            parameter.data.mul_(scale)
+    return model
+
+
+def speak_by_adapters(model: Any) -> Any:
+    """The PEFT model, ready to be asked, with adapters that all say something: B is not zero."""
+    torch.manual_seed(1)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(std=0.3)
+    return model.eval()
+
+
+def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+def same_weights(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def next_token_logprobs(model: Any, token_ids: tuple[int, ...]) -> torch.Tensor:
+    """Plain forward pass: row i is the distribution of token i + 1, shape (tokens, vocabulary)."""
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([token_ids])).logits[0].float()
+    return torch.log_softmax(logits, -1)
+
+
+class RecordingEngine(TransformersEngine):
+    """The real engine; keeps every call with its answer."""
+
+    calls: list[tuple[CompletionRequest, Completion]]
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.calls = []
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        completion = await super().complete(request)
+        self.calls.append((request, completion))
+        return completion
+
+
+class ScriptedModelEngine:
+    """Scripted words, with the log-probabilities that the policy's own model gives them.
+
+    Stands where a TransformersEngine does: an untrained model says nothing that could be rewarded.
+    """
+
+    def __init__(self, speakers: Mapping[str, SeededPolicy], *, end_id: int, seed: int = 0) -> None:
+        self.end_id = end_id
+        self._script = ScriptedEngine(tiny_chat(), seeded=speakers, seed=seed)
+        self.models: dict[str, tuple[Any, str, str | None]] = {}
+        self.calls: list[tuple[CompletionRequest, Completion]] = []
+
+    def set_policy(self, policy: str, model: Any, *, version: str, adapter: str | None = None) -> None:
+        self.models[policy] = (model, version, adapter)
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        spoken = await self._script.complete(request)
+        model, version, adapter = self.models[request.policy]
+        if adapter is not None:
+            model.set_adapter(adapter)
+        ids, start = request.prompt_ids + spoken.token_ids, len(request.prompt_ids)
+        logprobs = next_token_logprobs(model, ids)
+        completion = Completion(
+            token_ids=spoken.token_ids,
+            logprobs=tuple(float(logprobs[i - 1, ids[i]]) for i in range(start, len(ids))),
+            finish_reason=spoken.finish_reason,
+            policy_version=version,
+        )
+        self.calls.append((request, completion))
+        return completion
+
+    def end_session(self, session: str) -> None:
+        """Nothing is kept between turns."""

@@ -1,0 +1,225 @@
+"""The four checks of a teacher's play: the oracle passes all, each rejects a play that only it rejects."""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from teacher_server import draw, play_oracle
+
+from scenarios.base import Scenario, ToolCall
+from scenarios.registry import FAMILIES
+from training.data.rows import build_rows
+from training.data.teacher.checks import (
+    CHECKS,
+    PlayedTurn,
+    find_rejection,
+    observe,
+    read_figures,
+    read_messages,
+    write_messages,
+)
+
+CTO = FAMILIES["cto"]
+SCENARIO = CTO.generate("train", 0, 1, 2)
+
+
+def play(scenario: Scenario) -> list[PlayedTurn]:
+    family = FAMILIES[scenario.family]
+    return [
+        PlayedTurn(
+            text=step.text,
+            call=step.call,
+            observation="" if step.call is None else family.call_tool(scenario, step.call),
+        )
+        for step in play_oracle(scenario)
+    ]
+
+
+def list_failing(
+    turns: Sequence[PlayedTurn], scenario: Scenario = SCENARIO, min_reward: float = 1.0
+) -> list[str]:
+    family = FAMILIES[scenario.family]
+    return [str(name) for name, check in CHECKS.items() if check(family, scenario, turns, min_reward)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_oracle_passes_all(family: str) -> None:
+    for difficulty in (1, 2, 3):
+        for scenario in draw(family, 10, difficulty):
+            assert find_rejection(FAMILIES[family], scenario, play(scenario)) is None
+
+
+def insert_call(name: str, arguments: dict[str, object], observation: str | None = None) -> list[PlayedTurn]:
+    """The oracle's play with one more call before its first."""
+    call = ToolCall(name=name, arguments=arguments)
+    said = observe(CTO, SCENARIO, call)[0] if observation is None else observation
+    return [PlayedTurn(text="", call=call, observation=said), *play(SCENARIO)]
+
+
+def test_only_the_first_check_rejects_an_unknown_tool() -> None:
+    turns = insert_call("browse", {"option": "A"})
+    assert list_failing(turns) == ["tools"]
+    rejection = find_rejection(CTO, SCENARIO, turns)
+    assert rejection is not None
+    assert rejection.reason == "tools"
+    assert "turn 1 calls 'browse'; the tools are measure, describe" in rejection.detail
+
+
+def test_only_the_first_check_rejects_a_refused_call() -> None:
+    turns = insert_call("measure", {"option": "Z"})
+    assert list_failing(turns) == ["tools"]
+    rejection = find_rejection(CTO, SCENARIO, turns)
+    assert rejection is not None
+    assert "turn 1 calls measure in vain: error: unknown option" in rejection.detail
+
+
+def test_only_the_first_check_rejects_a_call_written_into_words() -> None:
+    first, *others = play(SCENARIO)
+    assert list_failing([replace(first, text="<tool_call>{}</tool_call>"), *others]) == ["tools"]
+
+
+def worse_answer() -> str:
+    """A feasible answer of true, measured figures that is not the optimum."""
+    for index in range(100):
+        scenario = CTO.generate("train", 1, index, 2)
+        for option, found in scenario.truth["figures"].items():
+            text = (
+                f'{{"option": "{option}", "cost": {found["cost"]}, "latency": {found["latency"]},'
+                f' "availability": {found["availability"]}}}'
+            )
+            verdict = CTO.verify(scenario, text)
+            if verdict.feasible and not verdict.exact:
+                return f"{scenario.index} {text}"
+    raise AssertionError("no scenario with two feasible options")
+
+
+def test_only_the_second_check_rejects_a_wrong_answer() -> None:
+    index, _, text = worse_answer().partition(" ")
+    scenario = CTO.generate("train", 1, int(index), 2)
+    turns = [*play(scenario)[:-1], PlayedTurn(text=text)]
+    assert list_failing(turns, scenario) == ["answer"]
+    reward = CTO.verify(scenario, text).reward
+    assert list_failing(turns, scenario, min_reward=max(reward, 1e-6)) == ([] if reward > 0 else ["answer"])
+
+
+@pytest.mark.parametrize("text", ["", "no idea", '{"option": "A"} or {"option": "B"}', '{"option": NaN}'])
+def test_only_the_second_check_rejects_what_does_not_parse(text: str) -> None:
+    assert list_failing([*play(SCENARIO)[:-1], PlayedTurn(text=text)]) == ["answer"]
+
+
+def test_a_play_that_ends_with_a_call_has_no_answer() -> None:
+    assert list_failing(play(SCENARIO)[:-1]) == ["answer"]
+    assert list_failing([]) == ["answer"]
+
+
+LIES = [
+    "latency 12",
+    "The latency of option B is 12 ms.",
+    "**Latency:** 12",
+    "cost=12",
+    "Costs: 12",
+    "| availability | 12 |",
+]
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_only_the_third_check_rejects_a_figure_that_nobody_gave(lie: str) -> None:
+    first, second, *others = play(SCENARIO)
+    assert list_failing([first, replace(second, text=lie), *others]) == ["chain"]
+
+
+def test_only_the_third_check_rejects_an_answer_that_was_guessed_right() -> None:
+    answer = play(SCENARIO)[-1]
+    assert list_failing([replace(answer, text=answer.text[answer.text.index("{") :])]) == ["chain"]
+
+
+def test_a_figure_must_be_given_before_it_is_stated() -> None:
+    first, *others = play(SCENARIO)
+    cost = dict(read_figures(first.observation))["cost"]
+    early = replace(first, text=f"cost {cost:g}")
+    assert list_failing([early, *others]) == ["chain"]
+    assert list_failing([first, replace(others[0], text=f"cost {cost:g}"), *others[1:]]) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "So the rest is 12 ms, and 3 + 4 = 7.",
+        "latency at most 12",
+        "latency:\n1. measure B",
+        "The latency limit leaves 12 ms.",
+        "availability first, then 2 more",
+    ],
+)
+def test_numbers_without_a_figures_name_are_the_teachers_own(text: str) -> None:
+    first, second, *others = play(SCENARIO)
+    assert list_failing([first, replace(second, text=text), *others]) == []
+
+
+def test_figures_of_the_brief_may_be_stated() -> None:
+    limits = SCENARIO.facts["limits"]
+    first, *others = play(SCENARIO)
+    assert list_failing([replace(first, text=f"latency {limits['max_latency']}"), *others]) == []
+
+
+def test_only_the_fourth_check_rejects_another_observation() -> None:
+    first, *others = play(SCENARIO)
+    assert list_failing([replace(first, observation=first.observation + " "), *others]) == ["replay"]
+
+
+def test_only_the_fourth_check_rejects_a_tool_of_moods() -> None:
+    rng = random.Random(0)
+    moody = replace(
+        CTO, call_tool=lambda scenario, call: f"{CTO.call_tool(scenario, call)} mood {rng.random()}"
+    )
+    turns = [
+        turn if turn.call is None else replace(turn, observation=moody.call_tool(SCENARIO, turn.call))
+        for turn in play(SCENARIO)
+    ]
+    failing = [name for name, check in CHECKS.items() if check(moody, SCENARIO, turns, 1.0)]
+    assert failing == ["replay"]
+
+
+@pytest.mark.parametrize(
+    ("text", "figures"),
+    [
+        ("cost 66 latency 53", [("cost", 66), ("latency", 53)]),
+        ("A 23 B 12", [("A", 23), ("B", 12)]),
+        ("K1 12 K2 16", [("K1", 12), ("K2", 16)]),
+        ('{"total": 42, "tiers": {"S1": 2}}', [("total", 42), ("S1", 2)]),
+        ("a 5 in total", []),
+        ("total 4.50", [("total", 4.5)]),
+        ("cost, 5", []),
+        ("", []),
+        ("x" * 100 + " 5", [("x" * 100, 5)]),
+        ("Kosten \u0663 cost \u0663", []),
+    ],
+)
+def test_reading_figures(text: str, figures: list[tuple[str, float]]) -> None:
+    assert list(read_figures(text)) == figures
+
+
+def test_reading_figures_takes_time_in_proportion() -> None:
+    assert list(read_figures("cost of " * 50_000 + "9" * 50_000)) == [("cost", float("inf"))]
+
+
+def test_messages_round_trip_and_others_are_told() -> None:
+    (row,) = build_rows("cto", "train", 0, 1, 2)
+    turns = read_messages(row["messages"], 2)
+    assert turns == tuple(play(SCENARIO))
+    assert write_messages(turns) == json.loads(row["messages"])[2:]
+    messages = json.loads(row["messages"])
+    for spoilt in (
+        messages[:-2],
+        [*messages, {"role": "user", "content": "x"}],
+        [*messages[:2], {**messages[2], "extra": 1}, *messages[3:]],
+        messages[:3],
+        [*messages[:2], {"role": "assistant"}],
+        {"messages": messages},
+        7,
+    ):
+        found = read_messages(json.dumps(spoilt), 2)
+        assert found is None or found[-1].call is not None
+    assert read_messages("[", 2) is None

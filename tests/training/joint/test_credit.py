@@ -1,0 +1,147 @@
+"""Credit schemes against numbers worked out by hand."""
+
+import random
+
+import pytest
+
+from training.joint.credit import SCHEMES
+from training.joint.credit.base import ReportSet
+from training.joint.estimators import ScoreGroup, centre, dr_grpo
+
+# Means 0.5, 0.9 and 0.1. Without the CTO's report 0.2, 0.9 and 0.4; without the COO's the same as with it.
+# Row a of `swapped`: the CTO's report of set a among the partners of sets 0, 1 and 2.
+SETS = (
+    ReportSet(
+        rewards=(0.8, 0.2),
+        without={"cto": 0.2, "coo": 0.5},
+        swapped={"cto": (0.5, 0.8, 0.2), "coo": (0.5,) * 3},
+    ),
+    ReportSet(
+        rewards=(1.0, 0.8),
+        without={"cto": 0.9, "coo": 0.9},
+        swapped={"cto": (0.6, 0.9, 0.3), "coo": (0.5,) * 3},
+    ),
+    ReportSet(
+        rewards=(0.0, 0.2),
+        without={"cto": 0.4, "coo": 0.1},
+        swapped={"cto": (0.4, 0.7, 0.1), "coo": (0.5,) * 3},
+    ),
+)
+
+
+def advantages(name: str, role: str, sets: tuple[ReportSet, ...] | list[ReportSet]) -> list[float]:
+    scores = SCHEMES[name]().specialist_scores(role, sets)
+    return dr_grpo([ScoreGroup(scores=tuple(scores))])[0]
+
+
+def test_centre_is_the_reward_minus_the_mean_and_nothing_else() -> None:
+    assert centre([1.0, 0.0, 0.5, 0.5]) == [0.5, -0.5, 0.0, 0.0]
+    assert centre([-0.2, 0.4]) == pytest.approx([-0.3, 0.3])  # no division by a standard deviation
+    assert sum(centre([0.1, 0.7, 0.3])) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, -0.2, 0.1 + 0.2])
+@pytest.mark.parametrize("size", [2, 3, 7])
+def test_a_group_of_equal_rewards_gets_exact_zeros(value: float, size: int) -> None:
+    """Not rounding errors of the mean: an advantage of 1e-17 would count as signal."""
+    assert centre([value] * size) == [0.0] * size
+
+
+@pytest.mark.parametrize("rewards", [[], [0.3]])
+def test_nobody_is_compared_with_himself(rewards: list[float]) -> None:
+    with pytest.raises(ValueError, match=f"at least 2 rewards to compare, got {len(rewards)}"):
+        centre(rewards)
+
+
+@pytest.mark.parametrize("name", ["shared", "role_normalised"])
+def test_specialists_get_the_sets_mean_against_the_other_sets(name: str) -> None:
+    for role in ("cto", "coo"):
+        assert advantages(name, role, SETS) == pytest.approx([0.0, 0.4, -0.4])
+
+
+def test_episode_gives_the_reward_of_the_full_episode_alone() -> None:
+    assert SCHEMES["episode"]().specialist_scores("cto", SETS) == [0.8, 1.0, 0.0]
+    assert advantages("episode", "cto", SETS) == pytest.approx([0.2, 0.4, -0.6])
+
+
+def test_difference_gives_a_specialist_what_its_own_report_added() -> None:
+    # cto: 0.5 - 0.2, 0.9 - 0.9, 0.1 - 0.4 = 0.3, 0, -0.3
+    assert advantages("difference", "cto", SETS) == pytest.approx([0.3, 0.0, -0.3])
+    assert advantages("difference", "coo", SETS) == [0.0, 0.0, 0.0]
+
+
+def test_cross_rescored_averages_over_everybodys_partners() -> None:
+    assert SCHEMES["cross_rescored"]().specialist_scores("cto", SETS) == pytest.approx([0.5, 0.6, 0.4])
+    # shared credit says +0.4 and -0.4: most of that was the partners' doing
+    assert advantages("cross_rescored", "cto", SETS) == pytest.approx([0.0, 0.1, -0.1])
+    assert advantages("cross_rescored", "coo", SETS) == [0.0, 0.0, 0.0]
+
+
+def test_hierarchical_compares_reports_among_the_same_partners() -> None:
+    # 0.5 - mean(0.5, 0.6, 0.4), 0.9 - mean(0.8, 0.9, 0.7), 0.1 - mean(0.2, 0.3, 0.1)
+    assert SCHEMES["hierarchical"]().specialist_scores("cto", SETS) == pytest.approx([0.0, 0.1, -0.1])
+    uneven = [
+        ReportSet(rewards=(0.0, 0.0), swapped={"cto": (0.9, 0.5)}),
+        ReportSet(rewards=(0.0, 0.0), swapped={"cto": (0.1, 0.5)}),
+    ]
+    # among the partners of set 0 the reports are 0.8 apart, among those of set 1 they are worth the same
+    assert SCHEMES["hierarchical"]().specialist_scores("cto", uneven) == pytest.approx([0.4, 0.0])
+    assert SCHEMES["cross_rescored"]().specialist_scores("cto", uneven) == pytest.approx([0.7, 0.3])
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_equal_sets_carry_no_signal(name: str) -> None:
+    one = ReportSet(rewards=(0.7, 0.1), without={"cto": 1 / 3}, swapped={"cto": (0.1, 0.2, 0.3, 0.7)})
+    assert advantages(name, "cto", [one] * 4) == [0.0] * 4
+
+
+@pytest.mark.parametrize("name", ["shared", "role_normalised", "difference"])
+def test_equal_rewards_in_another_order_carry_no_signal(name: str) -> None:
+    """0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1 differ in floating point."""
+    orders = [(0.1, 0.2, 0.3), (0.3, 0.2, 0.1), (0.2, 0.2, 0.2)]
+    sets = [ReportSet(rewards=rewards, without={"cto": 0.4}) for rewards in orders]
+    assert len({sum(rewards) for rewards in orders}) > 1
+    assert advantages(name, "cto", sets) == [0.0] * 3
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_scenario_with_one_report_set_cannot_be_credited(name: str) -> None:
+    one = ReportSet(rewards=(0.8, 0.2), without={"cto": 0.2}, swapped={"cto": (0.5,)})
+    with pytest.raises(ValueError, match="at least 2"):
+        advantages(name, "cto", [one])
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_the_order_of_the_sets_does_not_matter(name: str) -> None:
+    rng = random.Random(0)
+    table = [[rng.random() for _ in range(6)] for _ in range(6)]
+    rewards = [(rng.random(), rng.random(), rng.random()) for _ in range(6)]
+    without = [rng.random() for _ in range(6)]
+
+    def make(order: list[int]) -> list[ReportSet]:
+        return [
+            ReportSet(
+                rewards=rewards[i],
+                without={"cto": without[i]},
+                swapped={"cto": tuple(table[i][j] for j in order)},
+            )
+            for i in order
+        ]
+
+    order = rng.sample(range(6), 6)
+    straight = advantages(name, "cto", make(list(range(6))))
+    assert advantages(name, "cto", make(order)) == pytest.approx([straight[i] for i in order])
+    assert len(set(straight)) == 6
+
+
+def test_schemes_say_what_must_be_played_for_them() -> None:
+    assert {name: scheme().counterfactuals for name, scheme in SCHEMES.items()} == {
+        "shared": "none",
+        "episode": "none",
+        "role_normalised": "none",
+        "difference": "absences",
+        "cross_rescored": "swaps",
+        "hierarchical": "swaps",
+    }
+    assert [name for name, scheme in SCHEMES.items() if scheme().pools_decisions] == ["episode"]
+    assert [name for name, scheme in SCHEMES.items() if scheme().normalises_roles] == ["role_normalised"]

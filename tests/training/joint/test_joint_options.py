@@ -1,0 +1,373 @@
+"""What joint training can be told to do: credit, estimators, who learns, several rounds, guards, overlap."""
+
+import logging
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from test_marl import CONFIG, SEATS, WEIGHTS, Engines, draw, make_learner
+from test_marl import scripted as scripted  # the fixture
+from tiny_models import same_weights, small_model, tiny_chat, weights_of
+
+from roles.errors import UserError
+from roles.registry import ROLES
+from roles.team import RECONCILER
+from scenarios.team import TeamScenario
+from training.config.loading import load_config
+from training.config.run_config import MarlConfig
+from training.joint.best_team import BestTeam
+from training.joint.credit import SCHEMES
+from training.joint.drift import DriftWatch
+from training.joint.estimators import ESTIMATORS
+from training.joint.marl import JointLearner
+from training.joint.overlap import OverlappedLearner
+from training.joint.played import group_by_scenario, pick_agreement
+from training.joint.team_diagnostics import team_behaviour
+from training.models.adapters import named_role_parameters
+
+SMALL = CONFIG.model_copy(update={"scenarios_per_step": 2})
+
+
+def change(**options: Any) -> MarlConfig:
+    return MarlConfig.model_validate(SMALL.model_dump() | options)
+
+
+def all_weights(learner: JointLearner) -> dict[str, dict[str, torch.Tensor]]:
+    return {role: weights_of(model) for role, model in learner.models.items()}
+
+
+def moved(learner: JointLearner, before: Mapping[str, Mapping[str, torch.Tensor]]) -> set[str]:
+    return {
+        role for role, model in learner.models.items() if not same_weights(before[role], weights_of(model))
+    }
+
+
+@pytest.mark.parametrize("credit", SCHEMES)
+def test_every_scheme_trains_every_role(scripted: Engines, credit: str) -> None:
+    learner = make_learner(change(credit=credit))
+    before = all_weights(learner)
+    metrics = learner.step(draw(2))
+    assert moved(learner, before) == set(ROLES)
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert all(metrics[f"signal/{role}"] > 0 for role in ROLES)
+    assert all(metrics[f"credit_variance/{role}"] > 0 and metrics[f"grad_norm/{role}"] > 0 for role in ROLES)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_estimator_trains_every_role(scripted: Engines, estimator: str) -> None:
+    learner = make_learner(change(estimator=estimator))
+    before = all_weights(learner)
+    metrics = learner.step(draw(2))
+    assert moved(learner, before) == set(ROLES)
+    assert all(math.isfinite(value) for value in metrics.values())
+
+
+def test_asking_the_reconciler_itself_about_mixed_reports(scripted: Engines) -> None:
+    learner = make_learner(change(credit="cross_rescored", rescore="engine"))
+    played = learner.play(draw(2))
+    asked = [r for r, _ in scripted[0].calls if "/swapped/" in r.session and r.policy == RECONCILER]
+    assert asked  # every situation that nobody sent together, and once only
+    situations = [
+        tiny_chat().decode(request.prompt_ids) + request.session.split("/", 5)[5] for request in asked
+    ]
+    assert len(set(situations)) * 2 == len(situations)  # decisions_per_set is 2
+    for group in group_by_scenario(played):
+        for one in group:
+            assert {role: len(row) for role, row in one.swapped.items()} == dict.fromkeys(SEATS, len(group))
+    for role in SEATS:
+        rows = learner.rows(role, group_by_scenario(played))
+        means = [statistics.fmean(one.swapped[role]) for one in played]
+        for place in (0, 3):
+            centre = statistics.fmean(means[place : place + 3])
+            expected = [mean - centre for mean in means[place : place + 3]]
+            assert [row.advantage for row in rows[place : place + 3]] == pytest.approx(expected, abs=1e-12)
+
+
+def test_remax_plays_greedily_once_and_compares_with_that(scripted: Engines) -> None:
+    learner = make_learner(change(estimator="remax"))
+    played = learner.play(draw(2))
+    greedy = [request for request, _ in scripted[0].calls if "/greedy/" in request.session]
+    assert greedy
+    assert all(request.sampling.temperature == 0 for request in greedy)
+    rows = learner.rows("cto", group_by_scenario(played))
+    for row, one in zip(rows, played, strict=True):
+        assert one.greedy_episode is not None
+        assert row.advantage == pytest.approx(one.report_set.mean_reward - one.greedy_episode, abs=1e-9)
+
+
+def test_value_heads_learn_the_reward_and_give_each_token_its_advantage(scripted: Engines) -> None:
+    learner = make_learner(change(estimator="gae", critic_learning_rate=0.01, gae_lambda=1.0))
+    rows = learner.rows("cto", group_by_scenario(learner.play(draw(2))))
+    critic = learner.critics["cto"]
+    credited, first = critic.credit(learner.models["cto"], rows)
+    by_ids = {row.token_ids: row for row in rows}
+    for row in credited:  # heads start at 0, so with lambda 1 every token has the reward
+        assert row.own_advantages() == pytest.approx([by_ids[row.token_ids].advantage] * row.num_own)
+    for _ in range(20):
+        credited, last = critic.credit(learner.models["cto"], rows)
+    assert last < 0.7 * first
+    assert len({round(a, 4) for row in credited for a in row.own_advantages()}) > len(rows)
+
+
+def test_frozen_roles_play_and_stay(scripted: Engines) -> None:
+    learner = make_learner(change(frozen_roles=("cto", RECONCILER)))
+    before = all_weights(learner)
+    metrics = learner.step(draw(2))
+    assert moved(learner, before) == set(ROLES) - {"cto", RECONCILER}
+    assert metrics["signal/cto"] > 0
+
+
+def test_specialists_and_reconciler_take_turns(scripted: Engines) -> None:
+    learner = make_learner(change(alternate_every=2))
+    turns = []
+    for _ in range(5):
+        before = all_weights(learner)
+        learner.step(draw(2))
+        turns.append(moved(learner, before))
+    assert turns == [set(SEATS), set(SEATS), {RECONCILER}, {RECONCILER}, set(SEATS)]
+
+
+def test_roles_have_learning_rates_of_their_own() -> None:
+    learner = make_learner(change(role_learning_rates={"cto": 0.5}))
+    rates = {role: one.param_groups[0]["lr"] for role, one in learner.optimizers.items()}
+    assert rates == {role: 0.5 if role == "cto" else CONFIG.learning_rate for role in ROLES}
+
+
+def test_rates_fall_in_a_straight_line_to_zero_unless_they_are_constant(scripted: Engines) -> None:
+    falling = make_learner(change(max_steps=4, rate_schedule="linear", role_learning_rates={"cto": 0.4}))
+    constant = make_learner(change(max_steps=4))
+    for share in (1.0, 0.75, 0.5, 0.25):
+        falling.step(draw(2))
+        constant.step(draw(2))
+        rates = {role: one.param_groups[0]["lr"] for role, one in falling.optimizers.items()}
+        assert rates == pytest.approx(
+            {role: share * (0.4 if role == "cto" else CONFIG.learning_rate) for role in ROLES}
+        )
+        assert constant.optimizers["cto"].param_groups[0]["lr"] == CONFIG.learning_rate
+    before = all_weights(falling)
+    falling.step(draw(2))  # past the last step nothing is learnt
+    assert moved(falling, before) == set()
+    resumed = make_learner(change(max_steps=4, rate_schedule="linear"))
+    resumed.num_steps = 3
+    resumed.step(draw(2))
+    assert resumed.optimizers["coo"].param_groups[0]["lr"] == pytest.approx(0.25 * CONFIG.learning_rate)
+
+
+def test_several_rounds_train_both_drafts_and_votes_on_every_decision(scripted: Engines) -> None:
+    learner = make_learner(change(rounds=2))
+    played = learner.play(draw(4))
+    groups = group_by_scenario(played)
+    decisions = learner._decision_advantages(groups)
+    flat = [advantages for of_group in decisions for advantages in of_group]
+    drafts = [len(episode.trajectories[RECONCILER].turns) for one in played for episode in one.decisions]
+    assert max(drafts) == 2
+    assert min(drafts) == 1
+    reconciler = learner.rows(RECONCILER, groups)
+    assert [row.calls()[-1] + 1 for row in reconciler] == drafts
+    assert [row.advantage for row in reconciler] == [a for of_set in flat for a in of_set]
+    for role in SEATS:
+        rows = learner.rows(role, groups)
+        assert len(rows) == len(played) * CONFIG.decisions_per_set
+        for place, one in enumerate(played):
+            whole, votes = rows[2 * place], rows[2 * place + 1]
+            own = whole.own_advantages()
+            assert own[0] == pytest.approx(whole.advantage)
+            assert own[-1] == pytest.approx(flat[place][0])
+            assert set(votes.own_advantages()) == {flat[place][1]}
+            words = tuple(t for t, bit in zip(votes.token_ids, votes.loss_mask, strict=True) if bit)
+            assert tiny_chat().decode(words).endswith(one.decisions[1].votes[role])
+            assert one.episode.reports[role] not in tiny_chat().decode(words)
+    before = all_weights(learner)
+    learner.step(draw(4))
+    assert moved(learner, before) == set(ROLES)
+
+
+def adapted_team() -> dict[str, Any]:
+    lora = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
+    names = list(ROLES)
+    torch.manual_seed(0)
+    model: Any = get_peft_model(small_model(), lora, adapter_name=names[0])
+    for role in names[1:]:
+        model.add_adapter(role, lora)
+    return dict.fromkeys(names, model)
+
+
+@pytest.mark.parametrize("layout", ["padded", "shared_prompt"])
+def test_adapters_on_one_base_learn_together_and_each_its_own(scripted: Engines, layout: str) -> None:
+    config = change(row_layout=layout, frozen_roles=("risk",))
+    models = adapted_team()
+    learner = JointLearner(models, config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=0)
+    assert len({id(one) for one in learner.optimizers.values()}) == len(ROLES)
+    model = models["cto"]
+    before = {role: {n: p.clone() for n, p in named_role_parameters(model, role)} for role in ROLES}
+    base = {n: p.clone() for n, p in model.named_parameters() if "lora_" not in n}
+    metrics = learner.step(draw(2))
+    after = {role: dict(named_role_parameters(model, role)) for role in ROLES}
+    changed = {
+        role for role in ROLES if any(not torch.equal(before[role][n], p) for n, p in after[role].items())
+    }
+    assert changed == set(ROLES) - {"risk"}
+    assert all(torch.equal(base[n], p) for n, p in model.named_parameters() if n in base)
+    assert all(metrics[f"grad_norm/{role}"] > 0 for role in changed)
+    state = learner.state()
+    other = JointLearner(adapted_team(), config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=0)
+    other.load_state(state)
+    assert other.step(draw(2)) == learner.step(draw(2))
+
+
+def test_agreement_alone_can_be_rewarded_for_comparison(scripted: Engines) -> None:
+    learner = make_learner(change(reward="agreement_only"))
+    for one in learner.play(draw(2)):
+        for episode, verdict in zip(one.decisions, one.verdicts, strict=True):
+            assert verdict.reward == pick_agreement(one.scenario, episode)
+            assert 0 <= verdict.value <= 1  # still measured, only not rewarded
+
+
+def test_behaviour_is_counted_by_hand(scripted: Engines) -> None:
+    played = make_learner().play(draw(3))
+    pairs = [(one.scenario, one.episode) for one in played]
+    shares = team_behaviour(pairs)
+    accepted = [vote == '{"vote": "accept"}' for _, e in pairs for vote in e.votes.values()]
+    assert shares["agreement"] == pytest.approx(statistics.fmean(accepted))
+    assert 0 < shares["escalated"] < 1 or shares["escalated"] in (0.0, 1.0)
+    assert all(0 <= shares[f"ignored/{role}"] <= 1 for role in SEATS)
+    assert team_behaviour([]) == {}
+
+
+def scores(value: float) -> dict[str, float]:
+    return {"cto": value, "coo": 0.9}
+
+
+def test_a_falling_own_score_is_reported_once_and_ends_when_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watch = DriftWatch(MarlConfig(drift_window=2, drift_alarm=0.1))
+    alarms = []
+    with caplog.at_level(logging.WARNING):
+        for value in (0.9, 0.9, 0.85, 0.7, 0.68, 0.9, 0.9):
+            metrics = watch.update(scores(value))
+            alarms.append(metrics["drift_alarm/cto"])
+            assert metrics["drift_alarm/coo"] == 0.0
+    # means of two: .9 .9 .875 .775 .69 .79 .9 against .9
+    assert alarms == [0, 0, 0, 1, 1, 1, 0]
+    assert [record.message for record in caplog.records] == [
+        "cto: own verified score fell by 0.125 (0.900 to 0.775, means of 2 steps)"
+    ]
+    assert watch.fallen == set()
+    silent = DriftWatch(MarlConfig(drift_window=1, drift_alarm=0.0))
+    assert [silent.update(scores(v))["drift_alarm/cto"] for v in (0.9, 0.1)] == [0.0, 0.0]
+
+
+def test_a_fallen_role_is_anchored_and_others_are_not(scripted: Engines) -> None:
+    from training.data.demonstrations import TokenRow
+
+    asked: list[tuple[str, int]] = []
+
+    def rows(role: str, step: int) -> Sequence[TokenRow]:
+        asked.append((role, step))
+        return [TokenRow(token_ids=(5, 9, 11, 12), loss_mask=(0, 0, 1, 1))]
+
+    config = change(anchor="sft", anchor_coefficient=10.0, drift_alarm=0.01, drift_window=1)
+    learner = make_learner(config, anchor_rows=rows)
+    plain = make_learner(config, anchor_rows=rows)
+    learner.drift.fallen.add("risk")
+    learner.step(draw(2))
+    plain.step(draw(2))
+    assert asked == [("risk", 0)]
+    for role in ROLES:
+        same = same_weights(weights_of(learner.models[role]), weights_of(plain.models[role]))
+        assert same == (role != "risk")
+    held = make_learner(
+        change(anchor="kl", anchor_coefficient=0.3),
+        references={role: small_model(place).eval() for place, role in enumerate(ROLES)},
+    )
+    held.drift.fallen.add("risk")
+    assert {role: held._kl_coefficient(role) for role in ROLES} == {r: 0.3 * (r == "risk") for r in ROLES}
+
+
+def test_the_best_validated_team_is_kept(scripted: Engines) -> None:
+    learner = make_learner()
+    best = BestTeam(learner, draw(2))
+    first = best.validate()
+    kept = all_weights(learner)
+    learner.step(draw(2))
+    best.reward = 99.0  # as if the first had been unbeatable
+    second = best.validate()
+    assert (first["best_step"], second["best_step"]) == (0.0, 0.0)
+    again = BestTeam(learner, [])
+    again.load_state(best.state())
+    again.restore()
+    assert all(same_weights(kept[role], weights_of(model)) for role, model in learner.models.items())
+    learner.step(draw(2))
+    best.reward = -9.0
+    assert best.validate()["best_step"] == 2.0
+
+
+def cases_of(step: int) -> list[TeamScenario]:
+    return draw(6)[2 * step : 2 * step + 2]
+
+
+def run_overlapped(learner: JointLearner, steps: int, max_steps: int = 3) -> tuple[Any, list[float]]:
+    trainer = OverlappedLearner(learner, cases_of, max_steps)
+    staleness = [trainer.step().get("staleness", 0.0) for _ in range(steps)]
+    return trainer, staleness
+
+
+def test_overlap_is_as_stale_as_it_says_and_repeatable(scripted: Engines) -> None:
+    config = change(max_staleness=1, importance="call")
+    first, second, plain = make_learner(config), make_learner(config), make_learner(config)
+    trainer, staleness = run_overlapped(first, 3)
+    trainer.close()
+    assert staleness == [0.0, 1.0, 1.0]
+    versions = [{c.policy_version.split("@")[1] for _, c in engine.calls} for engine in scripted]
+    assert versions == [{"0"}, {"0"}, {"1"}]
+    run_overlapped(second, 3)[0].close()
+    for step in range(3):
+        plain.step(cases_of(step))
+    for role in ROLES:
+        assert same_weights(weights_of(first.models[role]), weights_of(second.models[role]))
+        assert not same_weights(weights_of(first.models[role]), weights_of(plain.models[role]))
+
+
+def test_without_staleness_overlap_is_the_plain_learner(scripted: Engines) -> None:
+    one, other = make_learner(SMALL), make_learner(SMALL)
+    run_overlapped(one, 2)[0].close()
+    for step in range(2):
+        other.step(cases_of(step))
+    assert all(same_weights(weights_of(one.models[r]), weights_of(other.models[r])) for r in ROLES)
+
+
+def test_overlapped_training_goes_on_exactly(scripted: Engines) -> None:
+    config = change(max_staleness=1, importance="token")
+    whole, part, resumed = make_learner(config), make_learner(config), make_learner(config, seed=0)
+    run_overlapped(whole, 3)[0].close()
+    trainer, _ = run_overlapped(part, 2)
+    state = trainer.state()
+    trainer.close()
+    again = OverlappedLearner(resumed, cases_of, 3)
+    again.load_state(state)
+    again.step()
+    again.close()
+    for role in ROLES:
+        assert same_weights(weights_of(whole.models[role]), weights_of(resumed.models[role]))
+
+
+@pytest.mark.parametrize(
+    ("assignments", "parts"),
+    [
+        (["marl.frozen_roles=[ctoo]"], ["marl.frozen_roles", "'ctoo'", "did you mean 'cto'"]),
+        (["marl.role_learning_rates={legal: 0.1}"], ["role_learning_rates", "'legal'"]),
+        (["marl.estimator=remax", "marl.credit=difference"], ["remax", "difference", "use shared"]),
+        (["marl.kl_target=0.1"], ["kl_target", "kl_coefficient"]),
+        (["marl.max_staleness=1"], ["max_staleness", "set importance to token or call"]),
+        (["marl.frozen_roles=[cto, coo, risk, cost, reconcile]"], ["nothing would be trained"]),
+    ],
+)
+def test_contradictions_are_refused_with_a_remedy(assignments: list[str], parts: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        load_config(None, assignments)
+    assert [part for part in parts if part not in str(caught.value)] == []

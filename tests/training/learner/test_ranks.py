@@ -1,0 +1,110 @@
+"""Two real processes under torchrun on gloo: the steps, checkpoints and sharding are those of one process."""
+
+import json
+
+import pytest
+import torch
+from rank_launch import TESTS, launch_ranks
+
+from roles.errors import UserError
+from training.learner.fsdp import join_ranks
+from training.learner.ranks import ONE_RANK, Ranks
+
+PACKED = {"row_layout": "shared_prompt", "logit_rows": 16, "micro_batch_tokens": 200}
+HEADS = {"estimator": "gae", "critic_learning_rate": 0.01, "critic_epochs": 2}
+PRACTICES = {"credit": "hierarchical"}  # fitted to the decisions of all ranks
+ON_TWO = [
+    {"name": "two", "first": 0, "last": 5},
+    {"name": "two-2", "first": 0, "last": 2},
+    {"name": "again", "first": 2, "last": 5, "load": "two-2"},
+    {"name": "sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED},
+    {"name": "heads-two", "first": 0, "last": 4, "options": HEADS},
+    {"name": "heads-two-2", "first": 0, "last": 2, "options": HEADS},
+    {"name": "practices-two", "first": 0, "last": 3, "options": PRACTICES},
+    {"name": "heads-sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED | HEADS},
+]
+ON_ONE = [
+    {"name": "start", "first": 0, "last": 0},
+    {"name": "one", "first": 0, "last": 5},
+    {"name": "one-3", "first": 2, "last": 3, "load": "two-2"},
+    {"name": "whole", "first": 0, "last": 2, "options": PACKED},
+    {"name": "whole-3", "first": 2, "last": 3, "load": "whole", "options": PACKED},
+    {"name": "sharded-3", "first": 2, "last": 3, "load": "sharded", "options": PACKED},
+    {"name": "heads-start", "first": 0, "last": 0, "options": HEADS},
+    {"name": "heads-one", "first": 0, "last": 4, "options": HEADS},
+    {"name": "heads-one-3", "first": 2, "last": 3, "load": "heads-two-2", "options": HEADS},
+    {"name": "practices-one", "first": 0, "last": 3, "options": PRACTICES},
+    {"name": "heads-whole", "first": 0, "last": 2, "options": PACKED | HEADS},
+]
+ON_TWO_AGAIN = [
+    {"name": "mixed", "first": 3, "last": 5, "load": "one-3"},
+    {"name": "heads-mixed", "first": 3, "last": 4, "load": "heads-one-3", "options": HEADS},
+]
+Weights = dict[str, dict[str, torch.Tensor]]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Weights:
+    """The weights after every job: on two processes, on one, and on two again."""
+    folder = tmp_path_factory.mktemp("ranks")
+    for ranks, jobs in ((2, ON_TWO), (1, ON_ONE), (2, ON_TWO_AGAIN)):
+        launch_ranks(ranks, TESTS / "ranks_child.py", folder, json.dumps(jobs))
+    return {path.stem: torch.load(path, weights_only=True) for path in folder.glob("*.pt")}
+
+
+def gap(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    assert one.keys() == other.keys()
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+def test_two_ranks_learn_what_one_does(weights: Weights) -> None:
+    assert gap(weights["two"], weights["one"]) < 1e-5
+    assert gap(weights["one"], weights["start"]) > 1e-3
+
+
+def test_two_ranks_resume_to_the_bit(weights: Weights) -> None:
+    assert gap(weights["again"], weights["two"]) == 0.0
+
+
+def test_ranks_may_change_between_steps(weights: Weights) -> None:
+    """Two steps on two processes, one on one, two on two."""
+    assert gap(weights["mixed"], weights["two"]) < 1e-5
+
+
+def test_sharded_weights_learn_what_whole_ones_do(weights: Weights) -> None:
+    assert gap(weights["sharded"], weights["whole"]) < 1e-5
+    assert gap(weights["sharded-3"], weights["whole-3"]) < 1e-5  # one process goes on from their state
+
+
+def test_practices_are_fitted_to_the_decisions_of_all_ranks(weights: Weights) -> None:
+    assert gap(weights["practices-two"], weights["practices-one"]) < 1e-5
+    assert gap(weights["practices-one"], weights["start"]) > 1e-3
+
+
+def test_value_heads_are_one_on_all_ranks(weights: Weights) -> None:
+    """Heads and policies of `gae`: two processes, one, both in turn, and sharded policies."""
+    assert gap(weights["heads-two"], weights["heads-one"]) < 1e-5
+    assert gap(weights["heads-mixed"], weights["heads-two"]) < 1e-5
+    assert gap(weights["heads-sharded"], weights["heads-whole"]) < 1e-5
+    for kind in ("head.", "layers."):
+        moved = [
+            {name: value for name, value in weights[job].items() if kind in name}
+            for job in ("heads-one", "heads-start")
+        ]
+        assert gap(*moved) > 1e-3
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 7])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_shards_hold_every_item_once_in_order(count: int, size: int) -> None:
+    shards = [Ranks(rank=rank, size=size).shard(list(range(count))) for rank in range(size)]
+    assert [item for items, _ in shards for item in items] == list(range(count))
+    assert all(items == list(range(first, first + len(items))) for items, first in shards)
+    assert max(len(items) for items, _ in shards) - min(len(items) for items, _ in shards) <= 1
+
+
+def test_alone_without_torchrun_and_never_with_half_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert join_ranks() == ONE_RANK
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(UserError, match="WORLD_SIZE, MASTER_ADDR, MASTER_PORT not set"):
+        join_ranks()

@@ -1,0 +1,194 @@
+"""Plans against numbers worked out by hand, real parameter counts, and a measured run."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from tiny_models import SMALL, small_model
+
+from emads.cli import main
+from roles.errors import UserError
+from training.config.loading import load_config
+from training.config.run_config import ModelConfig, RunConfig, SftConfig
+from training.planning.measure import measure_times
+from training.planning.plan import (
+    DEVICES,
+    Device,
+    estimate_memory,
+    estimate_time,
+    sampling_bytes,
+    training_flops_per_token,
+)
+from training.planning.shapes import SHAPES, Shape, find_shape
+from training.planning.table import TURN_READ, TURN_SAMPLED, show_plan, stated_workload
+from training.planning.workload import Phase, list_phases
+
+# 2 layers: queries 8x8, keys and values 8x4 each, output 8x8, three feed-forward maps 8x16: 576 per layer
+BY_HAND = Shape(hidden=8, layers=2, heads=2, kv_heads=1, head_size=4, inner=16, vocab=100, is_tied=True)
+PHASE = Phase(name="SFT", trained=1000.0, read=400.0, sampled=200.0, batch=10.0, row=30.0, step_rows=4.0)
+UNIT = Device(
+    name="unit",
+    flops=1e6,
+    bandwidth=1e5,
+    memory=1e9,
+    training_share=0.5,
+    reading_share=0.5,
+    sampling_share=0.5,
+)
+
+
+def test_sizes_by_hand() -> None:
+    assert BY_HAND.num_parameters == 100 * 8 + 2 * 576
+    assert BY_HAND.num_working == BY_HAND.num_parameters
+    untied = Shape(hidden=8, layers=2, heads=2, kv_heads=1, head_size=4, inner=16, vocab=100, is_tied=False)
+    assert (untied.num_parameters, untied.num_working) == (2 * 800 + 1152, 800 + 1152)
+    assert BY_HAND.cache_bytes(2) == 2 * 2 * 4 * 2
+    assert BY_HAND.lora_parameters(2) == 2 * 2 * (16 + 12 + 12 + 16 + 24 + 24 + 24)
+    assert BY_HAND.activation_bytes(2, checkpointing=False) == 2 * (48 + 8 + 48) * 2
+    assert BY_HAND.activation_bytes(2, checkpointing=True) == (2 * 8 + 104) * 2
+
+
+def test_the_tiny_model_has_as_many_parameters_as_planned() -> None:
+    model = small_model()
+    config = SMALL.model_copy(update={"vocab_size": model.config.vocab_size})
+    real = sum(parameter.numel() for parameter in model.parameters())
+    assert find_shape(config).num_parameters == pytest.approx(real, rel=0.01)  # norms are left out
+
+
+@pytest.mark.parametrize(
+    ("preset", "millions"),
+    [
+        ("smollm2-135m", 134.5),
+        ("qwen2.5-0.5b", 494),
+        ("qwen2.5-1.5b", 1544),
+        ("qwen2.5-3b", 3086),
+        ("qwen2.5-7b", 7616),
+    ],
+)
+def test_presets_have_their_published_sizes(preset: str, millions: float) -> None:
+    assert SHAPES[preset].num_parameters == pytest.approx(millions * 1e6, rel=0.001)
+
+
+def test_work_per_token_by_hand() -> None:
+    full = RunConfig()
+    lora = RunConfig(model=ModelConfig(adapter="lora"))
+    saving = RunConfig(model=ModelConfig(adapter="lora", gradient_checkpointing=True))
+    found = [
+        training_flops_per_token(BY_HAND, config) / BY_HAND.num_working for config in (full, lora, saving)
+    ]
+    assert found == [6, 4, 6]
+
+
+def test_time_by_hand() -> None:
+    """N = 1952, 30 positions per row: attention 4 * 2 * 8 * 15 = 960 per token and forward pass."""
+    found = estimate_time(BY_HAND, RunConfig(model=ModelConfig(preset="qwen2.5-3b")), PHASE, UNIT, ranks=1)
+    learning = 1000 * (6 * 1952 + 3 * 960)
+    reading = 400 * (2 * 1952 + 960)
+    sampling = 200 * (2 * 1952 + 960)
+    moved = 20 * 2 * 1952 + 200 * 30 * 32  # 20 steps of 10 transcripts; 32 bytes of cache per token
+    assert found.compute_floor_s == pytest.approx((learning + reading + sampling) / 1e6)
+    assert found.bandwidth_floor_s == pytest.approx(moved / 1e5)
+    assert found.expected_s == pytest.approx(2 * (learning + reading) / 1e6 + 2 * moved / 1e5)
+    assert sampling_bytes(BY_HAND, PHASE, RunConfig(model=ModelConfig(preset="qwen2.5-3b"))) == moved
+
+
+def test_memory_by_hand_and_over_ranks() -> None:
+    one, two = (estimate_memory(BY_HAND, RunConfig(), [PHASE], ranks) for ranks in (1, 2))
+    assert (one.weights, one.gradients, one.optimizer) == (4 * 1952, 4 * 1952, 8 * 1952)
+    assert one.activations == 4 * 30 * BY_HAND.activation_bytes(4, checkpointing=False)
+    assert one.logits == 4 * 30 * 100 * 4 * 2
+    assert one.cache == 10 * 30 * BY_HAND.cache_bytes(4)
+    assert two.total == pytest.approx(one.total / 2)
+    lora = RunConfig(model=ModelConfig(adapter="lora", dtype="bfloat16", lora_rank=2))
+    frozen = estimate_memory(BY_HAND, lora, [PHASE], ranks=2)
+    adapters = 5 * BY_HAND.lora_parameters(2)
+    assert frozen.weights == 2 * 1952 + 4 * adapters  # on every rank
+    assert (frozen.gradients, frozen.optimizer) == (4 * adapters, 8 * adapters)
+
+
+def test_the_seed_workload_has_20000_turns_and_meets_its_floors() -> None:
+    phase = stated_workload("500x8x5")
+    assert phase.name == "epoch of 20,000 turns"
+    assert (phase.read, phase.sampled) == (20_000 * TURN_READ, 20_000 * TURN_SAMPLED)
+    assert phase.trained == phase.read + phase.sampled
+    config = load_config(None, ["model.preset=qwen2.5-3b", "model.adapter=lora", "model.dtype=bfloat16"])
+    times = {
+        name: estimate_time(SHAPES["qwen2.5-3b"], config, phase, device, 1)
+        for name, device in DEVICES.items()
+    }
+    for one in times.values():
+        assert one.expected_s > one.compute_floor_s + one.bandwidth_floor_s
+    assert times["a100"].expected_s > times["h100"].expected_s > times["h200"].expected_s
+
+
+@pytest.mark.parametrize("text", ["", "500", "500x8", "0x8x5", "500x8x5x1", "-1x8x5", "500*8*5"])
+def test_malformed_workloads_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="not of the form TASKSxROLLOUTSxTURNS"):
+        stated_workload(text)
+
+
+def test_phases_count_every_role_and_pass() -> None:
+    config = load_config(None, ["sft.max_steps=10", "grpo.max_steps=4", "marl.max_steps=2"])
+    sft, grpo, marl = list_phases(config)
+    assert sft.trained == pytest.approx(5 * 10 * 16 * sft.row)
+    assert grpo.sampled + grpo.read == pytest.approx(grpo.trained) == pytest.approx(5 * 4 * 64 * grpo.row)
+    assert marl.trained == pytest.approx(2 * 24 * 4 * (4 + 2) * marl.row)
+    twice = list_phases(load_config(None, ["sft.max_steps=20", "grpo.max_steps=8", "marl.max_steps=4"]))
+    assert [b.trained / a.trained for a, b in zip((sft, grpo, marl), twice, strict=True)] == pytest.approx(
+        [2] * 3
+    )
+
+
+def test_unknown_sizes_and_devices_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=r"use a preset \(tiny, smollm2-135m"):
+        show_plan(load_config(None, ["model.preset=some/where"]), "a100", 1, None, None)
+    assert main(["plan", "--device", "h20"]) == 2
+    assert "did you mean 'h200'" in capsys.readouterr().err
+
+
+def test_a_folder_tells_its_sizes(tmp_path: Path) -> None:
+    sizes = {
+        "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "head_dim": 4, "intermediate_size": 16, "vocab_size": 100, "tie_word_embeddings": True,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(sizes))
+    assert find_shape(ModelConfig(preset=str(tmp_path))) == BY_HAND
+
+
+def test_the_plan_shows_price_and_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["plan", "--set", "model.preset=qwen2.5-7b", "--price", "2", "--workload", "500x8x5"]
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "7,615.3 M parameters, 1 x A100 80 GB" in shown
+    assert "that does not fit" in shown  # full weights with AdamW on one device
+    smaller = ("model.adapter=lora", "model.dtype=bfloat16", "model.gradient_checkpointing=true")
+    assert main([*arguments, *(part for setting in smaller for part in ("--set", setting))]) == 0
+    assert "that does not fit" not in capsys.readouterr().out
+
+
+FACTOR = 2.0  # what a measured plan may be off
+
+
+def test_a_measured_plan_is_near_a_real_run(tmp_path: Path) -> None:
+    """SFT of one role on the tiny preset: predicted from two seconds of measuring, then done.
+
+    Three attempts, since other work on the machine may come between the two; a wrong formula misses in all.
+    """
+    from training.runs.run_folder import Run
+    from training.stages import stages
+
+    config = RunConfig(num_workers=0, sft=SftConfig(max_steps=40))
+    (sft,) = list_phases(config)[:1]
+    ratios = []
+    for attempt in range(3):
+        run = Run.create(tmp_path / f"run-{attempt}", config)
+        stages.train_base(run.path)
+        start = time.perf_counter()
+        (planned,) = measure_times(config, [sft])
+        assert time.perf_counter() - start < 60
+        stages.train_sft(run.path, "cto")
+        ratios.append(run.read_payload("sft/cto")["train_s"] / (planned.expected_s / 5))
+        if 1 / FACTOR < ratios[-1] < FACTOR:
+            return
+    pytest.fail(f"measured over planned: {ratios}")

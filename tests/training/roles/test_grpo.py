@@ -1,0 +1,341 @@
+"""GRPO through TRL: columns are the sampled ids, rewards are the verifier's, two steps train."""
+
+import math
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tiny_models import (
+    DIFFICULTIES,
+    RecordingEngine,
+    ScriptedModelEngine,
+    same_weights,
+    small_model,
+    tiny_chat,
+    tiny_tokenizer,
+    weights_of,
+)
+
+from roles.errors import UserError
+from scenarios.base import Scenario, Verdict
+from scenarios.registry import FAMILIES
+from simulator.agents.scripted_policies import oracle_solo
+from simulator.agents.solo import SoloEpisode
+from simulator.engines.base import Completion, CompletionRequest
+from simulator.records import Trajectory
+from training.config.run_config import GrpoConfig
+from training.data.demonstrations import role_scenario
+from training.roles import grpo
+from training.roles.grpo import run_grpo, verified_reward
+from training.roles.rollouts import Rollouts, episode_reward
+
+ROLE = "coo"
+CONFIG = GrpoConfig(
+    max_steps=2, prompts_per_step=2, group_size=4, learning_rate=1e-3, max_turns=4, max_completion_tokens=60
+)
+Engines = list[Any]
+Log = list[tuple[int, Mapping[str, float]]]
+
+
+def draw(count: int) -> list[Scenario]:
+    return [role_scenario(ROLE, "train", 0, index, DIFFICULTIES) for index in range(count)]
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Engines:
+    """Rollouts speak like the expert half of the time, else they answer at random; engines are collected."""
+    engines: Engines = []
+    expert = oracle_solo(draw(8))
+
+    def speak(transcript: str, rng: random.Random) -> str:
+        if rng.random() < 0.6:
+            return expert(transcript)
+        scenario = next(one for one in draw(8) if one.brief in transcript)
+        return FAMILIES[ROLE].baselines["random"](scenario, rng)
+
+    def make(*, end_id: int, seed: int) -> ScriptedModelEngine:
+        engine = ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed)
+        engines.append(engine)
+        return engine
+
+    monkeypatch.setattr("training.roles.rollouts.TransformersEngine", make)
+    return engines
+
+
+@pytest.fixture
+def real(monkeypatch: pytest.MonkeyPatch) -> Engines:
+    engines: Engines = []
+
+    def make(**options: Any) -> RecordingEngine:
+        engine = RecordingEngine(**options)
+        engines.append(engine)
+        return engine
+
+    monkeypatch.setattr("training.roles.rollouts.TransformersEngine", make)
+    return engines
+
+
+def make_rollouts(config: GrpoConfig = CONFIG) -> Rollouts:
+    return Rollouts(draw(8), role=ROLE, chat=tiny_chat(), config=config, seed=0)
+
+
+def fake_trainer(model: Any, step: int = 0) -> Any:
+    """What a rollout function reads of its trainer."""
+    accelerator = SimpleNamespace(unwrap_model=lambda wrapped: wrapped)
+    return SimpleNamespace(accelerator=accelerator, model=model, state=SimpleNamespace(global_step=step))
+
+
+@pytest.mark.parametrize("engines", ["scripted", "real"])
+def test_columns_are_exactly_the_sampled_ids(engines: str, request: pytest.FixtureRequest) -> None:
+    """Against the engine's own record: prompt, own tokens and observations, mask on own ones only."""
+    made: Engines = request.getfixturevalue(engines)
+    rollouts = make_rollouts()
+    columns = rollouts(
+        ["0", "0", "0", "3", "3", "3"] if engines == "real" else [*"000000333333"],
+        fake_trainer(small_model(scale=6.0)),
+    )
+    sessions: dict[str, list[tuple[CompletionRequest, Completion]]] = {}
+    for call in made[0].calls:
+        sessions.setdefault(call[0].session, []).append(call)
+    assert len(sessions) == len(rollouts.episodes)
+    for place, episode in enumerate(rollouts.episodes):
+        calls = sessions[episode.trajectory.session]
+        prompt, completion, logprobs, mask = (
+            columns[name][place] for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask")
+        )
+        first, (last, answer) = calls[0][0], calls[-1]
+        assert tuple(prompt) == first.prompt_ids
+        assert tuple(prompt + completion) == last.prompt_ids + answer.token_ids
+        own: dict[int, float] = {}
+        for asked, spoken in calls:
+            start = len(asked.prompt_ids) - len(prompt)
+            own.update(zip(range(start, start + len(spoken.token_ids)), spoken.logprobs, strict=True))
+        assert mask == [int(i in own) for i in range(len(completion))]
+        assert logprobs == [own.get(i, 0.0) for i in range(len(completion))]
+    half = len(rollouts.episodes) // 2
+    assert [e.scenario.index for e in rollouts.episodes] == [0] * half + [3] * half
+    if engines == "scripted":
+        assert any(0 in mask for mask in columns["env_mask"])  # observations stand between own words
+
+
+def test_rewards_are_the_verifiers(scripted: Engines) -> None:
+    rollouts = make_rollouts()
+    columns = rollouts([str(i // 4) for i in range(16)], fake_trainer(small_model()))
+    family = FAMILIES[ROLE]
+    for episode, total in zip(rollouts.episodes, columns["verified_reward"], strict=True):
+        verdict = family.verify(episode.scenario, episode.trajectory.final_text)
+        assert episode.verdict == verdict
+        assert total == pytest.approx(verdict.reward + 0.1)
+    assert verified_reward([], columns["verified_reward"]) == columns["verified_reward"]
+    assert len(set(columns["verified_reward"])) > 2
+
+
+def test_rollout_metrics_are_those_of_the_episodes(scripted: Engines) -> None:
+    rollouts = make_rollouts()
+    columns = rollouts([str(i // 4) for i in range(16)], fake_trainer(small_model()))
+    metrics, totals = rollouts.metrics, columns["verified_reward"]
+    groups = [totals[i : i + 4] for i in range(0, 16, 4)]
+    assert metrics["groups_with_signal"] == statistics.fmean(len(set(group)) > 1 for group in groups) > 0
+    assert metrics["verified"] == pytest.approx(statistics.fmean(e.verdict.reward for e in rollouts.episodes))
+    assert metrics["exact"] == statistics.fmean(e.verdict.exact for e in rollouts.episodes)
+    assert metrics["turns"] == statistics.fmean(len(e.trajectory.turns) for e in rollouts.episodes)
+    assert metrics["reward/total"] == pytest.approx(statistics.fmean(totals))
+    parts = {name: value for name, value in metrics.items() if name.startswith("reward/")}
+    assert set(parts) == {"reward/correctness", "reward/format", "reward/step", "reward/total"}
+    assert parts["reward/format"] == pytest.approx(0.1)
+
+
+def test_later_calls_sample_afresh_and_know_their_weights(real: Engines) -> None:
+    rollouts = make_rollouts(CONFIG.model_copy(update={"max_completion_tokens": 8}))
+    model = small_model()
+    first, second = (rollouts(["0", "1"], fake_trainer(model, step)) for step in (0, 1))
+    assert first["prompt_ids"] == second["prompt_ids"]
+    assert first["completion_ids"] != second["completion_ids"]
+    assert {completion.policy_version for _, completion in real[1].calls} == {f"{ROLE}@1"}
+
+
+def episode(reward: float, num_turns: int, *, exact: bool) -> SoloEpisode:
+    scenario = draw(1)[0]
+    verdict = Verdict(
+        reward=reward,
+        parts={},
+        exact=exact,
+        feasible=True,
+        explanation="",
+        failure=None if exact else "suboptimal",
+    )
+    trajectory = Trajectory(
+        role=ROLE,
+        session="s",
+        turns=(None,) * num_turns,  # type: ignore[arg-type]
+        num_tool_calls=num_turns - 1,
+        num_valid_tool_calls=num_turns - 1,
+        ended_by="answer",
+        final_text="",
+    )
+    return SoloEpisode(scenario=scenario, trajectory=trajectory, verdict=verdict)
+
+
+@pytest.mark.parametrize(
+    ("preset", "num_turns", "total"),
+    [
+        ("rlvr", 2, 1.0 + 0.1 - 2 * 0.02),
+        ("rlvr", 3, 1.0 + 0.1 - 3 * 0.02),
+        ("default", 2, 1.0 + 0.3 * (1 - 2 / 4) + 0.2),  # coo can be done with one call: 2 steps of at most 4
+        ("default", 3, 1.0 + 0.2 - 0.1),  # one step more than needed
+    ],
+)
+def test_the_reward_preset_of_the_config_is_used(preset: str, num_turns: int, total: float) -> None:
+    config = CONFIG.model_copy(update={"reward": preset, "reward_weights": {}})
+    assert draw(1)[0].optimal_tool_calls == 1
+    assert episode_reward(episode(1.0, num_turns, exact=True), config)["total"] == pytest.approx(total)
+
+
+def test_the_reward_weights_of_the_config_are_used() -> None:
+    config = CONFIG.model_copy(update={"reward_weights": {"step": 0.05, "correctness": 2.0}})
+    parts = episode_reward(episode(0.5, 3, exact=True), config)
+    assert parts == pytest.approx({"correctness": 1.0, "format": 0.1, "step": -0.15, "total": 0.95})
+    assert episode_reward(episode(1.0, 3, exact=True), GrpoConfig())["step"] == 0  # the demo charges no steps
+    with pytest.raises(UserError, match=r"steps.*did you mean 'step'"):
+        GrpoConfig(reward_weights={"steps": 0.1})
+
+
+def test_failed_calls_cut_a_trajectory_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One good call, then a bad one each turn: the limit counts the bad ones only."""
+
+    def speak(transcript: str, rng: random.Random) -> str:
+        return expert(transcript) if transcript.count("<|assistant|>") == 1 else "<tool_call>no</tool_call>"
+
+    expert = oracle_solo(draw(8))
+    monkeypatch.setattr(
+        "training.roles.rollouts.TransformersEngine",
+        lambda *, end_id, seed: ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed),
+    )
+    for limit, num_turns in ((1, 2), (2, 3), (9, 4)):  # CONFIG allows 4 turns
+        rollouts = make_rollouts(CONFIG.model_copy(update={"max_failed_calls": limit}))
+        rollouts(["0", "0"], fake_trainer(small_model()))
+        for played in rollouts.episodes:
+            assert len(played.trajectory.turns) == num_turns
+            assert (played.trajectory.num_valid_tool_calls, played.trajectory.num_tool_calls) == (
+                1,
+                num_turns,
+            )
+            assert played.trajectory.truncated
+            assert played.verdict.failure == "no_answer"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_broken_verifier_stops_the_stage_by_name(value: float) -> None:
+    with pytest.raises(ValueError, match=f"returned the reward {value!r}"):
+        verified_reward([], [0.5, value, 0.2])
+
+
+def train(
+    folder: Path, *, config: GrpoConfig = CONFIG, seed: int = 0, scenarios: Sequence[Scenario] = ()
+) -> tuple[Any, Log, list[list[str]]]:
+    """The model after run_grpo, what was logged, and the prompts of every rollout call."""
+    model, log, asked = small_model(), Log(), []
+
+    class Noted(Rollouts):
+        def __call__(self, prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
+            asked.append(list(prompts))
+            return super().__call__(prompts, trainer)
+
+    run_grpo(
+        model,
+        tiny_tokenizer(),
+        scenarios or draw(4),
+        config,
+        role=ROLE,
+        chat=tiny_chat(),
+        output_dir=folder,
+        seed=seed,
+        on_step=lambda step, metrics: log.append((step, metrics)),
+        make_rollouts=Noted,
+    )
+    return model, log, asked
+
+
+def test_two_steps_train_on_groups_of_the_same_scenario(scripted: Engines, tmp_path: Path) -> None:
+    model, log, asked = train(tmp_path)
+    assert not same_weights(weights_of(model), weights_of(small_model()))
+    assert [step for step, _ in log] == [1, 2]
+    for _, metrics in log:
+        assert metrics["grad_norm"] > 0
+        assert 0 < metrics["groups_with_signal"] <= 1
+        assert metrics["reward"] == pytest.approx(metrics["reward/total"], abs=1e-4)  # TRL's mean is ours
+        assert metrics["frac_reward_zero_std"] == 1 - metrics["groups_with_signal"]
+    assert [len(prompts) for prompts in asked] == [8, 8]
+    for prompts in asked:
+        assert [len(set(prompts[i : i + 4])) for i in (0, 4)] == [1, 1]
+    assert sorted({prompt for prompts in asked for prompt in prompts}) == ["0", "1", "2", "3"]
+    again = train(tmp_path)
+    assert same_weights(weights_of(model), weights_of(again[0]))
+    assert again[1][1][1]["reward"] == log[1][1]["reward"]
+
+
+@pytest.mark.parametrize("change", [{"loss": "dr_grpo"}, {"adam_epsilon": 1e-2}, {"scale_rewards": "group"}])
+def test_loss_and_optimizer_options_reach_the_trainer(
+    scripted: Engines, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    plain, changed = (train(tmp_path, config=CONFIG.model_copy(update=update))[0] for update in ({}, change))
+    assert not same_weights(weights_of(plain), weights_of(changed))
+
+
+def test_the_engine_plays_the_weights_in_training(scripted: Engines, tmp_path: Path) -> None:
+    model = train(tmp_path)[0]
+    assert [engine.models[ROLE][0] is model for engine in scripted] == [True, True]
+    versions = [engine.calls[0][1].policy_version for engine in scripted]
+    assert versions == [f"{ROLE}@0", f"{ROLE}@1"]
+
+
+def test_equal_rewards_train_nothing(real: Engines, tmp_path: Path) -> None:
+    """Random weights say nothing valid: every group is level."""
+    model, log, _ = train(tmp_path, config=CONFIG.model_copy(update={"max_completion_tokens": 6}))
+    assert same_weights(weights_of(model), weights_of(small_model()))
+    assert [metrics["groups_with_signal"] for _, metrics in log] == [0.0, 0.0]
+    assert [metrics["grad_norm"] for _, metrics in log] == [0.0, 0.0]
+
+
+def test_no_steps_leave_the_model_as_it_is(scripted: Engines, tmp_path: Path) -> None:
+    model, log, asked = train(tmp_path, config=CONFIG.model_copy(update={"max_steps": 0}))
+    assert same_weights(weights_of(model), weights_of(small_model()))
+    assert (log, asked) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        ("none", [0.5, -0.5, 0.25, -0.25, 0.0, 0.0, 0.0, 0.0]),
+        # sample deviation of the first group: sqrt((0.25 + 0.25 + 0.0625 + 0.0625) / 3) = 0.4564
+        ("group", [1.0953, -1.0953, 0.5476, -0.5476, 0.0, 0.0, 0.0, 0.0]),
+    ],
+)
+def test_advantages_by_hand(
+    scripted: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: str, expected: list[float]
+) -> None:
+    """Rewards 1, 0, 0.75, 0.25 (mean 0.5) and four times 0.3: what tokens are weighed with."""
+    rewards = iter([1.0, 0.0, 0.75, 0.25, 0.3, 0.3, 0.3, 0.3])
+    monkeypatch.setattr(
+        "training.roles.rollouts.episode_reward", lambda episode, config: {"total": next(rewards)}
+    )
+    seen: list[tuple[list[int], float]] = []
+    compute_loss = grpo.ResumableGrpoTrainer._compute_loss
+
+    def note(self: Any, model: Any, inputs: Any) -> Any:
+        for ids, advantage in zip(
+            inputs["completion_ids"].tolist(), inputs["advantages"].tolist(), strict=True
+        ):
+            seen.append((ids, advantage))
+        return compute_loss(self, model, inputs)
+
+    monkeypatch.setattr(grpo.ResumableGrpoTrainer, "_compute_loss", note)
+    changes = {"max_steps": 1, "scale_rewards": scale}
+    _, log, _ = train(tmp_path, config=CONFIG.model_copy(update=changes), scenarios=draw(2))
+    assert sorted(advantage for _, advantage in seen) == pytest.approx(sorted(expected), abs=1e-3)
+    assert log[0][1]["reward/total"] == pytest.approx(0.4)
+    assert log[0][1]["groups_with_signal"] == 0.5

@@ -1,0 +1,213 @@
+"""Rewards that fail: by kind, logged, the whole group left out, and the rest of the step exactly right."""
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_models import (
+    DIFFICULTIES,
+    ScriptedModelEngine,
+    same_weights,
+    small_model,
+    tiny_chat,
+    tiny_tokenizer,
+    weights_of,
+)
+
+from roles.errors import InfrastructureError
+from scenarios.base import Scenario
+from scenarios.registry import FAMILIES
+from simulator.agents.scripted_policies import oracle_solo
+from simulator.engines.base import Completion, CompletionRequest
+from training.config.run_config import GrpoConfig
+from training.data.demonstrations import role_scenario
+from training.roles.grpo import run_grpo
+from training.roles.scoring import FaultWindow, FaultyRunError, Scored, score_all, usable_groups
+from training.runs.faults import parse_fault, plan_faults
+
+ROLE = "coo"
+CONFIG = GrpoConfig(
+    max_steps=1, prompts_per_step=2, group_size=4, learning_rate=1e-3, max_turns=4, max_completion_tokens=60
+)
+HANG_S = 3.0
+
+
+def fail(error: Exception) -> float:
+    raise error
+
+
+def hang() -> dict[str, float]:
+    time.sleep(HANG_S)
+    return {"total": 1.0}
+
+
+SPOILT: dict[str, tuple[Callable[[], Any], str]] = {
+    "nan": (lambda: {"total": math.nan}, "reward part total is nan"),
+    "inf": (lambda: {"total": 0.5, "format": -math.inf}, "reward part format is -inf"),
+    "huge": (lambda: {"total": 1e308}, "reward part total is 1e+308"),
+    "none": (lambda: {"total": None}, "reward part total is None"),
+    "wrong shape": (lambda: [0.5, 0.5], "is not reward parts with a total"),
+    "exception": (lambda: fail(ZeroDivisionError("division by zero")), "ZeroDivisionError: division"),
+    "hang": (hang, "was not there after"),
+}
+
+
+@pytest.mark.parametrize("place", [0, 3, 4, 7, 11])
+@pytest.mark.parametrize("kind", sorted(SPOILT))
+def test_one_spoilt_reward_takes_its_group_and_nothing_else(kind: str, place: int) -> None:
+    make, reason = SPOILT[kind]
+
+    def score(number: int) -> Any:
+        return make() if number == place else {"total": number / 10}
+
+    start = time.monotonic()
+    scored = score_all(range(12), score, timeout_s=0.1)
+    assert time.monotonic() - start < HANG_S
+    assert [number for number, one in enumerate(scored) if one.parts is None] == [place]
+    assert scored[place].kind == "reward"
+    assert reason in scored[place].reason
+    assert [one.parts for n, one in enumerate(scored) if n != place] == [
+        {"total": number / 10} for number in range(12) if number != place
+    ]
+    assert usable_groups(scored, 4) == [n // 4 != place // 4 for n in range(12)]
+
+
+def test_what_an_engine_lost_is_told_from_a_broken_reward() -> None:
+    items: list[Any] = [1, InfrastructureError("worker lost"), KeyError("x")]
+    scored = score_all(items, lambda item: {"total": float(item)}, timeout_s=5)
+    assert [one.kind for one in scored] == ["ok", "infrastructure", "reward"]
+    assert scored[1].reason == "worker lost"
+
+
+def test_a_few_faults_pass_and_too_many_stop_the_run() -> None:
+    good, bad = Scored(parts={"total": 0.0}), Scored(parts=None, kind="infrastructure", reason="worker lost")
+    window = FaultWindow()
+    for _ in range(5):
+        window.take([*[good] * 38, bad, bad], num_usable=32)  # 10 of 200: 5 %
+    resumed = FaultWindow()
+    resumed.load_state(window.state())
+    for one in (window, resumed):
+        with pytest.raises(FaultyRunError, match=r"11 of the last 200 episodes.*worker lost"):
+            one.take([*[bad] * 3, *[good] * 37], num_usable=36)  # 40 samples and 2 faults leave the window
+    assert FaultyRunError.status not in (0, 1, 2, 3, 4, 5, 6)
+
+
+def test_batches_without_any_group_stop_the_run() -> None:
+    bad = Scored(parts=None, kind="reward", reason="reward part total is nan")
+    window = FaultWindow()
+    for _ in range(2):
+        window.take([bad], num_usable=0)
+    with pytest.raises(FaultyRunError, match="total is nan"):
+        window.take([bad], num_usable=0)
+
+
+def draw(count: int) -> list[Scenario]:
+    return [role_scenario(ROLE, "train", 0, index, DIFFICULTIES) for index in range(count)]
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Rollouts speak like the expert half of the time, else they answer at random."""
+    expert = oracle_solo(draw(8))
+
+    def speak(transcript: str, rng: random.Random) -> str:
+        if rng.random() < 0.6:
+            return expert(transcript)
+        scenario = next(one for one in draw(8) if one.brief in transcript)
+        return FAMILIES[ROLE].baselines["random"](scenario, rng)
+
+    monkeypatch.setattr(
+        "training.roles.rollouts.TransformersEngine",
+        lambda *, end_id, seed: ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed),
+    )
+    yield
+    plan_faults([])
+
+
+def train(
+    folder: Path, scenarios: Sequence[Scenario], planned: Sequence[str] = (), **changes: Any
+) -> tuple[dict[str, torch.Tensor], list[Mapping[str, float]]]:
+    """The weights after run_grpo, and what was logged."""
+    model, log = small_model(), []
+    model.save_pretrained(folder / "start")
+    model.config._name_or_path = str(folder / "start")  # where the trainer finds the reference policy
+    plan_faults([parse_fault(text) for text in planned])
+    run_grpo(
+        model,
+        tiny_tokenizer(),
+        scenarios,
+        CONFIG.model_copy(update=changes),
+        role=ROLE,
+        chat=tiny_chat(),
+        output_dir=folder,
+        seed=0,
+        on_step=lambda step, metrics: log.append(metrics),
+    )
+    return weights_of(model), log
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss"),
+    [(kind, "grpo") for kind in ("nan", "inf", "huge", "none", "raise")]
+    + [("nan", "dr_grpo"), ("nan", "dapo")],
+)
+def test_the_rest_of_the_step_is_as_if_the_group_had_not_been_played(
+    tmp_path: Path, kind: str, loss: str
+) -> None:
+    """The second group of two is spoilt: the step equals one on the first group alone, KL term included."""
+    options: dict[str, Any] = {"loss": loss, "kl_coefficient": 0.1, "max_steps": 2}
+    first = draw(1)
+    alone, _ = train(tmp_path, first * 2, prompts_per_step=1, **options)
+    spoilt, log = train(tmp_path, first * 4, [f"{kind}@reward:6", f"{kind}@reward:14"], **options)
+    assert all(torch.allclose(spoilt[name], value, atol=1e-7) for name, value in alone.items())
+    assert not same_weights(alone, weights_of(small_model()))
+    assert [(row["faults/reward"], row["groups_left_out"]) for row in log] == [(1.0, 0.5)] * 2
+    assert all(torch.isfinite(value).all() for value in spoilt.values())
+
+
+def test_a_batch_without_rewards_moves_nothing(tmp_path: Path) -> None:
+    """Not even by momentum: the second of two steps loses all its groups."""
+    one_step, _ = train(tmp_path, draw(4), max_steps=1)
+    planned = [f"nan@reward:{9 + 4 * group}" for group in range(2)]
+    two_steps, log = train(tmp_path, draw(4), planned, max_steps=2)
+    assert log[1]["groups_left_out"] == 1.0
+    assert "verified" not in log[1]
+    assert same_weights(one_step, two_steps)
+
+
+def test_a_reward_that_is_never_a_number_stops_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.roles.rollouts.episode_reward", lambda episode, config: {"total": math.nan})
+    with pytest.raises(FaultyRunError, match="kind reward: reward part total is nan"):
+        train(tmp_path, draw(8), max_steps=4)
+
+
+def test_a_lost_engine_stops_training_by_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail_always(self: Any, request: CompletionRequest) -> Completion:
+        raise InfrastructureError("worker lost")
+
+    monkeypatch.setattr(ScriptedModelEngine, "complete", fail_always)
+    with pytest.raises(FaultyRunError, match="kind infrastructure: worker lost"):
+        train(tmp_path, draw(8), max_steps=4)
+
+
+def test_one_lost_episode_takes_its_group_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    complete = ScriptedModelEngine.complete
+
+    async def fail_once(self: ScriptedModelEngine, request: CompletionRequest) -> Completion:
+        if request.session.startswith("grpo/1/5/"):
+            raise InfrastructureError("worker lost")
+        return await complete(self, request)
+
+    monkeypatch.setattr(ScriptedModelEngine, "complete", fail_once)
+    _, log = train(tmp_path, draw(2))
+    assert (log[0]["faults/infrastructure"], log[0]["groups_left_out"]) == (1.0, 0.5)
+    assert 0 < log[0]["verified"] <= 1

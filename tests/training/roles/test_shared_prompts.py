@@ -1,0 +1,130 @@
+"""GRPO with every common prompt computed once: values, entropies and gradients of the padded batch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from tiny_models import small_model, tiny_chat, tiny_tokenizer
+from torch import Tensor
+
+from training.config.run_config import GrpoConfig
+from training.data.demonstrations import role_scenario
+from training.learner.row_attention import RowLayout
+from training.learner.token_logprobs import token_logprobs
+from training.roles.grpo import run_grpo
+from training.roles.shared_prompts import completion_logprobs
+
+PROMPTS = ([5, 9, 11, 40, 41, 42], [7, 8])
+# rows in a shuffled order, as a trainer hands them over; the last one is a row that was left out
+ROWS = (
+    (PROMPTS[0], [20, 21, 22]),
+    (PROMPTS[1], [30]),
+    (PROMPTS[0], [23, 24]),
+    (PROMPTS[1], [31, 32, 33, 34]),
+    (PROMPTS[0], [20, 21, 25, 26]),
+    ([2], [2]),
+)
+
+
+def pad(rows: Sequence[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor, int]:
+    """Prompts padded on the left and completions on the right, as TRL has them."""
+    before, after = (max(len(row[part]) for row in rows) for part in (0, 1))
+    ids, mask = (torch.zeros(len(rows), before + after, dtype=torch.long) for _ in range(2))
+    for i, (prompt, completion) in enumerate(rows):
+        stretch = slice(before - len(prompt), before + len(completion))
+        ids[i, stretch] = torch.tensor(prompt + completion)
+        mask[i, stretch] = 1
+    return ids, mask, after
+
+
+def plain_logprobs(model: Any, temperature: float) -> tuple[Tensor, Tensor]:
+    """Every row alone, without padding, through the whole model."""
+    values, entropies = (torch.zeros(len(ROWS), 4) for _ in range(2))
+    for i, (prompt, completion) in enumerate(ROWS):
+        logits = model(input_ids=torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
+        logprobs = torch.log_softmax(logits / temperature, -1)
+        values[i, : len(completion)] = logprobs[range(len(completion)), completion]
+        entropies[i, : len(completion)] = -(logprobs.exp() * logprobs).sum(-1)
+    return values, entropies
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_values_and_gradients_are_those_of_single_rows(temperature: float) -> None:
+    weights = torch.rand(len(ROWS), 4, generator=torch.Generator().manual_seed(1))
+    gradients = []
+    found = []
+    for share in (False, True):
+        model = small_model()
+        if share:
+            ids, mask, keep = pad(ROWS)
+            values, entropies = completion_logprobs(model, ids, mask, keep, temperature=temperature)
+        else:
+            values, entropies = plain_logprobs(model, temperature)
+        torch.autograd.backward((values * weights).sum())
+        gradients.append([parameter.grad for parameter in model.parameters()])
+        found.append((values.detach(), entropies.detach()))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    for own, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(own, theirs, rtol=1e-3, atol=1e-5)
+
+
+def test_a_common_prompt_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[RowLayout] = []
+
+    def note(model: Any, batch: Any, **options: Any) -> Any:
+        seen.append(batch.layout)
+        return token_logprobs(model, batch, **options)
+
+    monkeypatch.setattr("training.roles.shared_prompts.token_logprobs", note)
+    ids, mask, keep = pad(ROWS)
+    completion_logprobs(small_model(), ids, mask, keep, temperature=1.0)
+    # 6 + 3 + 2 + 4 of the first prompt, 2 + 1 + 4 of the second, 2 of the row left out
+    assert seen[0].segments[-1].stop == 15 + 7 + 2
+
+
+def test_a_step_of_grpo_ends_with_the_weights_of_the_padded_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two micro-batches, KL to the start, rewards that differ: the same step but for rounding."""
+    monkeypatch.setattr(
+        "training.roles.rollouts.episode_reward",
+        lambda episode, config: {"total": sum(episode.trajectory.token_ids) % 7 / 7},
+    )
+    trained, logged = [], []
+    layouts: tuple[Literal["padded", "shared_prompt"], ...] = ("padded", "shared_prompt")
+    for layout in layouts:
+        model = small_model()
+        model.save_pretrained(tmp_path / "start")
+        model.config._name_or_path = str(tmp_path / "start")  # where the reference comes from
+        run_grpo(
+            model,
+            tiny_tokenizer(),
+            [role_scenario("coo", "train", 0, index, (1,)) for index in range(4)],
+            GrpoConfig(
+                max_steps=2,
+                prompts_per_step=2,
+                group_size=4,
+                micro_batch_size=4,
+                kl_coefficient=0.1,
+                learning_rate=1e-3,
+                max_turns=1,
+                max_completion_tokens=8,
+                row_layout=layout,
+            ),
+            role="coo",
+            chat=tiny_chat(),
+            output_dir=tmp_path,
+            seed=0,
+            on_step=lambda step, metrics: logged.append(metrics),
+        )
+        trained.append([parameter.detach().clone() for parameter in model.parameters()])
+    start = list(small_model().parameters())
+    assert any(not torch.equal(a, b) for a, b in zip(trained[1], start, strict=True))
+    for one, other in zip(*trained, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=2e-5)
+    for name in ("loss", "entropy", "grad_norm", "kl"):
+        for one, other in zip(logged[:2], logged[2:], strict=True):
+            assert one[name] == pytest.approx(other[name], rel=2e-3, abs=1e-5), name

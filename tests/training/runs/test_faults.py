@@ -1,0 +1,127 @@
+"""Planned faults: strict words, the right place, the right time, once, and nothing without a plan."""
+
+import math
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from roles.errors import UserError
+from training.runs.faults import (
+    Fault,
+    PlannedFaultError,
+    count_places,
+    enter_stage,
+    parse_fault,
+    parse_faults,
+    plan_faults,
+    reach,
+    spoil_loss,
+    spoil_reward,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_plan_is_left() -> Iterator[None]:
+    yield
+    plan_faults(())
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("kill@save:3", Fault(kind="kill", place="save", count=3, stage=None)),
+        ("oom@grpo/cto:step:5", Fault(kind="oom", place="step", count=5, stage="grpo/cto")),
+        ("nan@sft:loss:1", Fault(kind="nan", place="loss", count=1, stage="sft")),
+        ("hang@reward:1", Fault(kind="hang", place="reward", count=1, stage=None)),
+    ],
+)
+def test_words_become_faults_and_read_back(text: str, fault: Fault) -> None:
+    assert parse_fault(text) == fault
+    assert str(fault) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kill", "not of the form KIND@PLACE:COUNT"),
+        ("kill@save", "not of the form"),
+        ("kill@save:x", "not of the form"),
+        ("kill@save:3; rm -rf x", "not of the form"),
+        ("kill@save:0", "start at 1"),
+        ("kill@sav:1", "did you mean 'save'"),
+        ("kil@save:1", "did you mean 'kill'"),
+        ("nan@step:1", "unknown fault at step: 'nan'"),
+        ("oom@save:1", "unknown fault at save: 'oom'"),
+    ],
+)
+def test_other_words_are_refused_with_what_is_allowed(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        parse_fault(text)
+
+
+def test_nothing_happens_without_a_plan() -> None:
+    enter_stage("sft/cto")
+    for _ in range(3):
+        for place in ("step", "save", "sync", "rename"):
+            reach(place)
+    assert spoil_reward(0.5) == 0.5
+    assert spoil_loss(torch.tensor(2.0)).item() == 2.0
+    assert count_places() == {}
+
+
+def test_a_fault_strikes_once_at_its_count_in_its_stage() -> None:
+    plan_faults(parse_faults(["eio@grpo:save:2"]))
+    enter_stage("sft/cto")
+    for _ in range(4):
+        reach("save")
+    enter_stage("grpo/cto")
+    reach("save")
+    with pytest.raises(OSError, match="Input/output error"):
+        reach("save")
+    reach("save")
+    enter_stage("grpo/coo")
+    for _ in range(4):
+        reach("save")
+
+
+def test_a_stage_name_does_not_cover_a_longer_one() -> None:
+    plan_faults(parse_faults(["raise@sft:step:1"]))
+    enter_stage("sft_more/cto")
+    reach("step")
+    enter_stage("sft/cto")
+    with pytest.raises(PlannedFaultError):
+        reach("step")
+
+
+def test_memory_runs_out_as_torch_says_it() -> None:
+    plan_faults(parse_faults(["oom@step:1"]))
+    with pytest.raises(torch.OutOfMemoryError):
+        reach("step")
+
+
+def test_spoilt_numbers() -> None:
+    plan_faults(
+        parse_faults(["nan@reward:1", "inf@reward:2", "huge@reward:3", "none@reward:4", "nan@loss:1"])
+    )
+    first, second, third, fourth, fifth = (spoil_reward(0.5) for _ in range(5))
+    assert first is not None
+    assert math.isnan(first)
+    assert (second, third, fourth, fifth) == (math.inf, 1e308, None, 0.5)
+    weight = torch.ones(1, requires_grad=True)
+    spoil_loss((2 * weight).sum()).backward()  # type: ignore[no-untyped-call]
+    assert weight.grad is not None
+    assert torch.isnan(weight.grad).all()
+
+
+def test_kill_is_sigkill() -> None:
+    child = os.fork()
+    if child == 0:
+        plan_faults(parse_faults(["kill@step:1"]))
+        reach("step")
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL

@@ -1,0 +1,136 @@
+"""Tasks over real worker processes: order, failures as themselves, progress; and the same in one process."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from roles.errors import UserError
+from training.runs.run_errors import WORKER_LOST, WorkerLostError
+from training.runs.workers import QUIET_S, Silence, Task, report_progress, run_tasks
+
+
+def note(folder: str, name: str, partner: str = "") -> tuple[str, int]:
+    """Leave a mark of start and end, and do not end before the partner started; returns (name, process)."""
+    Path(folder, f"{name}.start").write_text(str(time.monotonic()))
+    deadline = time.monotonic() + 60
+    while partner and not Path(folder, f"{partner}.start").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    Path(folder, f"{name}.end").write_text(str(time.monotonic()))
+    return name, os.getpid()
+
+
+def fail(message: str) -> None:
+    raise UserError(message)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def report_in_thirds(loss: float) -> None:
+    report_progress(1)
+    report_progress(1, cto_loss=loss)
+
+
+def when(folder: Path, name: str) -> float:
+    return float((folder / name).read_text())
+
+
+def task(folder: Path, name: str, *after: str, partner: str = "") -> Task:
+    return Task(name=name, call=note, args=(str(folder), name, partner), after=after)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_dependencies_results_and_progress(
+    num_workers: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A diamond given in the wrong order, a free task beside it, and one that reports 2 of its 3 units."""
+    tasks = [
+        task(tmp_path, "last", "left", "right"),
+        task(tmp_path, "left", "first", partner="right" if num_workers else ""),
+        task(tmp_path, "right", "first", partner="left" if num_workers else ""),
+        task(tmp_path, "first"),
+        task(tmp_path, "free"),
+        Task(name="reports", call=report_in_thirds, args=(0.25,), after=("free",), units=3),
+    ]
+    results = run_tasks(tasks, num_workers=num_workers, num_threads=1, title="demo")
+    assert {name: result and result[0] for name, result in results.items()} == {
+        **{name: name for name in ("first", "left", "right", "last", "free")},
+        "reports": None,
+    }
+    assert when(tmp_path, "first.end") <= min(when(tmp_path, f"{name}.start") for name in ("left", "right"))
+    assert max(when(tmp_path, f"{name}.end") for name in ("left", "right")) <= when(tmp_path, "last.start")
+    side_by_side = when(tmp_path, "right.start") < when(tmp_path, "left.end")
+    processes = {process for _, process in (result for result in results.values() if result)}
+    if num_workers:
+        assert os.getpid() not in processes
+        assert side_by_side
+    else:
+        assert processes == {os.getpid()}
+        assert not side_by_side
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert last_line.startswith("demo: 8/8 in ")
+    assert last_line.endswith(", cto_loss 0.25")
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_the_first_failure_is_raised_as_itself_and_stops_the_rest(num_workers: int, tmp_path: Path) -> None:
+    tasks = [
+        task(tmp_path, "before"),
+        Task(name="bad", call=fail, args=("no sound sft weights",), after=("before",)),
+        task(tmp_path, "after", "bad"),
+        task(tmp_path, "beside", "before"),
+    ]
+    with pytest.raises(UserError, match="no sound sft weights"):
+        run_tasks(tasks, num_workers=num_workers, num_threads=1, title="demo")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["before.end", "before.start"]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_unknown_dependency_is_refused_before_anything_runs(num_workers: int, tmp_path: Path) -> None:
+    tasks = [task(tmp_path, "first"), task(tmp_path, "second", "first", "thrid", "sft/cto")]
+    with pytest.raises(ValueError, match=r"task 'second' waits for unknown \['sft/cto', 'thrid'\]"):
+        run_tasks(tasks, num_workers=num_workers, num_threads=1, title="demo")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_tasks_that_wait_for_each_other_are_refused(num_workers: int, tmp_path: Path) -> None:
+    tasks = [task(tmp_path, "free"), task(tmp_path, "one", "free", "two"), task(tmp_path, "two", "one")]
+    with pytest.raises(ValueError, match=r"wait for each other: \['one', 'two'\]"):
+        run_tasks(tasks, num_workers=num_workers, num_threads=1, title="demo")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_tasks_no_results() -> None:
+    assert run_tasks([], num_workers=0, num_threads=1, title="demo") == {}
+
+
+def test_reports_outside_a_task_go_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+    report_progress(5, loss=1.0)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_killed_worker_is_one_line_that_names_its_task(tmp_path: Path) -> None:
+    tasks = [Task(name="sft/cto", call=die), task(tmp_path, "later", "sft/cto")]
+    with pytest.raises(WorkerLostError, match=r"killed while these ran: sft/cto .*--resume") as error:
+        run_tasks(tasks, num_workers=1, num_threads=1, title="demo")
+    assert error.value.status == WORKER_LOST
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_silence_is_named_ever_more_rarely_until_a_word_comes() -> None:
+    now = 0.0
+    silence = Silence(clock=lambda: now)
+    said = []
+    for second in range(0, int(8 * QUIET_S)):
+        now = float(second)
+        if (line := silence.note(["sft/cto"])) is not None:
+            said.append((second, line))
+        if second == 5 * QUIET_S:
+            silence.end()
+    assert [second / QUIET_S for second, _ in said] == [1, 2, 4, 6, 7]
+    assert said[0][1] == "no progress for 120 s from sft/cto; Ctrl-C and --resume lose little"

@@ -1,0 +1,144 @@
+"""From YAML and --set to a RunConfig, and back to YAML. Every mistake is a UserError that names the key.
+
+YAML is read strictly, see scenarios/written/strict_yaml.py.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from roles.errors import UserError, unknown
+from scenarios.written.strict_yaml import parse_yaml
+from training.config.run_config import RunConfig, correct_for_engine
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """The keys that a config file gives, unchecked.
+
+    Raises:
+        UserError: missing, not text, malformed, or not a mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read config {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"config {path} is not UTF-8 text (byte {error.start})") from None
+    value = parse_yaml(text, str(path))
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise UserError(f"config {path} must be a mapping of keys, got {type(value).__name__}")
+    return value
+
+
+def apply_override(values: dict[str, Any], assignment: str) -> None:
+    """Write one `a.b=value` (value in YAML) into nested `values`.
+
+    Raises:
+        UserError: no "=", an empty key, or a path through something that is not a section.
+    """
+    path, equals, text = assignment.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise UserError(
+            f"--set {assignment!r} is not of the form section.key=value, e.g. --set grpo.max_steps=20"
+        )
+    for depth, key in enumerate(keys[:-1], start=1):
+        values = values.setdefault(key, {})
+        if not isinstance(values, dict):
+            raise UserError(f"--set {assignment!r}: {'.'.join(keys[:depth])} is not a section")
+    values[keys[-1]] = parse_yaml(text, f"--set {path}")
+
+
+def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
+    """Defaults, then the file, then `--set a.b=c` overrides.
+
+    Raises:
+        UserError: names the first wrong key or value, what is allowed and the nearest match.
+    """
+    values = read_config_file(path) if path else {}
+    for assignment in overrides:
+        apply_override(values, assignment)
+    return validate_config(values, str(path) if path else "the config file")
+
+
+def validate_config(values: dict[str, Any], source: str) -> RunConfig:
+    """`values` as a RunConfig; `source` is where a mistake is to be mended.
+
+    Raises:
+        UserError: as `load_config`.
+    """
+    try:
+        text = json.dumps(correct_for_engine(values))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{source} holds a value that a config cannot have: {error}") from None
+    try:
+        return RunConfig.model_validate_json(text)
+    except ValidationError as error:
+        details = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
+        raise _explain(details[0], source) from None
+
+
+def _section_at(path: Sequence[str | int]) -> type[BaseModel]:
+    section: type[BaseModel] = RunConfig
+    for key in path:
+        field = section.model_fields.get(str(key))
+        if field is None or not (
+            isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        ):
+            break
+        section = field.annotation
+    return section
+
+
+def _explain(error: ErrorDetails, source: str) -> UserError:
+    path = error["loc"]
+    where = ".".join(str(part) for part in path)
+    keys = [part for part in path if isinstance(part, str)]
+    section = _section_at(keys[:-1])
+    if error["type"] == "extra_forbidden":
+        prefix = ".".join([*keys[:-1], ""])
+        return unknown("config key", where, [prefix + name for name in section.model_fields])
+    value = json.dumps(error["input"])
+    shown = value if len(value) <= 60 else value[:57] + "..."
+    field = section.model_fields.get(keys[-1]) if keys else None
+    if error["type"] == "literal_error" and field is not None:
+        known = [str(choice) for choice in get_args(field.annotation)]
+        return unknown(f"value of config key {where}:", str(error["input"]), known)
+    if error["type"] == "value_error":
+        return UserError(f"config key {where}: {error['ctx']['error']} (in {source} or by --set)")
+    if field is None or (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+        return UserError(f"config key {where} = {shown}: must be a section with keys of its own")
+    message = error["msg"][0].lower() + error["msg"][1:]
+    default = json.dumps(field.get_default())
+    remedy = f"change it in {source} or by --set {'.'.join(keys)}={default}"
+    return UserError(
+        f"config key {where} = {shown}: {message} ({field.description} Default {default}; {remedy})"
+    )
+
+
+def render_config(config: RunConfig) -> str:
+    """The resolved config as YAML with each field's meaning beside it; loads back to an equal config."""
+    return "\n".join(_render_section(config, indent="")) + "\n"
+
+
+def _render_section(section: BaseModel, indent: str) -> list[str]:
+    lines = []
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            lines += ["", f"{indent}{name}:  # {(type(value).__doc__ or '').splitlines()[0]}"]
+            lines += _render_section(value, indent + "  ")
+        else:
+            plain = list(value) if isinstance(value, tuple) else value
+            text = (
+                yaml.safe_dump(plain, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
+            )
+            lines.append(f"{indent}{name}: {text}  # {field.description}")
+    return lines

@@ -1,0 +1,218 @@
+"""Our scenarios, rewards and tools inside other trainers: TRL's own commands and its `environment_factory`.
+
+- `write_trl_folder` turns demonstrations or cases into a folder that `trl sft` and `trl grpo` open as it is;
+- reward functions by import path: `training.data.interop.verified_reward`, or one part of the verdict alone;
+- `environment_factory(role)` gives a class whose methods are the role's tools, for TRL's `GRPOTrainer`.
+Nothing here trains. Truth stays behind the verifier: rows carry coordinates, which make the case again.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, Features, Json, List, Value
+from transformers import PreTrainedTokenizerBase
+
+from roles.base import Tool
+from roles.errors import unknown
+from roles.registry import ROLES
+from scenarios.base import Scenario, Split, ToolCall, ToolError, Verdict
+from scenarios.registry import FAMILIES
+from training.data.demonstrations import difficulty_of
+from training.data.rows import build_rows, open_chat
+
+COORDINATES = ("family", "split", "seed", "index", "difficulty")
+_MESSAGE = {"role": Value("string"), "content": Value("string")}
+
+
+def write_trl_folder(
+    out: Path,
+    role: str,
+    *,
+    count: int,
+    difficulties: Sequence[int],
+    seed: int = 0,
+    direct: bool = False,
+    short_prompts: bool = False,
+) -> dict[str, Path]:
+    """Write `sft/` (messages, tools) and `grpo/` (prompt, coordinates) with a train and a test split each.
+
+    direct: no tools; the answer follows the brief at once. short_prompts: as for the tiny preset, the system
+    message is the role's title. Test cases are of the validation split: the sealed split stays sealed.
+
+    Returns: the two folders, by name.
+
+    Raises:
+        UserError: unknown role.
+    """
+    if role not in ROLES:
+        raise unknown("role", role, list(ROLES))
+    folders = {name: out / name for name in ("sft", "grpo")}
+    splits: dict[str, tuple[Split, int]] = {
+        "train": ("train", count),
+        "test": ("validation", max(1, count // 8)),
+    }
+    for name, (split, number) in splits.items():
+        rows = [
+            build_rows(role, split, seed, index, difficulty_of(index, difficulties))[0]
+            for index in range(number)
+        ]
+        for folder, table in (("sft", _sft_table), ("grpo", _grpo_table)):
+            folders[folder].mkdir(parents=True, exist_ok=True)
+            made = table(rows, direct=direct, short_prompts=short_prompts)
+            made.to_parquet(folders[folder] / f"{name}.parquet")
+    return folders
+
+
+def _sft_table(rows: Sequence[dict[str, Any]], *, direct: bool, short_prompts: bool) -> Dataset:
+    made = []
+    for row in rows:
+        messages = json.loads(row["messages"])
+        if direct:
+            messages = [*messages[:2], {"role": "assistant", "content": row["answer"]}]
+        messages[0] = _system(row["role"], short_prompts)
+        made.append({"messages": messages, "tools": [] if direct else json.loads(row["tools"])})
+    if direct:
+        plain = [{"prompt": row["messages"][:2], "completion": row["messages"][2:]} for row in made]
+        return Dataset.from_list(plain, features=Features(prompt=List(_MESSAGE), completion=List(_MESSAGE)))
+    return Dataset.from_list(made, features=Features(messages=List(Json()), tools=List(Json())))
+
+
+def _grpo_table(rows: Sequence[dict[str, Any]], *, direct: bool, short_prompts: bool) -> Dataset:
+    made = [
+        {name: row[name] for name in COORDINATES}
+        | {"prompt": [_system(row["role"], short_prompts), open_chat(row["role"], row["brief"])[1]]}
+        for row in rows
+    ]
+    kinds = {name: Value("string" if name in ("family", "split") else "int64") for name in COORDINATES}
+    return Dataset.from_list(made, features=Features(**kinds, prompt=List(_MESSAGE)))
+
+
+def _system(role: str, short_prompts: bool) -> dict[str, str]:
+    return {"role": "system", "content": f"{ROLES[role].title}." if short_prompts else ROLES[role].mandate}
+
+
+@lru_cache(maxsize=4096)
+def find_scenario(family: str, split: Split, seed: int, index: int, difficulty: int) -> Scenario:
+    """The case with these coordinates, made again.
+
+    Raises:
+        UserError: unknown family.
+    """
+    if family not in FAMILIES:
+        raise unknown("family", family, list(FAMILIES))
+    return FAMILIES[family].generate(split, seed, index, difficulty)
+
+
+def verified_reward(completions: Sequence[Any], **columns: Any) -> list[float]:
+    """The verifier's graded reward, 0 to 1. For TRL: `reward_funcs:
+    [training.data.interop.verified_reward]`."""
+    return [verdict.reward for verdict in _judge(completions, columns)]
+
+
+def exact_reward(completions: Sequence[Any], **columns: Any) -> list[float]:
+    """1 where the choice is the exact optimum."""
+    return [float(verdict.exact) for verdict in _judge(completions, columns)]
+
+
+def feasible_reward(completions: Sequence[Any], **columns: Any) -> list[float]:
+    """1 where every hard constraint holds."""
+    return [float(verdict.feasible) for verdict in _judge(completions, columns)]
+
+
+def _judge(completions: Sequence[Any], columns: dict[str, Any]) -> Iterator[Verdict]:
+    """One verdict per completion; the dataset's coordinate columns say which case it is of.
+
+    Raises:
+        ValueError: a coordinate column is missing.
+    """
+    if missing := [name for name in COORDINATES if name not in columns]:
+        raise ValueError(f"the dataset lacks the columns {missing}; write it with training.data.interop")
+    for place, completion in enumerate(completions):
+        scenario = find_scenario(*(columns[name][place] for name in COORDINATES))
+        text = completion if isinstance(completion, str) else str(completion[-1].get("content") or "")
+        yield FAMILIES[scenario.family].verify(scenario, text)
+
+
+def environment_factory(role: str) -> type:
+    """A class for TRL's `environment_factory`: `reset(**row)`, the role's tools as methods.
+
+    Example: GRPOTrainer(..., reward_funcs=[verified_reward], environment_factory=environment_factory("cost"))
+
+    Raises:
+        UserError: unknown role.
+    """
+    if role not in ROLES:
+        raise unknown("role", role, list(ROLES))
+    methods = {tool.name: _make_method(tool) for tool in ROLES[role].tools}
+    return type(f"{ROLES[role].title}Environment", (_Environment,), methods)
+
+
+class _Environment:
+    """One rollout of one case; TRL makes as many as it needs and resets them."""
+
+    def reset(self, **row: Any) -> None:
+        """Take the case whose coordinates the row holds."""
+        self._scenario = find_scenario(*(row[name] for name in COORDINATES))
+
+    def _call(self, name: str, arguments: dict[str, Any]) -> str:
+        try:
+            return FAMILIES[self._scenario.family].call_tool(
+                self._scenario, ToolCall(name=name, arguments=arguments)
+            )
+        except ToolError as error:
+            return f"error: {error}"
+
+
+def _make_method(tool: Tool) -> Callable[..., str]:
+    """A method with the signature, types and docstring from which TRL writes the tool's schema."""
+
+    def method(self: Any, **arguments: Any) -> str:
+        return str(self._call(tool.name, arguments))
+
+    properties = tool.parameters["properties"]
+    hints = {name: _hint(schema) for name, schema in properties.items()}
+    lines = [f"    {name}: {schema.get('description', name)}" for name, schema in properties.items()]
+    method.__name__ = method.__qualname__ = tool.name
+    method.__doc__ = "\n".join([tool.description, *(["", "Args:", *lines] if lines else [])])
+    method.__annotations__ = {**hints, "return": str}
+    names = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    names += [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=hint)
+        for name, hint in hints.items()
+    ]
+    method.__signature__ = inspect.Signature(names, return_annotation=str)  # type: ignore[attr-defined]
+    return method
+
+
+def _hint(schema: dict[str, Any]) -> Any:
+    kind = schema["type"]
+    if kind == "array":
+        return list[_hint(schema["items"])]  # type: ignore[misc]
+    if kind == "object":
+        return dict[str, _hint(schema["additionalProperties"])]  # type: ignore[misc]
+    return {"string": str, "integer": int, "number": float, "boolean": bool}[kind]
+
+
+def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Tell TRL how this project's chat templates write tool calls, so that it can read sampled ones."""
+    anchor = "<|im_start|>assistant\n" if "<|im_start|>" in str(tokenizer.chat_template) else "<|assistant|>"
+    end = str(tokenizer.eos_token).replace("|", r"\|")
+    tokenizer.response_template = {
+        "defaults": {"role": "assistant"},
+        "start_anchor": anchor,
+        "fields": {
+            "tool_calls": {
+                "open": "<tool_call>",
+                "close_pattern": r"</tool_call>\s*",
+                "repeats": True,
+                "content": "json",
+                "transform": {"type": "function", "function": "{content}"},
+            },
+            "content": {"close_pattern": rf"{end}\s*", "content": "text"},
+        },
+    }
+    return tokenizer

@@ -1,0 +1,202 @@
+"""What a teacher's play must survive to become training data: four checks, each with its own reason.
+
+tools    every call is of a tool that the role has, and the tool accepts it
+answer   the final answer parses strictly and the verifier gives it the asked reward
+chain    figures that carry the name of a tool's figure were given by a tool before, or stand in the brief
+replay   the tools, asked again on the scenario made anew, say the same word for word
+"""
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from scenarios.base import Family, Scenario, ToolCall, ToolError
+from simulator.agents.tool_calls import CLOSE, OPEN
+from training.data.rows import SOLO_ROLES, Message, write_turn
+
+Reason = Literal["tools", "answer", "chain", "replay"]
+EXACT = 1.0
+TOLERANCE = 1e-9  # of a reward
+
+_TOKEN = re.compile(r"\n|[A-Za-z][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|\S")
+_IDENTIFIER = re.compile(r"[A-Z][0-9]{0,2}")
+_FILLERS = frozenset(
+    ["a", "an", "at", "are", "be", "for", "in", "is", "of", "option", "only", "the", "was", *":=(\"'*|$"]
+)
+_MOST_FILLERS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedTurn:
+    """One assistant turn, and what its tool call was answered.
+
+    Example: PlayedTurn(text="A no", call=ToolCall(name="measure", arguments={"option": "B"}),
+                        observation="cost 67 latency 61 availability 86")
+    """
+
+    text: str
+    call: ToolCall | None = None  # None in the turn that answers
+    observation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """Why a play is no demonstration. Example: Rejection(reason="answer", detail="no final answer")"""
+
+    reason: Reason
+    detail: str
+
+
+Check = Callable[[Family, Scenario, Sequence[PlayedTurn], float], str | None]
+
+
+def observe(family: Family, scenario: Scenario, call: ToolCall) -> tuple[str, bool]:
+    """What the tool says, and whether it accepted the call."""
+    try:
+        return family.call_tool(scenario, call), True
+    except ToolError as error:
+        return f"error: {error}", False
+
+
+def check_tools(
+    family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], min_reward: float
+) -> str | None:
+    """The first call that no tool of the role takes; None if all are taken."""
+    known = [tool.name for tool in SOLO_ROLES[family.role].tools]
+    for number, turn in enumerate(turns, start=1):
+        if OPEN in turn.text or CLOSE in turn.text:
+            return f"turn {number} writes {OPEN} into its words"
+        if turn.call is None:
+            continue
+        if turn.call.name not in known:
+            return f"turn {number} calls {turn.call.name[:40]!r}; the tools are {', '.join(known)}"
+        observation, is_accepted = observe(family, scenario, turn.call)
+        if not is_accepted:
+            return f"turn {number} calls {turn.call.name} in vain: {observation[:200]}"
+    return None
+
+
+def check_answer(
+    family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], min_reward: float
+) -> str | None:
+    """What the verifier holds against the last turn; None from a reward of `min_reward` on."""
+    if not turns or turns[-1].call is not None:
+        return "no final answer"
+    verdict = family.verify(scenario, turns[-1].text)
+    if verdict.reward >= min_reward - TOLERANCE:
+        return None
+    return f"reward {verdict.reward:.3f} under {min_reward:g}: {verdict.explanation[:200]}"
+
+
+def check_chain(
+    family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], min_reward: float
+) -> str | None:
+    """The first stated figure that nobody gave; None if there is none.
+
+    A stated figure is a number right after a name under which the family's tools give figures ("latency 53",
+    "the cost of B is 67", `"total": 42`). It must have been given under this name in an earlier observation,
+    or stand anywhere in the brief. Numbers without such a name (the teacher's own sums) are not looked at.
+    """
+    names = _list_figure_names(family, scenario) | {
+        name for turn in turns for name, _ in read_figures(turn.observation)
+    }
+    from_brief = {float(token) for token in _TOKEN.findall(scenario.brief) if token[0].isdigit()}
+    given: set[tuple[str, float]] = set()
+    for number, turn in enumerate(turns, start=1):
+        for name, value in read_figures(turn.text):
+            if name in names and value not in from_brief and (name, value) not in given:
+                return f"turn {number} states {name} {value:g}, which neither a tool nor the brief gave"
+        given |= set(read_figures(turn.observation))
+    return None
+
+
+def check_replay(
+    family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], min_reward: float
+) -> str | None:
+    """The first tool whose words differ when it is asked again; None if all agree."""
+    again = family.generate(scenario.split, scenario.seed, scenario.index, scenario.difficulty)
+    for number, turn in enumerate(turns, start=1):
+        if turn.call is None:
+            continue
+        observation, _ = observe(family, again, turn.call)
+        if observation != turn.observation:
+            return f"turn {number}: {turn.call.name} says {observation[:80]!r}, not {turn.observation[:80]!r}"
+    return None
+
+
+CHECKS: dict[Reason, Check] = {
+    "tools": check_tools,
+    "answer": check_answer,
+    "chain": check_chain,
+    "replay": check_replay,
+}
+
+
+def find_rejection(
+    family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], min_reward: float = EXACT
+) -> Rejection | None:
+    """The first of the four checks that fails; None for a demonstration worth keeping."""
+    for reason, check in CHECKS.items():
+        detail = check(family, scenario, turns, min_reward)
+        if detail is not None:
+            return Rejection(reason=reason, detail=detail)
+    return None
+
+
+def read_figures(text: str) -> Iterator[tuple[str, float]]:
+    """Named figures of a text: a word, at most some filler ("of option B is", ":"), a number, on one line.
+
+    Example: list(read_figures("latency: 53 ms, cost 66")) == [("latency", 53.0), ("cost", 66.0)]
+    """
+    tokens = _TOKEN.findall(text)
+    for position, token in enumerate(tokens):
+        if not (token.isascii() and token[0].isalpha()) or token in _FILLERS:
+            continue
+        for following in tokens[position + 1 : position + 2 + _MOST_FILLERS]:
+            if following[0].isdigit() and following.isascii():
+                yield _normalise(token), float(following)
+            elif following.lower() in _FILLERS or _IDENTIFIER.fullmatch(following):
+                continue
+            break
+
+
+def _normalise(word: str) -> str:
+    """Identifiers as they are (A, K2), other words in lower case and without a plural s."""
+    return word if _IDENTIFIER.fullmatch(word) else word.lower().removesuffix("s")
+
+
+def _list_figure_names(family: Family, scenario: Scenario) -> set[str]:
+    """Names under which the tools give figures in the oracle's own demonstration."""
+    steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
+    observations = [family.call_tool(scenario, step.call) for step in steps if step.call is not None]
+    return {name for observation in observations for name, _ in read_figures(observation)}
+
+
+def write_messages(turns: Sequence[PlayedTurn]) -> list[Message]:
+    """The turns as chat messages of a data row."""
+    return [message for turn in turns for message in write_turn(turn.text, turn.call, turn.observation)]
+
+
+def read_messages(text: str, num_opening: int) -> tuple[PlayedTurn, ...] | None:
+    """The turns after the first `num_opening` messages of a row; None if no turns are written like this."""
+    try:
+        messages = json.loads(text)
+        turns = tuple(_read_turns(messages[num_opening:]))
+        is_whole = write_messages(turns) == messages[num_opening:]
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return None
+    return turns if is_whole else None
+
+
+def _read_turns(messages: Sequence[Message]) -> Iterator[PlayedTurn]:
+    waiting = iter(messages)
+    for message in waiting:
+        if "tool_calls" not in message:
+            yield PlayedTurn(text=message["content"])
+            continue
+        function = message["tool_calls"][0]["function"]
+        call = ToolCall(name=function["name"], arguments=function["arguments"])
+        yield PlayedTurn(text=message["content"], call=call, observation=next(waiting, {})["content"])

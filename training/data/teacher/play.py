@@ -1,0 +1,137 @@
+"""A teacher model plays one scenario: it is asked turn by turn, and its tool calls are executed for real.
+
+The teacher is told more than the row keeps: besides the mandate the schema of the answer and how to work. The
+row holds what an oracle's row holds (mandate, brief, turns), so that students learn to do without being told.
+Calls are read in both shapes, native `tool_calls` of the protocol and one <tool_call> in the text.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from roles.base import AnswerError, Role, parse_strict_json
+from scenarios.base import Family, Scenario, ToolCall
+from simulator.agents.tool_calls import CLOSE, OPEN, BadToolCallError, parse_tool_call
+from simulator.engines.openai.reply import ChatReply, RequestedCall
+from training.data.rows import SOLO_ROLES, Message, list_tools
+from training.data.teacher.checks import PlayedTurn, Rejection, observe
+
+ToolShape = Literal["native", "text"]  # how the teacher is told of the tools
+Ask = Callable[[Sequence[Message]], Awaitable[ChatReply]]
+
+MAX_BRACKETS = 200  # of one call: deeper arguments could not be written back
+
+_THOUGHTS = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL)
+_HOW_TO_WORK = (
+    "Call one tool at a time and wait for its result. State a figure only when the brief or a tool gave it. "
+    "Keep your words short. When you know the answer, write it as one JSON object that matches the schema "
+    "below, with no other curly braces in that turn. JSON schema: "
+)
+_TEXT_TOOLS = (
+    f'To call a tool, end your turn with\n{OPEN}\n{{"name": "...", "arguments": {{...}}}}\n{CLOSE}\n'
+    "Its result comes between <tool_response> and </tool_response>. The tools: "
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Play:
+    """What came of one scenario. Example: Play(turns=(PlayedTurn(text='{"total": 42}'),), fault=None)"""
+
+    turns: tuple[PlayedTurn, ...]
+    fault: Rejection | None  # why the work ended without an answer that could be checked
+
+
+def open_conversation(role: Role, brief: str, shape: ToolShape) -> list[Message]:
+    """What the teacher is told before its first turn."""
+    schema = role.answer.model_json_schema()
+    schema = {key: value for key, value in schema.items() if key not in ("description", "title")}
+    system = f"{role.mandate}\n\n{_HOW_TO_WORK}{json.dumps(schema)}"
+    if shape == "text" and role.tools:
+        system += f"\n\n{_TEXT_TOOLS}{json.dumps(list_tools(role))}"
+    return [{"role": "system", "content": system}, {"role": "user", "content": brief}]
+
+
+async def play_scenario(
+    family: Family, scenario: Scenario, ask: Ask, *, max_turns: int, shape: ToolShape = "native"
+) -> Play:
+    """Ask until the teacher answers, calls a tool in vain, is cut off, or has had `max_turns` turns.
+
+    A failed call ends the work at once: no check would let the play pass, so nothing more is paid for it.
+    """
+    conversation = open_conversation(SOLO_ROLES[family.role], scenario.brief, shape)
+    turns: list[PlayedTurn] = []
+    for _ in range(max_turns):
+        reply = await ask(conversation)
+        text = (
+            _THOUGHTS.sub("", reply.text, count=1)
+            if reply.text.lstrip().startswith("<think>")
+            else reply.text
+        )
+        if reply.finish_reason in ("length", "content_filter"):
+            return _end(turns, Rejection(reason="answer", detail=f"turn cut off: {reply.finish_reason}"))
+        try:
+            calls = [_read_call(call) for call in reply.calls] or _read_text_call(text)
+        except BadToolCallError as error:
+            return _end(turns, Rejection(reason="tools", detail=str(error)))
+        if not calls:
+            return _end([*turns, PlayedTurn(text=text)], None)
+        conversation.append(_echo(text, reply.calls))
+        words = text if reply.calls else text[: text.index(OPEN)].rstrip()
+        for position, call in enumerate(calls):  # calls made in one breath become turns of their own
+            observation, is_accepted = observe(family, scenario, call)
+            turns.append(PlayedTurn(text="" if position else words, call=call, observation=observation))
+            if not is_accepted:
+                return _end(turns, None)
+            conversation.append(_tell(observation, reply.calls[position] if reply.calls else None))
+    return _end(turns, Rejection(reason="answer", detail=f"no answer in {max_turns} turns"))
+
+
+def _end(turns: Sequence[PlayedTurn], fault: Rejection | None) -> Play:
+    return Play(turns=tuple(turns), fault=fault)
+
+
+def _refuse_depth(text: str) -> None:
+    if text.count("[") + text.count("{") > MAX_BRACKETS:
+        raise BadToolCallError(f"a call with more than {MAX_BRACKETS} brackets")
+
+
+def _read_call(call: RequestedCall) -> ToolCall:
+    _refuse_depth(call.arguments)
+    try:
+        arguments = parse_strict_json(call.arguments or "{}")
+    except AnswerError as error:
+        raise BadToolCallError(f"arguments of {call.name[:40]!r}: {error}") from None
+    if not isinstance(arguments, dict):
+        raise BadToolCallError(f"arguments of {call.name[:40]!r} are not an object")
+    return ToolCall(name=call.name, arguments=arguments)
+
+
+def _read_text_call(text: str) -> list[ToolCall]:
+    if OPEN in text:
+        _refuse_depth(text)
+    call = parse_tool_call(text)
+    return [] if call is None else [call]
+
+
+def _echo(text: str, calls: Sequence[RequestedCall]) -> Message:
+    """The teacher's own turn, as it is shown to it from then on."""
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments or "{}"},
+            }
+            for call in calls
+        ]
+    return message
+
+
+def _tell(observation: str, call: RequestedCall | None) -> Message:
+    """What the tool said; a teacher that calls in its text is answered in text."""
+    if call is None:
+        return {"role": "user", "content": f"<tool_response>\n{observation}\n</tool_response>"}
+    return {"role": "tool", "tool_call_id": call.id, "content": observation}

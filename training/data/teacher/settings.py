@@ -1,0 +1,47 @@
+"""From options of the command line to an endpoint and the rules of teaching. Mistakes name key and remedy."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from roles.errors import UserError, unknown
+from scenarios.written.strict_yaml import parse_yaml
+from simulator.engines.openai.endpoint import EndpointSettings, find_completions_url, read_api_key
+from training.data.teacher.teacher import TeachingRules
+
+NOT_SET_BY_KEY = ("url", "api_key")  # they have options of their own
+
+
+def resolve_teacher(
+    url: str, options: Mapping[str, Any], overrides: Sequence[str] = ()
+) -> tuple[EndpointSettings, TeachingRules]:
+    """Settings from options (None: not given; `api_key_env` names a variable) and from overrides key=value.
+
+    Raises:
+        UserError: no model, unknown key, value out of range, limit without prices, no API key there.
+    """
+    values: dict[str, Any] = {"url": url}
+    values |= {key: value for key, value in options.items() if value is not None}
+    if "model" not in values:
+        raise UserError("--teacher needs --model, the name under which the endpoint serves the model")
+    find_completions_url(url)
+    variable = values.pop("api_key_env", None)
+    known = [*EndpointSettings.model_fields, *TeachingRules.model_fields]
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals:
+            raise UserError(f"--teacher-set {override!r} is not of the form key=value")
+        if key not in known or key in NOT_SET_BY_KEY:
+            raise unknown("teacher setting", key, [name for name in known if name not in NOT_SET_BY_KEY])
+        values[key] = parse_yaml(text, f"--teacher-set {key}")
+    if variable is not None:
+        values["api_key"] = read_api_key(variable)
+    rules = {key: values.pop(key) for key in TeachingRules.model_fields if key in values}
+    try:
+        endpoint, checked_rules = EndpointSettings(**values), TeachingRules(**rules)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = f"{first['loc'][0]} {first['input']!r}: " if first["loc"] else ""
+        raise UserError(where + first["msg"].removeprefix("Value error, ").lower()) from None
+    return endpoint, checked_rules

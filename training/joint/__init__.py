@@ -1,0 +1,5 @@
+"""Joint RL of the whole team: play, credit, advantages, rows, update.
+
+Belongs here: what a joint step does.
+Not here: the loss (learner), checkpoints (runs).
+"""

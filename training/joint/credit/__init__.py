@@ -1,0 +1,20 @@
+"""Credit schemes: how an episode's team reward becomes each role's score. One small file each."""
+
+from collections.abc import Mapping
+
+from training.joint.credit.base import CreditScheme
+from training.joint.credit.cross_rescored import CrossRescored
+from training.joint.credit.difference import Difference
+from training.joint.credit.episode import Episode
+from training.joint.credit.hierarchical import Hierarchical
+from training.joint.credit.role_normalised import RoleNormalised
+from training.joint.credit.shared import Shared
+
+SCHEMES: Mapping[str, type[CreditScheme]] = {
+    "shared": Shared,
+    "episode": Episode,
+    "role_normalised": RoleNormalised,
+    "difference": Difference,
+    "cross_rescored": CrossRescored,
+    "hierarchical": Hierarchical,
+}

@@ -1,0 +1,58 @@
+"""Watches every role's own verified score during joint training: a team may pay for its gain with a role.
+
+The mean of the last `drift_window` steps is compared with that of the first ones. A fall beyond
+`drift_alarm` is a metric, one line in the log, and the sign for the anchor until the score is back.
+"""
+
+import logging
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from training.config.run_config import MarlConfig
+
+logger = logging.getLogger(__name__)
+
+
+class DriftWatch:
+    """The scores of all roles over the steps."""
+
+    def __init__(self, config: MarlConfig) -> None:
+        self._alarm, self._window = config.drift_alarm, config.drift_window
+        self._first: dict[str, list[float]] = {}  # the first `drift_window` scores
+        self._last: dict[str, list[float]] = {}  # the latest ones
+        self.fallen: set[str] = set()
+
+    def update(self, scores: Mapping[str, float]) -> dict[str, float]:
+        """Take in one step's own scores; metrics `drift/ROLE` (negative: fell) and `drift_alarm/ROLE`."""
+        metrics: dict[str, float] = {}
+        for role, score in scores.items():
+            first, last = self._first.setdefault(role, []), self._last.setdefault(role, [])
+            if len(first) < self._window:
+                first.append(score)
+            last.append(score)
+            del last[: -self._window]
+            change = statistics.fmean(last) - statistics.fmean(first)
+            is_low = self._alarm > 0 and len(last) == self._window and change <= -self._alarm
+            if is_low and role not in self.fallen:
+                logger.warning(
+                    "%s: own verified score fell by %.3f (%.3f to %.3f, means of %d steps)",
+                    role,
+                    -change,
+                    statistics.fmean(first),
+                    statistics.fmean(last),
+                    self._window,
+                )
+            (self.fallen.add if is_low else self.fallen.discard)(role)
+            metrics |= {f"drift/{role}": change, f"drift_alarm/{role}": float(is_low)}
+        return metrics
+
+    def state(self) -> dict[str, Any]:
+        """Everything that later alarms depend on."""
+        return {"first": self._first, "last": self._last, "fallen": sorted(self.fallen)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        self._first = {role: list(values) for role, values in state["first"].items()}
+        self._last = {role: list(values) for role, values in state["last"].items()}
+        self.fallen = set(state["fallen"])

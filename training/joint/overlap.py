@@ -1,0 +1,103 @@
+"""Rollouts of later steps while a step is learnt, over a queue of bounded length.
+
+With `max_staleness` s, the play of step n + s is handed to one background thread before the update of step n,
+with a copy of the weights of that moment; so rollouts are exactly s updates old, from step s on. Results
+depend on seed and config alone: a play is a function of its weights, its cases and its step. What corrects
+for the age is the learner's importance weighting. s = 0 plays and learns in turn, without thread or copy.
+"""
+
+import copy
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from scenarios.team import TeamScenario
+from training.joint.marl import JointLearner, load_role_weights
+from training.joint.played import PlayedSet
+from training.models.adapters import named_role_parameters
+
+Weights = dict[str, dict[str, torch.Tensor]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    """One play under way."""
+
+    step: int
+    version: int  # updates that its weights have seen
+    weights: Weights
+    result: Future[list[PlayedSet]]
+
+
+class OverlappedLearner:
+    """A joint learner whose rollouts run `max_staleness` steps ahead."""
+
+    def __init__(
+        self, learner: JointLearner, cases_of: Callable[[int], Sequence[TeamScenario]], max_steps: int
+    ) -> None:
+        self.learner, self.cases_of, self.max_steps = learner, cases_of, max_steps
+        self._actors = _copy_models(learner.models) if learner.config.max_staleness else {}
+        self._queue: deque[_Pending] = deque()
+        self._player = ThreadPoolExecutor(1, thread_name_prefix="rollouts")
+
+    @property
+    def num_steps(self) -> int:
+        return self.learner.num_steps
+
+    def step(self) -> dict[str, float]:
+        """Learn from the oldest rollouts while later ones are played; returns the step's metrics."""
+        if not self.learner.config.max_staleness:
+            return self.learner.step(self.cases_of(self.learner.num_steps))
+        while len(self._queue) <= self.learner.config.max_staleness:
+            following = self._queue[-1].step + 1 if self._queue else self.learner.num_steps
+            if following >= self.max_steps:
+                break
+            self._submit(following, self.learner.num_steps, _copy_weights(self.learner))
+        pending = self._queue.popleft()
+        played = self.learner.exchange(pending.result.result())
+        staleness = self.learner.num_steps - pending.version
+        return self.learner.learn(played) | {"staleness": float(staleness)}
+
+    def close(self) -> None:
+        """Wait for what is being played and stop."""
+        self._player.shutdown(wait=True, cancel_futures=True)
+
+    def _submit(self, step: int, version: int, weights: Weights) -> None:
+        future = self._player.submit(self._play, step, version, weights)
+        self._queue.append(_Pending(step=step, version=version, weights=weights, result=future))
+
+    def _play(self, step: int, version: int, weights: Weights) -> list[PlayedSet]:
+        learner = self.learner
+        for role, model in self._actors.items():
+            load_role_weights(model, role, weights[role])
+        engine = learner.make_engine(self._actors, version)
+        cases, first_place = learner.ranks.shard(self.cases_of(step))
+        return learner.joint_play.play(engine, cases, f"marl/{step}", first_place)
+
+    def state(self) -> dict[str, Any]:
+        """The learner's state, and the weights from which every waiting play can be played again."""
+        waiting = [{"step": one.step, "version": one.version, "weights": one.weights} for one in self._queue]
+        return {"learner": self.learner.state(), "waiting": waiting}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`: what waited is played again, to the same rollouts."""
+        self.learner.load_state(state["learner"])
+        for one in state["waiting"]:
+            self._submit(one["step"], one["version"], one["weights"])
+
+
+def _copy_models(models: Mapping[str, Any]) -> dict[str, Any]:
+    """Models of the same weights to play with; roles on one base keep sharing one."""
+    copies = {id(model): copy.deepcopy(model) for model in models.values()}
+    return {role: copies[id(model)] for role, model in models.items()}
+
+
+def _copy_weights(learner: JointLearner) -> Weights:
+    return {
+        role: {name: p.detach().clone() for name, p in named_role_parameters(model, role)}
+        for role, model in learner.models.items()
+    }

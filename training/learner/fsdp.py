@@ -1,0 +1,92 @@
+"""Training on several processes: joining them, FSDP2 sharding of a model, its whole weights again.
+
+    torchrun --nproc-per-node 4 -m training.stages.distributed_stage RUN
+
+Up to about 3B parameters every rank holds all weights (data parallel) and plays with them. Above that
+`marl.sharding` fsdp2 shards what is trained; each rank then plays with a whole copy in the precision of
+rollouts, refreshed after every step. Gradients are summed over ranks, as all losses are divided by counts
+over all ranks: the step is that of one process on all scenarios.
+"""
+
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
+from torch.distributed.tensor import DTensor
+
+from roles.errors import UserError
+from training.learner import token_logprobs
+from training.learner.ranks import ONE_RANK, Ranks
+
+
+def join_ranks(*, timeout_s: float = 1800.0) -> Ranks:
+    """This process among those that torchrun started; alone where there is no torchrun.
+
+    Raises:
+        UserError: torchrun's variables are there in part.
+    """
+    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    missing = [name for name in names if name not in os.environ]
+    if len(missing) == len(names):
+        return ONE_RANK
+    if missing:
+        raise UserError(f"{', '.join(missing)} not set: start with torchrun, or unset {names[0]}")
+    from datetime import timedelta
+
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+    return Ranks(rank=dist.get_rank(), size=dist.get_world_size())
+
+
+def leave_ranks(ranks: Ranks) -> None:
+    """Undo `join_ranks`."""
+    if ranks.size > 1:
+        dist.destroy_process_group()
+
+
+def shard_model(model: Any, *, bf16: bool = False, cpu_offload: bool = False) -> None:
+    """FSDP2 in place: one group of weights per decoder layer, embeddings and head in the root's.
+
+    With `bf16` passes compute in bfloat16; weights, gradients' sums and optimizer stay in float32.
+    """
+    policy = MixedPrecisionPolicy(
+        param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=torch.float32 if bf16 else None
+    )
+    offload = CPUOffloadPolicy() if cpu_offload else OffloadPolicy()
+    for layer in model.get_decoder().layers:
+        fully_shard(layer, mp_policy=policy, offload_policy=offload)
+    fully_shard(model, mp_policy=policy, offload_policy=offload)
+    token_logprobs.make_shardable(model)
+    for name in token_logprobs.SHARDED_METHODS:
+        register_fsdp_forward_method(model, name)
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether the model went through `shard_model`."""
+    return isinstance(model, FSDPModule)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The full tensor of a sharded one, on every rank (all must call it); any other as it is."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def place_like(stored: Tensor, place: Tensor) -> Tensor:
+    """This rank's part of a full tensor, sharded as `place` is; as it is where that is not sharded."""
+    if not isinstance(place, DTensor):
+        return stored
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(stored.to(place.device), place.device_mesh, place.placements)

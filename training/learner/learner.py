@@ -1,0 +1,245 @@
+"""The algorithm-blind learner: rows of token ids, masks, sampling logprobs and advantages in, gradients out.
+
+Loss of one role: minus the mean over its own tokens of min(r A, clip(r) A), plus the weight of KL times an
+estimate of KL(policy || reference). The mean counts rows without advantage too, which are not computed: they
+would add nothing. Roles that share a base go through it together; the loss is the sum over roles.
+Source: arXiv:2402.03300; no division by the group's standard deviation as in arXiv:2503.20783.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from training.config.run_config import MarlConfig
+from training.learner.importance import EXACT, Mismatch, MismatchSums, call_weights, ratios_of
+from training.learner.kl import kl_loss
+from training.learner.lora_batch import routed_roles
+from training.learner.packing import RowBatch, idle_batch, make_batches
+from training.learner.rows import TrainingRow
+from training.learner.token_logprobs import token_logprobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossStats:
+    """What one role's loss was made of (means over its own tokens; `num_rows` counts rows with advantage)."""
+
+    loss: float
+    kl: float
+    clip_fraction: float
+    entropy: float
+    num_rows: int
+    num_tokens: int
+    mismatch: Mismatch = EXACT  # of the learner's log-probabilities from the engine's
+    grad_norm: float = 0.0  # before it was scaled down; set by the update
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCounts:
+    """What a role's loss is divided by: its rows of the step on all ranks, and their own tokens."""
+
+    rows: float
+    tokens: float
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Running sums of one role over its micro-batches."""
+
+    loss: float = 0.0
+    kl: float = 0.0
+    clipped: float = 0.0
+    entropy: float = 0.0
+    tokens: float = 0.0
+
+
+def clipped_surrogate(
+    ratio: Float[Tensor, " own"],
+    advantages: Float[Tensor, " own"],
+    *,
+    clip_low: float,
+    clip_high: float,
+) -> tuple[Float[Tensor, " own"], Tensor]:
+    """Per-token loss -min(r A, clip(r, 1 - low, 1 + high) A), and where the clip took the gradient away."""
+    clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
+    is_clipped = ratio * advantages > clipped * advantages
+    return -torch.minimum(ratio * advantages, clipped * advantages), is_clipped
+
+
+def backward_role(
+    model: nn.Module,
+    rows: Sequence[TrainingRow],
+    config: MarlConfig,
+    *,
+    reference: nn.Module | None = None,
+    kl_coefficient: float | None = None,
+    counts: RowCounts | None = None,
+    agree: Callable[[int], int] = int,
+) -> LossStats:
+    """Accumulate one role's gradients over all its rows; the result does not depend on micro-batch cuts.
+
+    Args:
+        kl_coefficient: in place of the config's, where a controller moves it.
+        counts: of all ranks, where there are several.
+        agree: see `backward_team`.
+
+    Raises:
+        ValueError: no rows, or KL asked for without a reference.
+    """
+    if not rows and counts is None:
+        raise ValueError("no rows")
+    role = rows[0].role if rows else ""
+    coefficients = {} if kl_coefficient is None else {role: kl_coefficient}
+    references = {} if reference is None else {role: reference}
+    return backward_team(
+        model,
+        {role: rows},
+        config,
+        references=references,
+        kl_coefficients=coefficients,
+        counts=None if counts is None else {role: counts},
+        agree=agree,
+    )[role]
+
+
+def backward_team(
+    model: nn.Module,
+    rows: Mapping[str, Sequence[TrainingRow]],
+    config: MarlConfig,
+    *,
+    references: Mapping[str, nn.Module] | None = None,
+    kl_coefficients: Mapping[str, float] | None = None,
+    counts: Mapping[str, RowCounts] | None = None,
+    agree: Callable[[int], int] = int,
+) -> dict[str, LossStats]:
+    """Accumulate the gradients of all roles that this model speaks for, in one pass over their rows.
+
+    Sharded weights are gathered by all ranks at once: `agree` makes the number of passes the same on all.
+
+    Raises:
+        ValueError: KL asked for without a reference.
+    """
+    references = references or {}
+    weights = dict.fromkeys(rows, config.kl_coefficient) | dict(kl_coefficients or {})
+    for role in rows:
+        if weights[role] > 0 and role not in references:
+            raise ValueError("kl_coefficient > 0 needs a reference model")
+    counts = counts or {role: count_rows(of_role) for role, of_role in rows.items()}
+    live = {role: [row for row in of_role if row.has_signal] for role, of_role in rows.items()}
+    sums = {role: _Sums() for role in rows}
+    gaps = {role: MismatchSums() for role in rows}
+    device = next(model.parameters()).device
+    batches = list(
+        make_batches(
+            [row for of_role in live.values() for row in of_role],
+            layout=config.row_layout,
+            max_tokens=config.micro_batch_tokens,
+            device=device,
+        )
+    )
+    for _ in range(agree(len(batches)) - len(batches)):
+        idle_pass(model, config, device)
+    for batch in batches:
+        with routed_roles(model, batch):
+            loss = _batch_loss(model, batch, counts, config, references, weights, sums, gaps)
+            loss.backward()  # type: ignore[no-untyped-call]
+    return {
+        role: LossStats(
+            loss=one.loss,
+            kl=one.kl / max(1.0, one.tokens),
+            clip_fraction=one.clipped / max(1.0, one.tokens),
+            entropy=one.entropy / max(1.0, one.tokens),
+            num_rows=len(live[role]),
+            num_tokens=int(one.tokens),
+            mismatch=gaps[role].result(),
+        )
+        for role, one in sums.items()
+    }
+
+
+def count_rows(rows: Sequence[TrainingRow]) -> RowCounts:
+    """All rows of one rank, those without advantage too."""
+    return RowCounts(rows=len(rows), tokens=sum(row.num_own for row in rows))
+
+
+def idle_pass(model: nn.Module, config: MarlConfig, device: torch.device) -> None:
+    """A pass without effect, while other ranks have rows and this one has none left."""
+    logprobs, _ = token_logprobs(model, idle_batch(device), logit_rows=config.logit_rows)
+    (0 * logprobs.sum()).backward()  # type: ignore[no-untyped-call]
+
+
+def _batch_loss(
+    model: nn.Module,
+    batch: RowBatch,
+    counts: Mapping[str, RowCounts],
+    config: MarlConfig,
+    references: Mapping[str, nn.Module],
+    kl_weights: Mapping[str, float],
+    sums: Mapping[str, _Sums],
+    gaps: Mapping[str, MismatchSums],
+) -> Tensor:
+    """The loss of one micro-batch, summed over its roles; what it was made of is added to `sums`."""
+    logprobs, entropy = token_logprobs(
+        model, batch, temperature=config.temperature, logit_rows=config.logit_rows
+    )
+    losses, is_clipped = policy_losses(logprobs, batch, config)
+    total = torch.zeros((), device=losses.device)
+    for role, own in batch.role_own.items():
+        loss = reduce_losses(losses[own], batch, own, counts[role], config)
+        if role in references and (kl_weights[role] > 0 or config.measure_kl):
+            base = _reference_logprobs(references[role], batch, config)[own]
+            terms, kl = kl_loss(config.kl_kind, logprobs[own], base, batch.sampling_logprobs[own])
+            if kl_weights[role] > 0:
+                loss = loss + kl_weights[role] * reduce_losses(terms, batch, own, counts[role], config)
+            sums[role].kl += float(kl.sum())
+        one = sums[role]
+        one.loss += float(loss.detach())
+        one.clipped += float(is_clipped[own].sum())
+        one.entropy += float(entropy[own].detach().sum())
+        one.tokens += own.stop - own.start
+        gaps[role].add(logprobs[own].detach(), batch.sampling_logprobs[own])
+        total = loss if len(batch.role_own) == 1 else total + loss
+    return total
+
+
+def policy_losses(
+    logprobs: Float[Tensor, " own"], batch: RowBatch, config: MarlConfig
+) -> tuple[Float[Tensor, " own"], Tensor]:
+    """Per own token the policy-gradient loss, and whether the clip took its gradient away."""
+    sampling = batch.sampling_logprobs
+    if config.importance != "ratio":
+        weights = call_weights(logprobs.detach(), batch, level=config.importance, cap=config.importance_cap)
+        now = torch.exp(logprobs - logprobs.detach())  # 1, with the gradient of a ratio
+        return -weights * now * batch.advantages, torch.zeros_like(now, dtype=torch.bool)
+    ratio = ratios_of(logprobs, sampling, batch.row_of, level=config.clip_level)
+    return clipped_surrogate(ratio, batch.advantages, clip_low=config.clip_low, clip_high=config.clip_high)
+
+
+def reduce_losses(
+    losses: Float[Tensor, " own"],
+    batch: RowBatch,
+    own: slice,
+    counts: RowCounts,
+    config: MarlConfig,
+) -> Tensor:
+    """The role's loss from those of its tokens; `counts` are of the whole step, not of the batch.
+
+    dapo: mean over all own tokens. grpo: mean over rows of each row's mean. dr_grpo: as if every row were
+    max_completion_tokens long. The names are TRL's.
+    """
+    if config.loss == "dapo":
+        return losses.sum() / counts.tokens
+    if config.loss == "dr_grpo":
+        return losses.sum() / (counts.rows * config.max_completion_tokens)
+    lengths = torch.tensor([max(1, row.num_own) for row in batch.rows], device=losses.device)
+    return (losses / lengths[batch.row_of[own]]).sum() / counts.rows
+
+
+@torch.no_grad()
+def _reference_logprobs(reference: nn.Module, batch: RowBatch, config: MarlConfig) -> Tensor:
+    with routed_roles(reference, batch):
+        return token_logprobs(reference, batch, temperature=config.temperature, logit_rows=config.logit_rows)[
+            0
+        ]

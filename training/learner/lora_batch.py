@@ -1,0 +1,123 @@
+"""The adapters of all roles in one pass: every token goes through the base once and through its role's LoRA.
+
+In a packed line the roles' tokens stand in one stretch each, so that a layer's addition is one pair of small
+products per role. PEFT's own mixed batches are for inference only; these have gradients, to the very
+parameters that PEFT holds, so that saving, loading and serving stay PEFT's.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from peft.tuners.lora import Linear as LoraLinear
+from torch import Tensor, nn
+
+from simulator.engines.adapter_names import adapter_of
+from training.learner.packing import RowBatch
+
+Stretches = Mapping[str, tuple[int, int]]  # adapter -> first token and end
+
+
+@contextmanager
+def routed_roles(model: nn.Module, batch: RowBatch) -> Iterator[None]:
+    """While this is open, each token of the batch passes through the adapter of its role, and trains it.
+
+    Keep it open until the backward pass is done: checkpointed layers are computed again there. Models
+    without adapters are left as they are.
+
+    Raises:
+        ValueError: an adapter's tokens do not stand together.
+    """
+    layers = [module for module in model.modules() if isinstance(module, LoraLinear)]
+    if not layers:
+        yield
+        return
+    stretches = _stretches(model, batch)
+    for name, parameter in model.named_parameters():
+        if any(f".{adapter}." in name for adapter in stretches) and "lora_" in name:
+            parameter.requires_grad_(torch.is_grad_enabled() or parameter.requires_grad)
+    for layer in layers:
+        _route(layer, stretches)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.__dict__.pop("forward", None)
+
+
+def _stretches(model: nn.Module, batch: RowBatch) -> Stretches:
+    """Of each adapter the tokens that it speaks for; roles that share one stand side by side."""
+    stretches: dict[str, tuple[int, int]] = {}
+    for role, (start, stop) in batch.role_tokens.items():
+        name = adapter_of(model, role)
+        assert name is not None
+        first, end = stretches.get(name, (start, start))
+        if end != start:
+            raise ValueError(f"tokens of adapter {name} do not stand together")
+        stretches[name] = (first, stop)
+    return stretches
+
+
+def _route(layer: Any, stretches: Stretches) -> None:
+    def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return _routed_forward(layer, x, stretches)
+
+    layer.forward = forward
+
+
+def _routed_forward(layer: Any, x: Tensor, stretches: Stretches) -> Tensor:
+    """Base of all tokens, plus B A x * scale of each adapter on its stretch; x is (lines, tokens, width)."""
+    base: Tensor = layer.base_layer(x)
+    if len(stretches) > 1 and len(x) > 1:
+        raise ValueError("several adapters in one batch need a packed line")
+    lengths = tuple(len(x) * (stop - start) for start, stop in stretches.values())
+    scales = tuple(float(layer.scaling[name]) for name in stretches)
+    pairs = [one[name].weight for name in stretches for one in (layer.lora_A, layer.lora_B)]
+    added: Tensor = _AddAdapters.apply(  # type: ignore[no-untyped-call]
+        x.flatten(0, 1), base.flatten(0, 1), lengths, scales, *pairs
+    )
+    return added.view_as(base)
+
+
+class _AddAdapters(torch.autograd.Function):
+    """base + scale * B A x, stretch after stretch of the tokens, in adapters' dtype; (tokens, width) both.
+
+    Slices of a line would cost a zeroed line each in the backward pass; here every stretch is read and
+    written in place.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, base: Tensor, lengths: tuple[int, ...], scales: tuple[float, ...], *pairs: Tensor
+    ) -> Tensor:
+        result = torch.empty_like(base)
+        inner: list[Tensor] = []  # A x of each stretch
+        stretches = zip(*(one.split_with_sizes(lengths) for one in (x, base, result)), strict=True)
+        for number, (taken, below, place) in enumerate(stretches):
+            a, b = pairs[2 * number : 2 * number + 2]
+            inner.append(taken.to(a.dtype) @ a.T)
+            torch.add(below, (inner[-1] @ b.T).to(base.dtype), alpha=scales[number], out=place)
+        ctx.save_for_backward(x, *inner, *pairs)
+        ctx.lengths, ctx.scales = lengths, scales
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, *saved = ctx.saved_tensors
+        inner, pairs = saved[: len(ctx.lengths)], saved[len(ctx.lengths) :]
+        to_x = torch.empty_like(x, dtype=pairs[0].dtype) if ctx.needs_input_grad[0] else None
+        to_pairs: list[Tensor | None] = []
+        start = 0
+        for number, (length, scale) in enumerate(zip(ctx.lengths, ctx.scales, strict=True)):
+            part = slice(start, start + length)
+            start += length
+            a, b = pairs[2 * number : 2 * number + 2]
+            to_result = grad[part].to(b.dtype)
+            to_inner = (to_result @ b).mul_(scale)
+            needs_a, needs_b = ctx.needs_input_grad[4 + 2 * number : 6 + 2 * number]
+            to_pairs.append(to_inner.T @ x[part].to(a.dtype) if needs_a else None)
+            to_pairs.append(to_result.T @ inner[number].mul(scale) if needs_b else None)
+            if to_x is not None:
+                torch.mm(to_inner, a, out=to_x[part])
+        return None if to_x is None else to_x.to(x.dtype), grad, None, None, *to_pairs

@@ -1,0 +1,126 @@
+"""Log-probabilities of own tokens, and of nothing else: the output head sees the places before them only.
+
+With `logit_rows` the logits of so many tokens exist at once. Their softmax is taken while they do, and the
+gradient to the hidden states is kept instead of them: a vector of the model's width per token, not of its
+vocabulary. Weights of the head that train recompute their logits in the backward pass.
+"""
+
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from training.learner.packing import RowBatch
+from training.learner.row_attention import use_row_attention
+
+SHARDED_METHODS = ("own_logprobs", "own_hidden")  # what a sharded model computes between gather and reshard
+
+
+def token_logprobs(
+    model: nn.Module, batch: RowBatch, *, temperature: float = 1.0, logit_rows: int = 0
+) -> tuple[Float[Tensor, " own"], Float[Tensor, " own"]]:
+    """Log-probabilities and entropies at the own tokens, in the batch's order; gradient flows to the first.
+
+    Both are those of the distribution that was sampled from, so that the ratio to the sampling logprobs is 1
+    at the start at every temperature.
+    """
+    sharded: Any = getattr(model, "own_logprobs", None)
+    if sharded is not None:
+        return sharded(batch, temperature, logit_rows)  # type: ignore[no-any-return]
+    return _logprobs(model, batch, temperature, logit_rows)
+
+
+def hidden_before(model: nn.Module, batch: RowBatch) -> Float[Tensor, "own width"]:
+    """The last hidden states at the places before the own tokens."""
+    sharded: Any = getattr(model, "own_hidden", None)
+    if sharded is not None:
+        return sharded(batch)  # type: ignore[no-any-return]
+    return _hidden(model, batch)
+
+
+def make_shardable(model: nn.Module) -> None:
+    """Give the model the two passes as methods: FSDP2 gathers weights around a model's own methods only."""
+    adapted: Any = model
+    adapted.own_logprobs = partial(_logprobs, model)
+    adapted.own_hidden = partial(_hidden, model)
+
+
+def _logprobs(
+    model: nn.Module, batch: RowBatch, temperature: float, logit_rows: int
+) -> tuple[Tensor, Tensor]:
+    hidden = _hidden(model, batch)
+    head = _head(model)
+    if logit_rows:
+        pieces = (hidden, head.weight, batch.targets, temperature, logit_rows)
+        logprobs, entropy = _InPieces.apply(*pieces)  # type: ignore[no-untyped-call]
+        return logprobs, entropy
+    logits = head(hidden).float() / temperature
+    every = torch.log_softmax(logits, dim=-1)
+    entropy = -(every.exp() * every).sum(-1)
+    return every.gather(1, batch.targets[:, None])[:, 0], entropy
+
+
+def _hidden(model: nn.Module, batch: RowBatch) -> Tensor:
+    options: dict[str, Any] = {}
+    attention = batch.attention
+    if batch.layout is not None:
+        use_row_attention(model)
+        options = {"layout": batch.layout, "position_ids": batch.position_ids}
+        attention = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=batch.token_ids.device)  # none is made
+    output = _decoder(model)(input_ids=batch.token_ids, attention_mask=attention, use_cache=False, **options)
+    hidden: Tensor = output.last_hidden_state
+    return hidden.flatten(0, 1)[batch.predict_at]
+
+
+class _InPieces(torch.autograd.Function):
+    """(hidden, head weights, targets) -> (logprobs, entropies), a few tokens' logits at a time."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, rows: int
+    ) -> tuple[Tensor, Tensor]:
+        logprobs = hidden.new_empty(len(hidden), dtype=torch.float32)
+        entropies = torch.empty_like(logprobs)
+        slopes = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None  # d logprob / d hidden
+        for start in range(0, len(hidden), rows):
+            part = slice(start, start + rows)
+            every = _log_softmax(hidden[part], weight, temperature)
+            logprobs[part] = every.gather(1, targets[part, None])[:, 0]
+            chances = every.exp()
+            entropies[part] = -(chances * every).sum(-1)
+            if slopes is not None:
+                slopes[part] = (weight[targets[part]] - chances.to(weight.dtype) @ weight) / temperature
+        ctx.save_for_backward(hidden, weight, targets, slopes)
+        ctx.temperature, ctx.rows = temperature, rows
+        ctx.mark_non_differentiable(entropies)
+        return logprobs, entropies
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        hidden, weight, targets, slopes = ctx.saved_tensors
+        to_hidden = None if slopes is None else slopes * grad[:, None].to(slopes.dtype)
+        if not ctx.needs_input_grad[1]:
+            return to_hidden, None, None, None, None
+        to_weight = torch.zeros_like(weight, dtype=torch.float32)
+        scaled = grad / ctx.temperature
+        for start in range(0, len(hidden), ctx.rows):
+            part = slice(start, start + ctx.rows)
+            chances = _log_softmax(hidden[part], weight, ctx.temperature).exp_()
+            chances *= -scaled[part, None]
+            to_weight.addmm_(chances.T, hidden[part].float())
+        to_weight.index_add_(0, targets, scaled[:, None] * hidden.float())
+        return to_hidden, to_weight.to(weight.dtype), None, None, None
+
+
+def _log_softmax(hidden: Tensor, weight: Tensor, temperature: float) -> Tensor:
+    return torch.log_softmax((hidden @ weight.T).float() / temperature, dim=-1)
+
+
+def _decoder(model: Any) -> Any:
+    return model.get_decoder()
+
+
+def _head(model: Any) -> Any:
+    return model.get_output_embeddings()

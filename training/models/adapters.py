@@ -1,0 +1,157 @@
+"""LoRA: one frozen base per run, and per role (or once for all roles) a small set of trained weights on it.
+
+A role's checkpoint is a standard PEFT folder (adapter_config.json, adapter_model.safetensors); the base
+stands once under checkpoints/base. While one role trains alone its adapter is named `default`, as TRL
+expects; in a team every adapter has its role's name, or `team` where all roles share one.
+Source: arXiv:2106.09685 (LoRA), arXiv:2305.14314 (QLoRA).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from peft import (
+    LoraConfig,
+    PeftModel,
+    get_peft_model,
+    get_peft_model_state_dict,
+    prepare_model_for_kbit_training,
+)
+from safetensors.torch import save_file
+from torch import nn
+from transformers import BitsAndBytesConfig, PreTrainedModel
+
+from roles.errors import UserError
+from roles.registry import ROLES
+from simulator.engines.adapter_names import SHARED, SINGLE, adapter_of
+from training.config.run_config import ModelConfig
+
+WEIGHTS = "adapter_model.safetensors"
+_KINDS = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B")  # PEFT's names of the two factors
+
+
+def list_owners(config: ModelConfig) -> tuple[str, ...]:
+    """Who has weights of its own: every role, or the team where one adapter serves all roles."""
+    return (SHARED,) if config.adapter_sharing == "shared" else tuple(ROLES)
+
+
+def owners_of(config: ModelConfig, roles: Sequence[str]) -> tuple[str, ...]:
+    """The owners of these roles' weights, each once."""
+    return tuple(dict.fromkeys(owner_of(config, role) for role in roles))
+
+
+def owner_of(config: ModelConfig, role: str) -> str:
+    """Under whose name a role's weights are trained and kept."""
+    return SHARED if config.adapter_sharing == "shared" else role
+
+
+def roles_of(owner: str) -> tuple[str, ...]:
+    """The roles that an owner's weights speak for."""
+    return tuple(ROLES) if owner == SHARED else (owner,)
+
+
+def quantization(config: ModelConfig) -> BitsAndBytesConfig | None:
+    """How the frozen base is quantised: 4-bit normal floats for `qlora`, else not at all.
+
+    Raises:
+        UserError: `qlora` without a CUDA device or without bitsandbytes.
+    """
+    if config.adapter != "qlora":
+        return None
+    if not torch.cuda.is_available():
+        raise UserError(
+            "model.adapter 'qlora' needs a CUDA device, and none is here; use model.adapter=lora on a CPU"
+        )
+    if find_spec("bitsandbytes") is None:
+        raise UserError(
+            "model.adapter 'qlora' needs bitsandbytes; pip install 'emads[qlora]', or use model.adapter=lora"
+        )
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+
+
+def attach(base: PreTrainedModel, config: ModelConfig, *, seed: int, name: str = SINGLE) -> PeftModel:
+    """`base`, frozen, with one new trainable adapter that does not yet change what it says.
+
+    Raises:
+        UserError: the base has no modules of the names in `lora_targets`.
+    """
+    torch.manual_seed(seed)
+    targets = "all-linear" if config.lora_targets == ("all-linear",) else list(config.lora_targets)
+    lora = LoraConfig(
+        r=config.lora_rank,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=0.0,
+        target_modules=targets,
+        task_type="CAUSAL_LM",
+    )
+    if config.adapter == "qlora":
+        base = prepare_model_for_kbit_training(  # type: ignore[no-untyped-call]
+            base, use_gradient_checkpointing=config.gradient_checkpointing
+        )
+    try:
+        model = get_peft_model(base, lora, adapter_name=name)
+    except ValueError as error:
+        raise UserError(f"config key model.lora_targets: {str(error).splitlines()[0]}") from None
+    return model
+
+
+def save_adapter(model: nn.Module, folder: Path, *, role: str, base: str) -> None:
+    """Write a role's adapter as a PEFT folder; `base` is what it names as its base model (id or path)."""
+    name, adapted = adapter_of(model, role), cast(PeftModel, model)
+    assert name is not None
+    state = get_peft_model_state_dict(adapted, adapter_name=name, save_embedding_layers=False)
+    save_file(
+        {key: value.detach().cpu().contiguous() for key, value in state.items()},
+        folder / WEIGHTS,
+        metadata={"format": "pt"},
+    )
+    lora = adapted.peft_config[name]
+    stored, mode = lora.base_model_name_or_path, lora.inference_mode
+    lora.base_model_name_or_path, lora.inference_mode = base, True
+    try:
+        lora.save_pretrained(str(folder))
+    finally:
+        lora.base_model_name_or_path, lora.inference_mode = stored, mode
+
+
+def load_adapters(base: PreTrainedModel, folders: Mapping[str, Path]) -> PeftModel:
+    """`base`, frozen, with the adapters of `folders` by name; the first is active, all can be trained."""
+    model: PeftModel | None = None
+    for name, folder in folders.items():
+        if model is None:
+            model = PeftModel.from_pretrained(base, folder, adapter_name=name, is_trainable=True)
+        else:
+            model.load_adapter(folder, adapter_name=name, is_trainable=True)
+    if model is None:
+        raise ValueError("no adapters to load")
+    model.set_adapter(next(iter(folders)))
+    return model
+
+
+def activate(model: nn.Module, role: str) -> None:
+    """Let `role` speak and learn: its adapter is active and trainable, all others are frozen."""
+    name = adapter_of(model, role)
+    if name is not None:
+        adapted: Any = model
+        adapted.set_adapter(name)
+
+
+def named_role_parameters(model: nn.Module, role: str) -> Iterator[tuple[str, nn.Parameter]]:
+    """What training this role may change: its adapter, or with full weights all trainable parameters."""
+    name = adapter_of(model, role)
+    for key, parameter in model.named_parameters():
+        is_own = any(f".{kind}.{name}." in f"{key}." for kind in _KINDS)
+        if parameter.requires_grad if name is None else is_own:
+            yield key, parameter
+
+
+def role_parameters(model: nn.Module, role: str) -> list[nn.Parameter]:
+    """The parameters of `named_role_parameters`, for an optimizer or a gradient norm of one role."""
+    return [parameter for _, parameter in named_role_parameters(model, role)]

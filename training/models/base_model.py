@@ -1,0 +1,192 @@
+"""The base model: the `tiny` preset built from config with its own tokenizer, or a pretrained one by id.
+
+The tiny tokenizer isolates capital letters and numbers (10-99 are single tokens) and lets constant
+wording merge freely, so that a brief of forty figures costs little more than forty tokens.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from torch import Tensor
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+from transformers.utils import logging
+
+from roles.errors import UserError
+from training.config.run_config import ModelConfig
+from training.models.adapters import quantization
+from training.models.pretrained import CHAT_TEMPLATE, SMOLLM2, prepare_smollm2
+from training.models.strict_loading import load_model, load_tokenizer
+
+PAD, UNKNOWN, END = "<|pad|>", "<|unknown|>", "<|end|>"
+HEADERS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
+TOOL_MARKERS = ("<tool_call>", "</tool_call>")
+# numbers, option letters, sector names, and the words whose choice is the answer
+_WORDS = "cto|coo|risk|cost|none|ok|no|true|false|accept|object"
+_CUT = (
+    r"[A-Z][0-9](?![0-9])|[0-9]{1,2}|CTO|COO|[A-Z](?![a-z])|[A-Z][a-z]+(?= case)|</?tool_call>"
+    rf"| ?\b(?:{_WORDS})\b ?"
+)
+PRETRAINED = {
+    "qwen2.5-0.5b": "Qwen/Qwen2.5-0.5B-Instruct",
+    "qwen2.5-1.5b": "Qwen/Qwen2.5-1.5B-Instruct",
+    "qwen2.5-3b": "Qwen/Qwen2.5-3B-Instruct",
+    "qwen2.5-7b": "Qwen/Qwen2.5-7B-Instruct",
+}
+EMBEDDING_STD = 0.2
+NUMBER_SHARE = 0.9  # of a number's embedding, in variance, that says how large it is
+# Header tokens end each message at once; names of tools suffice where the weights know one role only.
+TINY_CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}"
+    "{% if message.role == 'system' and tools %} Tools"
+    "{% for tool in tools %} {{ tool.function.name }}{% endfor %}{% endif %}"
+    "{% for call in message.tool_calls or [] %}<tool_call>\n"
+    '{"name": {{ call.function.name | tojson }}, "arguments": {{ call.function.arguments | tojson }}}'
+    "\n</tool_call>{% endfor %}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
+    """A unigram tokenizer of at most `vocab_size` tokens: ASCII, 10-99, then the best phrases of `texts`.
+
+    Text is cut at numbers, option letters and the words that carry answers; what stands between them is
+    constant wording, and a frequent stretch of it becomes one token. Anything outside ASCII is unknown to it.
+
+    Raises:
+        UserError: vocab_size too small for ASCII and the two-digit numbers.
+    """
+    ascii_pieces = ["\n", *(chr(code) for code in range(32, 127))]
+    numbers = [str(n) for n in range(10, 100)]
+    fixed = [PAD, UNKNOWN, END, *HEADERS, *TOOL_MARKERS, *ascii_pieces, *numbers]
+    if vocab_size < len(fixed) + 64:
+        raise UserError(
+            f"vocab_size {vocab_size} is too small: use {len(fixed) + 64} or more (512 is the default)"
+        )
+    cut = pre_tokenizers.Split(Regex(_CUT), behavior="isolated")
+    counts = Counter(piece for text in texts for piece, _ in cut.pre_tokenize_str(text))
+    gains = {piece: count * (len(piece) - 1) for piece, count in counts.items() if piece not in set(fixed)}
+    phrases = sorted(gains, key=lambda piece: (-gains[piece], piece))[: vocab_size - len(fixed)]
+    # one score for every piece: Viterbi then takes the fewest pieces
+    vocab = [(piece, -10.0) for piece in [*fixed, *phrases]]
+    tokenizer = Tokenizer(models.Unigram(vocab, unk_id=1, byte_fallback=False))
+    tokenizer.pre_tokenizer = cut
+    tokenizer.decoder = decoders.Fuse()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        unk_token=UNKNOWN,
+        eos_token=END,
+        additional_special_tokens=[*HEADERS],
+        clean_up_tokenization_spaces=False,
+        padding_side="left",
+    )
+    fast.add_tokens(list(TOOL_MARKERS))
+    fast.chat_template = TINY_CHAT_TEMPLATE
+    return fast
+
+
+def build_tiny_model(config: ModelConfig, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
+    """A randomly initialised Qwen3 of the config's size (0.4-1M parameters by default).
+
+    Embeddings start ten times wider than usual and numbers start near their neighbours, which shortens the
+    way to comparing figures several times over; nothing else is known to the weights.
+    """
+    torch.manual_seed(seed)
+    model = Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=len(tokenizer),
+            hidden_size=config.hidden_size,
+            intermediate_size=config.intermediate_size,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads,
+            num_key_value_heads=config.num_heads,
+            head_dim=config.hidden_size // config.num_heads,
+            max_position_embeddings=1024,
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            bos_token_id=None,
+            dtype=torch.float32,
+        )
+    )
+    with torch.no_grad():
+        embeddings: Tensor = model.model.embed_tokens.weight
+        embeddings.normal_(std=EMBEDDING_STD)
+        for start, stop in ((0, 10), (10, 100)):  # apart, or 1 and 2 would be as close as 10 and 20
+            values = torch.arange(start, stop)
+            ids = tokenizer.convert_tokens_to_ids([str(value) for value in values.tolist()])
+            own_share = 1 - NUMBER_SHARE
+            shared = number_features(values / stop, config.hidden_size) * EMBEDDING_STD
+            embeddings[ids] = own_share**0.5 * embeddings[ids] + NUMBER_SHARE**0.5 * shared
+    return model
+
+
+def number_features(values: Tensor, width: int) -> Tensor:
+    """Vectors (count, width) with mean square 1 in which near values are near: waves in random directions.
+
+    `values` lie in [0, 1]; the waves have 1/4, 1/2, 1 and 2 periods over that range.
+    """
+    angles = values[:, None] * torch.pi * torch.tensor([0.5, 1.0, 2.0, 4.0])
+    waves = torch.cat([angles.cos(), angles.sin()], dim=1) / len(angles[0]) ** 0.5  # rows of length 1
+    directions: Tensor = torch.linalg.qr(torch.randn(width, waves.shape[1])).Q.T
+    features: Tensor = width**0.5 * (waves @ directions)
+    return features
+
+
+def load_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A hub or local model and its tokenizer.
+
+    Raises:
+        UserError: it cannot be loaded; says what was tried.
+    """
+    model_id = str(prepare_smollm2()) if name == SMOLLM2 else PRETRAINED.get(name, name)
+    tokenizer = load_tokenizer(model_id)
+    if name == SMOLLM2:
+        tokenizer.chat_template = CHAT_TEMPLATE
+    return load_model(model_id, dtype="auto"), tokenizer
+
+
+def quiet_libraries() -> None:
+    """Keep the libraries' own bars and notices off the terminal; ours is the one that counts."""
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
+
+
+def find_device() -> torch.device:
+    """The GPU of this process where there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def load_checkpoint(path: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Weights and tokenizer that a training stage saved, on the device that trains."""
+    tokenizer = load_tokenizer(path)
+    model: Any = load_model(path, dtype=torch.float32)
+    return model.to(find_device()), tokenizer
+
+
+def load_frozen_base(path: Path, config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The base that adapters are put on, in the precision of the config.
+
+    Raises:
+        UserError: `qlora` where it cannot run.
+    """
+    tokenizer = load_tokenizer(path)
+    packed = quantization(config)
+    if packed is not None:
+        return load_model(
+            path, dtype=torch.bfloat16, quantization_config=packed, device_map={"": 0}
+        ), tokenizer
+    model: Any = load_model(path, dtype=getattr(torch, config.dtype))
+    return model.to(find_device()), tokenizer

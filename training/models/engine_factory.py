@@ -1,0 +1,173 @@
+"""One factory for what completes prompts: in simulation, in evaluation and in training.
+
+    with open_engine(config.engine, end_id=chat.end_id, seed=seed, base=folder) as engine:
+        engine.set_policy("cto", model, version="cto@17")  # again after each update of the weights
+
+vLLM takes a minute or so to start: keep one engine open for as many steps as there are.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+from roles.errors import UserError, unknown
+from roles.team import RECONCILER, SPECIALISTS, Decision, SpecialistReport, Vote
+from simulator.engines.base import PolicyEngine
+from simulator.engines.embedded.engine import TransformersEngine
+from simulator.engines.vllm.engine import VLLMEngine
+from simulator.engines.vllm.server_client import VLLMServerEngine
+from training.config.run_config import EngineConfig
+from training.models.weights import BASE, find_weights
+from training.runs.run_folder import Run
+
+_LETTER = {"type": "string", "pattern": "^[A-Z]$"}
+
+
+def make_engine(
+    config: EngineConfig,
+    *,
+    end_id: int,
+    seed: int,
+    base: Path | None,
+    schemas: Mapping[str, Mapping[str, Any]] | None = None,
+) -> PolicyEngine:
+    """The engine that the config names, with no policy yet; `close_engine` it.
+
+    `base`: the folder of the model that adapters were trained on, tokenizer included; None where every
+    policy has full weights. Only vLLM reads it. `schemas`: see `team_schemas`; used if config.structured.
+
+    Raises:
+        UserError: vLLM is not installed, or an unknown option.
+    """
+    if config.name == "transformers":
+        return TransformersEngine(end_id=end_id, seed=seed)
+    if config.name == "vllm_server":
+        return VLLMServerEngine(config.servers, end_id=end_id, request_timeout_s=config.request_timeout_s)
+    return VLLMEngine(
+        base,
+        end_id=end_id,
+        seed=seed,
+        options=config.vllm,
+        schemas=schemas if config.structured else None,
+        request_timeout_s=config.request_timeout_s,
+    )
+
+
+def close_engine(engine: PolicyEngine) -> None:
+    """End the engine's processes and connections; the embedded engine has none."""
+    if isinstance(engine, VLLMEngine | VLLMServerEngine):
+        engine.close()
+
+
+@contextmanager
+def open_engine(
+    config: EngineConfig,
+    *,
+    end_id: int,
+    seed: int,
+    base: Path | None,
+    schemas: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Iterator[PolicyEngine]:
+    """`make_engine`, closed at the end.
+
+    Raises:
+        UserError: as `make_engine`.
+    """
+    engine = make_engine(config, end_id=end_id, seed=seed, base=base, schemas=schemas)
+    try:
+        yield engine
+    finally:
+        close_engine(engine)
+
+
+@contextmanager
+def serve(
+    run: Run,
+    models: Mapping[str, Any],
+    stage: str,
+    *,
+    end_id: int,
+    engine: EngineConfig | None = None,
+    constrained: bool = False,
+) -> Iterator[PolicyEngine]:
+    """An engine that serves every role by its own weights of a stage, as `engine` (None: the run) names it.
+
+    `constrained` lets config.structured hold answers to the team's schemas: for simulation only.
+
+    Raises:
+        UserError: as `make_engine`.
+    """
+    config = engine or run.config.engine
+    base = None if config.name == "transformers" else find_weights(run, BASE, RECONCILER)
+    schemas = team_schemas() if constrained else None
+    with open_engine(config, end_id=end_id, seed=run.config.seed, base=base, schemas=schemas) as opened:
+        for role, model in models.items():
+            opened.set_policy(role, model, version=f"{role}@{stage}")
+        yield opened
+
+
+@contextmanager
+def open_rollouts(run: Run, *, end_id: int) -> Iterator[PolicyEngine | None]:
+    """The engine that a stage samples its rollouts on, from its first step to its last.
+
+    None for the embedded engine: it starts at once, so that training makes one for every batch.
+
+    Raises:
+        UserError: as `make_engine`.
+    """
+    config = run.config.engine
+    if config.name == "transformers":
+        yield None
+        return
+    base = find_weights(run, BASE, RECONCILER)
+    with open_engine(config, end_id=end_id, seed=run.config.seed, base=base) as engine:
+        yield engine
+
+
+def choose_engine(config: EngineConfig, name: str | None) -> EngineConfig:
+    """The run's engine, or the one named on the command line.
+
+    Raises:
+        UserError: no such engine, or servers that the config does not name.
+    """
+    if name is None or name == config.name:
+        return config
+    known = list(get_args(EngineConfig.model_fields["name"].annotation))
+    if name not in known:
+        raise unknown("engine", name, known)
+    if name == "vllm_server":
+        raise UserError(
+            "engine 'vllm_server' needs addresses: train the run with --set engine.name=vllm_server"
+            " --set engine.servers=[http://127.0.0.1:8000]"
+        )
+    return EngineConfig.model_validate({"name": name, "request_timeout_s": config.request_timeout_s})
+
+
+def team_schemas() -> dict[str, dict[str, Any]]:
+    """What each seat may write in a joint episode, as JSON schemas: a report or a vote, or a decision.
+
+    Options are held to capital letters: the schema is the same for all cases, so it cannot know theirs.
+    """
+    report = _close(SpecialistReport.model_json_schema(), pick=_LETTER, veto=_letters())
+    vote = _close(Vote.model_json_schema())
+    decision = _close(Decision.model_json_schema(), option={"type": "string", "pattern": "^([A-Z]|none)$"})
+    return {
+        **{role: {"anyOf": [report, vote]} for role in SPECIALISTS},
+        RECONCILER: decision,
+    }
+
+
+def _letters() -> dict[str, Any]:
+    return {"type": "array", "items": _LETTER, "maxItems": 6}
+
+
+def _close(schema: dict[str, Any], **narrower: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with some properties narrowed, and no others allowed."""
+    properties = {**schema["properties"], **narrower}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

@@ -1,0 +1,158 @@
+"""Weights in a run folder: published once per stage and owner; whole models, or a base and adapters on it.
+
+An owner is a role, or the team where all roles share one adapter. With adapters `checkpoints/STAGE/OWNER`
+holds the adapter alone, and the frozen base is stored once, under `checkpoints/base`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from roles.errors import UserError
+from roles.registry import ROLES
+from simulator.engines.adapter_names import SINGLE, adapter_of
+from training.models.adapters import (
+    attach,
+    list_owners,
+    load_adapters,
+    named_role_parameters,
+    owner_of,
+    save_adapter,
+)
+from training.models.base_model import PRETRAINED, load_checkpoint, load_frozen_base
+from training.runs.checkpoints import newest_sound, publish
+from training.runs.run_folder import Run
+
+BASE = "base"
+JOINT = "marl"  # the stage that trains all roles at once
+Team = Mapping[str, PreTrainedModel]
+
+
+def is_finished(run: Run, stage: str, role: str | None = None) -> bool:
+    """Whether the stage is marked done and its weights are sound; damaged ones are set aside."""
+    if not run.is_done(stage_marker(run, stage, role)):
+        return False
+    return newest_sound(weights_folder(run, stage, role), run=weights_identity(run, stage, role)) is not None
+
+
+def stage_marker(run: Run, stage: str, role: str | None) -> str:
+    """Under which name a stage of a role is marked done: "sft/cto", "sft/team", or the stage of all roles."""
+    if role is None or stage in (BASE, JOINT):
+        return stage
+    return f"{stage}/{owner_of(run.config.model, role)}"
+
+
+def weights_folder(run: Run, stage: str, role: str | None) -> Path:
+    """Where a stage's checkpoints of one role (None: of all) stand."""
+    folder = run.path / "checkpoints" / stage
+    return folder if role is None else folder / owner_of(run.config.model, role)
+
+
+def weights_identity(run: Run, stage: str, role: str | None) -> str:
+    """What a manifest names as its run: another role's or stage's weights are as wrong as another run's."""
+    return "/".join([run.digest, stage, *([owner_of(run.config.model, role)] if role else [])])
+
+
+def save_weights(
+    run: Run,
+    stage: str,
+    role: str | None,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    step: int,
+) -> None:
+    """Publish weights and tokenizer; of a model with adapters the role's adapter alone."""
+
+    def write(folder: Path) -> None:
+        if role is not None and adapter_of(model, role) is not None:
+            save_adapter(model, folder, role=role, base=_name_base(run))
+        else:
+            model.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+
+    identity = weights_identity(run, stage, role)
+    publish(weights_folder(run, stage, role), f"step_{step}", write, run=identity, step=step)
+
+
+def save_team(run: Run, stage: str, team: Team, tokenizer: PreTrainedTokenizerBase, *, step: int) -> None:
+    """Publish every owner's weights once."""
+    by_owner = {owner_of(run.config.model, role): model for role, model in team.items()}
+    for owner, model in by_owner.items():
+        save_weights(run, stage, owner, model, tokenizer, step=step)
+
+
+def find_weights(run: Run, stage: str, role: str) -> Path:
+    """The newest sound checkpoint of a role after a stage.
+
+    Raises:
+        UserError: there is none; says which command makes it.
+    """
+    owner = None if stage == BASE else role
+    folder = weights_folder(run, stage, owner)
+    found = newest_sound(folder, run=weights_identity(run, stage, owner))
+    if found is None:
+        raise UserError(
+            f"no sound {stage} weights in {folder}; make them with `emads train {stage} --run {run.path}`"
+        )
+    return found
+
+
+def load_weights(run: Run, stage: str, role: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The weights of a role after a stage; with adapters the frozen base and the role's own adapter.
+
+    Raises:
+        UserError: there are none; says which command makes them.
+    """
+    if run.config.model.adapter == "none":
+        return load_checkpoint(find_weights(run, stage, role))
+    base, tokenizer = load_frozen_base(find_weights(run, BASE, role), run.config.model)
+    if stage == BASE:
+        return base, tokenizer
+    return cast(PreTrainedModel, load_adapters(base, {SINGLE: find_weights(run, stage, role)})), tokenizer
+
+
+def load_trainable(run: Run, stage: str, role: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """What a role's next stage trains: the weights of `load_weights`, or a new adapter on the base."""
+    model, tokenizer = load_weights(run, stage, role)
+    if run.config.model.adapter != "none" and stage == BASE:
+        model = cast(PreTrainedModel, attach(model, run.config.model, seed=run.config.seed))
+    return model, tokenizer
+
+
+def load_team(run: Run, stage: str) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:
+    """Every role's weights after a stage; the tokenizer is the same for all.
+
+    With adapters the base is loaded once: all roles have the same model, in which `activate` chooses.
+    """
+    config = run.config.model
+    if config.adapter == "none":
+        loaded = {role: load_weights(run, stage, role) for role in ROLES}
+        tokenizer = next(iter(loaded.values()))[1]
+        return {role: model for role, (model, _) in loaded.items()}, tokenizer
+    model, tokenizer = load_frozen_base(find_weights(run, BASE, next(iter(ROLES))), config)
+    if stage != BASE:
+        folders = {owner: find_weights(run, stage, owner) for owner in list_owners(config)}
+        model = cast(PreTrainedModel, load_adapters(model, folders))
+    return dict.fromkeys(ROLES, model), tokenizer
+
+
+def copy_weights(model: nn.Module, role: str) -> dict[str, torch.Tensor]:
+    """A copy of what training the role may change, to tell later whether a stage changed it."""
+    return {name: parameter.detach().clone() for name, parameter in named_role_parameters(model, role)}
+
+
+def weights_differ(model: nn.Module, before: Mapping[str, torch.Tensor]) -> bool:
+    """Whether any of the copied parameters is another one now."""
+    now = dict(model.named_parameters())
+    return any(not torch.equal(now[name], copy) for name, copy in before.items())
+
+
+def _name_base(run: Run) -> str:
+    """What an adapter names as its base: the hub's id, or the place in the run folder."""
+    preset = run.config.model.preset
+    return PRETRAINED.get(preset, preset if "/" in preset else f"checkpoints/{BASE}/step_0")

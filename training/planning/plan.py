@@ -1,0 +1,138 @@
+"""Memory, floors and expected time of a phase on a device. Formulas: docs/performance.md, section Planning.
+
+A floor is what the hardware cannot go below: arithmetic at its peak, or weights and cache read once per
+sampled token. The expected time divides it by the shares of the peak that training and sampling reach.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from training.config.run_config import RunConfig
+from training.planning.shapes import Shape
+from training.planning.workload import JOINT, Phase
+
+GIB = 2**30
+LOGIT_CHUNK = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One accelerator. Example: DEVICES["a100"].flops == 312e12"""
+
+    name: str
+    flops: float  # dense bfloat16, per second
+    bandwidth: float  # bytes per second of its memory
+    memory: float  # bytes
+    training_share: float = 0.40  # of flops, in forward and backward passes
+    reading_share: float = 0.50  # of flops, in prefill
+    sampling_share: float = 0.50  # of bandwidth, in decoding
+
+
+DEVICES = {
+    "a100": Device(name="A100 80 GB", flops=312e12, bandwidth=2.039e12, memory=80e9),
+    "h100": Device(name="H100 80 GB", flops=989e12, bandwidth=3.35e12, memory=80e9),
+    "h200": Device(name="H200 141 GB", flops=989e12, bandwidth=4.8e12, memory=141e9),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes on each rank while training."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    activations: float
+    logits: float
+    cache: float  # keys and values of the transcripts that are sampled side by side
+
+    @property
+    def total(self) -> float:
+        """The sum; an engine samples and a learner trains in turn, and both stay."""
+        return self.weights + self.gradients + self.optimizer + self.activations + self.logits + self.cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseTime:
+    """Seconds of one phase on all ranks together."""
+
+    name: str
+    compute_floor_s: float
+    bandwidth_floor_s: float
+    expected_s: float
+
+
+def training_flops_per_token(shape: Shape, config: RunConfig) -> float:
+    """2 N forward, 2 N for the inputs' gradients, 2 N for the weights' (not of a frozen base), 2 N again."""
+    passes = 4 if config.model.adapter != "none" else 6
+    passes += 2 if config.model.gradient_checkpointing else 0
+    return float(passes * shape.num_working)
+
+
+def attention_flops_per_token(shape: Shape, row: float) -> float:
+    """Forward: 4 * layers * width * positions before it, half of the row on average."""
+    return 4 * shape.layers * shape.heads * shape.head_size * row / 2
+
+
+def estimate_memory(shape: Shape, config: RunConfig, phases: Sequence[Phase], ranks: int) -> Memory:
+    """Bytes per rank: full weights sharded over the ranks, a frozen base and its adapters on each."""
+    model = config.model
+    total = shape.num_parameters
+    width = max((phase.step_rows * phase.row for phase in phases), default=0.0)
+    if model.adapter == "none":
+        weights, trained, share = 4.0 * total, float(total), float(ranks)
+    else:
+        per_weight = {"lora": {"float32": 4.0, "bfloat16": 2.0}[model.dtype], "qlora": 0.55}[model.adapter]
+        owners = 1 if model.adapter_sharing == "shared" else 5
+        adapters = owners * shape.lora_parameters(model.lora_rank)
+        weights, trained, share = per_weight * total + 4.0 * adapters, float(adapters), 1.0
+    value = 2 if model.dtype == "bfloat16" else 4
+    row = max((phase.row for phase in phases), default=0.0)
+    rows = max((phase.batch for phase in phases), default=0.0) / ranks
+    return Memory(
+        weights=weights / share,
+        gradients=4.0 * trained / share,
+        optimizer=8.0 * trained / share,
+        activations=width / ranks * shape.activation_bytes(value, checkpointing=model.gradient_checkpointing),
+        logits=max((_logit_rows(p, config) for p in phases), default=0.0) / ranks * shape.vocab * 4 * 2,
+        cache=rows * row * shape.cache_bytes(value),
+    )
+
+
+def _logit_rows(phase: Phase, config: RunConfig) -> float:
+    """Positions whose logits, and their gradients, are held at once; TRL's loss goes over them in chunks."""
+    width = phase.step_rows * phase.row
+    if phase.name != JOINT:
+        return min(width, LOGIT_CHUNK)
+    return float(config.marl.logit_rows) or width * phase.sampled / max(1.0, phase.trained)
+
+
+def estimate_time(shape: Shape, config: RunConfig, phase: Phase, device: Device, ranks: int) -> PhaseTime:
+    """Floors and expected seconds of a phase."""
+    learning = phase.trained * (
+        training_flops_per_token(shape, config) + 3 * attention_flops_per_token(shape, phase.row)
+    )
+    reading = phase.read * (2 * shape.num_working + attention_flops_per_token(shape, phase.row))
+    sampling = phase.sampled * (2 * shape.num_working + attention_flops_per_token(shape, phase.row))
+    moved = sampling_bytes(shape, phase, config, ranks)
+    compute, bandwidth = (learning + reading + sampling) / device.flops, moved / device.bandwidth
+    expected = learning / (device.flops * device.training_share)
+    expected += reading / (device.flops * device.reading_share)
+    expected += max(
+        sampling / (device.flops * device.reading_share), moved / (device.bandwidth * device.sampling_share)
+    )
+    return PhaseTime(
+        name=phase.name,
+        compute_floor_s=compute / ranks,
+        bandwidth_floor_s=bandwidth / ranks,
+        expected_s=expected / ranks,
+    )
+
+
+def sampling_bytes(shape: Shape, phase: Phase, config: RunConfig, ranks: int = 1) -> float:
+    """Bytes read while sampling: all weights once per step of a batch, and each transcript's cache."""
+    if not phase.sampled:
+        return 0.0
+    value = 4 if config.model.adapter == "none" and config.model.preset == "tiny" else 2
+    steps = phase.sampled / max(1.0, phase.batch / ranks)
+    return steps * value * shape.num_working + phase.sampled * phase.row * shape.cache_bytes(value)

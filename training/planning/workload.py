@@ -1,0 +1,147 @@
+"""How many tokens each phase of a config reads, samples and trains on, from transcripts of its scenarios."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from roles.registry import ROLES
+from roles.team import RECONCILER
+from simulator.chat import Chat
+from simulator.chat_plain import PlainChat
+from training.config.run_config import RunConfig
+from training.data.demonstrations import TokenRow, corpus, supervised_rows
+
+SAMPLES = 16  # transcripts per role that lengths are taken from
+TOKENIZER_SCENARIOS = 100  # per family, for the tiny preset's own tokenizer
+CHARACTERS_PER_TOKEN = 3.0  # of other presets: large vocabularies write figures digit by digit
+JOINT = "joint RL"
+VOTE_SHARE = 0.15  # of a report's length: a vote reads the decision and says one word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Tokens of one phase, all roles together.
+
+    Example: Phase(name="SFT", trained=1.2e6, read=0, sampled=0, batch=0, row=80)
+    """
+
+    name: str
+    trained: float  # positions of all forward and backward passes
+    read: float = 0.0  # prompt and observation tokens that an engine computes
+    sampled: float = 0.0  # tokens that an engine samples, one by one
+    batch: float = 0.0  # transcripts that are sampled side by side
+    row: float = 0.0  # mean positions of a row
+    step_rows: float = 0.0  # rows of one forward and backward pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """Mean tokens of a transcript. Example: Lengths(context=70.0, own=25.0)"""
+
+    context: float  # prompt and tool observations
+    own: float  # the role's words
+
+    @property
+    def row(self) -> float:
+        return self.context + self.own
+
+
+def list_phases(config: RunConfig) -> list[Phase]:
+    """The training phases of a run; evaluation is not among them."""
+    share = config.data.seat_share
+    chat = _make_chat(config)
+    alone = {role: measure_lengths(config, role, 0.0, chat) for role in ROLES}
+    seated = {role: measure_lengths(config, role, 1.0, chat) for role in ROLES}
+    rows = config.sft.max_steps * config.sft.batch_size
+    mixed = statistics.fmean(share * seated[r].row + (1 - share) * alone[r].row for r in ROLES)
+    sft = Phase(
+        name="SFT",
+        trained=len(ROLES) * rows * mixed,
+        row=mixed,
+        step_rows=config.sft.micro_batch_size or config.sft.batch_size,
+    )
+    return [sft, _grpo(config, alone), _marl(config, seated)]
+
+
+def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
+    grpo = config.grpo
+    played = grpo.max_steps * grpo.prompts_per_step * grpo.group_size / grpo.num_iterations
+    batch = grpo.prompts_per_step * grpo.group_size * grpo.steps_per_generation
+    passes = grpo.num_iterations + (1 if grpo.num_iterations * grpo.steps_per_generation > 1 else 0) / 3
+    return Phase(
+        name="RLVR per role",
+        trained=sum(played * passes * lengths.row for lengths in alone.values()),
+        read=sum(played * lengths.context for lengths in alone.values()),
+        sampled=sum(played * lengths.own for lengths in alone.values()),
+        batch=batch,
+        row=statistics.fmean(lengths.row for lengths in alone.values()),
+        step_rows=grpo.micro_batch_size or grpo.prompts_per_step * grpo.group_size,
+    )
+
+
+def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Phase:
+    marl = config.marl
+    sets = marl.max_steps * marl.scenarios_per_step * marl.report_sets
+    reports = [lengths for role, lengths in seated.items() if role != RECONCILER]
+    votes = marl.rounds * VOTE_SHARE
+    own = sets * (sum(x.own for x in reports) + marl.decisions_per_set * seated[RECONCILER].own)
+    context = sets * (
+        sum(x.context * (1 + votes) for x in reports) + marl.decisions_per_set * seated[RECONCILER].context
+    )
+    rows = sets * (len(reports) + marl.decisions_per_set)
+    return Phase(
+        name=JOINT,
+        trained=own + context,
+        read=context,
+        sampled=own,
+        batch=marl.scenarios_per_step * marl.report_sets,
+        row=(own + context) / max(1, rows),
+        step_rows=marl.micro_batch_tokens / max(1.0, (own + context) / max(1, rows)),
+    )
+
+
+def measure_lengths(config: RunConfig, role: str, seat_share: float, chat: Chat) -> Lengths:
+    """Mean lengths of demonstrations: exact with the tiny preset's tokenizer, else from their characters."""
+    rows = list(
+        supervised_rows(
+            role,
+            chat,
+            num_rows=SAMPLES,
+            first_row=0,
+            seat_share=seat_share,
+            seed=config.data.seed,
+            difficulties=config.data.difficulties,
+            conventions=config.data.conventions,
+        )
+    )
+    own = statistics.fmean(sum(row.loss_mask) for row in rows)
+    context = statistics.fmean(_context(rows))
+    if not isinstance(chat, PlainChat):
+        return Lengths(context=context, own=own)
+    opening = 0 if config.model.short_prompts else _mandate_characters(role)
+    return Lengths(context=(opening + context) / CHARACTERS_PER_TOKEN, own=own / CHARACTERS_PER_TOKEN)
+
+
+def _make_chat(config: RunConfig) -> Chat:
+    if config.model.preset != "tiny":
+        return PlainChat()
+    from simulator.engines.embedded.hf_chat import HFChat
+    from training.models.base_model import train_tokenizer
+
+    num, data = TOKENIZER_SCENARIOS, config.data
+    texts = corpus(
+        num_role=num,
+        num_team=num,
+        seed=data.seed,
+        difficulties=data.difficulties,
+        conventions=data.conventions,
+    )
+    return HFChat(train_tokenizer(texts, config.model.vocab_size), short_prompts=config.model.short_prompts)
+
+
+def _context(rows: Sequence[TokenRow]) -> list[int]:
+    return [len(row.token_ids) - sum(row.loss_mask) for row in rows]
+
+
+def _mandate_characters(role: str) -> int:
+    return len(ROLES[role].mandate) + sum(len(str(tool.as_chat_tool())) for tool in ROLES[role].tools)

@@ -1,0 +1,169 @@
+"""GRPO of one role on its own family: TRL's trainer, our environments and engine through `rollout_func`.
+
+TRL owns loss, advantages and optimizer; training/roles/rollouts.py owns where episodes come from and what
+they earn. The rows that TRL trains on are the sampled ids, with tool observations masked by `env_mask`.
+Source: arXiv:2402.03300.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.trainer_callback import PrinterCallback
+from trl import GRPOConfig as TrlGrpoConfig
+from trl import GRPOTrainer
+
+from scenarios.base import Scenario
+from simulator.chat import Chat
+from training.config.run_config import GrpoConfig
+from training.roles.engine_mismatch import EngineMismatch
+from training.roles.resumable_trainer import ResumableTrainer
+from training.roles.rollouts import Rollouts
+from training.roles.sft import OnStep, StepReporter
+from training.roles.shared_prompts import SharedPrompts
+from training.roles.validation import BestKeeper, ValidateEvery
+from training.runs.resume import StageCheckpoints, Stateful
+
+
+def verified_reward(
+    completions: list[Any], verified_reward: list[float | None], **kwargs: Any
+) -> list[float | None]:
+    """TRL's reward function: hands over what the verifier said in the rollout, None where it may not count.
+
+    Raises:
+        ValueError: a reward that is not finite, naming it (training/roles/scoring.py lets none through).
+    """
+    for value in verified_reward:
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"the verifier returned the reward {value!r}; rewards must be finite")
+    return list(verified_reward)
+
+
+class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPOTrainer):
+    """TRL's trainer with our checkpoints, the rollout window among them. Left-out groups are in no mean."""
+
+    rollouts: Rollouts
+
+    def _compute_loss(self, model: Any, inputs: Any) -> Any:
+        """Means over rows are over those that count; `dapo` counts tokens, of which masked ones are none."""
+        loss = super()._compute_loss(model, inputs)
+        return loss if self.loss_type == "dapo" else loss * self.rollouts.row_scale
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        norm = super()._get_grad_norm(model, grad_norm)
+        if not self.rollouts.row_scale:  # nothing was learnt: momentum must not move the weights either
+            for parameter in model.parameters():
+                parameter.grad = None
+        return norm
+
+
+class _RolloutReporter(StepReporter):
+    """Adds the rollout's own metrics to the trainer's log line; ends the stage on an alarm where asked to."""
+
+    def __init__(self, on_step: OnStep, rollouts: Rollouts, *, stop_on_alarm: bool) -> None:
+        super().__init__(lambda step, metrics: on_step(step, {**metrics, **rollouts.metrics}))
+        self._rollouts, self._stop_on_alarm = rollouts, stop_on_alarm
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._stop_on_alarm and self._rollouts.alarms.standing:
+            control.should_training_stop = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpoOutcome:
+    """How a stage ended. Example: GrpoOutcome(step=120, alarms={"kl_runaway": "KL ... is 0.81 nats"})"""
+
+    step: int  # that the weights are of: the last, or that of the best validation
+    alarms: Mapping[str, str]  # those that went off, each with what was seen
+
+
+def run_grpo(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    scenarios: Sequence[Scenario],
+    config: GrpoConfig,
+    *,
+    role: str,
+    chat: Chat,
+    output_dir: Path,
+    seed: int,
+    on_step: OnStep,
+    make_rollouts: Callable[..., Rollouts] = Rollouts,
+    checkpoints: StageCheckpoints | None = None,
+    validation: Sequence[Scenario] = (),
+    gradient_checkpointing: bool = False,
+) -> GrpoOutcome:
+    """Train `model` in place for `config.max_steps` steps (0: not at all) of prompts x group.
+
+    With `config.validate_every` it ends with the weights that did best on `validation`.
+
+    Raises:
+        FaultyRunError: too many episodes got no reward (training/roles/scoring.py).
+        ValueError: validation asked for without scenarios.
+    """
+    if config.max_steps == 0:  # the trainer would take it for "no limit"
+        return GrpoOutcome(step=0, alarms={})
+    if config.validate_every and not validation:
+        raise ValueError("no scenarios to validate on")
+    rollouts = make_rollouts(scenarios, role=role, chat=chat, config=config, seed=seed)
+    rollouts.begin(model)
+    num_rows = config.prompts_per_step * config.group_size
+    micro = config.micro_batch_size or num_rows
+    args = TrlGrpoConfig(
+        output_dir=str(output_dir),
+        max_steps=config.max_steps,
+        per_device_train_batch_size=micro,
+        gradient_accumulation_steps=num_rows // micro,
+        num_generations=config.group_size,
+        num_iterations=config.num_iterations,
+        steps_per_generation=config.steps_per_generation * (num_rows // micro),
+        learning_rate=config.learning_rate,
+        lr_scheduler_type="constant_with_warmup",
+        adam_epsilon=config.adam_epsilon,
+        warmup_steps=min(5, config.max_steps // 10),
+        beta=config.kl_coefficient,
+        temperature=config.temperature,
+        loss_type=config.loss,
+        scale_rewards=config.scale_rewards,
+        max_completion_length=config.max_turns * config.max_completion_tokens,
+        gradient_checkpointing=gradient_checkpointing,
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=not torch.cuda.is_available(),
+        bf16=torch.cuda.is_available(),
+        dataloader_pin_memory=False,
+        seed=seed,
+    )
+    trainer = ResumableGrpoTrainer(
+        model=model,
+        reward_funcs=[verified_reward],
+        args=args,
+        train_dataset=Dataset.from_dict({"prompt": [str(i) for i in range(len(scenarios))]}),
+        processing_class=tokenizer,
+        rollout_func=rollouts,
+        callbacks=[_RolloutReporter(on_step, rollouts, stop_on_alarm=config.stop_on_alarm)],
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.rollouts = rollouts
+    trainer.importance_cap = config.importance_cap if config.importance == "call" else None
+    trainer.shares_prompts = config.row_layout == "shared_prompt"
+    parts: dict[str, Stateful] = {"rollouts": rollouts}
+    keeper = BestKeeper(model, patience=config.patience)
+    if config.validate_every:
+        parts["best"] = keeper
+        trainer.add_callback(
+            ValidateEvery(
+                keeper, lambda: rollouts.validate(model, validation), on_step, every=config.validate_every
+            )
+        )
+    trainer.keep_checkpoints(checkpoints, parts)
+    trainer.train_on()
+    step = keeper.restore() if config.validate_every else int(trainer.state.global_step)
+    return GrpoOutcome(step=step, alarms=dict(rollouts.alarms.standing))

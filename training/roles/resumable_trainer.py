@@ -1,0 +1,249 @@
+"""Makes a Hugging Face trainer keep our checkpoints: a class to mix in before `SFTTrainer` or `GRPOTrainer`.
+
+Trainer itself resumes exactly only between two generation batches, and with pickled files. Here its state
+goes through training/runs/resume.py, and the buffered rollout window, its position and the sums of
+half-logged metrics go with it. Steps whose gradient is not finite change nothing and are counted. Of several
+data-parallel processes the first one saves, with what the others need to go on; sharded ones save nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from transformers import Trainer, TrainerCallback
+
+from roles.errors import UserError
+from training.roles.trainer_ranks import agree, collect, is_first, own_rank, wait_for_all
+from training.runs.atomic_files import encode_json
+from training.runs.faults import reach, spoil_loss
+from training.runs.random_states import capture_random_states, restore_random_states
+from training.runs.resume import (
+    StageCheckpoints,
+    Stateful,
+    load_trained_tensors,
+    trained_tensors,
+)
+from training.runs.run_errors import SkippedSteps
+from training.runs.state_files import read_state, write_state
+
+# Of the trainers' own attributes, those that the next step or the next log line depends on.
+ATTRIBUTES = (
+    "_step", "_buffered_inputs", "_total_train_tokens", "_current_train_step_time", "entropy_coef",
+    "_last_world_entropy", "_entropy_window_stats", "_tr_loss", "_total_loss_scalar",
+    "_globalstep_last_logged", "current_flos",
+)  # fmt: skip
+
+
+class ResumableTrainer(Trainer):
+    """Saves when `checkpoints` says so and goes on from its newest sound checkpoint, bit for bit on a CPU."""
+
+    checkpoints: StageCheckpoints | None = None
+    parts: Mapping[str, Stateful] = {}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.skipped = SkippedSteps()  # left out because the gradient was not finite
+
+    def keep_checkpoints(
+        self, checkpoints: StageCheckpoints | None, parts: Mapping[str, Stateful] | None = None
+    ) -> None:
+        """Before `train_on`: where checkpoints go, and what else than the trainer has a state.
+
+        Raises:
+            UserError: the weights are sharded over processes, and there is something to go on from.
+        """
+        self.checkpoints, self.parts = checkpoints, {**(parts or {}), "skipped": self.skipped}
+        if checkpoints is None:
+            return
+        if self.is_fsdp_enabled:
+            if any(checkpoints.folder.glob("step_*")):
+                raise UserError(
+                    f"{checkpoints.stage} was stopped at a checkpoint in {checkpoints.folder}, which sharded"
+                    " training cannot go on from: remove that folder to begin again, or go on unsharded"
+                )
+            self.checkpoints = None
+        else:
+            self.add_callback(_SaveWhenDue(checkpoints))
+
+    def train_on(self) -> None:
+        """Train to the end, from the newest sound checkpoint if there is one.
+
+        Raises:
+            UserError: it was saved by another number of processes.
+        """
+        found = self._find()
+        if found is None:
+            self.train()
+        elif not read_state(found, "trainer")["is_over"]:
+            self.train(resume_from_checkpoint=str(found))
+        else:  # a kill between the last step and the published weights
+            self._load_from_checkpoint(str(found))
+            self.state.global_step = read_state(found, "progress")["step"]
+            self._load_parts(found)
+
+    def _find(self) -> Path | None:
+        """The checkpoint to go on from; the first process looks and sets damaged ones aside."""
+        if self.checkpoints is None:
+            return None
+        found = agree(self.checkpoints.find() if is_first() else None)
+        saved_by = read_state(found, "trainer").get("num_processes", 1) if found is not None else None
+        if saved_by not in (None, self.args.world_size):
+            raise UserError(
+                f"{self.checkpoints.stage}: {found} was saved by {saved_by} processes, and these are"
+                f" {self.args.world_size}; go on with {saved_by}, or remove the folder to begin again"
+            )
+        return found
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        if self.accelerator.sync_gradients or self.args.gradient_accumulation_steps == 1:
+            reach("step")
+        return super().training_step(*args, **kwargs)
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        result = super().compute_loss(*args, **kwargs)
+        if self.model is None or not self.model.training:
+            return result
+        return (spoil_loss(result[0]), *result[1:]) if isinstance(result, tuple) else spoil_loss(result)
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        norm = super()._get_grad_norm(model, grad_norm)  # type: ignore[no-untyped-call]
+        if norm is not None and not self.skipped.watch(self.state.global_step + 1, [float(norm)]):
+            for parameter in model.parameters():
+                parameter.grad = None  # the optimizer leaves weights without a gradient as they are
+        return norm
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if self.skipped.count:
+            logs["skipped_steps"] = float(self.skipped.count)
+        super().log(logs, start_time)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        assert self.checkpoints is not None
+        self.store_flos()
+        states = collect({"trainer": self._own_state(), "random": capture_random_states()})
+        if is_first():
+            self.checkpoints.save(self.state.global_step, lambda folder: self._write(folder, states))
+        wait_for_all()
+
+    def _own_state(self) -> dict[str, Any]:
+        """What differs from process to process, but for random states."""
+        own = {name: getattr(self, name) for name in ATTRIBUTES if hasattr(self, name)}
+        own["is_over"] = self.control.should_training_stop or self.state.global_step >= self.args.max_steps
+        own["_metrics"] = {mode: dict(sums) for mode, sums in getattr(self, "_metrics", {}).items()}
+        if self.args.world_size > 1:
+            own["num_processes"] = self.args.world_size
+        return own
+
+    def _write(self, folder: Path, states: list[dict[str, Any]]) -> None:
+        trainer: Any = self  # Trainer declares what is there while it trains as possibly None
+        write_state(folder, "weights", trained_tensors(trainer.model))
+        write_state(folder, "optimizer", trainer.optimizer.state_dict())
+        write_state(folder, "scheduler", trainer.lr_scheduler.state_dict())
+        write_state(folder, "trainer", states[0]["trainer"])
+        for rank, state in enumerate(states[1:], start=1):
+            write_state(folder, f"rank-{rank}", state)
+        for name, part in self.parts.items():
+            write_state(folder, f"part-{name}", dict(part.state()))
+        state = asdict(self.state) | {"log_history": [], "stateful_callbacks": self._callback_states()}
+        (folder / "trainer_state.json").write_bytes(encode_json(state))
+
+    def _callback_states(self) -> dict[str, Any]:
+        from transformers.trainer_callback import ExportableState
+
+        states: dict[str, Any] = {}
+        for callback in [*self.callback_handler.callbacks, self.control]:
+            if isinstance(callback, ExportableState):
+                states.setdefault(type(callback).__name__, []).append(callback.state())
+        return states
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        stored = read_state(Path(resume_from_checkpoint), "weights")
+        target: Any = self.model if model is None else model
+        load_trained_tensors(target, stored)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            trainer: Any = self
+            trainer.optimizer.load_state_dict(read_state(Path(checkpoint), "optimizer"))
+            trainer.lr_scheduler.load_state_dict(read_state(Path(checkpoint), "scheduler"))
+
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        """No gradient scaler: training is in float32 or bfloat16."""
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Called when the data stands where it stood: the last of the state goes in here."""
+        if checkpoint is None:
+            return
+        path, rank = Path(checkpoint), own_rank()
+        stored = read_state(path, f"rank-{rank}") if rank else None
+        own = read_state(path, "trainer") if stored is None else stored["trainer"]
+        del own["is_over"]
+        own.pop("num_processes", None)
+        if own.get("_buffered_inputs") is not None:
+            own["_buffered_inputs"] = [
+                _to_device(batch, self.args.device) for batch in own["_buffered_inputs"]
+            ]
+        trainer: Any = self
+        for mode, sums in own.pop("_metrics").items():
+            trainer._metrics[mode].update(sums)
+        for name, value in own.items():
+            setattr(self, name, value)
+        self._tr_loss = self._tr_loss.to(self.args.device)
+        self._load_parts(path)
+        restore_random_states(read_state(path, "random") if stored is None else stored["random"])
+
+    def _load_parts(self, path: Path) -> None:
+        for name, part in self.parts.items():
+            part.load_state(read_state(path, f"part-{name}"))
+
+    def get_train_dataloader(self) -> Any:
+        loader = super().get_train_dataloader()
+        self._train_loader = loader
+        return loader
+
+    def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        epochs, batches = super()._init_training_state(*args, **kwargs)
+        _wind_forward(self._train_loader, epochs)
+        return epochs, batches
+
+
+class _SaveWhenDue(TrainerCallback):
+    def __init__(self, checkpoints: StageCheckpoints) -> None:
+        self._checkpoints = checkpoints
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if agree(self._checkpoints.is_due(state.global_step)):
+            control.should_save = True
+
+
+def _to_device(batch: Mapping[str, Any], device: Any) -> dict[str, Any]:
+    return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in batch.items()}
+
+
+def _wind_forward(loader: Any, epochs: int) -> None:
+    """Let a sampler with a generator of its own draw the orders of the epochs that are over."""
+    sampler = _find_seeded_sampler(loader)
+    for _ in range(epochs if sampler is not None else 0):
+        for _ in sampler:
+            pass
+
+
+def _find_seeded_sampler(loader: Any) -> Any:
+    """TRL's RepeatSampler, which goes on drawing from one generator; others seed themselves by epoch."""
+    for owner in _owners(loader):
+        if type(owner).__name__ == "RepeatSampler":
+            return owner
+    return None
+
+
+def _owners(loader: Any) -> Iterator[Any]:
+    waiting, seen = [loader], set()
+    while waiting:
+        owner = waiting.pop()
+        if owner is None or id(owner) in seen:
+            continue
+        seen.add(id(owner))
+        yield owner
+        waiting += [getattr(owner, name, None) for name in ("sampler", "batch_sampler", "base_dataloader")]

@@ -1,0 +1,143 @@
+"""Rewards that may fail: every episode gets its reward, or the fault that kept it from one, by kind.
+
+A policy fault (malformed answer, illegal call) is no fault here: the verifier pays it the minimum. What
+counts is an engine that lost an episode (`infrastructure`) and a reward that is no usable number (`reward`:
+not finite, too large, missing, of another shape, raised, or not there in time). Neither may enter a mean:
+the whole group is left out. Too many of them stop the run.
+"""
+
+import logging
+import math
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from roles.errors import InfrastructureError
+from training.runs.run_errors import StoppedRunError
+
+MAX_REWARD = 1e4  # beyond it no verifier of a role was at work
+WINDOW, MAX_FAULTS = 200, 10  # more faults among so many samples stop the run
+MAX_EMPTY_BATCHES = 3  # in a row
+logger = logging.getLogger(__name__)
+Item = TypeVar("Item")
+
+
+class FaultyRunError(StoppedRunError):
+    """Too many episodes without a reward, for reasons that are not the policy's."""
+
+    status = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """One episode's reward parts, or why it has none.
+
+    Example: Scored(parts=None, kind="reward", reason="the reward is nan")
+    """
+
+    parts: Mapping[str, float] | None  # with "total"; None after a fault
+    kind: Literal["ok", "infrastructure", "reward"] = "ok"
+    reason: str = ""
+
+
+def score_all(
+    items: Sequence[Item | Exception],
+    score: Callable[[Item], Mapping[str, float]],
+    *,
+    timeout_s: float,
+) -> list[Scored]:
+    """Score every item, an exception in an item's place as what it is; none keeps another from its reward.
+
+    A call that takes longer than `timeout_s` is left behind in its thread, and the rest goes on in another.
+    """
+    answers: list[Any] = [item if isinstance(item, Exception) else None for item in items]
+    left = [place for place, item in enumerate(items) if not isinstance(item, Exception)]
+    while left:
+        done = _work_off(items, left, answers, score, timeout_s)
+        if done < len(left):
+            answers[left[done]] = TimeoutError(f"the reward was not there after {timeout_s:g} s")
+        left = left[done + 1 :]
+    return [_judge(answer) for answer in answers]
+
+
+def _work_off(
+    items: Sequence[Any],
+    places: Sequence[int],
+    answers: list[Any],
+    score: Callable[[Any], Any],
+    timeout_s: float,
+) -> int:
+    """Fill in answers in order until one takes too long; how many are done."""
+    results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def work() -> None:
+        for place in places:
+            try:
+                results.put(score(items[place]))
+            except Exception as error:
+                results.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    for done, place in enumerate(places):
+        try:
+            answers[place] = results.get(timeout=timeout_s)
+        except queue.Empty:
+            return done
+    return len(places)
+
+
+def _judge(answer: Any) -> Scored:
+    if isinstance(answer, InfrastructureError):
+        return Scored(parts=None, kind="infrastructure", reason=str(answer))
+    if isinstance(answer, Exception):
+        return Scored(parts=None, kind="reward", reason=f"{type(answer).__name__}: {answer}")
+    if not isinstance(answer, Mapping) or "total" not in answer:
+        return Scored(parts=None, kind="reward", reason=f"{answer!r} is not reward parts with a total")
+    for name, value in answer.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return Scored(parts=None, kind="reward", reason=f"reward part {name} is {value!r}")
+        if not math.isfinite(value) or abs(value) > MAX_REWARD:
+            return Scored(parts=None, kind="reward", reason=f"reward part {name} is {value!r}")
+    return Scored(parts={name: float(value) for name, value in answer.items()})
+
+
+def usable_groups(scored: Sequence[Scored], group_size: int) -> list[bool]:
+    """For every item, whether all of its group have a reward."""
+    groups = [scored[i : i + group_size] for i in range(0, len(scored), group_size)]
+    return [all(one.parts is not None for one in group) for group in groups for _ in group]
+
+
+class FaultWindow:
+    """Counts faults among the latest samples and says when it is too much; a Stateful part."""
+
+    def __init__(self) -> None:
+        self._recent: deque[int] = deque(maxlen=WINDOW)
+        self._empty_batches = 0
+
+    def take(self, scored: Sequence[Scored], *, num_usable: int) -> None:
+        """Count one batch; each fault is logged.
+
+        Raises:
+            FaultyRunError: more than MAX_FAULTS of the last WINDOW samples, or MAX_EMPTY_BATCHES in a row.
+        """
+        faults = [one for one in scored if one.parts is None]
+        for one in faults:
+            logger.warning("group left out: %s fault: %s", one.kind, one.reason)
+        self._recent.extend(int(one.parts is None) for one in scored)
+        self._empty_batches = 0 if num_usable else self._empty_batches + 1
+        if sum(self._recent) > MAX_FAULTS or self._empty_batches >= MAX_EMPTY_BATCHES:
+            last = faults[-1] if faults else Scored(parts=None)
+            raise FaultyRunError(
+                f"{sum(self._recent)} of the last {len(self._recent)} episodes got no reward, the last one"
+                f" by a fault of kind {last.kind}: {last.reason}; mend that and go on with --resume"
+            )
+
+    def state(self) -> Mapping[str, Any]:
+        return {"recent": list(self._recent), "empty_batches": self._empty_batches}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._recent = deque(state["recent"], maxlen=WINDOW)
+        self._empty_batches = state["empty_batches"]

@@ -1,0 +1,164 @@
+"""Checkpoints of an unfinished stage: when to save, what to load, and what a stage needs to go on exactly.
+
+They stand in RUN/checkpoints/unfinished/STAGE/step_N until the stage is finished, and obey
+training/runs/checkpoints.py. What is in them is up to the trainer: weights and optimizer, random states,
+data position and the rollout window, so that nothing is played again.
+"""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from training.runs.checkpoints import DamagedCheckpointError, newest_sound, prune, publish
+from training.runs.faults import enter_stage
+from training.runs.random_states import capture_random_states, restore_random_states
+from training.runs.run_folder import Run
+from training.runs.state_files import read_state, write_state
+
+CHECKPOINT_PERIOD_S = 60.0  # between saves where no number of steps is configured
+UNFINISHED = "unfinished"
+
+
+class Stateful(Protocol):
+    """Something whose state travels with a checkpoint: rollouts, a curriculum, a joint learner."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Everything that the next step depends on, as `write_state` takes it."""
+        ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        ...
+
+
+class StageCheckpoints:
+    """The checkpoints of one unfinished stage of a run ("grpo/cto")."""
+
+    def __init__(
+        self,
+        run: Run,
+        stage: str,
+        *,
+        every_steps: int,
+        clock: Callable[[], float] = time.monotonic,
+        report: Callable[[str], None] | None = None,
+    ) -> None:
+        self.run, self.stage, self.every_steps = run, stage, every_steps
+        self.folder = run.path / "checkpoints" / UNFINISHED / stage
+        self._clock, self._report = clock, report or _print_notice
+        self._identity = f"{run.digest}/{UNFINISHED}/{stage}"
+        self._start = self._last_save = clock()
+        self._spent_s = 0.0  # by earlier processes, up to the checkpoint that was loaded
+        self._previous: str | None = None
+        enter_stage(stage)
+
+    @property
+    def train_s(self) -> float:
+        """Seconds that the stage has trained, those before a kill included where they were saved."""
+        return self._spent_s + self._clock() - self._start
+
+    def find(self) -> Path | None:
+        """The newest sound checkpoint, or None; damaged ones are set aside and named.
+
+        The metrics that were logged after it are dropped: they are about to be logged again.
+        """
+        for leftover in self.folder.glob(".tmp-*"):  # of a save that a kill cut short
+            shutil.rmtree(leftover)
+        found = newest_sound(self.folder, run=self._identity, report=self._report)
+        step = 0
+        if found is not None:
+            progress = read_state(found, "progress")
+            step, self._spent_s = int(progress["step"]), float(progress["train_s"])
+            self._start = self._last_save = self._clock()
+            self._previous = found.name
+            self._report(f"{self.stage}: going on after step {step}")
+        self.run.rewind_metrics(self.stage, step)
+        return found
+
+    def is_due(self, step: int) -> bool:
+        """Whether a checkpoint is to be saved after `step`."""
+        if self.every_steps:
+            return step % self.every_steps == 0
+        return self._clock() - self._last_save >= CHECKPOINT_PERIOD_S
+
+    def save(self, step: int, write: Callable[[Path], None]) -> Path:
+        """Publish what `write` puts into the folder, beside random states and progress; older ones go.
+
+        Raises:
+            UserError: the disk is full or not writable; the earlier checkpoints are untouched.
+        """
+
+        def write_all(folder: Path) -> None:
+            write(folder)
+            write_state(folder, "random", capture_random_states())
+            write_state(folder, "progress", {"step": step, "train_s": self.train_s})
+
+        path = publish(
+            self.folder, f"step_{step}", write_all, run=self._identity, step=step, previous=self._previous
+        )
+        self._previous, self._last_save = path.name, self._clock()
+        prune(self.folder, self.run.config.checkpoints_kept)
+        return path
+
+    def clear(self) -> None:
+        """Remove all of them: the stage is finished and its weights are published."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def restore_random(path: Path) -> None:
+    """Set this process's random generators to those of a checkpoint."""
+    restore_random_states(read_state(path, "random"))
+
+
+def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Trainable parameters and stored buffers by name: what a step can change (LoRA: the adapters only)."""
+    tensors = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    stored = model.state_dict().keys()
+    return tensors | {f"buffer:{name}": b for name, b in model.named_buffers() if name in stored}
+
+
+def load_trained_tensors(model: nn.Module, stored: Mapping[str, Tensor]) -> None:
+    """Copy what `trained_tensors` gave back into an equal model.
+
+    Raises:
+        DamagedCheckpointError: other names or shapes.
+    """
+    places = trained_tensors(model)
+    if places.keys() != stored.keys() or any(places[n].shape != stored[n].shape for n in places):
+        raise DamagedCheckpointError("the checkpoint's weights are of another model")
+    with torch.no_grad():
+        for name, place in places.items():
+            place.copy_(stored[name])
+
+
+def save_parts(parts: Mapping[str, Stateful]) -> Callable[[Path], None]:
+    """A `write` for `StageCheckpoints.save` that stores the state of each part under its name."""
+
+    def write(folder: Path) -> None:
+        for name, part in parts.items():
+            write_state(folder, name, dict(part.state()))
+
+    return write
+
+
+def load_parts(path: Path, parts: Mapping[str, Stateful]) -> None:
+    """Give each part the state that `save_parts` stored, then set the random generators."""
+    for name, part in parts.items():
+        part.load_state(read_state(path, name))
+    restore_random(path)
+
+
+def logged_values(run: Run, stage: str, names: Sequence[str]) -> list[dict[str, float]]:
+    """What the stage logged so far, one dict per row that has all of `names`."""
+    rows = [dict(row.metrics) for row in run.read_metrics(stage)]
+    return [row for row in rows if all(name in row for name in names)]
+
+
+def _print_notice(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

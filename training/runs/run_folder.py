@@ -1,0 +1,295 @@
+"""A run is a folder: resolved config, provenance, metrics, finished stages. It refuses another run's folder.
+
+config.yaml        the resolved configuration
+provenance.json    versions, platform, revision, seeds, config digest
+metrics.jsonl      one line per log call: {"stage", "step", "time_s", "metrics": {...}}
+stages/NAME.json   written when a stage is finished: {"stage", "time_s", "payload": {...}}
+checkpoints/       see training/runs/checkpoints.py
+"""
+
+import fcntl
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from roles.errors import UserError
+from training.config.run_config import RunConfig, digest_values
+from training.config.loading import load_config, read_config_file, render_config
+from training.runs.faults import Fault
+from training.runs.provenance import describe_provenance
+from training.runs.atomic_files import encode_json, explain_os_errors, read_json, write_atomic
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRow:
+    """One line of metrics.jsonl.
+
+    Example: MetricRow(stage="sft/cto", step=20, time_s=1.7e9, metrics={"loss": 0.31})
+    """
+
+    stage: str
+    step: int
+    time_s: float  # Unix time of the log call
+    metrics: Mapping[str, float]  # may hold NaN and infinities: a diverged run shows them
+
+
+class _Line(BaseModel):
+    """A metrics line as stored: JSON has no NaN, so non-finite values are the strings of _NON_FINITE."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    stage: str
+    step: int
+    time_s: float
+    metrics: dict[str, float | str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """An opened run folder.
+
+    Example: Run.create(Path("runs/trial"), RunConfig()).log("sft/cto", 20, {"loss": 0.31})
+    """
+
+    path: Path
+    config: RunConfig  # as stored in the folder
+    faults: tuple[Fault, ...] = ()  # planned for the processes that train it; never stored
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig, *, resume: bool = False) -> Self:
+        """Make the folder, or open it where it already holds a run of an equal config.
+
+        With `resume` a folder of another config is opened too, and keeps its own config.
+
+        Raises:
+            UserError: another config without `resume`, a folder that is no run, not writable, disk full.
+        """
+        if (path / "config.yaml").exists():
+            run = cls.open(path)
+            if run.config != config and not resume:
+                raise UserError(
+                    f"run folder {path} was made with another config"
+                    f" ({_first_difference(run.config, config)});"
+                    " choose another --run, or --resume to go on with the stored config"
+                )
+            return run
+        with explain_os_errors("write run folder", path):
+            path.mkdir(parents=True, exist_ok=True)
+            strangers = [entry.name for entry in path.iterdir() if not entry.name.startswith(".tmp-")]
+            if set(strangers) - {"provenance.json"}:
+                raise UserError(
+                    f"{path} is not empty and not a run folder (no config.yaml); choose another --run"
+                )
+            write_atomic(path / "provenance.json", encode_json(describe_provenance(config)))
+            write_atomic(path / "config.yaml", render_config(config).encode())
+        return cls(path=path, config=config)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open an existing run.
+
+        Raises:
+            UserError: no such run, or a damaged config.yaml.
+        """
+        if not (path / "config.yaml").is_file():
+            raise UserError(
+                f"no run in {path} (no config.yaml there); start one with `emads demo --run {path}`"
+            )
+        return cls(path=path, config=load_config(path / "config.yaml"))
+
+    @property
+    def digest(self) -> str:
+        """sha256 of the config as stored in the folder; names the run in checkpoint manifests."""
+        return digest_values(read_config_file(self.path / "config.yaml"))
+
+    def log(self, stage: str, step: int, metrics: Mapping[str, float]) -> None:
+        """Append one line to metrics.jsonl; a line that a kill cut short is dropped first.
+
+        Safe from several processes at once.
+
+        Raises:
+            UserError: the disk is full; the file then holds what it held before.
+        """
+        line = {"stage": stage, "step": step, "time_s": time.time(), "metrics": _storable(metrics)}
+        path = self.path / "metrics.jsonl"
+        with explain_os_errors("write metrics", path), _locked(path) as descriptor:
+            _append_line(descriptor, json.dumps(line, allow_nan=False))
+
+    def read_metrics(self, stage: str | None = None) -> list[MetricRow]:
+        """All rows in order, or those of one stage; a last line that a kill cut short is left out.
+
+        Raises:
+            UserError: a corrupt line before the last, naming file and line.
+        """
+        path = self.path / "metrics.jsonl"
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+        rows = []
+        for number, line in enumerate(lines, start=1):
+            is_last = number == len(lines)
+            if is_last and not line:
+                continue
+            try:
+                row = _parse_row(line)
+            except (ValidationError, KeyError) as error:
+                if is_last:
+                    continue
+                problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else f"value {error}"
+                raise UserError(
+                    f"{path}:{number}: corrupt metrics line ({problem}); delete that line"
+                ) from None
+            if stage is None or row.stage == stage:
+                rows.append(row)
+        return rows
+
+    def rewind_metrics(self, stage: str, step: int) -> None:
+        """Drop the stage's rows after `step`: what a resumed stage is about to log again.
+
+        Safe while other processes log to this run.
+        """
+        path = self.path / "metrics.jsonl"
+        if not any(row.step > step for row in self.read_metrics(stage)):
+            return
+        with explain_os_errors("write metrics", path), _locked(path):
+            rows = self.read_metrics()
+            kept = [row for row in rows if row.stage != stage or row.step <= step]
+            lines = [
+                {"stage": r.stage, "step": r.step, "time_s": r.time_s, "metrics": _storable(r.metrics)}
+                for r in kept
+            ]
+            write_atomic(path, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode())
+
+    def mark_done(self, stage: str, payload: Mapping[str, Any] | None = None) -> None:
+        """Record that a stage is finished, with what later stages want to know of it (JSON values)."""
+        record = {"stage": stage, "time_s": time.time(), "payload": dict(payload or {})}
+        self.write_json(f"stages/{stage}.json", record)
+
+    def is_done(self, stage: str) -> bool:
+        """Whether `mark_done` was called for the stage."""
+        return self._locate(f"stages/{stage}.json").is_file()
+
+    def read_payload(self, stage: str) -> dict[str, Any]:
+        """What `mark_done` stored.
+
+        Raises:
+            UserError: the stage is not finished, or its file is damaged.
+        """
+        path = self._locate(f"stages/{stage}.json")
+        if not path.is_file():
+            raise UserError(f"stage {stage!r} of run {self.path} is not finished")
+        record = read_json(path)
+        if not isinstance(record, dict) or not isinstance(record.get("payload"), dict):
+            raise UserError(f"{path} is not a stage record; delete it to run the stage again")
+        return dict(record["payload"])
+
+    def write_json(self, name: str, value: Any) -> Path:
+        """Write a JSON file of the run (`name` may contain folders) atomically and return its path."""
+        path = self._locate(name)
+        with explain_os_errors("write", path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, encode_json(value))
+        return path
+
+    def read_json(self, name: str) -> Any:
+        """The value that `write_json` stored.
+
+        Raises:
+            UserError: missing or damaged.
+        """
+        return read_json(self._locate(name))
+
+    def _locate(self, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a file name inside a run (letters, digits, _ . - and /)")
+        return self.path / name
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The file's descriptor, held by this process alone, even if another one just replaced the file."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            is_current = False
+            with suppress(FileNotFoundError):
+                is_current = os.path.samestat(os.fstat(descriptor), path.stat())
+            if is_current:
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _append_line(descriptor: int, line: str) -> None:
+    end = _drop_partial_line(descriptor)
+    data = (line + "\n").encode()
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    except OSError:
+        with suppress(OSError):  # what did not fit; the first error is the one to report
+            os.ftruncate(descriptor, end)
+        raise
+
+
+def _drop_partial_line(descriptor: int) -> int:
+    """Cut off what a kill left of a last line, and return the size of what stays."""
+    size = os.fstat(descriptor).st_size
+    if not size or os.pread(descriptor, 1, size - 1) == b"\n":
+        return size
+    content = os.pread(descriptor, size, 0)
+    start = content.rfind(b"\n") + 1
+    if _is_row(content[start:]):
+        return size + os.write(descriptor, b"\n")
+    os.ftruncate(descriptor, start)
+    return start
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        _parse_row(line)
+    except (ValidationError, KeyError):
+        return False
+    return True
+
+
+def _parse_row(line: bytes) -> MetricRow:
+    stored = _Line.model_validate_json(line)
+    values = {
+        name: _NON_FINITE[value] if isinstance(value, str) else float(value)
+        for name, value in stored.metrics.items()
+    }
+    return MetricRow(stage=stored.stage, step=stored.step, time_s=stored.time_s, metrics=values)
+
+
+def _storable(metrics: Mapping[str, float]) -> dict[str, float | str]:
+    def encode(value: float) -> float | str:
+        if math.isfinite(value):
+            return value
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+    return {name: encode(float(value)) for name, value in metrics.items()}
+
+
+def _first_difference(stored: BaseModel, wanted: BaseModel, prefix: str = "") -> str:
+    """The first key in which two configs differ, with both values: "grpo.max_steps is 60 there, 20 here"."""
+    for name in type(stored).model_fields:
+        there, here = getattr(stored, name), getattr(wanted, name)
+        if there == here:
+            continue
+        if isinstance(there, BaseModel):
+            return _first_difference(there, here, f"{prefix}{name}.")
+        return f"{prefix}{name} is {there!r} there, {here!r} here"
+    return "no difference"

@@ -1,0 +1,101 @@
+"""Optimizer, scheduler, sampler and window states as files: JSON for the structure, safetensors for tensors.
+
+No pickle: a file can hold numbers, text, containers and tensors, and reading it runs no code.
+"""
+
+import json
+import math
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from training.runs.checkpoints import DamagedCheckpointError
+from training.runs.atomic_files import encode_json
+
+_SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def write_state(folder: Path, name: str, value: Any) -> None:
+    """Write `name.json` and, if there are tensors, `name.safetensors`.
+
+    `value` may nest dicts (keys of text, int, float, bool), lists, tuples, numbers, text, None, tensors and
+    numpy arrays. Deques become lists; NaN and infinities are kept. Equal values give equal bytes: the order
+    of a dict is not kept.
+
+    Raises:
+        TypeError: anything else, naming its type.
+    """
+    tensors: dict[str, Tensor] = {}
+    structure = _encode(value, tensors)
+    if tensors:
+        save_file(tensors, folder / f"{name}.safetensors")
+    (folder / f"{name}.json").write_bytes(encode_json(structure))
+
+
+def read_state(folder: Path, name: str) -> Any:
+    """What `write_state` wrote, tensors on the CPU.
+
+    Raises:
+        DamagedCheckpointError: missing, malformed, or a tensor that the structure names is not there.
+    """
+    try:
+        structure = json.loads((folder / f"{name}.json").read_bytes())
+        file = folder / f"{name}.safetensors"
+        tensors = load_file(file) if file.is_file() else {}
+        return _decode(structure, tensors)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError, RecursionError) as error:
+        raise DamagedCheckpointError(f"state {folder / name} cannot be read: {error}") from None
+
+
+def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        key = str(len(tensors))
+        tensors[key] = value.detach().to("cpu", copy=True).contiguous()
+        return {"$tensor": key}
+    if isinstance(value, np.ndarray):
+        return {"$array": _encode(torch.from_numpy(value.copy()), tensors)}
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else {"$float": str(float(value))}
+    if isinstance(value, tuple):
+        return {"$tuple": [_encode(item, tensors) for item in value]}
+    if isinstance(value, list | deque):
+        return [_encode(item, tensors) for item in value]
+    if isinstance(value, Mapping):
+        ordered = sorted(value.items(), key=lambda pair: (str(type(pair[0])), pair[0]))
+        pairs = [(key, _encode(item, tensors)) for key, item in ordered]
+        if all(isinstance(key, str) and not key.startswith("$") for key, _ in pairs):
+            return dict(pairs)
+        return {"$dict": [[_encode(key, tensors), item] for key, item in pairs]}
+    raise TypeError(f"a state cannot hold {type(value).__name__}")
+
+
+def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_decode(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) != 1 or not next(iter(value)).startswith("$"):
+        return {key: _decode(item, tensors) for key, item in value.items()}
+    ((kind, content),) = value.items()
+    if kind == "$tensor":
+        return tensors[content]
+    if kind == "$array":
+        return _decode(content, tensors).numpy()
+    if kind == "$float":
+        return _SPECIAL[content]
+    if kind == "$tuple":
+        return tuple(_decode(item, tensors) for item in content)
+    if kind == "$dict":
+        return {_decode(key, tensors): _decode(item, tensors) for key, item in content}
+    raise ValueError(f"unknown mark {kind!r}")

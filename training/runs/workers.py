@@ -1,0 +1,216 @@
+"""Tasks with dependencies over a few worker processes, and progress that reaches the parent's display."""
+
+import multiprocessing
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Any
+
+from training.runs.faults import Fault, plan_faults
+from training.runs.progress import progress
+from training.runs.run_errors import WorkerLostError
+
+QUIET_S = 120.0
+Report = Callable[..., None]  # report(units done, **metrics shown)
+_reports: Any = None  # the worker's end of the progress queue
+_reported: float = 0  # units of the task at hand that were reported
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One piece of work for a worker process.
+
+    Example: Task(name="sft/cto", call=train_role, args=(path, "cto"), after=("base",), units=600)
+    """
+
+    name: str
+    call: Callable[..., Any]  # a module-level function: it is sent by reference
+    args: tuple[Any, ...] = ()
+    after: tuple[str, ...] = ()  # names of tasks that must be finished first
+    units: int = 1  # its share of the progress bar
+
+
+def _start_worker(reports: Any, num_threads: int, faults: Sequence[Fault]) -> None:
+    global _reports
+    _reports = reports
+    plan_faults(faults)
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+    import torch
+
+    from training.models.base_model import quiet_libraries
+
+    torch.set_num_threads(num_threads)
+    quiet_libraries()
+
+
+def leave_with_parent() -> None:
+    """End this worker when its parent ends, even if it is killed: for a thread of the worker."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def report_progress(units: float, **metrics: float) -> None:
+    """Called inside a task: so many more units are done."""
+    global _reported
+    _reported += units
+    if _reports is not None:
+        _reports.put((units, metrics))
+
+
+def _perform(task: Task) -> Any:
+    """The task's result; units that it did not report (a stage that was done already) are reported here."""
+    global _reported
+    _reported = 0
+    result = task.call(*task.args)
+    if _reported < task.units:
+        report_progress(task.units - _reported)
+    return result
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    *,
+    num_workers: int,
+    num_threads: int,
+    title: str,
+    faults: Sequence[Fault] = (),
+) -> dict[str, Any]:
+    """Run all tasks, earlier ones first wherever several are ready; results by name.
+
+    With 0 workers they run in this process. The first failure stops the rest and is raised as itself.
+    `faults` are planned in every process that performs tasks.
+
+    Raises:
+        ValueError: a task waits for one that is not in `tasks`, or tasks wait for each other.
+        WorkerLostError: a worker process was killed.
+    """
+    _check_order(tasks)
+    if num_workers == 0:
+        plan_faults(faults)
+        return _run_here(tasks, title)
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, progress(title, sum(task.units for task in tasks)) as bar:
+        reports = manager.Queue()
+        pool = ProcessPoolExecutor(
+            num_workers,
+            mp_context=context,
+            initializer=_start_worker,
+            initargs=(reports, num_threads, faults),
+        )
+        try:
+            return _work_off(list(tasks), pool, num_workers, reports, bar.advance)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _check_order(tasks: Sequence[Task]) -> None:
+    names = {task.name for task in tasks}
+    for task in tasks:
+        if missing := set(task.after) - names:
+            raise ValueError(f"task {task.name!r} waits for unknown {sorted(missing)}")
+    waiting = list(tasks)
+    while waiting:
+        stuck = {task.name for task in waiting}
+        waiting = [task for task in waiting if stuck & set(task.after)]
+        if len(waiting) == len(stuck):
+            raise ValueError(f"tasks wait for each other: {sorted(stuck)}")
+
+
+class _DirectReports:
+    """Stands where the queue does when the tasks run in the process that shows the bar."""
+
+    def __init__(self, advance: Report) -> None:
+        self._advance = advance
+
+    def put(self, report: tuple[float, Mapping[str, float]]) -> None:
+        units, metrics = report
+        self._advance(units, **metrics)
+
+
+def _run_here(tasks: Sequence[Task], title: str) -> dict[str, Any]:
+    """One after the other in this process: for debuggers and for tests that plant faults."""
+    global _reports
+    results: dict[str, Any] = {}
+    waiting = list(tasks)
+    with progress(title, sum(task.units for task in tasks)) as bar:
+        _reports = _DirectReports(bar.advance)
+        try:
+            while waiting:
+                task = next(task for task in waiting if set(task.after) <= results.keys())
+                waiting.remove(task)
+                results[task.name] = _perform(task)
+        finally:
+            _reports = None
+    return results
+
+
+def _work_off(
+    waiting: list[Task], pool: ProcessPoolExecutor, num_workers: int, reports: Any, advance: Report
+) -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    running: dict[Future[Any], Task] = {}
+    shown: dict[str, float] = {}
+    silence = Silence()
+    while waiting or running:
+        for task in [task for task in waiting if set(task.after) <= results.keys()]:
+            if len(running) < num_workers:
+                running[pool.submit(_perform, task)] = task
+                waiting.remove(task)
+        done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
+        if _drain(reports, advance, shown) or done:
+            silence.end()
+        elif (line := silence.note(sorted(task.name for task in running.values()))) is not None:
+            print(line, file=sys.stderr, flush=True)
+        for future in done:
+            task = running[future]
+            try:
+                results[task.name] = future.result()
+            except BrokenProcessPool:
+                names = ", ".join(sorted(one.name for one in running.values()))
+                raise WorkerLostError(
+                    f"a worker process was killed while these ran: {names} (out of memory, or by somebody);"
+                    " go on with --resume"
+                ) from None
+            del running[future]
+    _drain(reports, advance, shown)
+    return results
+
+
+def _drain(reports: Any, advance: Report, shown: Mapping[str, float]) -> bool:
+    """Show what came in; whether anything did."""
+    came = False
+    while True:
+        try:
+            units, metrics = reports.get_nowait()
+        except queue.Empty:
+            return came
+        advance(units, **metrics)
+        came = True
+
+
+class Silence:
+    """Says when no worker reported anything for long: after QUIET_S, then each time twice as long."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.end()
+
+    def end(self) -> None:
+        """Something was reported."""
+        self._since, self._next_s = self._clock(), QUIET_S
+
+    def note(self, names: Sequence[str]) -> str | None:
+        """A line that names what runs without a word, if it is time for one."""
+        quiet_s = self._clock() - self._since
+        if quiet_s < self._next_s:
+            return None
+        self._next_s *= 2
+        return f"no progress for {quiet_s:.0f} s from {', '.join(names)}; Ctrl-C and --resume lose little"
