@@ -81,7 +81,9 @@ def kill_and_resume(folder: Path, count: int) -> Iterator[str]:
 
 def _load_server() -> ModuleType:
     """The server of faults that the tests have."""
-    spec = importlib.util.spec_from_file_location("teacher_server", ROOT / "tests" / "teacher_server.py")
+    spec = importlib.util.spec_from_file_location(
+        "teacher_server", ROOT / "tests" / "support" / "teacher_server.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -62,7 +62,7 @@ def run_trl(size: str, rows_per_forward: int, repeats: int, folder: Path) -> dic
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
     from tiny_models import tiny_tokenizer
 
     model, rows = build_model(size), make_rows(size)

@@ -20,8 +20,10 @@ Trials = Iterator[tuple[str, str, Callable[[], str]]]
 
 def load(name: str) -> ModuleType:
     """A module of tests/."""
-    if str(TESTS) not in sys.path:
-        sys.path.insert(0, str(TESTS))
+    for folder in (TESTS / "support", *TESTS.rglob(f"{name}.py")):
+        path = str(folder if folder.is_dir() else folder.parent)
+        if path not in sys.path:
+            sys.path.insert(0, path)
     return __import__(name)
 
 

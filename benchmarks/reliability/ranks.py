@@ -70,8 +70,12 @@ def start(folder: Path, ranks: int, *options: str) -> "subprocess.Popen[str]":
     """The stage under torchrun, in a process group of its own."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     return subprocess.Popen(
-        [*command, str(ROOT / "tests" / "stage_child.py"), str(folder), *options],
-        env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"},
+        [*command, str(ROOT / "tests" / "support" / "stage_child.py"), str(folder), *options],
+        env=os.environ
+        | {
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}:{ROOT / 'tests' / 'training' / 'joint'}",
+            "OMP_NUM_THREADS": "1",
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -23,7 +23,7 @@ PR_FAULTS = (("kill", 3), ("kill", 40), ("kill", 90), ("hang", 20), ("slow", 30)
 
 def load_tests() -> None:
     """The tests' own workers, cases and learners can be imported."""
-    folder = str(Path(__file__).parent.parent.parent / "tests")
+    folder = str(Path(__file__).parent.parent.parent / "tests" / "support")
     if folder not in sys.path:
         sys.path.insert(0, folder)
 

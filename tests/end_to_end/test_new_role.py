@@ -240,7 +240,7 @@ assert main(["validate", "data"]) == 0
 def test_the_readme_lines_make_it_a_role_of_the_house(tmp_path: Path) -> None:
     for layer in ("roles", "scenarios", "simulator", "evaluation", "training", "emads"):
         shutil.copytree(ROOT / layer, tmp_path / layer, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "tests" / "team_tables.py", tmp_path)
+    shutil.copy(ROOT / "tests" / "support" / "team_tables.py", tmp_path)
     shutil.copy(EXAMPLE / "legal_role.py", tmp_path / "roles" / "legal.py")
     family = (EXAMPLE / "legal_family.py").read_text()
     (tmp_path / "scenarios" / "legal.py").write_text(family.replace("from legal_role", "from roles.legal"))

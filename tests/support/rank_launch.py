@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).parent
+SUPPORT = Path(__file__).parent
+ROOT = SUPPORT.parents[1]
 
 
 def launch(*arguments: object, status: int = 0) -> str:
@@ -16,12 +17,12 @@ def launch(*arguments: object, status: int = 0) -> str:
     program, *rest = map(str, arguments)
     done = subprocess.run(
         [Path(sys.executable).parent / program, *rest],
-        cwd=TESTS.parent,
+        cwd=ROOT,
         env=os.environ
         | {
             "CUDA_VISIBLE_DEVICES": "",
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": f"{TESTS.parent}:{TESTS}",
+            "PYTHONPATH": f"{ROOT}:{SUPPORT}:{ROOT / 'tests' / 'training' / 'joint'}",
         },
         capture_output=True,
         text=True,

@@ -46,11 +46,14 @@ class Killer:
 
 @contextmanager
 def start_killer() -> Iterator[Killer]:
-    program = str(ROOT / "tests" / "governed_child.py")
+    program = str(ROOT / "tests" / "support" / "governed_child.py")
     process = subprocess.Popen(
         [sys.executable, program],
         cwd=ROOT,
-        env={"PYTHONPATH": ":".join(map(str, [ROOT, ROOT / "tests", *sys.path])), "PATH": "/usr/bin:/bin"},
+        env={
+            "PYTHONPATH": ":".join(map(str, [ROOT, ROOT / "tests" / "support", *sys.path])),
+            "PATH": "/usr/bin:/bin",
+        },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -85,7 +85,13 @@ def test_fsdp2_through_accelerate_trains_as_one_process_does(tmp_path: Path) -> 
     for run in (one, sharded):
         stages.train_base(run.path)
     stages.train_sft(one.path, "cto")
-    command = ("accelerate", "launch", "--config_file", FSDP2, ROOT / "tests" / "sharded_child.py")
+    command = (
+        "accelerate",
+        "launch",
+        "--config_file",
+        FSDP2,
+        ROOT / "tests" / "support" / "sharded_child.py",
+    )
     launch(*command, sharded.path, "cto")
     ends = [weights_of(load_weights(run, "sft", "cto")[0]) for run in (one, sharded)]
     base = weights_of(load_weights(one, "base", "cto")[0])
