@@ -81,9 +81,8 @@ def kill_and_resume(folder: Path, count: int) -> Iterator[str]:
 
 def _load_server() -> ModuleType:
     """The server of faults that the tests have."""
-    spec = importlib.util.spec_from_file_location(
-        "teacher_server", ROOT / "tests" / "support" / "teacher_server.py"
-    )
+    path = ROOT / "tests" / "support" / "teacher_server.py"
+    spec = importlib.util.spec_from_file_location("teacher_server", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

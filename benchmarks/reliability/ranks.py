@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from benchmarks.reliability.batteries import Bench
 
 ROOT = Path(__file__).parent.parent.parent
+PATHS = (ROOT, ROOT / "tests" / "support", ROOT / "tests" / "training" / "joint")
 STEPS = 4
 SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
@@ -71,11 +72,7 @@ def start(folder: Path, ranks: int, *options: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     return subprocess.Popen(
         [*command, str(ROOT / "tests" / "support" / "stage_child.py"), str(folder), *options],
-        env=os.environ
-        | {
-            "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}:{ROOT / 'tests' / 'training' / 'joint'}",
-            "OMP_NUM_THREADS": "1",
-        },
+        env=os.environ | {"PYTHONPATH": ":".join(map(str, PATHS)), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

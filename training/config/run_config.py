@@ -228,8 +228,7 @@ class GrpoConfig(Section):
     curriculum_replay: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """Share of the scenarios that goes back to difficulties that were passed."""
     alarm_every: Count = 5
-    """Batches of rollouts between measurements for the alarms (training/roles/alarms.py); 0 measures
-    nothing."""
+    """Batches of rollouts between measurements for the alarms; 0 measures nothing."""
     alarm_rollouts: PositiveCount = 16
     """Rollouts of a batch that are audited and whose KL to the starting policy is measured."""
     stop_on_alarm: bool = False

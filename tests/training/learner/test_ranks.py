@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from rank_launch import TESTS, launch_ranks
+from rank_launch import SUPPORT, launch_ranks
 
 from roles.errors import UserError
 from training.learner.fsdp import join_ranks
@@ -48,7 +48,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Weights:
     """The weights after every job: on two processes, on one, and on two again."""
     folder = tmp_path_factory.mktemp("ranks")
     for ranks, jobs in ((2, ON_TWO), (1, ON_ONE), (2, ON_TWO_AGAIN)):
-        launch_ranks(ranks, TESTS / "ranks_child.py", folder, json.dumps(jobs))
+        launch_ranks(ranks, SUPPORT / "ranks_child.py", folder, json.dumps(jobs))
     return {path.stem: torch.load(path, weights_only=True) for path in folder.glob("*.pt")}
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from rank_launch import TESTS, launch_ranks
+from rank_launch import SUPPORT, launch_ranks
 from tiny_models import small_model, tiny_tokenizer, weights_of
 
 from roles.registry import ROLES
@@ -13,7 +13,7 @@ from training.models.weights import is_finished, load_weights, save_weights
 from training.runs.run_folder import Run
 from training.stages.distributed_stage import main
 
-CHILD = TESTS / "stage_child.py"
+CHILD = SUPPORT / "stage_child.py"
 SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "model.intermediate_size=48", "data.difficulties=[1]", "marl.max_steps=2", "marl.scenarios_per_step=3",
