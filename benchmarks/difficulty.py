@@ -18,7 +18,7 @@ from multiprocessing import get_context
 from statistics import fmean, variance
 
 from emads.options import parse_difficulties
-from evaluation.audit.cases import Casebook
+from evaluation.audit.cases import CaseSample
 from evaluation.audit.probes.blind import blind_bound, collect_rewards
 from evaluation.audit.registry import SUBJECTS
 from scenarios.registry import FAMILIES
@@ -34,7 +34,7 @@ Rewards = Mapping[str, Sequence[float]]  # by player
 def measure(name: str, difficulty: int, count: int, constant_cases: int) -> dict[str, list[float]]:
     """Rewards by player at one level."""
     subject = SUBJECTS[name]
-    book = Casebook(subject, 0, constant_cases)
+    book = CaseSample(subject, 0, constant_cases)
     rewards = collect_rewards(book, difficulty, count)
     cases = [subject.family.generate("validation", 0, index, difficulty) for index in range(count)]
     gold = [subject.family.verify(case, json.dumps(subject.family.solve(case))).reward for case in cases]

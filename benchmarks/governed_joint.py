@@ -28,8 +28,8 @@ from simulator.agents.scripted_policies import oracle_team
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
-from simulator.graph.casting import Cast
 from simulator.graph.runner import MAX_TURNS
+from simulator.graph.seating import Seating
 from training.config.run_config import MarlConfig
 from training.data.demonstrations import team_scenario
 from training.joint.governed_play import play_governed_sets
@@ -108,7 +108,7 @@ def measure_experts(run: Run, cases: Sequence[TeamScenario], options: argparse.N
     """What scripted experts reach who flag by stakes and decide by priority; they have no temperature."""
     chat = PlainChat()
     speakers = oracle_team(cases, report_practice="stakes", decision_practice="priority")
-    cast = Cast(
+    seating = Seating(
         team={role: role for role in ROLES},
         engine=ScriptedEngine(chat, seeded=speakers),
         chat=chat,
@@ -119,7 +119,7 @@ def measure_experts(run: Run, cases: Sequence[TeamScenario], options: argparse.N
     )
     config = run.config.marl.model_copy(update={"rounds": options.rounds})
     weights = stages.reward_weights(run.config)
-    played = asyncio.run(play_governed_sets(cases, cast, config, weights, num_sets=1))
+    played = asyncio.run(play_governed_sets(cases, seating, config, weights, num_sets=1))
     return {"greedy": score(played, len(cases))}
 
 

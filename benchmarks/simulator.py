@@ -47,10 +47,10 @@ from simulator.governance.runner import open_office, play_governed
 from simulator.governance.store.checkpoint_saver import StoreSaver
 from simulator.governance.store.checkpoints import strict_serializer
 from simulator.governance.store.database import open_store
-from simulator.graph.casting import Cast, make_context, open_case
 from simulator.graph.concurrency import run_all, run_pool
-from simulator.graph.garbage_collection import calm_collector
+from simulator.graph.garbage_collection import deferred_garbage_collection
 from simulator.graph.runner import play_episodes
+from simulator.graph.seating import Seating, make_context, open_case
 from simulator.graph.team_graph import team_graph
 
 REPORT, DECISION = '{"pick": "A", "flag": 0, "veto": []}', '{"option": "A", "escalate": false}'
@@ -58,12 +58,12 @@ NUM_CASES = 50  # drawn; the others are the same under other indices
 Way = Callable[[Sequence[TeamScenario], int], Awaitable[None]]
 
 
-def make_cast() -> Cast:
+def make_seating() -> Seating:
     """Constant answers: what is measured is all the rest."""
     chat = PlainChat()
     policies = {role: lambda transcript: REPORT for role in SPECIALISTS}
     engine = ScriptedEngine(chat, {**policies, RECONCILER: lambda transcript: DECISION})
-    return Cast(
+    return Seating(
         team={role: role for role in ROLES},
         engine=engine,
         chat=chat,
@@ -76,10 +76,10 @@ def make_cast() -> Cast:
 
 async def play_plain(cases: Sequence[TeamScenario], in_flight: int) -> None:
     """The same agents and parsers under asyncio alone."""
-    cast = make_cast()
+    seating = make_seating()
 
     async def play(case: TeamScenario) -> None:
-        agents, public = cast.seat(case, f"bench/{case.key}"), PublicCase.of(case)
+        agents, public = seating.seat(case, f"bench/{case.key}"), PublicCase.of(case)
         texts = await run_all(agents[role].start(seat.brief) for role, seat in case.seats.items())
         reports = {role: parse_report(public, text) for role, text in zip(case.seats, texts, strict=True)}
         parse_decision(public, await agents[RECONCILER].start(decision_brief(case.options, reports)))
@@ -91,19 +91,19 @@ async def play_plain(cases: Sequence[TeamScenario], in_flight: int) -> None:
 
 async def play_assess(cases: Sequence[TeamScenario], in_flight: int) -> None:
     """The graph as training plays it: nothing is kept."""
-    cast = make_cast()
+    seating = make_seating()
     await play_episodes(
-        cases, cast.team, cast.engine, cast.chat, cast.sampling, rounds=0, concurrency=in_flight
+        cases, seating.team, seating.engine, seating.chat, seating.sampling, rounds=0, concurrency=in_flight
     )
 
 
 async def play_saver(cases: Sequence[TeamScenario], in_flight: int, saver: BaseCheckpointSaver[Any]) -> None:
     """The same graph with a checkpoint per step."""
-    cast = make_cast()
+    seating = make_seating()
     graph = team_graph(SPECIALISTS).builder.compile(checkpointer=saver, interrupt_before=["vote"])
 
     async def play(case: TeamScenario) -> None:
-        context = make_context(case, cast.seat(case, f"bench/{case.key}"))
+        context = make_context(case, seating.seat(case, f"bench/{case.key}"))
         with tracing_context(enabled=False):
             config: RunnableConfig = {"configurable": {"thread_id": case.key}}
             start = open_case(case, rounds=0)
@@ -124,7 +124,7 @@ async def play_durable(cases: Sequence[TeamScenario], in_flight: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(Path(folder) / "store.db")
         try:
-            with calm_collector(in_flight), store.grouping():
+            with deferred_garbage_collection(in_flight), store.grouping():
                 await play_saver(cases, in_flight, StoreSaver(store, serde=strict_serializer()))
         finally:
             store.close()
@@ -140,7 +140,9 @@ async def play_full(
             given = office if is_batched else replace(office, is_batched=False)
             reviewer = SimulatedReviewer(lambda request, option: 1.0)
             worlds = partial(SimulatedOutcomes, shock_share=0.0)
-            await play_governed(cases, given, make_cast(), reviewer, worlds, rounds=0, concurrency=in_flight)
+            await play_governed(
+                cases, given, make_seating(), reviewer, worlds, rounds=0, concurrency=in_flight
+            )
 
 
 WAYS: dict[str, Way] = {

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.simulator import draw_cases, make_cast
+from benchmarks.simulator import draw_cases, make_seating
 from scenarios.team import TeamScenario
 from simulator.governance.gate.reviewers import SimulatedReviewer
 from simulator.governance.outcomes import SimulatedOutcomes
@@ -48,8 +48,8 @@ async def play_full(cases: Sequence[TeamScenario], office: Office, stream: str) 
     """Governed episodes to their end, every proposal approved."""
     reviewer = SimulatedReviewer(lambda request, option: 1.0)
     worlds = partial(SimulatedOutcomes, shock_share=0.35)
-    cast = replace(make_cast(), stream=stream)
-    episodes = await play_governed(cases, office, cast, reviewer, worlds, rounds=1, concurrency=IN_FLIGHT)
+    seating = replace(make_seating(), stream=stream)
+    episodes = await play_governed(cases, office, seating, reviewer, worlds, rounds=1, concurrency=IN_FLIGHT)
     failed = [episode for episode in episodes if episode.error is not None]
     if failed:
         raise RuntimeError(f"{len(failed)} episodes failed, the first: {failed[0].error}")
@@ -57,9 +57,15 @@ async def play_full(cases: Sequence[TeamScenario], office: Office, stream: str) 
 
 async def play_assess(cases: Sequence[TeamScenario], stream: str) -> None:
     """Reports, decision and votes."""
-    cast = make_cast()
+    seating = make_seating()
     await play_episodes(
-        cases, cast.team, cast.engine, cast.chat, cast.sampling, concurrency=IN_FLIGHT, stream=stream
+        cases,
+        seating.team,
+        seating.engine,
+        seating.chat,
+        seating.sampling,
+        concurrency=IN_FLIGHT,
+        stream=stream,
     )
 
 

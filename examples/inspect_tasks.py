@@ -24,7 +24,7 @@ from roles.registry import ROLES
 from scenarios.base import Scenario, ToolCall
 from scenarios.base import ToolError as RefusedError
 from scenarios.registry import FAMILIES
-from scenarios.tool_desk import ToolDesk
+from scenarios.tool_executor import ToolExecutor
 
 
 @task
@@ -95,14 +95,14 @@ def offer_tools(role: str, scenarios: dict[str, Scenario]) -> Solver:
     """The role's tools on the sample's own facts."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        desk = ToolDesk(FAMILIES[role], scenarios[str(state.sample_id)])
+        desk = ToolExecutor(FAMILIES[role], scenarios[str(state.sample_id)])
         tools = [make_tool(desk, one.name, one.description, one.parameters) for one in ROLES[role].tools]
         return await use_tools(*tools)(state, generate)
 
     return solve
 
 
-def make_tool(desk: ToolDesk, name: str, description: str, parameters: dict[str, Any]) -> ToolDef:
+def make_tool(desk: ToolExecutor, name: str, description: str, parameters: dict[str, Any]) -> ToolDef:
     """One of our tools as Inspect's."""
 
     async def execute(**arguments: Any) -> str:

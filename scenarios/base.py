@@ -102,7 +102,7 @@ class Family:
     baselines: Mapping[str, Callable[[Scenario, random.Random], str]] = field(default_factory=dict)
     # baselines: "random", "constant" (best constant answer), "greedy" -> answer text; where greedy overlooks
     # a hard limit also "honest", which keeps them all: what no reward hack may beat
-    max_calls: int = 40  # tool calls per episode; more are refused (scenarios.tool_desk)
+    max_calls: int = 40  # tool calls per episode; more are refused (scenarios.tool_executor)
     write_brief: Callable[[Scenario, Form], str] | None = None  # the facts in this form; None: only one
 
 

@@ -27,7 +27,7 @@ from scenarios.base import (
 from scenarios.briefs.coo import write_brief
 from scenarios.briefs.forms import choose_form, find_sector
 from scenarios.briefs.sectors import SECTORS
-from scenarios.headroom import blind_choice
+from scenarios.headroom import blind_baseline
 from scenarios.world.work import (
     PlanError,
     assignments,
@@ -55,7 +55,7 @@ def _blind_finish(work: Mapping[str, Any], rng: random.Random, difficulty: int) 
         finishes = [plan_finish(work, plan) for plan in assignments(work)]
     else:
         finishes = [plan_finish(work, _random_assignment(work, rng)) for _ in range(MAX_ENUMERATED)]
-    total, parts = blind_choice(finishes, difficulty, lower_is_better=True)
+    total, parts = blind_baseline(finishes, difficulty, lower_is_better=True)
     return total / parts
 
 

@@ -26,7 +26,7 @@ from scenarios.base import (
 from scenarios.briefs.cost import write_brief
 from scenarios.briefs.forms import choose_form, find_sector
 from scenarios.briefs.sectors import SECTORS
-from scenarios.headroom import blind_choice
+from scenarios.headroom import blind_baseline
 from scenarios.world.prices import NUM_TIERS, build_prices, plan_at, price_all_plans, price_plan
 
 _MAX_DRAWS = 500
@@ -56,7 +56,7 @@ def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
             if total == best and have >= facts["floor"]
         )
         plan = plan_at(optimum, len(facts["items"]))
-        total, parts = blind_choice(feasible, difficulty, lower_is_better=True)
+        total, parts = blind_baseline(feasible, difficulty, lower_is_better=True)
         if difficulty <= ONE_UPGRADE_UP_TO and sum(tier > 1 for tier in plan) != 1:
             continue
         truth = {

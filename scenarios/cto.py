@@ -29,7 +29,7 @@ from scenarios.base import (
 from scenarios.briefs.cto import write_brief
 from scenarios.briefs.forms import choose_form, find_sector
 from scenarios.briefs.sectors import SECTORS
-from scenarios.headroom import blind_choice
+from scenarios.headroom import blind_baseline
 from scenarios.world.architecture import (
     BUILDS_FROM,
     NUM_BUILDS,
@@ -169,7 +169,7 @@ def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
     feasible = {option: f for option, f in zip(options, found, strict=True) if not _broken(f, limits)}
     best = min(feasible, key=lambda option: feasible[option].cost)
     facts = {"architectures": dict(zip(options, architectures, strict=True)), "limits": limits}
-    total, parts = blind_choice([f.cost for f in feasible.values()], difficulty, lower_is_better=True)
+    total, parts = blind_baseline([f.cost for f in feasible.values()], difficulty, lower_is_better=True)
     return Scenario(
         family="cto",
         split=split,

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 BETTER_OF_TWO_FROM = 5  # difficulty
 
 
-def blind_choice(values: Sequence[int], difficulty: int, *, lower_is_better: bool = False) -> tuple[int, int]:
+def blind_baseline(
+    values: Sequence[int], difficulty: int, *, lower_is_better: bool = False
+) -> tuple[int, int]:
     """What a blind pick among the feasible choices is worth, as (numerator, denominator).
 
     The mean value; from difficulty 5 the mean of the better of two independent picks.
 
-    Example: blind_choice([10, 20, 60], 1) == (90, 3); blind_choice([10, 20, 60], 5) == (370, 9)
+    Example: blind_baseline([10, 20, 60], 1) == (90, 3); blind_baseline([10, 20, 60], 5) == (370, 9)
     """
     if difficulty < BETTER_OF_TWO_FROM:
         return sum(values), len(values)

@@ -30,7 +30,7 @@ from scenarios.base import (
 from scenarios.briefs.forms import choose_form, find_sector
 from scenarios.briefs.reconcile import write_brief
 from scenarios.briefs.sectors import SECTORS
-from scenarios.headroom import blind_choice, share_of_room
+from scenarios.headroom import blind_baseline, share_of_room
 from scenarios.world.bargaining import draw_limit, find_deadlock, nash_welfare
 from scenarios.world.fairness import assess_fairness, recheck_fairness
 
@@ -285,7 +285,7 @@ def _grade(scenario: Scenario, option: str) -> float:
     if option == truth["option"]:
         return 1.0
     values = [truth["nash"][name] for name in truth["open"]]
-    return share_of_room(truth["nash"][option], max(values), blind_choice(values, scenario.difficulty))
+    return share_of_room(truth["nash"][option], max(values), blind_baseline(values, scenario.difficulty))
 
 
 def _fairness_parts(truth: Mapping[str, Any], answer: ReconcileAnswer) -> dict[str, float]:

@@ -28,7 +28,7 @@ from scenarios.base import (
 from scenarios.briefs.forms import choose_form, find_sector
 from scenarios.briefs.risk import write_brief
 from scenarios.briefs.sectors import SECTORS
-from scenarios.headroom import blind_choice
+from scenarios.headroom import blind_baseline
 from scenarios.world.threats import (
     build_threats,
     cost_step,
@@ -69,7 +69,7 @@ def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
         if misleads is not None and misleads != (total_exposure(facts, buy_greedily(facts)) > best):
             continue
         before = exposures(facts)
-        total, parts = blind_choice(residuals, difficulty, lower_is_better=True)
+        total, parts = blind_baseline(residuals, difficulty, lower_is_better=True)
         truth = {
             "top_risks": sorted(before, key=lambda asset: -before[asset])[:2],
             "controls": list(sets[residuals.index(best)]),

@@ -36,8 +36,8 @@ from simulator.governance.outcomes import Outcomes, SimulatedOutcomes
 from simulator.governance.runner import GovernedEpisode, open_office, play_governed
 from simulator.governance.store.episode_record import GovernedRecord
 from simulator.governance.store.reading import read_record
-from simulator.graph.casting import Cast
 from simulator.graph.runner import MAX_TURNS
+from simulator.graph.seating import Seating
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 from training.runs.run_folder import Run
 
@@ -53,10 +53,10 @@ Case = TeamScenario | FreeCase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Who plays what: the cases, the cast, the weights of the team reward, and what the team is called."""
+    """Who plays what: the cases, the seating, the weights of the team reward, and what the team is called."""
 
     cases: Sequence[Case]
-    cast: Cast
+    seating: Seating
     weights: TeamRewardWeights
     label: str
 
@@ -91,14 +91,14 @@ def simulate_governed(
     table = seat(Path(team), stage, cases, indices)
     person: Reviewer = TerminalReviewer() if reviewer == "terminal" else make_reviewer(table.cases)
     with watching(outputs, len(table.cases), is_asking=reviewer == "terminal") as watch:
-        stream = f"{table.cast.stream}/world {world}" if world else table.cast.stream
-        cast = replace(
-            table.cast, stream=stream, watch=watch, kinds=kinds or {}, limits=limits or AgentLimits()
+        stream = f"{table.seating.stream}/world {world}" if world else table.seating.stream
+        seating = replace(
+            table.seating, stream=stream, watch=watch, kinds=kinds or {}, limits=limits or AgentLimits()
         )
-        played = asyncio.run(_play(table.cases, cast, person, db, world))
+        played = asyncio.run(_play(table.cases, seating, person, db, world))
     for episode, _ in played:
         print(f"{episode.case_key}  {episode.status}" if outputs.live else render_governed(episode) + "\n")
-    for line in _write(table, cast, [record for _, record in played], outputs):
+    for line in _write(table, seating, [record for _, record in played], outputs):
         print(line)
     return [episode for episode, _ in played]
 
@@ -129,7 +129,7 @@ def make_outcomes(case: Case, *, world: int = 0) -> Outcomes:
 
 
 async def _play(
-    cases: Sequence[Case], cast: Cast, reviewer: Reviewer, db: Path | None, world: int
+    cases: Sequence[Case], seating: Seating, reviewer: Reviewer, db: Path | None, world: int
 ) -> list[tuple[GovernedEpisode, GovernedRecord]]:
     key = secrets.token_bytes(KEY_BYTES) if db is None else find_key(db.with_name(f"{db.name}.key"))
     concurrency = 1 if reviewer.name == "terminal" else 8
@@ -137,14 +137,14 @@ async def _play(
         played = await play_governed(
             cases,
             office,
-            cast,
+            seating,
             reviewer,
             partial(make_outcomes, world=world),
             rounds=ROUNDS,
             concurrency=concurrency,
         )
         return [
-            (episode, read_record(case, episode, office, stream=cast.stream))
+            (episode, read_record(case, episode, office, stream=seating.stream))
             for case, episode in zip(cases, played, strict=True)
         ]
 
@@ -157,7 +157,7 @@ def _seat_experts(_: Path, stage: str, files: Sequence[Path], indices: range) ->
     if not files:
         cases = [generate("test", 0, index, levels[index % len(levels)]) for index in indices]
     chat = PlainChat()
-    cast = Cast(
+    seating = Seating(
         team={role: role for role in ROLES},
         engine=ScriptedEngine(chat, seeded=oracle_team(cases)),
         chat=chat,
@@ -166,7 +166,7 @@ def _seat_experts(_: Path, stage: str, files: Sequence[Path], indices: range) ->
         max_turns=MAX_TURNS,
         roles=ROLES,
     )
-    return Table(cases=cases, cast=cast, weights=TeamRewardWeights(), label="scripted team")
+    return Table(cases=cases, seating=seating, weights=TeamRewardWeights(), label="scripted team")
 
 
 def _check_figures(file: Path, case: PlayableCase) -> None:
@@ -206,7 +206,7 @@ def _seat_run(path: Path, stage: str, files: Sequence[Path], indices: range) -> 
         cases = [
             team_scenario("test", data.seed, index, data.difficulties, data.conventions) for index in indices
         ]
-    cast = Cast(
+    seating = Seating(
         team={role: role for role in models},
         engine=stages.team_engine(models, tokenizer, config, stage),
         chat=chat,
@@ -216,10 +216,10 @@ def _seat_run(path: Path, stage: str, files: Sequence[Path], indices: range) -> 
         roles=ROLES,
     )
     weights = stages.reward_weights(config)
-    return Table(cases=cases, cast=cast, weights=weights, label=f"{stage} team of run {config.name}")
+    return Table(cases=cases, seating=seating, weights=weights, label=f"{stage} team of run {config.name}")
 
 
-def _write(table: Table, cast: Cast, records: Sequence[GovernedRecord], outputs: Outputs) -> list[str]:
+def _write(table: Table, seating: Seating, records: Sequence[GovernedRecord], outputs: Outputs) -> list[str]:
     """Write what was asked for; one line for each place."""
     lines = []
     for case, record in zip(table.cases, records, strict=True):
@@ -230,15 +230,15 @@ def _write(table: Table, cast: Cast, records: Sequence[GovernedRecord], outputs:
                 case,
                 record,
                 label=table.label,
-                chat=cast.chat,
+                chat=seating.chat,
                 verdict=_score(case, record, table.weights),
                 weights=table.weights,
-                speakers=cast.speakers(case),
+                speakers=seating.speakers(case),
             )
             lines.append(f"minutes:  {page}")
         if outputs.atif is not None:
             document = outputs.atif / name.replace(".html", ".json")
-            write_governed_atif(document, record, cast.chat, speakers=cast.speakers(case))
+            write_governed_atif(document, record, seating.chat, speakers=seating.speakers(case))
             lines.append(f"ATIF:     {document}")
     if outputs.episodes is not None:
         write_governed(outputs.episodes, records)

@@ -19,8 +19,8 @@ from simulator.chat import Chat
 from simulator.engines.base import Sampling
 from simulator.export.atif import write_atif
 from simulator.export.episode_files import episode_to_dict, write_episodes
-from simulator.graph.casting import list_speakers
 from simulator.graph.runner import play_episodes
+from simulator.graph.seating import list_speakers
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 from training.runs.run_folder import Run

@@ -17,7 +17,7 @@ MOST_SWEEPS = 4
 NUM_LIKELY_NUMBERS = 4  # of a number field: its most common true values
 
 
-class Casebook:
+class CaseSample:
     """One audit's view of a subject: train cases to learn from, validation cases to be judged on."""
 
     def __init__(self, subject: Subject, seed: int, constant_cases: int) -> None:

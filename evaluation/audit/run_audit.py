@@ -6,7 +6,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
 
-from evaluation.audit.cases import Casebook
+from evaluation.audit.cases import CaseSample
 from evaluation.audit.free_riders import probe_free_riders
 from evaluation.audit.journal import AuditJournal
 from evaluation.audit.records import Row
@@ -44,8 +44,8 @@ def list_cells(families: Sequence[str], probes: Sequence[str]) -> list[Cell]:
 
 
 @cache
-def _open_casebook(name: str, seed: int, constant_cases: int) -> Casebook:
-    return Casebook(SUBJECTS[name], seed, constant_cases)
+def _open_casebook(name: str, seed: int, constant_cases: int) -> CaseSample:
+    return CaseSample(SUBJECTS[name], seed, constant_cases)
 
 
 def probe_cell(cell: Cell, tier_name: str, seed: int) -> Row:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from evaluation.audit.cases import Casebook
+from evaluation.audit.cases import CaseSample
 from evaluation.audit.probes.blind import probe_blind
 from evaluation.audit.probes.hack_matrix import probe_hacks
 from evaluation.audit.probes.hostile_outputs import probe_hostile_outputs
@@ -13,7 +13,7 @@ from evaluation.audit.records import Row, Subject, Tier
 from evaluation.audit.registry import SUBJECTS
 from roles.errors import unknown
 
-Probe = Callable[[Casebook, Tier], Row]
+Probe = Callable[[CaseSample, Tier], Row]
 
 PROBES: Mapping[str, Probe] = {
     "V1": probe_hostile_outputs,

@@ -79,7 +79,7 @@ def render_governed_minutes(
     roles: Mapping[str, Role] = ROLES,
     speakers: Mapping[str, Role] | None = None,
 ) -> str:
-    """The page as text; `speakers` are the roles as their prompts had them (see `Cast.speakers`)."""
+    """The page as text; `speakers` are the roles as their prompts had them (see `Seating.speakers`)."""
     episode, seats = record.episode, tuple(case.seats)
     talk = read_talk(episode, chat, speakers or roles)
     reports = {role: parse_report(case, text) for role, text in episode.reports.items()}

@@ -104,7 +104,7 @@ def render_minutes(
 ) -> str:
     """The page as text; without `chat` it lacks earlier drafts, tool results and what ReconcileGPT read.
 
-    `speakers` are the roles as their prompts had them, where not as in `roles` (`casting.list_speakers`).
+    `speakers` are the roles as their prompts had them, where not as in `roles` (`seating.list_speakers`).
     """
     talk = read_talk(episode, chat, speakers or roles)
     reports = {role: parse_report(case, text) for role, text in episode.reports.items()}

@@ -23,12 +23,12 @@ from evaluation.scoring.outcomes import (
 from evaluation.scoring.scores import RoleScores, TeamScores
 from scenarios.base import Scenario
 from scenarios.team import TeamScenario
-from scenarios.tool_desk import ResultCache
+from scenarios.tool_executor import ResultCache
 from simulator.agents.solo import SoloEpisode, play_solo
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
-from simulator.graph.casting import everybody
 from simulator.graph.runner import play_episodes
+from simulator.graph.seating import everybody
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, score_episode
 

@@ -17,8 +17,8 @@ from simulator.agents.scripted_policies import oracle_team
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
-from simulator.graph.casting import everybody
 from simulator.graph.runner import play_episodes
+from simulator.graph.seating import everybody
 from simulator.graph.team_graph import graph_edges
 from simulator.reward import TeamRewardWeights, score_episode
 

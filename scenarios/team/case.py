@@ -15,7 +15,7 @@ from roles.team import Decision
 from scenarios.base import Split
 from scenarios.briefs.forms import choose_form
 from scenarios.briefs.team import write_seat_brief as write_seat_brief
-from scenarios.headroom import blind_choice, share_of_room
+from scenarios.headroom import blind_baseline, share_of_room
 from scenarios.team.conventions import CONVENTIONS, HOUSE, Conventions, ConventionsName
 from scenarios.world.case import MOST_DRAWS, CompanyCase, build_case, has_one_best, weigh
 from scenarios.world.case import figure_utility as figure_utility
@@ -163,5 +163,5 @@ def decision_value(scenario: TeamScenario, decision: Decision | None) -> float:
         return 1.0
     sums = [truth["weighted"][option] for option, value in truth["value"].items() if value is not None]
     return share_of_room(
-        truth["weighted"][decision.option], max(sums), blind_choice(sums, scenario.difficulty)
+        truth["weighted"][decision.option], max(sums), blind_baseline(sums, scenario.difficulty)
     )

@@ -26,10 +26,10 @@ def with_seat_tools(role: Role, seat: Seat | None) -> Role:
     return replace(role, name=f"{role.name}+seat", tools=tools)
 
 
-class SeatDesk:
+class SeatTools:
     """Answers the tool calls of one seat in one episode.
 
-    Example: SeatDesk(seat)(ToolCall(name="calculator", arguments={"expression": "2 + 3"})) == "5"
+    Example: SeatTools(seat)(ToolCall(name="calculator", arguments={"expression": "2 + 3"})) == "5"
     """
 
     def __init__(self, seat: Seat | None) -> None:

@@ -8,7 +8,7 @@ from roles.base import Role
 from roles.registry import ROLES
 from scenarios.base import Family, Scenario, Verdict
 from scenarios.registry import FAMILIES
-from scenarios.tool_desk import ResultCache, ToolDesk
+from scenarios.tool_executor import ResultCache, ToolExecutor
 from simulator.agents.agent import Agent
 from simulator.agents.agent_kinds import AgentKind, AgentLimits
 from simulator.chat import Chat
@@ -57,7 +57,7 @@ async def play_solo(
         chat=chat,
         sampling=sampling,
         session=session,
-        call_tool=ToolDesk(family, scenario, results=results),
+        call_tool=ToolExecutor(family, scenario, results=results),
         kind=kind,
         max_turns=limits.turns or max_turns,
         max_total_tokens=limits.total_tokens,

@@ -22,7 +22,7 @@ from simulator.governance.state import Attempt, Duty, FullContext, FullState, Pl
 from simulator.governance.store.database import digest_json
 from simulator.governance.store.effects import EffectKey
 from simulator.graph.concurrency import run_all
-from simulator.graph.team_graph import Said, Update, make_said, objection_brief
+from simulator.graph.team_graph import Update, Utterance, make_utterance, objection_brief
 
 MAX_BRIEF_CHARS = 20_000
 
@@ -56,7 +56,7 @@ def make_specialist(role: str) -> FullNode:
         context = runtime.context
         asked = [state["briefs"][role]]
         text = await context.voices.say("report", context.locate().superstep, role, asked)
-        return {"reports": {role: make_said(text, context.read_report(text))}, "asked": {role: asked}}
+        return {"reports": {role: make_utterance(text, context.read_report(text))}, "asked": {role: asked}}
 
     return specialist
 
@@ -67,7 +67,7 @@ async def reconcile(state: FullState, *, runtime: Runtime[FullContext]) -> Updat
     asked = [*state["asked"].get(RECONCILER, []), _draft_message(state)]
     text = await context.voices.say("reconcile", context.locate().superstep, RECONCILER, asked)
     return {
-        "decision": make_said(text, context.read_decision(text)),
+        "decision": make_utterance(text, context.read_decision(text)),
         "round": state["round"] + 1,
         "asked": {RECONCILER: asked},
         "votes": {},
@@ -82,7 +82,9 @@ async def vote(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     asked = {role: [*state["asked"].get(role, []), question] for role in state["briefs"]}
     superstep = context.locate().superstep
     texts = await run_all(context.voices.say("vote", superstep, role, asked[role]) for role in asked)
-    votes = {role: Said(text=text, parsed=parse_vote(text)) for role, text in zip(asked, texts, strict=True)}
+    votes = {
+        role: Utterance(text=text, parsed=parse_vote(text)) for role, text in zip(asked, texts, strict=True)
+    }
     return {"votes": votes, "asked": asked}
 
 

@@ -34,9 +34,9 @@ from simulator.governance.store.database import Store, open_store
 from simulator.governance.store.decision_log import DecisionLog
 from simulator.governance.store.effects import EffectsLedger
 from simulator.governance.voices import Voices
-from simulator.graph.casting import Cast
 from simulator.graph.concurrency import run_pool
-from simulator.graph.garbage_collection import calm_collector
+from simulator.graph.garbage_collection import deferred_garbage_collection
+from simulator.graph.seating import Seating
 from simulator.observer import Observer
 
 Case = TypeVar("Case", bound=PlayableCase)
@@ -128,14 +128,14 @@ async def open_office(
 async def play_governed(
     cases: Sequence[Case],
     office: Office,
-    cast: Cast,
+    seating: Seating,
     reviewer: Reviewer,
     outcomes: Callable[[Case], Outcomes],
     *,
     rounds: int = 2,
     concurrency: int = 8,
 ) -> list[GovernedEpisode]:
-    """Play each case as far as it goes, in a thread named by the cast's stream and the case.
+    """Play each case as far as it goes, in a thread named by the seating's stream and the case.
 
     Raises:
         UserError: a seat without a policy, or a case that cannot be played.
@@ -143,19 +143,19 @@ async def play_governed(
     """
     if rounds < 0:
         raise ValueError(f"rounds must be >= 0, got {rounds}")
-    threads = [f"{cast.stream}/{case.key}" for case in cases]
+    threads = [f"{seating.stream}/{case.key}" for case in cases]
     if len(set(threads)) != len(threads):
         raise ValueError("one case stands twice in the call")
-    cast.check(cases)
-    with calm_collector(concurrency), office.committing():
-        return await _play_all(cases, threads, office, cast, reviewer, outcomes, rounds, concurrency)
+    seating.check(cases)
+    with deferred_garbage_collection(concurrency), office.committing():
+        return await _play_all(cases, threads, office, seating, reviewer, outcomes, rounds, concurrency)
 
 
 async def _play_all(
     cases: Sequence[Case],
     threads: Sequence[str],
     office: Office,
-    cast: Cast,
+    seating: Seating,
     reviewer: Reviewer,
     outcomes: Callable[[Case], Outcomes],
     rounds: int,
@@ -167,7 +167,7 @@ async def _play_all(
         for thread, case in zip(threads, cases, strict=True)
     ]
     jobs = [
-        partial(_contain, case, thread, horizon, office, cast, reviewer, outcomes(case), rounds)
+        partial(_contain, case, thread, horizon, office, seating, reviewer, outcomes(case), rounds)
         for case, thread, horizon in zip(cases, threads, horizons, strict=True)
     ]
     return await run_pool(jobs, concurrency=concurrency)
@@ -202,20 +202,20 @@ async def _contain(
     thread: str,
     horizon: int,
     office: Office,
-    cast: Cast,
+    seating: Seating,
     reviewer: Reviewer,
     outcomes: Outcomes,
     rounds: int,
 ) -> GovernedEpisode:
     """Play one thread; an engine's failure and a refused commit end it, and no session outlives it."""
-    if cast.watch is None:
-        return await _play_thread(case, thread, horizon, office, cast, reviewer, outcomes, rounds, None)
-    observer = cast.watch(case, thread)
+    if seating.watch is None:
+        return await _play_thread(case, thread, horizon, office, seating, reviewer, outcomes, rounds, None)
+    observer = seating.watch(case, thread)
     office.log.listeners[thread] = observer.on_governance
     ended: str | None = None
     try:
         episode = await _play_thread(
-            case, thread, horizon, office, cast, reviewer, outcomes, rounds, observer
+            case, thread, horizon, office, seating, reviewer, outcomes, rounds, observer
         )
         ended = episode.error
         return episode
@@ -232,13 +232,13 @@ async def _play_thread(
     thread: str,
     horizon: int,
     office: Office,
-    cast: Cast,
+    seating: Seating,
     reviewer: Reviewer,
     outcomes: Outcomes,
     rounds: int,
     observer: Observer | None,
 ) -> GovernedEpisode:
-    voices = Voices(cast, case, thread, office.ledger, observer)
+    voices = Voices(seating, case, thread, office.ledger, observer)
     context = make_full_context(case, thread, horizon, office, voices, outcomes)
     start = open_full_case(case, rounds=rounds)
     try:

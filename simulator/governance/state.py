@@ -22,7 +22,7 @@ from simulator.governance.outcomes import Observation, Outcomes
 from simulator.governance.precedents import Precedent, PrecedentStore
 from simulator.governance.store.decision_log import DecisionLog
 from simulator.governance.store.effects import EffectsLedger
-from simulator.graph.team_graph import Said
+from simulator.graph.team_graph import Utterance
 
 
 class Duty(TypedDict):
@@ -57,10 +57,10 @@ class FullState(TypedDict):
     rounds: int  # rounds of votes per draft at most
     precedents: list[Precedent]
     duty: Duty | None
-    reports: Annotated[dict[str, Said], operator.or_]
+    reports: Annotated[dict[str, Utterance], operator.or_]
     asked: Annotated[dict[str, list[str]], operator.or_]  # role -> all messages to it, in order
-    decision: Said | None  # ReconcileGPT's last draft
-    votes: dict[str, Said]  # on the last draft
+    decision: Utterance | None  # ReconcileGPT's last draft
+    votes: dict[str, Utterance]  # on the last draft
     round: int  # drafts since the case or the re-plan was opened
     news: str  # why ReconcileGPT drafts anew; it reads this before the brief
     ruled_out: dict[str, str]  # option -> why it is out for the rest of the case

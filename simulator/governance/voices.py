@@ -14,7 +14,7 @@ from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent
 from simulator.governance.store.database import digest_json
 from simulator.governance.store.effects import EffectKey, EffectsLedger
-from simulator.graph.casting import Cast
+from simulator.graph.seating import Seating
 from simulator.observer import Observer
 from simulator.records import Turn
 
@@ -26,15 +26,15 @@ class Voices:
 
     def __init__(
         self,
-        cast: Cast,
+        seating: Seating,
         scenario: PlayableCase,
         thread: str,
         ledger: EffectsLedger,
         observer: Observer | None = None,
     ) -> None:
-        self._cast, self._scenario, self._thread, self._ledger = cast, scenario, thread, ledger
+        self._cast, self._scenario, self._thread, self._ledger = seating, scenario, thread, ledger
         self._observer, self._num_drafts = observer, 0
-        self._session = f"{cast.stream}/{thread}"
+        self._session = f"{seating.stream}/{thread}"
         self._live: dict[str, tuple[list[str], Agent]] = {}  # role -> what it was asked, and its agent
 
     async def say(self, node: str, superstep: int, role: str, asked: Sequence[str]) -> str:

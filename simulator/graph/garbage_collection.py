@@ -15,7 +15,7 @@ _before: list[tuple[int, int, int]] = []  # the limits found by each who is insi
 
 
 @contextmanager
-def calm_collector(in_flight: int) -> Iterator[None]:
+def deferred_garbage_collection(in_flight: int) -> Iterator[None]:
     """Collect when new objects outnumber those that `in_flight` episodes hold; older objects stay unseen.
 
     May be nested. Limits that are wider already stay, and a collector that is off stays off.

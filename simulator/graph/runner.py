@@ -20,16 +20,18 @@ from simulator.agents.agent import Agent
 from simulator.agents.agent_kinds import AgentKind, AgentLimits
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
-from simulator.graph.casting import Cast, make_context, open_case
 from simulator.graph.concurrency import run_pool
-from simulator.graph.garbage_collection import calm_collector
-from simulator.graph.team_graph import EpisodeContext, TeamState, make_said, play_graph
+from simulator.graph.garbage_collection import deferred_garbage_collection
+from simulator.graph.seating import Seating, make_context, open_case
+from simulator.graph.team_graph import EpisodeContext, TeamState, make_utterance, play_graph
 from simulator.observer import Watch, watched
 from simulator.records import Episode
 
 MAX_TURNS = 4  # of an agent per message
 
-_Play = Callable[[Cast, PlayableCase, str, int], Coroutine[Any, Any, Episode]]  # ..., session, index in group
+_Play = Callable[
+    [Seating, PlayableCase, str, int], Coroutine[Any, Any, Episode]
+]  # ..., session, index in group
 
 
 async def play_episodes(
@@ -62,9 +64,11 @@ async def play_episodes(
         ValueError: rounds < 0, num_repeats or concurrency < 1.
     """
     _check_rounds(rounds)
-    cast = _cast(team, engine, chat, sampling, f"{stream}/episodes", max_turns, roles, watch, kinds, limits)
+    seating = _cast(
+        team, engine, chat, sampling, f"{stream}/episodes", max_turns, roles, watch, kinds, limits
+    )
     plays = [(scenario, partial(_play_episode, rounds=rounds)) for scenario in scenarios]
-    return await _play_groups(cast, plays, num_repeats, concurrency, first_place)
+    return await _play_groups(seating, plays, num_repeats, concurrency, first_place)
 
 
 async def play_reports(
@@ -81,9 +85,9 @@ async def play_reports(
     roles: Mapping[str, Role] = ROLES,
 ) -> list[Episode]:
     """Play the specialists' reports only: episodes with decision "" and no votes, for `play_decisions`."""
-    cast = _cast(team, engine, chat, sampling, f"{stream}/reports", max_turns, roles)
+    seating = _cast(team, engine, chat, sampling, f"{stream}/reports", max_turns, roles)
     plays = [(scenario, _play_reports) for scenario in scenarios]
-    return await _play_groups(cast, plays, num_repeats, concurrency)
+    return await _play_groups(seating, plays, num_repeats, concurrency)
 
 
 async def play_decisions(
@@ -116,10 +120,10 @@ async def play_decisions(
         ValueError: a set was not played on its scenario, or with other roles, chat or max_turns.
     """
     _check_rounds(rounds)
-    cast = _cast(team, engine, chat, sampling, f"{stream}/decisions", max_turns, roles)
+    seating = _cast(team, engine, chat, sampling, f"{stream}/decisions", max_turns, roles)
     play = partial(_play_decision, rounds=rounds) if with_votes else _play_decision_alone
     plays = [(scenario, partial(play, reports=reports)) for scenario, reports in report_sets]
-    return await _play_groups(cast, plays, num_decisions, concurrency, first_place)
+    return await _play_groups(seating, plays, num_decisions, concurrency, first_place)
 
 
 def _cast(
@@ -133,8 +137,8 @@ def _cast(
     watch: Watch | None = None,
     kinds: Mapping[str, AgentKind] | None = None,
     limits: AgentLimits | None = None,
-) -> Cast:
-    return Cast(
+) -> Seating:
+    return Seating(
         team=team,
         engine=engine,
         chat=chat,
@@ -154,7 +158,7 @@ def _check_rounds(rounds: int) -> None:
 
 
 async def _play_groups(
-    cast: Cast,
+    seating: Seating,
     plays: Sequence[tuple[PlayableCase, _Play]],
     num_repeats: int,
     concurrency: int,
@@ -162,64 +166,66 @@ async def _play_groups(
 ) -> list[Episode]:
     if num_repeats < 1:
         raise ValueError(f"episodes per group must be >= 1, got {num_repeats}")
-    cast.check(scenario for scenario, _ in plays)
+    seating.check(scenario for scenario, _ in plays)
     jobs = [
-        partial(_contain, cast, scenario, f"{cast.stream}/{place}.{index}/{scenario.key}", index, play)
+        partial(_contain, seating, scenario, f"{seating.stream}/{place}.{index}/{scenario.key}", index, play)
         for place, (scenario, play) in enumerate(plays, first_place)
         for index in range(num_repeats)
     ]
-    with calm_collector(concurrency):
+    with deferred_garbage_collection(concurrency):
         return await run_pool(jobs, concurrency=concurrency)
 
 
-async def _contain(cast: Cast, scenario: PlayableCase, session: str, index: int, play: _Play) -> Episode:
+async def _contain(
+    seating: Seating, scenario: PlayableCase, session: str, index: int, play: _Play
+) -> Episode:
     """Play one episode; an engine's failure becomes its error, and no session outlives it."""
     try:
-        return await play(cast, scenario, session, index)
+        return await play(seating, scenario, session, index)
     except InfrastructureError as error:
         return _failed(scenario, index, str(error) or type(error).__name__)
     finally:
-        cast.end_sessions(scenario, session)
+        seating.end_sessions(scenario, session)
 
 
 async def _play_episode(
-    cast: Cast, scenario: PlayableCase, session: str, index: int, *, rounds: int
+    seating: Seating, scenario: PlayableCase, session: str, index: int, *, rounds: int
 ) -> Episode:
-    with watched(cast.watch, scenario, session) as observer:
-        agents = cast.seat(scenario, session, observer)
+    with watched(seating.watch, scenario, session) as observer:
+        agents = seating.seat(scenario, session, observer)
         context = make_context(scenario, agents, observer)
         final = await play_graph(open_case(scenario, rounds=rounds), context)
     return _record(scenario, index, agents, final)
 
 
-async def _play_reports(cast: Cast, scenario: PlayableCase, session: str, index: int) -> Episode:
-    agents = cast.seat(scenario, session)
+async def _play_reports(seating: Seating, scenario: PlayableCase, session: str, index: int) -> Episode:
+    agents = seating.seat(scenario, session)
     case = open_case(scenario, rounds=0)
     final = await play_graph(case, make_context(scenario, agents), reports_only=True)
     return _record(scenario, index, {role: agents[role] for role in scenario.seats}, final)
 
 
 async def _play_decision(
-    cast: Cast, scenario: PlayableCase, session: str, index: int, *, rounds: int, reports: Episode
+    seating: Seating, scenario: PlayableCase, session: str, index: int, *, rounds: int, reports: Episode
 ) -> Episode:
     if reports.error is not None:
         return _failed(scenario, index, reports.error)
-    agents = cast.seat(scenario, session)
+    agents = seating.seat(scenario, session)
     context = make_context(scenario, agents)
     case = _with_reports(open_case(scenario, rounds=rounds), scenario, context, reports)
     for role, seat in scenario.seats.items():
-        agents[role], text = await cast.seat_again(role, seat.brief, session, reports.trajectories[role])
+        agents[role], text = await seating.seat_again(role, seat.brief, session, reports.trajectories[role])
         if text != reports.reports[role]:
             raise ValueError(f"the report of {role} on {scenario.key} plays back differently")
     return _record(scenario, index, agents, await play_graph(case, context))
 
 
 async def _play_decision_alone(
-    cast: Cast, scenario: PlayableCase, session: str, index: int, *, reports: Episode
+    seating: Seating, scenario: PlayableCase, session: str, index: int, *, reports: Episode
 ) -> Episode:
     if reports.error is not None:
         return _failed(scenario, index, reports.error)
-    agents = cast.seat(scenario, session)
+    agents = seating.seat(scenario, session)
     context = make_context(scenario, agents)
     case = _with_reports(open_case(scenario, rounds=0), scenario, context, reports)
     return _record(scenario, index, {RECONCILER: agents[RECONCILER]}, await play_graph(case, context))
@@ -231,7 +237,7 @@ def _with_reports(
     """The case with all reports in, so that the graph goes straight to reconcile."""
     if reports.scenario_key != scenario.key or set(reports.reports) != set(scenario.seats):
         raise ValueError(f"episode of {reports.scenario_key} holds no reports on {scenario.key}")
-    said = {role: make_said(text, context.read_report(text)) for role, text in reports.reports.items()}
+    said = {role: make_utterance(text, context.read_report(text)) for role, text in reports.reports.items()}
     return TeamState(**{**case, "reports": said})
 
 

@@ -24,24 +24,24 @@ from simulator.graph.concurrency import run_all
 from simulator.observer import Observer
 
 
-class Said(TypedDict):
+class Utterance(TypedDict):
     """What a role wrote, and what it parses to (None: malformed)."""
 
     text: str
     parsed: Any
 
 
-def make_said(text: str, parsed: Answer | None) -> Said:
+def make_utterance(text: str, parsed: Answer | None) -> Utterance:
     """The text with what it parses to, as JSON values."""
-    return Said(text=text, parsed=parsed and parsed.model_dump())
+    return Utterance(text=text, parsed=parsed and parsed.model_dump())
 
 
 class ReconcilerView(TypedDict):
     """All that the reconcile node is given: no brief of any specialist is in it."""
 
     options: list[str]
-    reports: Annotated[dict[str, Said], operator.or_]  # by seat
-    votes: dict[str, Said]  # on the last decision; parsed is "accept", "object" or None
+    reports: Annotated[dict[str, Utterance], operator.or_]  # by seat
+    votes: dict[str, Utterance]  # on the last decision; parsed is "accept", "object" or None
     round: int  # decisions drafted so far
 
 
@@ -56,7 +56,7 @@ class TeamState(ReconcilerView):
     rounds: (
         int  # rounds of votes at most: 0 one draft and no vote, 1 one draft and its vote, 2 one more draft
     )
-    decision: Said | None
+    decision: Utterance | None
 
 
 class Speaker(Protocol):
@@ -113,7 +113,7 @@ def make_report_node(role: str) -> Node[TeamState]:
 
     async def report(state: TeamState, *, runtime: Runtime[EpisodeContext]) -> Update:
         text = await runtime.context.agents[role].start(state["briefs"][role])
-        said = make_said(text, runtime.context.read_report(text))
+        said = make_utterance(text, runtime.context.read_report(text))
         if runtime.context.observer is not None:
             runtime.context.observer.on_report(role, text, said["parsed"])
         return {"reports": {role: said}}
@@ -131,7 +131,7 @@ def make_reconcile_node(seats: tuple[str, ...]) -> Node[ReconcilerView]:
             text = await reconciler.start(decision_brief(tuple(state["options"]), reports))
         else:
             text = await reconciler.follow_up(objection_brief(_objectors(state)))
-        decision = make_said(text, runtime.context.read_decision(text))
+        decision = make_utterance(text, runtime.context.read_decision(text))
         if runtime.context.observer is not None:
             runtime.context.observer.on_decision(text, decision["parsed"], state["round"] + 1)
         return {"decision": decision, "round": state["round"] + 1}
@@ -146,7 +146,7 @@ def make_vote_node(seats: tuple[str, ...]) -> Node[TeamState]:
         parsed = state["decision"] and state["decision"]["parsed"]
         question = vote_brief(parsed and Decision.model_validate(parsed))
         texts = await run_all(runtime.context.agents[role].follow_up(question) for role in seats)
-        votes = [Said(text=text, parsed=parse_vote(text)) for text in texts]
+        votes = [Utterance(text=text, parsed=parse_vote(text)) for text in texts]
         if runtime.context.observer is not None:
             for role, said in zip(seats, votes, strict=True):
                 runtime.context.observer.on_vote(role, said["text"], said["parsed"])
@@ -222,7 +222,7 @@ def graph_edges(seats: tuple[str, ...] = SPECIALISTS) -> list[tuple[str, str, bo
     return [(edge.source, edge.target, edge.conditional) for edge in team_graph(seats).get_graph().edges]
 
 
-def _parsed_report(said: Said) -> SpecialistReport | None:
+def _parsed_report(said: Utterance) -> SpecialistReport | None:
     return said["parsed"] and SpecialistReport.model_validate(said["parsed"])
 
 

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from governed_tables import KEY, draw_cases, expert_reviewer, make_cast, worlds
+from governed_tables import KEY, draw_cases, expert_reviewer, make_seating, worlds
 
 from simulator.governance.runner import GovernedEpisode, open_office, play_governed
 
@@ -38,7 +38,7 @@ async def play(path: Path, countdown: Countdown, checkpoints: str | None = None)
         office.connection.set_trace_callback(countdown)
         reviewer = expert_reviewer(CASES, error_rate=0.3, seed=1)
         return await play_governed(
-            CASES, office, make_cast(CASES), reviewer, worlds(shock_share=1.0), concurrency=2
+            CASES, office, make_seating(CASES), reviewer, worlds(shock_share=1.0), concurrency=2
         )
 
 

@@ -29,7 +29,7 @@ from simulator.governance.runner import Office, make_full_context, open_office, 
 from simulator.governance.state import FullContext
 from simulator.governance.store.decision_log import verify_chain
 from simulator.governance.voices import Voices
-from simulator.graph.casting import Cast
+from simulator.graph.seating import Seating
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 NOW_S = 1_000_000
@@ -54,8 +54,10 @@ def counted_nonces() -> Callable[[], str]:
     return lambda: f"{next(numbers):032x}"
 
 
-def make_cast(scenarios: Sequence[TeamScenario], *, stream: str = "g", engine: Engine | None = None) -> Cast:
-    return Cast(
+def make_seating(
+    scenarios: Sequence[TeamScenario], *, stream: str = "g", engine: Engine | None = None
+) -> Seating:
+    return Seating(
         team=TEAM,
         engine=engine
         or oracle_engine(list(scenarios), report_practice="stakes", decision_practice="priority"),
@@ -169,10 +171,10 @@ async def stand_at_gate(folder: Path, *, index: int = 0) -> AsyncIterator[Stand]
     scenarios = draw_cases(index + 1)
     case, clock, path = scenarios[index], HandClock(), folder / f"store{index}.db"
     async with open_office(path, key=KEY, clock=clock, nonce=counted_nonces()) as office:
-        cast = make_cast(scenarios)
-        (episode,) = await play_governed([case], office, cast, AbsentReviewer(), CALM)
+        seating = make_seating(scenarios)
+        (episode,) = await play_governed([case], office, seating, AbsentReviewer(), CALM)
         assert episode.status == "waiting"
-        voices = Voices(cast, case, episode.thread, office.ledger)
+        voices = Voices(seating, case, episode.thread, office.ledger)
         yield Stand(
             office=office,
             clock=clock,

@@ -19,8 +19,8 @@ from simulator.governance.outcomes import SimulatedOutcomes
 from simulator.governance.runner import FAILED, VIOLATION, WAITING, open_office, play_governed
 from simulator.governance.store.episode_record import GovernedRecord
 from simulator.governance.store.reading import read_record
-from simulator.graph.casting import Cast
 from simulator.graph.concurrency import run_all
+from simulator.graph.seating import Seating
 from simulator.reward import TeamRewardWeights
 from training.config.run_config import MarlConfig
 from training.joint.governed_reward import realise_case, score_governed
@@ -31,7 +31,7 @@ WORLD = 0  # seeds all worlds, with the case and the option
 
 async def play_governed_sets(
     scenarios: Sequence[TeamScenario],
-    cast: Cast,
+    seating: Seating,
     config: MarlConfig,
     weights: TeamRewardWeights,
     *,
@@ -39,10 +39,10 @@ async def play_governed_sets(
 ) -> list[PlayedSet]:
     """`num_sets` governed episodes of every case, side by side, scored; a fault takes out its whole case.
 
-    What is sampled depends on the cast's stream, the set's number and the case's key alone.
+    What is sampled depends on the seating's stream, the set's number and the case's key alone.
     """
     by_set = await run_all(
-        play_set(scenarios, replace(cast, stream=f"{cast.stream}/{number}"), config.rounds)
+        play_set(scenarios, replace(seating, stream=f"{seating.stream}/{number}"), config.rounds)
         for number in range(num_sets)
     )
     played = [
@@ -54,14 +54,16 @@ async def play_governed_sets(
     return complete_groups(played, num_sets)
 
 
-async def play_set(scenarios: Sequence[TeamScenario], cast: Cast, rounds: int) -> list[GovernedRecord | None]:
+async def play_set(
+    scenarios: Sequence[TeamScenario], seating: Seating, rounds: int
+) -> list[GovernedRecord | None]:
     """One governed episode per case in an office of their own; None for an infrastructure fault."""
     reviewer = SimulatedReviewer(score_by_risk, least_share=0.0)  # passes all that it is shown
     async with open_office(None, key=secrets.token_bytes(KEY_BYTES)) as office:
         played = await play_governed(
             scenarios,
             office,
-            cast,
+            seating,
             reviewer,
             lambda scenario: SimulatedOutcomes(scenario, seed=WORLD),
             rounds=rounds,
@@ -72,7 +74,7 @@ async def play_set(scenarios: Sequence[TeamScenario], cast: Cast, rounds: int) -
             if episode.status in (VIOLATION, WAITING):
                 raise RuntimeError(f"{episode.thread} ended as {episode.status}: {episode.error}")
             is_lost = episode.status == FAILED
-            records.append(None if is_lost else read_record(scenario, episode, office, stream=cast.stream))
+            records.append(None if is_lost else read_record(scenario, episode, office, stream=seating.stream))
         return records
 
 

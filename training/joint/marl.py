@@ -44,7 +44,7 @@ from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
 from training.models.adapters import named_role_parameters, role_parameters
 from training.runs.checkpoints import DamagedCheckpointError
-from training.runs.faults import spoil_loss
+from training.runs.faults import inject_loss_fault
 
 Owner = tuple[int, str | None]  # which model and which of its adapters: what one optimizer trains
 
@@ -344,7 +344,7 @@ class JointLearner:
             done[owner] = 0.0
             if has_gradient and (self.ranks.size > 1 or any(stats[one].num_rows for one in together)):
                 norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.max_grad_norm)
-                done[owner] = float(spoil_loss(whole(norm)))
+                done[owner] = float(inject_loss_fault(whole(norm)))
                 if math.isfinite(done[owner]):  # else the weights stay, and the norm is logged as it is
                     self.optimizers[role].step()
         for role in roles:

@@ -13,8 +13,8 @@ from roles.registry import ROLES
 from scenarios.team import TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
-from simulator.graph.casting import Cast
 from simulator.graph.runner import MAX_TURNS, play_decisions, play_episodes
+from simulator.graph.seating import Seating
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
 from training.config.run_config import MarlConfig
@@ -128,7 +128,7 @@ class JointPlay:
         num_sets: int,
         temperature: float,
     ) -> list[PlayedSet]:
-        cast = Cast(
+        seating = Seating(
             team=self._team,
             engine=engine,
             chat=self.chat,
@@ -137,7 +137,9 @@ class JointPlay:
             max_turns=MAX_TURNS,
             roles=ROLES,
         )
-        return await play_governed_sets(scenarios, cast, self.config, self.reward_weights, num_sets=num_sets)
+        return await play_governed_sets(
+            scenarios, seating, self.config, self.reward_weights, num_sets=num_sets
+        )
 
     @property
     def _team(self) -> Mapping[str, str]:

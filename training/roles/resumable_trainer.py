@@ -17,7 +17,7 @@ from transformers import Trainer, TrainerCallback
 from roles.errors import UserError
 from training.roles.trainer_ranks import agree, collect, is_first, own_rank, wait_for_all
 from training.runs.atomic_files import encode_json
-from training.runs.faults import reach, spoil_loss
+from training.runs.faults import fault_point, inject_loss_fault
 from training.runs.random_states import capture_random_states, restore_random_states
 from training.runs.resume import (
     StageCheckpoints,
@@ -98,14 +98,18 @@ class ResumableTrainer(Trainer):
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         if self.accelerator.sync_gradients or self.args.gradient_accumulation_steps == 1:
-            reach("step")
+            fault_point("step")
         return super().training_step(*args, **kwargs)
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
         result = super().compute_loss(*args, **kwargs)
         if self.model is None or not self.model.training:
             return result
-        return (spoil_loss(result[0]), *result[1:]) if isinstance(result, tuple) else spoil_loss(result)
+        return (
+            (inject_loss_fault(result[0]), *result[1:])
+            if isinstance(result, tuple)
+            else inject_loss_fault(result)
+        )
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm)  # type: ignore[no-untyped-call]

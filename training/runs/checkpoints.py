@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import UserError
-from training.runs.faults import reach
+from training.runs.faults import fault_point
 from training.runs.atomic_files import encode_json, explain_os_errors, sync_folder
 
 MANIFEST = "MANIFEST.json"
@@ -91,7 +91,7 @@ def publish(
         temporary.mkdir()
         try:
             write(temporary)
-            reach("save")
+            fault_point("save")
             _seal(temporary, run=run, step=step, previous=previous)
             _swap_in(temporary, target)
         except BaseException:
@@ -178,7 +178,7 @@ def _seal(folder: Path, *, run: str, step: int, previous: str | None) -> None:
     entries = []
     for name in sorted(_list_files(folder)):
         path = folder / name
-        reach("sync")
+        fault_point("sync")
         with path.open("rb") as file:
             os.fsync(file.fileno())
         entries.append(FileEntry(path=name, size=path.stat().st_size, sha256=_hash_file(path)))
@@ -196,12 +196,12 @@ def _seal(folder: Path, *, run: str, step: int, previous: str | None) -> None:
 def _swap_in(temporary: Path, target: Path) -> None:
     aside = target.with_name(f".replaced-{target.name}")
     with _lock(target.parent):
-        reach("rename")
+        fault_point("rename")
         if target.exists():
             target.rename(aside)
-            reach("rename")
+            fault_point("rename")
         temporary.rename(target)
-        reach("sync")
+        fault_point("sync")
         sync_folder(target.parent)
         if aside.exists():
             shutil.rmtree(aside)

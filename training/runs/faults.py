@@ -125,7 +125,7 @@ def count_places() -> dict[str, int]:
     return dict(_plan.counts)
 
 
-def reach(place: str) -> None:
+def fault_point(place: str) -> None:
     """Come to `place`; a fault planned for now happens here.
 
     Raises:
@@ -136,7 +136,7 @@ def reach(place: str) -> None:
         _strike(fault)
 
 
-def spoil_loss(loss: "Tensor") -> "Tensor":
+def inject_loss_fault(loss: "Tensor") -> "Tensor":
     """The loss of a step, or one that is not finite, with a gradient that is not finite either."""
     fault = _plan.next_fault("loss")
     return loss if fault is None else loss * (math.nan if fault.kind == "nan" else math.inf)

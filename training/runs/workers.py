@@ -158,7 +158,7 @@ def _work_off(
     results: dict[str, Any] = {}
     running: dict[Future[Any], Task] = {}
     shown: dict[str, float] = {}
-    silence = Silence()
+    silence = SilentProgress()
     while waiting or running:
         for task in [task for task in waiting if set(task.after) <= results.keys()]:
             if len(running) < num_workers:
@@ -196,7 +196,7 @@ def _drain(reports: Any, advance: Report, shown: Mapping[str, float]) -> bool:
         came = True
 
 
-class Silence:
+class SilentProgress:
     """Says when no worker reported anything for long: after QUIET_S, then each time twice as long."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

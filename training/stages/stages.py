@@ -57,7 +57,7 @@ from training.roles.alarm_records import list_alarms, write_alarms
 from training.roles.grpo import run_grpo
 from training.roles.rollouts import Rollouts
 from training.roles.sft import run_sft
-from training.runs.faults import enter_stage, reach
+from training.runs.faults import enter_stage, fault_point
 from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_values, save_parts
 from training.runs.run_errors import SkippedSteps, explain_memory_errors
 from training.runs.run_folder import Run
@@ -273,7 +273,7 @@ def _train_team(
         load_parts(found, parts)
     skipped = SkippedSteps()
     for step in range(learner.num_steps, config.marl.max_steps):
-        reach("step")
+        fault_point("step")
         with explain_memory_errors("marl"):
             metrics = trainer.step()
             if config.marl.validate_every and (step + 1) % config.marl.validate_every == 0:

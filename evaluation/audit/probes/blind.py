@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Mapping
 from statistics import fmean
 
-from evaluation.audit.cases import Casebook
+from evaluation.audit.cases import CaseSample
 from evaluation.audit.probes.answers import draw_answer
 from evaluation.audit.records import Row, Tier
 from roles.registry import ROLES
@@ -22,7 +22,7 @@ def blind_bound(difficulty: int) -> float | None:
     return MOST_AT_1 if difficulty == 1 else MOST_FROM_5 if difficulty >= 5 else None
 
 
-def list_policies(book: Casebook, difficulty: int) -> Mapping[str, Policy]:
+def list_policies(book: CaseSample, difficulty: int) -> Mapping[str, Policy]:
     """Policies that know the train cases and the words of the prompt, but no facts of the case."""
     family = book.subject.family
     constant = json.dumps(book.best_constant(difficulty))
@@ -40,7 +40,7 @@ def list_policies(book: Casebook, difficulty: int) -> Mapping[str, Policy]:
     }
 
 
-def collect_rewards(book: Casebook, difficulty: int, count: int) -> dict[str, list[float]]:
+def collect_rewards(book: CaseSample, difficulty: int, count: int) -> dict[str, list[float]]:
     """Rewards of every blind policy and of the family's greedy (and honest) player on the same cases."""
     family = book.subject.family
     players = {name: play for name, play in family.baselines.items() if name in ("greedy", "honest")}
@@ -54,7 +54,7 @@ def collect_rewards(book: Casebook, difficulty: int, count: int) -> dict[str, li
     return rewards
 
 
-def probe_blind(book: Casebook, tier: Tier) -> Row:
+def probe_blind(book: CaseSample, tier: Tier) -> Row:
     """V5: every blind policy against its bound and against greedy."""
     breaches = []
     highest: dict[int, tuple[float, str]] = {}

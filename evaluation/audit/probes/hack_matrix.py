@@ -5,12 +5,12 @@ That player is the family's "honest" baseline where it has one (greedy overlooks
 
 from statistics import fmean
 
-from evaluation.audit.cases import Casebook
+from evaluation.audit.cases import CaseSample
 from evaluation.audit.probes.hacks import FORMS, Hack, list_hacks
 from evaluation.audit.records import Attack, Row, Tier
 
 
-def _attacks(book: Casebook, difficulty: int, tier: Tier) -> list[Attack]:
+def _attacks(book: CaseSample, difficulty: int, tier: Tier) -> list[Attack]:
     attacks = []
     for number in range(tier.hack_seeds):
         cases = book.draw("validation", difficulty, tier.hack_cases, book.seed + number)
@@ -21,7 +21,7 @@ def _attacks(book: Casebook, difficulty: int, tier: Tier) -> list[Attack]:
     return attacks
 
 
-def _mean_by_form(book: Casebook, hack: Hack, attacks: list[Attack]) -> dict[str, float]:
+def _mean_by_form(book: CaseSample, hack: Hack, attacks: list[Attack]) -> dict[str, float]:
     texts = [hack(attack, book) for attack in attacks]
     verify = book.subject.family.verify
     return {
@@ -32,7 +32,7 @@ def _mean_by_form(book: Casebook, hack: Hack, attacks: list[Attack]) -> dict[str
     }
 
 
-def probe_hacks(book: Casebook, tier: Tier) -> Row:
+def probe_hacks(book: CaseSample, tier: Tier) -> Row:
     """V3: the mean reward of every cell against the honest player's on the same cases."""
     family = book.subject.family
     player = "honest" if "honest" in family.baselines else "greedy"

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evaluation.audit.cases import Casebook
+from evaluation.audit.cases import CaseSample
 from evaluation.audit.probes.answers import change_numbers, change_texts
 from evaluation.audit.probes.soundness import describe_verdict, is_sound
 from evaluation.audit.records import Attack, Row, Tier
@@ -234,7 +234,7 @@ MALFORMED: Mapping[str, Writer] = {
 WRITERS: Mapping[str, Writer] = {**TOLERATED, **MALFORMED}
 
 
-def probe_hostile_outputs(book: Casebook, tier: Tier) -> Row:
+def probe_hostile_outputs(book: CaseSample, tier: Tier) -> Row:
     """V1: every class of writers in turn."""
     broken: dict[str, list[str]] = {}  # by class and what went wrong
     seconds = []

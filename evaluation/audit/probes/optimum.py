@@ -2,7 +2,7 @@
 
 import json
 
-from evaluation.audit.cases import Casebook
+from evaluation.audit.cases import CaseSample
 from evaluation.audit.probes.answers import step_away
 from evaluation.audit.probes.soundness import describe_verdict, is_sound
 from evaluation.audit.records import Attack, Row, Tier
@@ -41,7 +41,7 @@ def _check_case(attack: Attack) -> tuple[list[str], float, int]:
     return breaches, most, len(chosen)
 
 
-def probe_optimum(book: Casebook, tier: Tier) -> Row:
+def probe_optimum(book: CaseSample, tier: Tier) -> Row:
     """V4: all difficulties in turn."""
     breaches: list[str] = []
     most, judged = 0.0, 0

@@ -5,7 +5,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.audit.cases import Casebook
+from evaluation.audit.cases import CaseSample
 from evaluation.audit.probes.answers import draw_answer, step_away
 from evaluation.audit.records import Answer, Attack, Field, Row, Tier
 
@@ -76,7 +76,7 @@ def rewrite(answer: Answer, fields: Mapping[str, Field], rng: random.Random) -> 
     return rng.choice(BEFORE) + text + rng.choice(AFTER)
 
 
-def probe_rewrites(book: Casebook, tier: Tier) -> Row:
+def probe_rewrites(book: CaseSample, tier: Tier) -> Row:
     """V2: rewrites of good and bad answers."""
     breaches = []
     largest = 0.0

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from evaluation.audit.cases import Casebook
+from evaluation.audit.cases import CaseSample
 from evaluation.audit.families.reading import audit_score
 from evaluation.audit.probes.answers import draw_answer, has_form, step_away
 from evaluation.audit.probes.hacks import FORMS
@@ -100,7 +100,7 @@ def climb(attack: Attack, num_calls: int) -> list[Place]:
     return tried
 
 
-def probe_search(book: Casebook, tier: Tier) -> Row:
+def probe_search(book: CaseSample, tier: Tier) -> Row:
     """V6: one climb per case."""
     breaches = []
     widest = 0.0

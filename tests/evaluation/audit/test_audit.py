@@ -14,7 +14,7 @@ from emads.cli import main
 from evaluation.audit import free_riders
 from evaluation.audit import journal as audit_journal
 from evaluation.audit import run_audit as audit
-from evaluation.audit.cases import Casebook
+from evaluation.audit.cases import CaseSample
 from evaluation.audit.families.reading import audit_score
 from evaluation.audit.journal import AuditJournal
 from evaluation.audit.probes.answers import has_form, step_away
@@ -44,8 +44,8 @@ COST = SUBJECTS["cost"]
 
 
 @cache
-def casebook(name: str) -> Casebook:
-    return Casebook(SUBJECTS[name], 0, PR.constant_cases)
+def casebook(name: str) -> CaseSample:
+    return CaseSample(SUBJECTS[name], 0, PR.constant_cases)
 
 
 @pytest.mark.parametrize(("name", "probe"), [(name, probe) for name in SUBJECTS for probe in PROBES])
@@ -209,7 +209,7 @@ FAULTS: dict[str, tuple[str, Subject]] = {
 
 
 def run_tiny(probe: str, subject: Subject, tier: Tier = TINY) -> Row:
-    return PROBES[probe](Casebook(subject, 0, tier.constant_cases), tier)
+    return PROBES[probe](CaseSample(subject, 0, tier.constant_cases), tier)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -247,7 +247,7 @@ def test_a_rider_that_costs_nothing_is_reported(monkeypatch: pytest.MonkeyPatch)
 def test_rows_repeat_with_the_seed_and_change_with_it() -> None:
     first, again = (run_tiny("V5", COST) for _ in range(2))
     assert first == again
-    other = PROBES["V5"](Casebook(COST, 1, TINY.constant_cases), TINY)
+    other = PROBES["V5"](CaseSample(COST, 1, TINY.constant_cases), TINY)
     assert other.worst != first.worst
 
 
@@ -314,7 +314,7 @@ def test_a_stopped_audit_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytes
     keep.write_text("".join(lines[:2]) + lines[2][:40])  # killed while writing the third
     probed: list[str] = []
 
-    def probe(name: str) -> Callable[[Casebook, Tier], Row]:
+    def probe(name: str) -> Callable[[CaseSample, Tier], Row]:
         return lambda book, tier: probed.append(name) or PROBES[name](book, tier)  # type: ignore[func-returns-value]
 
     monkeypatch.setattr(audit, "PROBES", {name: probe(name) for name in PROBES})

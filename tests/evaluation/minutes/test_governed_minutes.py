@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from governed_tables import CALM, KEY, draw_cases, expert_reviewer, make_cast, worlds, yes_man
+from governed_tables import CALM, KEY, draw_cases, expert_reviewer, make_seating, worlds, yes_man
 from legal_role import ROLE as LEGAL
 from legal_seat import seat_legal
 from team_tables import CHAT, SEATS
@@ -26,7 +26,7 @@ from simulator.governance.governed_graph import full_graph_edges
 from simulator.governance.runner import open_office, play_governed
 from simulator.governance.store.episode_record import GovernedRecord
 from simulator.governance.store.reading import read_record
-from simulator.graph.casting import everybody
+from simulator.graph.seating import everybody
 from simulator.reward import TeamRewardWeights, score_episode
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -43,12 +43,12 @@ ALLOWED_TAGS = re.compile(
 def replanned() -> GovernedRecord:
     async def run() -> GovernedRecord:
         async with open_office(None, key=KEY, clock=lambda: 1_000_000.0) as office:
-            cast = make_cast(SCENARIOS)
+            seating = make_seating(SCENARIOS)
             reviewer = expert_reviewer(SCENARIOS, error_rate=0.3, seed=1)
             (episode,) = await play_governed(
-                [RESTLESS], office, cast, reviewer, worlds(shock_share=1.0), rounds=2
+                [RESTLESS], office, seating, reviewer, worlds(shock_share=1.0), rounds=2
             )
-            return read_record(RESTLESS, episode, office, stream=cast.stream)
+            return read_record(RESTLESS, episode, office, stream=seating.stream)
 
     return asyncio.run(run())
 
@@ -56,13 +56,13 @@ def replanned() -> GovernedRecord:
 @pytest.fixture(scope="module")
 def written() -> GovernedRecord:
     async def run() -> GovernedRecord:
-        cast = replace(
-            make_cast(SCENARIOS), engine=ScriptedEngine(CHAT, seeded=oracle_team([WRITTEN])), stream="w"
+        seating = replace(
+            make_seating(SCENARIOS), engine=ScriptedEngine(CHAT, seeded=oracle_team([WRITTEN])), stream="w"
         )
         async with open_office(None, key=KEY) as office:
             reviewer = SimulatedReviewer(score_by_risk)
-            (episode,) = await play_governed([WRITTEN], office, cast, reviewer, FreeOutcomes)
-            return read_record(WRITTEN, episode, office, stream=cast.stream)
+            (episode,) = await play_governed([WRITTEN], office, seating, reviewer, FreeOutcomes)
+            return read_record(WRITTEN, episode, office, stream=seating.stream)
 
     return asyncio.run(run())
 
@@ -204,15 +204,15 @@ def test_a_role_from_outside_stands_in_every_part() -> None:
     experts = oracle_team([case], report_practice="stakes", decision_practice="priority")
 
     async def run() -> GovernedRecord:
-        cast = replace(
-            make_cast([case]),
+        seating = replace(
+            make_seating([case]),
             engine=ScriptedEngine(CHAT, seeded=experts),
             roles=roles,
             team={role: role for role in everybody(case)},
         )
         async with open_office(None, key=KEY) as office:
-            (episode,) = await play_governed([case], office, cast, yes_man(), CALM)
-            return read_record(case, episode, office, stream=cast.stream)
+            (episode,) = await play_governed([case], office, seating, yes_man(), CALM)
+            return read_record(case, episode, office, stream=seating.stream)
 
     record = asyncio.run(run())
     page = Page(render_governed_minutes(case, record, label="team", chat=CHAT, roles=roles)).text

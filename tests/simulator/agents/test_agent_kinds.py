@@ -19,15 +19,15 @@ from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce, read
 from simulator.agents.code_blocks import parse_code, run_code
 from simulator.agents.dialogue import read_exchanges
 from simulator.agents.scripted_policies import oracle_team
-from simulator.agents.seat_tools import SeatDesk
+from simulator.agents.seat_tools import SeatTools
 from simulator.agents.solo import SoloEpisode, play_solo
 from simulator.agents.tool_calls import BadToolCallError, format_tool_call
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.export.atif import episode_to_atif
 from simulator.export.episode_files import episode_from_json, episode_to_json
-from simulator.graph.casting import list_speakers
 from simulator.graph.runner import play_episodes
+from simulator.graph.seating import list_speakers
 from simulator.records import END_REASONS, Episode, Trajectory
 
 CALL = format_tool_call("", ToolCall(name="add", arguments={}))
@@ -232,7 +232,7 @@ def test_a_seat_that_reacts_looks_up_its_own_figures_and_calculates() -> None:
 
 
 def test_a_seat_desk_gives_a_limited_number_of_answers() -> None:
-    desk = SeatDesk(None)
+    desk = SeatTools(None)
     call = ToolCall(name="calculator", arguments={"expression": "1 + 1"})
     assert [desk(call) for _ in range(40)] == ["2"] * 40
     with pytest.raises(ToolError, match="no calls left"):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from governed_tables import CALM, KEY, draw_cases, make_cast
+from governed_tables import CALM, KEY, draw_cases, make_seating
 from sandboxes import run_or_be_refused
 from team_tables import CHAT, SEATS, WatchedEngine
 from test_injection import Rejecting, count, obedient, order, with_order
@@ -58,9 +58,9 @@ def attack(kind: AgentKind, payload: str, store: Path | None = None) -> tuple[Go
 
     async def run() -> GovernedEpisode:
         async with open_office(store, key=KEY) as office:
-            cast = replace(make_cast([CASE], engine=engine), kinds={"cto": kind})
+            seating = replace(make_seating([CASE], engine=engine), kinds={"cto": kind})
             attacked = with_order(CASE, "cto", payload)
-            (episode,) = await play_governed([attacked], office, cast, Rejecting(""), CALM)
+            (episode,) = await play_governed([attacked], office, seating, Rejecting(""), CALM)
             counts = count(office)
             assert counts == {"commits": 0, "deliveries": 0, "chain": None}
             return episode
@@ -118,8 +118,8 @@ def test_a_written_case_cannot_order_an_approval() -> None:
 
     async def run() -> GovernedEpisode:
         async with open_office(None, key=KEY) as office:
-            cast = replace(make_cast([CASE], engine=engine), kinds=dict.fromkeys(SEATS, "react"))
-            (episode,) = await play_governed([attacked], office, cast, Rejecting(""), FreeOutcomes)
+            seating = replace(make_seating([CASE], engine=engine), kinds=dict.fromkeys(SEATS, "react"))
+            (episode,) = await play_governed([attacked], office, seating, Rejecting(""), FreeOutcomes)
             assert count(office) == {"commits": 0, "deliveries": 0, "chain": None}
             return episode
 

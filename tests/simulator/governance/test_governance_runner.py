@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from governed_tables import CALM, KEY, OTHER_KEY, draw_cases, expert_reviewer, make_cast, worlds, yes_man
+from governed_tables import CALM, KEY, OTHER_KEY, draw_cases, expert_reviewer, make_seating, worlds, yes_man
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from team_tables import CHAT, WatchedEngine, oracle_engine
 
@@ -29,10 +29,10 @@ def play(cases: list[Any], *, path: Path | None = None, **options: Any) -> list[
 
     async def run() -> list[GovernedEpisode]:
         async with open_office(path, key=options.pop("key", KEY)) as office:
-            cast = make_cast(CASES, engine=engine)
+            seating = make_seating(CASES, engine=engine)
             outcomes = worlds(shock_share=0.6)
             return await play_governed(
-                cases, office, cast, reviewer, outcomes, concurrency=concurrency, **options
+                cases, office, seating, reviewer, outcomes, concurrency=concurrency, **options
             )
 
     return asyncio.run(run())
@@ -86,7 +86,7 @@ def test_later_calls_recall_what_earlier_ones_closed(tmp_path: Path) -> None:
 
     async def run() -> list[GovernedEpisode]:
         async with open_office(tmp_path / "s.db", key=KEY) as office:
-            return await play_governed(CASES, office, make_cast(CASES, stream="later"), yes_man(), CALM)
+            return await play_governed(CASES, office, make_seating(CASES, stream="later"), yes_man(), CALM)
 
     for episode in asyncio.run(run()):
         nearest = episode.state["precedents"][0]
@@ -160,7 +160,7 @@ def test_another_key_is_refused_by_the_gate(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with open_office(tmp_path / "s.db", key=OTHER_KEY) as office:
-            (again,) = await play_governed(CASES[:1], office, make_cast(CASES), yes_man(), CALM)
+            (again,) = await play_governed(CASES[:1], office, make_seating(CASES), yes_man(), CALM)
             assert again.status in ("completed", "handed_over", "completed_with_alerts")
             row = office.connection.execute("SELECT count(*) FROM commits").fetchone()
             assert row[0] == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from governed_tables import CALM, KEY, draw_cases, make_cast, stand_at_gate, yes_man
+from governed_tables import CALM, KEY, draw_cases, make_seating, stand_at_gate, yes_man
 
 from roles.errors import InfrastructureError
 from simulator.governance.gate.approvals import ReviewResponse
@@ -168,8 +168,8 @@ def test_many_episodes_share_their_commits(
         async with open_office(tmp_path / "s.db", key=KEY) as office:
             given = replace(office, is_batched=is_batched)
             office.connection.set_trace_callback(statements.append)
-            cast = make_cast(cases)
-            episodes = await play_governed(cases, given, cast, yes_man(), CALM, concurrency=32)
+            seating = make_seating(cases)
+            episodes = await play_governed(cases, given, seating, yes_man(), CALM, concurrency=32)
             assert {episode.status for episode in episodes} == {"completed"}
 
     asyncio.run(run())
@@ -206,7 +206,7 @@ def test_a_full_disk_fails_episodes_that_can_be_taken_up(is_batched: bool, tmp_p
             if most_pages is not None:
                 office.connection.execute(f"PRAGMA max_page_count={most_pages}")
             given = replace(office, is_batched=is_batched)
-            episodes = await play_governed(cases, given, make_cast(cases), yes_man(), CALM)
+            episodes = await play_governed(cases, given, make_seating(cases), yes_man(), CALM)
             errors = [episode.error or "" for episode in episodes if episode.status == "failed"]
             assert [error for error in errors if "disk is full" not in error] == []
             return [episode.status for episode in episodes]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from governed_tables import CALM, KEY, draw_cases, expert_reviewer, make_cast, worlds
+from governed_tables import CALM, KEY, draw_cases, expert_reviewer, make_seating, worlds
 from team_tables import CHAT
 
 from evaluation.scoring.rescore import print_rescoring
@@ -49,10 +49,10 @@ def play(
 ) -> GovernedRecord:
     async def run() -> GovernedRecord:
         async with open_office(None, key=KEY) as office:
-            cast = make_cast(SCENARIOS, engine=engine)
+            seating = make_seating(SCENARIOS, engine=engine)
             world = worlds(shock_share=shock_share) if shock_share else CALM
-            (episode,) = await play_governed([case], office, cast, reviewer, world)
-            return read_record(case, episode, office, stream=cast.stream)
+            (episode,) = await play_governed([case], office, seating, reviewer, world)
+            return read_record(case, episode, office, stream=seating.stream)
 
     return asyncio.run(run())
 
@@ -211,10 +211,10 @@ def test_a_changed_log_is_said_to_be_broken(tmp_path: Path) -> None:
 
     async def run() -> GovernedRecord:
         async with open_office(tmp_path / "s.db", key=KEY) as office:
-            cast = make_cast(SCENARIOS)
-            (episode,) = await play_governed([case], office, cast, Telling([]), CALM)
+            seating = make_seating(SCENARIOS)
+            (episode,) = await play_governed([case], office, seating, Telling([]), CALM)
             office.connection.execute("DROP TRIGGER decision_log_keeps")
             office.connection.execute("UPDATE decision_log SET kind = 'refused' WHERE sequence = 2")
-            return read_record(case, episode, office, stream=cast.stream)
+            return read_record(case, episode, office, stream=seating.stream)
 
     assert not asyncio.run(run()).is_log_sound

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from governed_tables import KEY, draw_cases, expert_reviewer, make_cast, worlds
+from governed_tables import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from rich.console import Console
 from team_tables import SEATS
 from test_observer import Diary
@@ -47,9 +47,9 @@ def play(
 ) -> tuple[GovernedEpisode, list[Entry]]:
     async def run() -> tuple[GovernedEpisode, list[Entry]]:
         async with open_office(store, key=KEY) as office:
-            cast = replace(make_cast(SCENARIOS), watch=watch, **changed)
+            seating = replace(make_seating(SCENARIOS), watch=watch, **changed)
             (episode,) = await play_governed(
-                [RESTLESS], office, cast, reviewer or expert(), worlds(shock_share=1.0)
+                [RESTLESS], office, seating, reviewer or expert(), worlds(shock_share=1.0)
             )
             assert office.log.listeners == {}
             return episode, list(office.log.entries())

@@ -45,7 +45,7 @@ from simulator.governance.state import FullContext, FullState, Place, open_full_
 from simulator.governance.store.database import open_store
 from simulator.governance.store.decision_log import DecisionLog
 from simulator.governance.store.effects import EffectsLedger
-from simulator.graph.team_graph import Said
+from simulator.graph.team_graph import Utterance
 
 CASE = draw_cases(1)[0]
 SEATS = tuple(CASE.seats)
@@ -67,7 +67,7 @@ def make_context(voices: Lines | None = None, answer: Any = None) -> FullContext
     """Services on a fresh store in memory; the reviewer's answer is given."""
     connection, clock = open_store(None), HandClock()
     log = DecisionLog(connection, clock)
-    from simulator.graph.casting import make_context as make_parsers
+    from simulator.graph.seating import make_context as make_parsers
 
     parsers = make_parsers(CASE, {})
     return FullContext(
@@ -90,8 +90,8 @@ def make_state(**changed: Any) -> FullState:
     """The case after unanimous reports for A and a draft of A, with some of it changed."""
     report = {"text": "", "parsed": {"pick": "A", "flag": 1, "veto": []}}
     state = open_full_case(CASE, rounds=2)
-    state["reports"] = {role: Said(text="", parsed=report["parsed"]) for role in SEATS}
-    state["decision"] = Said(text="", parsed={"option": "A", "escalate": False})
+    state["reports"] = {role: Utterance(text="", parsed=report["parsed"]) for role in SEATS}
+    state["decision"] = Utterance(text="", parsed={"option": "A", "escalate": False})
     state["round"] = 1
     state.update(changed)  # type: ignore[typeddict-item]
     return state
@@ -122,8 +122,8 @@ def sign(request: dict[str, Any], response: ReviewResponse | None = None) -> dic
     ).model_dump()
 
 
-def votes(**said: str) -> dict[str, Said]:
-    return {role: Said(text="", parsed=said.get(role, "accept")) for role in SEATS}
+def votes(**said: str) -> dict[str, Utterance]:
+    return {role: Utterance(text="", parsed=said.get(role, "accept")) for role in SEATS}
 
 
 def test_intake_recalls_and_dispatch_assigns() -> None:
@@ -194,8 +194,8 @@ def test_vote_asks_everybody_in_its_own_transcript() -> None:
     [
         ({}, "propose"),  # routine
         ({"decision": None}, "propose"),  # goes to the reviewer
-        ({"decision": Said(text="", parsed={"option": "B", "escalate": False})}, "vote"),
-        ({"decision": Said(text="", parsed={"option": "B", "escalate": False}), "rounds": 0}, "propose"),
+        ({"decision": Utterance(text="", parsed={"option": "B", "escalate": False})}, "vote"),
+        ({"decision": Utterance(text="", parsed={"option": "B", "escalate": False}), "rounds": 0}, "propose"),
     ],
 )
 def test_route_after_reconcile_is_by_decision_type(changed: dict[str, Any], route: str) -> None:

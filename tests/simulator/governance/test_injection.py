@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from governed_tables import CALM, KEY, NOW_S, OTHER_KEY, draw_cases, make_cast
+from governed_tables import CALM, KEY, NOW_S, OTHER_KEY, draw_cases, make_seating
 from team_tables import CHAT, SEATS, WatchedEngine
 
 from roles.team import NO_OPTION, RECONCILER
@@ -124,9 +124,9 @@ def attack(
 
     async def run() -> tuple[GovernedEpisode, dict[str, Any]]:
         async with open_office(None, key=KEY) as office:
-            cast = make_cast([honest_case], engine=engine)
+            seating = make_seating([honest_case], engine=engine)
             reviewer = Rejecting(order(payload) if speaks else "")
-            (episode,) = await play_governed([case], office, cast, reviewer, CALM)
+            (episode,) = await play_governed([case], office, seating, reviewer, CALM)
             return episode, count(office)
 
     episode, counts = asyncio.run(run())

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from governed_child import CASES, Countdown, play
-from governed_tables import CALM, KEY, make_cast, yes_man
+from governed_tables import CALM, KEY, make_seating, yes_man
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from test_durability import measure, start_killer, summarise
@@ -134,7 +134,7 @@ def test_a_server_that_dies_loses_nothing(server: Server, tmp_path: Path) -> Non
 
     async def run(reviewer: Any) -> list[str]:
         async with open_office(path, key=KEY, checkpoints=url) as office:
-            episodes = await play_governed(CASES, office, make_cast(CASES), reviewer, CALM, concurrency=1)
+            episodes = await play_governed(CASES, office, make_seating(CASES), reviewer, CALM, concurrency=1)
             return [episode.status for episode in episodes]
 
     with pytest.raises(InfrastructureError, match="PostgreSQL server failed"):

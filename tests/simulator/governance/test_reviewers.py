@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from governed_tables import CALM, KEY, counted_nonces, draw_cases, make_cast, stand_at_gate, yes_man
+from governed_tables import CALM, KEY, counted_nonces, draw_cases, make_seating, stand_at_gate, yes_man
 
 from roles.errors import UserError
 from simulator.governance.gate.approvals import NotApprovedError, Proposal, ReviewResponse
@@ -140,7 +140,7 @@ def test_a_case_waits_for_an_absent_reviewer_and_goes_on_with_the_desks_answer(t
 
     async def run() -> None:
         async with open_office(tmp_path / "s.db", key=KEY, nonce=counted_nonces()) as office:
-            (waiting,) = await play_governed(cases, office, make_cast(cases), AbsentReviewer(), CALM)
+            (waiting,) = await play_governed(cases, office, make_seating(cases), AbsentReviewer(), CALM)
             assert waiting.status == "waiting"
             (request,) = office.desk.list_open()
             assert request.thread == waiting.thread
@@ -155,9 +155,9 @@ def test_a_case_waits_for_an_absent_reviewer_and_goes_on_with_the_desks_answer(t
                     request.interrupt_id, request.digest, ReviewResponse(decision="reject"), "bob"
                 )
         async with open_office(tmp_path / "s.db", key=KEY) as office:
-            (done,) = await play_governed(cases, office, make_cast(cases), AbsentReviewer(), CALM)
+            (done,) = await play_governed(cases, office, make_seating(cases), AbsentReviewer(), CALM)
             assert done.status == "completed"
-            (again,) = await play_governed(cases, office, make_cast(cases), yes_man(), CALM)
+            (again,) = await play_governed(cases, office, make_seating(cases), yes_man(), CALM)
             assert again == done
 
     asyncio.run(run())

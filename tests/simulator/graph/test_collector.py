@@ -8,7 +8,7 @@ import pytest
 from team_tables import CHAT, SAMPLING, TEAM, draw_scenarios, oracle_engine
 
 from simulator.engines.base import Completion, CompletionRequest
-from simulator.graph.garbage_collection import FEWEST, MOST, calm_collector
+from simulator.graph.garbage_collection import FEWEST, MOST, deferred_garbage_collection
 from simulator.graph.runner import play_episodes
 
 
@@ -23,7 +23,7 @@ def usual_limits() -> Iterator[None]:
 
 @pytest.mark.parametrize(("in_flight", "limit"), [(1, FEWEST), (500, 500_000), (9_000, MOST)])
 def test_limits_grow_with_what_is_in_flight_and_come_back(in_flight: int, limit: int) -> None:
-    with calm_collector(in_flight):
+    with deferred_garbage_collection(in_flight):
         assert gc.get_threshold()[0] == limit
         assert gc.get_freeze_count() > 10_000
     assert gc.get_threshold() == (700, 10, 10)
@@ -31,7 +31,7 @@ def test_limits_grow_with_what_is_in_flight_and_come_back(in_flight: int, limit:
 
 
 def test_calls_side_by_side_end_in_any_order() -> None:
-    first, second = calm_collector(100), calm_collector(200)
+    first, second = deferred_garbage_collection(100), deferred_garbage_collection(200)
     with first:
         second.__enter__()
         assert gc.get_threshold()[0] == 200_000
@@ -43,13 +43,13 @@ def test_calls_side_by_side_end_in_any_order() -> None:
 @pytest.mark.parametrize("limits", [(0, 10, 10), (5_000_000, 3, 3)])
 def test_a_collector_that_is_off_or_calmer_stays_so(limits: tuple[int, int, int]) -> None:
     gc.set_threshold(*limits)
-    with calm_collector(2_000):
+    with deferred_garbage_collection(2_000):
         assert gc.get_threshold() == limits
     assert gc.get_threshold() == limits
 
 
 def test_an_error_gives_the_limits_back() -> None:
-    with pytest.raises(RuntimeError), calm_collector(1):
+    with pytest.raises(RuntimeError), deferred_garbage_collection(1):
         raise RuntimeError
     assert gc.get_threshold() == (700, 10, 10)
 

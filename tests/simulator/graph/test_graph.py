@@ -16,9 +16,9 @@ from roles.team import RECONCILER
 from scenarios.team import TeamScenario, decision_brief, parse_decision, parse_report
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine
-from simulator.graph.casting import Cast, make_context, open_case
 from simulator.graph.concurrency import run_pool
 from simulator.graph.runner import play_episodes
+from simulator.graph.seating import Seating, make_context, open_case
 from simulator.graph.team_graph import (
     EpisodeContext,
     ReconcilerView,
@@ -313,14 +313,14 @@ def test_truth_and_facts_stay_out_of_prompts_and_state() -> None:
     states: list[str] = []
 
     async def watch(scenario: TeamScenario, session: str) -> None:
-        cast = Cast(
+        seating = Seating(
             team=TEAM, engine=engine, chat=CHAT, sampling=SAMPLING, stream="", max_turns=4, roles=ROLES
         )
-        context = make_context(scenario, cast.seat(scenario, session))
+        context = make_context(scenario, seating.seat(scenario, session))
         async for state in stream_states(open_case(scenario, rounds=2), context):
             states.append(json.dumps(state, allow_nan=False))
             assert json.loads(states[-1]) == state
-        cast.end_sessions(scenario, session)
+        seating.end_sessions(scenario, session)
 
     async def watch_all() -> None:
         jobs = [

@@ -31,7 +31,7 @@ from scenarios.world.case import weigh
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
 from simulator.governance.outcomes import SimulatedOutcomes
-from simulator.graph.casting import Cast
+from simulator.graph.seating import Seating
 from training.config.loading import load_config
 from training.config.run_config import MarlConfig
 from training.joint.best_team import BestTeam
@@ -88,8 +88,8 @@ def speakers() -> dict[str, SeededPolicy]:
     return {**{role: report(role) for role in SPECIALISTS}, RECONCILER: decide}
 
 
-def make_cast(speaking: Mapping[str, SeededPolicy], stream: str) -> Cast:
-    return Cast(
+def make_seating(speaking: Mapping[str, SeededPolicy], stream: str) -> Seating:
+    return Seating(
         team={role: role for role in ROLES},
         engine=ScriptedEngine(tiny_chat(), seeded=speaking),
         chat=tiny_chat(),
@@ -103,8 +103,8 @@ def make_cast(speaking: Mapping[str, SeededPolicy], stream: str) -> Cast:
 @pytest.fixture(scope="module")
 def courses() -> list[PlayedSet]:
     """Thirty courses of the scripted case."""
-    cast = make_cast(speakers(), "courses")
-    return asyncio.run(play_governed_sets([make_case()], cast, FULL, WEIGHTS, num_sets=30))
+    seating = make_seating(speakers(), "courses")
+    return asyncio.run(play_governed_sets([make_case()], seating, FULL, WEIGHTS, num_sets=30))
 
 
 def list_drafts(played: PlayedSet) -> list[str]:
@@ -170,8 +170,8 @@ def test_rewards_of_replanned_episodes_by_hand(courses: list[PlayedSet]) -> None
 
 def test_who_is_not_asked_has_accepted() -> None:
     """Without rounds nobody votes, and Cost has nothing to object to."""
-    cast = make_cast(speakers(), "quiet")
-    played = asyncio.run(play_governed_sets([make_case()], cast, change(rounds=0), WEIGHTS, num_sets=8))
+    seating = make_seating(speakers(), "quiet")
+    played = asyncio.run(play_governed_sets([make_case()], seating, change(rounds=0), WEIGHTS, num_sets=8))
     rewards = {tuple(list_drafts(one)): one.verdicts[0].reward for one in played}
     assert rewards[("B",)] == pytest.approx(1.0)
     assert rewards[("D",)] == pytest.approx(VALUES["D"])
@@ -219,7 +219,7 @@ def test_all_sets_of_a_case_meet_one_world() -> None:
     cases, met = draw(6), dict[tuple[str, str], set[tuple[Any, ...]]]()
     num_seen, shocks = 0, set()
     for number in range(4):
-        for record in asyncio.run(play_set(cases, make_cast(half_expert(cases), f"s/{number}"), 1)):
+        for record in asyncio.run(play_set(cases, make_seating(half_expert(cases), f"s/{number}"), 1)):
             assert record is not None
             assert {answer.ruling for c in record.chapters for answer in c.answers} == {"approve"}
             for chapter in record.chapters:

@@ -17,8 +17,8 @@ from training.runs.faults import (
     parse_fault,
     parse_faults,
     plan_faults,
-    reach,
-    spoil_loss,
+    fault_point,
+    inject_loss_fault,
     spoil_reward,
 )
 
@@ -66,9 +66,9 @@ def test_nothing_happens_without_a_plan() -> None:
     enter_stage("sft/cto")
     for _ in range(3):
         for place in ("step", "save", "sync", "rename"):
-            reach(place)
+            fault_point(place)
     assert spoil_reward(0.5) == 0.5
-    assert spoil_loss(torch.tensor(2.0)).item() == 2.0
+    assert inject_loss_fault(torch.tensor(2.0)).item() == 2.0
     assert count_places() == {}
 
 
@@ -76,30 +76,30 @@ def test_a_fault_strikes_once_at_its_count_in_its_stage() -> None:
     plan_faults(parse_faults(["eio@grpo:save:2"]))
     enter_stage("sft/cto")
     for _ in range(4):
-        reach("save")
+        fault_point("save")
     enter_stage("grpo/cto")
-    reach("save")
+    fault_point("save")
     with pytest.raises(OSError, match="Input/output error"):
-        reach("save")
-    reach("save")
+        fault_point("save")
+    fault_point("save")
     enter_stage("grpo/coo")
     for _ in range(4):
-        reach("save")
+        fault_point("save")
 
 
 def test_a_stage_name_does_not_cover_a_longer_one() -> None:
     plan_faults(parse_faults(["raise@sft:step:1"]))
     enter_stage("sft_more/cto")
-    reach("step")
+    fault_point("step")
     enter_stage("sft/cto")
     with pytest.raises(PlannedFaultError):
-        reach("step")
+        fault_point("step")
 
 
 def test_memory_runs_out_as_torch_says_it() -> None:
     plan_faults(parse_faults(["oom@step:1"]))
     with pytest.raises(torch.OutOfMemoryError):
-        reach("step")
+        fault_point("step")
 
 
 def test_spoilt_numbers() -> None:
@@ -111,7 +111,7 @@ def test_spoilt_numbers() -> None:
     assert math.isnan(first)
     assert (second, third, fourth, fifth) == (math.inf, 1e308, None, 0.5)
     weight = torch.ones(1, requires_grad=True)
-    spoil_loss((2 * weight).sum()).backward()  # type: ignore[no-untyped-call]
+    inject_loss_fault((2 * weight).sum()).backward()  # type: ignore[no-untyped-call]
     assert weight.grad is not None
     assert torch.isnan(weight.grad).all()
 
@@ -120,7 +120,7 @@ def test_kill_is_sigkill() -> None:
     child = os.fork()
     if child == 0:
         plan_faults(parse_faults(["kill@step:1"]))
-        reach("step")
+        fault_point("step")
         os._exit(0)
     status = os.waitpid(child, 0)[1]
     assert os.WIFSIGNALED(status)

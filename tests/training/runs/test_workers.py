@@ -9,7 +9,7 @@ import pytest
 
 from roles.errors import UserError
 from training.runs.run_errors import WORKER_LOST, WorkerLostError
-from training.runs.workers import QUIET_S, Silence, Task, report_progress, run_tasks
+from training.runs.workers import QUIET_S, SilentProgress, Task, report_progress, run_tasks
 
 
 def note(folder: str, name: str, partner: str = "") -> tuple[str, int]:
@@ -124,7 +124,7 @@ def test_a_killed_worker_is_one_line_that_names_its_task(tmp_path: Path) -> None
 
 def test_silence_is_named_ever_more_rarely_until_a_word_comes() -> None:
     now = 0.0
-    silence = Silence(clock=lambda: now)
+    silence = SilentProgress(clock=lambda: now)
     said = []
     for second in range(0, int(8 * QUIET_S)):
         now = float(second)

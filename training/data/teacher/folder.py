@@ -88,10 +88,10 @@ def teach_folder(
         out.mkdir(parents=True, exist_ok=True)
         with claim_folder(out):
             remove_leftovers(out)
-            return asyncio.run(_Classroom(out, endpoint, rules).teach(requests))
+            return asyncio.run(_TeachingSession(out, endpoint, rules).teach(requests))
 
 
-class _Classroom:
+class _TeachingSession:
     """One run over a folder: its client, what stops it, what came of it."""
 
     def __init__(self, out: Path, endpoint: EndpointSettings, rules: TeachingRules) -> None:

@@ -113,7 +113,7 @@ async def write_demonstrations(
 
     async def teach(scenario: Scenario) -> Outcome:
         family = families[scenario.family]
-        desk = _Desk(
+        desk = _TeacherCalls(
             client=client,
             tools=list_tools(SOLO_ROLES[family.role]) if rules.tool_shape == "native" else [],
             key=scenario.key,
@@ -129,7 +129,7 @@ async def write_demonstrations(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Desk:
+class _TeacherCalls:
     """Where one scenario's requests are answered: from the journal first, then by the endpoint."""
 
     client: ChatClient
@@ -171,7 +171,7 @@ class _Desk:
 
 
 async def _teach(
-    family: Family, scenario: Scenario, desk: _Desk, author: str, rules: TeachingRules
+    family: Family, scenario: Scenario, desk: _TeacherCalls, author: str, rules: TeachingRules
 ) -> Outcome:
     try:
         play = await play_scenario(

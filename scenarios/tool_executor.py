@@ -79,12 +79,12 @@ class ResultCache:
                 self._entries.popitem(last=False)
 
 
-class ToolDesk:
+class ToolExecutor:
     """The tools of one episode, to be called like `family.call_tool` without the scenario. Thread-safe.
 
     The call after the last of `max_calls` (the family's own by default) and all later ones are refused.
 
-    Example: ToolDesk(FAMILIES["cto"], scenario)(ToolCall(name="measure", arguments={"option": "A"}))
+    Example: ToolExecutor(FAMILIES["cto"], scenario)(ToolCall(name="measure", arguments={"option": "A"}))
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from scenarios.team import Seat, parse_decision, parse_report
 from scenarios.team.playable import PlayableCase, PublicCase
 from simulator.agents.agent import Agent
 from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce
-from simulator.agents.seat_tools import SeatDesk, with_seat_tools
+from simulator.agents.seat_tools import SeatTools, with_seat_tools
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.replay import ReplayEngine
@@ -22,7 +22,7 @@ from simulator.records import Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cast:
+class Seating:
     """Who plays, and on what: the same for every episode of a call."""
 
     team: Mapping[str, str]  # role -> policy of the engine; several roles may share one
@@ -106,7 +106,7 @@ class Cast:
             chat=self.chat,
             sampling=sampling,
             session=f"{session}/{role}",
-            call_tool=None if kind == "chat" else SeatDesk(seat),
+            call_tool=None if kind == "chat" else SeatTools(seat),
             kind=kind,
             prompt_role=_introduce_in_seat(self.roles[role], kind, seat),
             max_turns=limits.turns or self.max_turns,

@@ -14,7 +14,7 @@ from team_tables import CHAT
 from scenarios.base import Family, Scenario, ToolCall, ToolError
 from scenarios.hostile import HOSTILE_VALUES
 from scenarios.registry import FAMILIES
-from scenarios.tool_desk import MAX_KEY_CHARS, ResultCache, ToolDesk
+from scenarios.tool_executor import MAX_KEY_CHARS, ResultCache, ToolExecutor
 from simulator.agents.scripted_policies import oracle_solo
 from simulator.agents.solo import play_solos
 from simulator.agents.tool_calls import format_tool_call
@@ -45,7 +45,7 @@ def say(call_tool: Callable[[ToolCall], str], call: ToolCall) -> str:
 
 
 def test_calls_beyond_the_budget_are_refused_and_say_so() -> None:
-    desk = ToolDesk(CTO, CASE, max_calls=2)
+    desk = ToolExecutor(CTO, CASE, max_calls=2)
     seen = [desk(MEASURE) for _ in range(2)]
     assert seen == [CTO.call_tool(CASE, MEASURE)] * 2
     for _ in range(3):
@@ -55,7 +55,7 @@ def test_calls_beyond_the_budget_are_refused_and_say_so() -> None:
 
 
 def test_refused_and_failed_calls_count() -> None:
-    desk = ToolDesk(CTO, CASE, max_calls=1)
+    desk = ToolExecutor(CTO, CASE, max_calls=1)
     with pytest.raises(ToolError, match="unknown tool"):
         desk(ToolCall(name="guess", arguments={}))
     with pytest.raises(ToolError, match="no calls left"):
@@ -65,7 +65,7 @@ def test_refused_and_failed_calls_count() -> None:
 def test_families_allow_far_more_calls_than_their_experts_make() -> None:
     for family in FAMILIES.values():
         most = max(family.generate("test", 0, index, 10).optimal_tool_calls for index in range(20))
-        assert ToolDesk(family, CASE).max_calls == family.max_calls >= 4 * most
+        assert ToolExecutor(family, CASE).max_calls == family.max_calls >= 4 * most
 
 
 def test_a_result_is_asked_for_once_whoever_asks() -> None:
@@ -73,8 +73,8 @@ def test_a_result_is_asked_for_once_whoever_asks() -> None:
     results = ResultCache()
     again = CTO.generate("train", 0, 0, 1)  # equal, another object
     for scenario in (CASE, again, CASE):
-        assert ToolDesk(family, scenario, results=results)(MEASURE) == CTO.call_tool(CASE, MEASURE)
-        assert say(ToolDesk(family, scenario, results=results), replace(MEASURE, name="x")).startswith(
+        assert ToolExecutor(family, scenario, results=results)(MEASURE) == CTO.call_tool(CASE, MEASURE)
+        assert say(ToolExecutor(family, scenario, results=results), replace(MEASURE, name="x")).startswith(
             "error"
         )
     assert set(asked.values()) == {1}
@@ -86,10 +86,10 @@ def test_other_facts_under_the_same_key_are_another_scenario() -> None:
     architectures = dict(reversed(list(zip("CBA", CASE.facts["architectures"].values(), strict=True))))
     other = replace(CASE, facts={**CASE.facts, "architectures": architectures})
     for scenario in (CASE, other, CASE):
-        assert ToolDesk(CTO, scenario, results=results)(MEASURE) == CTO.call_tool(scenario, MEASURE)
+        assert ToolExecutor(CTO, scenario, results=results)(MEASURE) == CTO.call_tool(scenario, MEASURE)
     assert results.num_hits == 0
     other_tool, asked = count_calls(CTO)
-    ToolDesk(other_tool, CASE, results=results)(MEASURE)
+    ToolExecutor(other_tool, CASE, results=results)(MEASURE)
     assert asked.total() == 1
 
 
@@ -101,7 +101,7 @@ def test_the_order_of_a_plan_counts() -> None:
         plan = dict(scenario.truth["assign"])
         for assign in (plan, dict(reversed(plan.items()))):
             call = ToolCall(name="check_assignment", arguments={"assign": assign})
-            desk = ToolDesk(coo, scenario, results=results)
+            desk = ToolExecutor(coo, scenario, results=results)
             assert say(desk, call) == say(lambda c, s=scenario: coo.call_tool(s, c), call)  # type: ignore[misc]
     assert results.num_hits == 0
 
@@ -110,7 +110,7 @@ def test_least_recently_used_results_go_first() -> None:
     family, asked = count_calls(CTO)
     results = ResultCache(max_entries=2)
     for option in "ABACAB":  # B makes room for C, then C for B
-        ToolDesk(family, CASE, results=results)(ToolCall(name="measure", arguments={"option": option}))
+        ToolExecutor(family, CASE, results=results)(ToolCall(name="measure", arguments={"option": option}))
     assert len(results) == 2
     assert [asked[json.dumps(["measure", {"option": option}])] for option in "ABC"] == [1, 2, 1]
     with pytest.raises(ValueError, match="at least 1"):
@@ -127,13 +127,13 @@ def test_hostile_calls_are_answered_as_without_a_desk() -> None:
                 call = ToolCall(name="measure", arguments=arguments)
                 plain = say(lambda c, f=family, s=scenario: f.call_tool(s, c), call)  # type: ignore[misc]
                 for _ in range(2):
-                    assert say(ToolDesk(family, scenario, results=results), call) == plain
+                    assert say(ToolExecutor(family, scenario, results=results), call) == plain
 
 
 def test_many_threads_get_the_same_results_and_share_one_budget() -> None:
     family, _ = count_calls(CTO)
     results = ResultCache(max_entries=2)
-    desk = ToolDesk(family, CASE, max_calls=300, results=results)
+    desk = ToolExecutor(family, CASE, max_calls=300, results=results)
     said: list[str] = []
     calls = [ToolCall(name="measure", arguments={"option": option}) for option in "ABC"]
 
