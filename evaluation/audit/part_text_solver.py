@@ -1,0 +1,200 @@
+"""Solves part questions from their texts alone: the user message and what describe says, nothing else.
+
+A second implementation of the rules as the system message states them, in fractions and without the domains.
+"""
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import combinations
+from math import floor
+from typing import Any
+
+Names = tuple[str, ...]
+Measure = Callable[[Names], tuple[int, int, bool]]  # names -> (cost, value, whether the limit holds)
+
+
+def solve_from_text(seat: str, brief: str, description: str) -> dict[str, Any]:
+    """The best part by the texts."""
+    amount = int(_find(r"for at most (\d+) k\$", brief))
+    names = list(_sections(description)["Upgrades"])
+    measure, groups = READERS[seat](brief, description)
+    before = measure(())[1]
+    found = []
+    for count in range(len(names) + 1):
+        for part in combinations(names, count):
+            if len({groups.get(name, name) for name in part}) < count:
+                continue
+            cost, value, keeps = measure(part)
+            if keeps and cost <= amount:
+                found.append((value - before, -cost, part))
+    worth, cost, part = max(found)
+    return {"part": list(part), "cost": -cost, "worth": worth}
+
+
+def _find(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    assert found, (pattern, text)
+    return found.group(1)
+
+
+def _sections(description: str) -> dict[str, dict[str, str]]:
+    """Heading -> name -> what follows the colon."""
+    sections: dict[str, dict[str, str]] = {}
+    for line in description.splitlines():
+        if line.endswith(":"):
+            section = sections[line[:-1]] = {}
+        else:
+            name, _, rest = (
+                line.replace(". ", ": ", 1).partition(": ") if line[0].isdigit() else line.partition(": ")
+            )
+            section[name] = rest
+    return sections
+
+
+def _cost(upgrades: dict[str, str], part: Names) -> int:
+    return sum(int(_find(r"cost (\d+)", upgrades[name])) for name in part)
+
+
+def read_architecture(brief: str, description: str) -> tuple[Measure, dict[str, str]]:
+    sections = _sections(description)
+    upgrades = sections["Upgrades"]
+    per_step, reference = (
+        int(_find(r"under \d+ ms is worth (\d+) k\$", brief)),
+        int(_find(r"latency under (\d+) ms", brief)),
+    )
+    per_tenth = int(_find(r"over [\d.]+ % is worth (\d+) k\$", brief))
+    slo = Fraction(_find(r"availability of at least ([\d.]+) %", brief))
+
+    def measure(part: Names) -> tuple[int, int, bool]:
+        state: dict[str, list[Any]] = {}
+        for name, text in sections["Components"].items():
+            ms, percent, machines = text.split(", ")
+            state[name] = [int(ms.split()[0]), Fraction(percent.split()[0]) / 100, int(machines.split()[0])]
+        for name in part:
+            effect = upgrades[name].split(", ", 1)[1]
+            if found := re.fullmatch(r"(.+) takes (\d+) ms", effect):
+                state[found.group(1)][0] = int(found.group(2))
+            elif found := re.fullmatch(r"machines of (.+) are up ([\d.]+) %", effect):
+                state[found.group(1)][1] = Fraction(found.group(2)) / 100
+            else:
+                state[effect.removeprefix("one more machine of ")][2] += 1
+        latency, up = 0, Fraction(1)
+        for stage in sections["Stages"].values():
+            branches = [branch.split(" + ") for branch in stage.split(" / ")]
+            latency += max(sum(state[name][0] for name in branch) for branch in branches)
+            all_down = Fraction(1)
+            for branch in branches:
+                works = Fraction(1)
+                for name in branch:
+                    works *= 1 - (1 - state[name][1]) ** state[name][2]
+                all_down *= 1 - works
+            up *= 1 - all_down
+        available = Fraction(floor(up * 10_000), 100)
+        steps = max(0, floor(Fraction(reference - latency, 10)))
+        tenths = max(0, floor((available - slo) * 10))
+        return _cost(upgrades, part), per_step * steps + per_tenth * tenths, available >= slo
+
+    return measure, {}
+
+
+def read_work(brief: str, description: str) -> tuple[Measure, dict[str, str]]:
+    sections = _sections(description)
+    upgrades = sections["Upgrades"]
+    per_day = int(_find(r"comes earlier is worth (\d+) k\$", brief))
+    deadline = int(_find(r"finish is on day (\d+) at the latest", brief))
+
+    def measure(part: Names) -> tuple[int, int, bool]:
+        effects = [upgrades[name].split(", ", 1)[1] for name in part]
+        ends: dict[str, int] = {}
+        busy: dict[str, int] = {}
+        for name, text in sections["Packages"].items():
+            owner, days_text, *after = text.split(", ")
+            days = int(days_text.split()[0])
+            start = max(
+                (ends[earlier] for one in after for earlier in one.removeprefix("after ").split(" and ")),
+                default=0,
+            )
+            hired = [e for e in effects if e.startswith(f"a contractor does {name} in ")]
+            if hired:
+                ends[name] = start + int(_find(r"in (\d+) days", hired[0]))
+                continue
+            if f"packages of {owner} take a fifth less" in effects:
+                days -= days // 5
+            for effect in effects:
+                if found := re.fullmatch(rf"(\d+) days less for {re.escape(name)}", effect):
+                    days = max(1, days - int(found.group(1)))
+            ends[name] = busy[owner] = max(start, busy.get(owner, 0)) + days
+        finish = max(ends.values())
+        return _cost(upgrades, part), -per_day * finish, finish <= deadline
+
+    return measure, {}
+
+
+def read_threats(brief: str, description: str) -> tuple[Measure, dict[str, str]]:
+    sections = _sections(description)
+    upgrades = sections["Upgrades"]
+    appetite = int(_find(r"expected loss is at most (\d+) k\$", brief))
+
+    def measure(part: Names) -> tuple[int, int, bool]:
+        lowered = {}
+        for name in part:
+            found = re.fullmatch(r"(.+) falls to (\d+) %", upgrades[name].split(", ", 1)[1])
+            assert found
+            lowered[found.group(1)] = int(found.group(2))
+        reached = {"outside": Fraction(1)}
+        total = 0
+        for asset, text in sections["Assets"].items():
+            found = re.fullmatch(r"loss (\d+), from (.+?) by (.+)", text)
+            assert found
+            missed = Fraction(1)
+            for route in found.group(3).split(" or by "):
+                likelihood = Fraction(1)
+                for step in route.split(" then "):
+                    name, percent, _ = step.rsplit(" ", 2)
+                    likelihood *= Fraction(lowered.get(name, int(percent)), 100)
+                missed *= 1 - likelihood
+            reached[asset] = reached[found.group(2)] * (1 - missed)
+            total += floor(int(found.group(1)) * reached[asset])
+        return _cost(upgrades, part), -total, total <= appetite
+
+    return measure, {}
+
+
+def read_prices(brief: str, description: str) -> tuple[Measure, dict[str, str]]:
+    description, _, bundle = description.rpartition("\n")
+    sections = _sections(description)
+    upgrades = sections["Upgrades"]
+    least, off = int(_find(r"at least (\d+) tiers", bundle)), int(_find(r"costs (\d+) less", bundle))
+    per_point = int(_find(r"quality point is worth (\d+) k\$", brief))
+    ceiling, floor_points = (
+        int(_find(r"ceiling of (\d+) points", brief)),
+        int(_find(r"quality of at least (\d+) points", brief)),
+    )
+    item_of = {name: name.split(" ", 1)[1] for name in upgrades}
+
+    def measure(part: Names) -> tuple[int, int, bool]:
+        saved = 0
+        quality = sum(int(_find(r"quality (\d+)", text)) for text in sections["Items"].values())
+        for name in part:
+            effect = upgrades[name].split(", ", 1)[1]
+            if found := re.fullmatch(r"(\d+) % off (.+)", effect):
+                price = int(_find(r"list price (\d+)", sections["Items"][found.group(2)]))
+                saved += floor(Fraction(price * int(found.group(1)), 100))
+            else:
+                quality += int(_find(r"plus (\d+)", effect))
+        cost = _cost(upgrades, part)
+        for kind in ("committed", "premium"):
+            same = [name for name in part if name.startswith(kind)]
+            cost -= off * len(same) if len(same) >= least else 0
+        return cost, saved + per_point * min(quality, ceiling), quality >= floor_points
+
+    return measure, item_of
+
+
+READERS: dict[str, Callable[[str, str], tuple[Measure, dict[str, str]]]] = {
+    "cto": read_architecture,
+    "coo": read_work,
+    "risk": read_threats,
+    "cost": read_prices,
+}

@@ -1,0 +1,85 @@
+"""Answers of the seats at the planning table: report with offers, reply to a question, decision, vote."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from roles.base import Answer
+
+Figure = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]  # k$
+MAX_NOTE_WORDS = 40
+
+
+class Offer(Answer):
+    """One plan part that a seat offers to have funded.
+
+    Example: Offer(option="A", part=["spare gateway"], cost=9, worth=14)
+    """
+
+    option: str
+    part: Annotated[list[str], Field(min_length=1, max_length=20)]  # names of what is bought
+    cost: Figure  # k$ of the one budget
+    worth: Figure  # k$ gained over buying nothing on this option
+
+
+class TableReport(Answer):
+    """All that ReconcileGPT learns from one seat.
+
+    Example: TableReport(offers=[Offer(option="A", part=["spare gateway"], cost=9, worth=14)], needs=["A"],
+                         veto=[], note="A fails its SLO without the spare gateway.")
+    """
+
+    offers: Annotated[list[Offer], Field(max_length=50)]
+    needs: Annotated[list[str], Field(max_length=10)]  # options that break the seat's limit unless it buys
+    veto: Annotated[list[str], Field(max_length=10)]  # options that break the seat's limit whatever it buys
+    note: Annotated[str, Field(max_length=400)] = ""  # at most MAX_NOTE_WORDS words
+
+
+class Ask(Answer):
+    """A question of ReconcileGPT: another offer of one seat on one option.
+
+    Example: Ask(seat="cto", option="A", cost_at_most=15)
+    """
+
+    seat: str
+    option: str
+    cost_at_most: Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class AskMessage(Answer):
+    """What ReconcileGPT writes to ask before it decides."""
+
+    ask: Ask
+
+
+class OfferReply(Answer):
+    """A seat's reply to a question: one more offer, or none.
+
+    Example: OfferReply(offer=Offer(option="A", part=["faster switch"], cost=15, worth=22))
+    """
+
+    offer: Offer | None
+
+
+class PlanDecision(Answer):
+    """ReconcileGPT's decision: one option and the offers that are funded on it.
+
+    Example: PlanDecision(option="B", fund=["cto", "risk"], escalate=False, conflicts=[],
+                          reason="B with both offers is worth 71 at cost 38 of 40.")
+    """
+
+    option: str  # an option, or "none" when it escalates
+    fund: Annotated[list[str], Field(max_length=20)]  # labels of offers, as the table shows them
+    escalate: bool  # hand the case to a person: no option can be run within the budget
+    conflicts: Annotated[tuple[str, ...], Field(max_length=10, strict=False)] = ()  # where seats pull apart
+    reason: Annotated[str, Field(max_length=600)] = ""
+
+
+class TableVote(Answer):
+    """A seat's answer to the decision.
+
+    Example: TableVote(vote="object", reason="B misses the deadline without the crew.")
+    """
+
+    vote: Literal["accept", "object"]
+    reason: Annotated[str, Field(max_length=400)] = ""

@@ -1,0 +1,62 @@
+"""Whether a case needs its table: public and seats' favourites, hidden profiles, seats that decide.
+
+In a hidden profile the optimal option is named neither by the public facts nor by any seat that knows its own
+parts alone, whether it reckons with a quarter of the budget or with all of it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from scenarios.company.knapsack import list_efficient, solve_options
+from scenarios.company.optimum import find_optimum
+from scenarios.company.records import CompanyCase, Option, Part
+
+
+def list_public_favourites(options: Mapping[str, Option]) -> set[str]:
+    """The letters of the greatest base value."""
+    greatest = max(option.base for option in options.values())
+    return {letter for letter, option in options.items() if option.base == greatest}
+
+
+def reckon_worths(parts: Mapping[str, Sequence[Part]], amount: int) -> dict[str, int]:
+    """Option letter -> worth of the seat's best part at this amount; options without one are left out."""
+    worths = {}
+    for letter, own in parts.items():
+        within = [part.worth for part in list_efficient(own) if part.cost <= amount]
+        if within:
+            worths[letter] = within[-1]
+    return worths
+
+
+def list_seat_favourites(
+    options: Mapping[str, Option], parts: Mapping[str, Sequence[Part]], amount: int
+) -> set[str]:
+    """The letters of the greatest base plus own best worth at this amount."""
+    totals = {letter: options[letter].base + worth for letter, worth in reckon_worths(parts, amount).items()}
+    return {letter for letter, total in totals.items() if total == max(totals.values())}
+
+
+def is_hidden_profile(case: CompanyCase) -> bool:
+    """Whether neither the public facts nor any single seat names the optimal option."""
+    named = list_public_favourites(case.options)
+    for own in case.parts.values():
+        for amount in (case.budget, case.budget // len(case.parts)):
+            named |= list_seat_favourites(case.options, own, amount)
+    optimum = find_optimum(case)
+    return optimum is not None and optimum.plan.option not in named
+
+
+def seat_decides(case: CompanyCase, seat: str) -> bool:
+    """Whether another option looks best where this seat's parts and limit are unknown."""
+    others = {name: own for name, own in case.parts.items() if name != seat}
+    best = solve_options(others, list(case.options), case.budget)
+    totals = {letter: case.options[letter].base + found.worth for letter, found in best.items()}
+    optimum = find_optimum(case)
+    return optimum is not None and max(totals, key=totals.__getitem__) != optimum.plan.option
+
+
+def worth_without(case: CompanyCase, seat: str) -> int:
+    """The greatest worth that is reachable when this seat has nothing funded; 0 where no option is open."""
+    parts = {name: own for name, own in case.parts.items() if name != seat}
+    parts[seat] = {letter: own[:1] for letter, own in case.parts[seat].items()}
+    best = solve_options(parts, list(case.options), case.budget)
+    return max((case.options[letter].base + found.worth for letter, found in best.items()), default=0)

@@ -1,0 +1,245 @@
+"""The CTO's domain: stages of components, upgrades against latency and failure.
+
+A request passes the stages in turn; a stage has one branch or several side by side, a branch one component
+or several in series. Availability is counted in hundredths of a percent (9950 is 99.50 %).
+"""
+
+import itertools
+import random
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from scenarios.company.domain import (
+    NUM_UPGRADES,
+    Choice,
+    Domain,
+    Figures,
+    Request,
+    Structure,
+    Terms,
+    add_costs,
+    draw_cost,
+    list_subsets,
+    write_costs,
+)
+
+NUM_COMPONENTS = (3, 3, 4, 4, 5, 5, 6, 6, 7, 7)  # by difficulty 1-10
+BRANCHES_FROM = 4  # difficulty from which components stand side by side
+WHOLE = 10_000  # availability of what never fails
+KINDS = ("spare", "spare", "faster", "faster", "managed")  # as often as they are drawn
+
+RULES = (
+    "A request passes all stages in turn. In a stage with several branches it waits for the slowest "
+    "branch, and the stage is up while at least one of its branches is up. A branch passes all its "
+    "components in turn and is up while all of them are. A component is up while at least one of its "
+    "machines is; machines fail independently, each with the availability stated. Latency is the sum over "
+    "the stages. Availability of the whole is the probability that all stages are up, rounded down to 0.01 "
+    "%. A spare adds one machine, a faster component has the latency stated, in a managed component every "
+    "machine has the availability stated; upgrades of one component may be combined."
+)
+
+
+def draw_terms(rng: random.Random) -> Terms:
+    """SLO, and what latency and availability are worth."""
+    return Terms(
+        rates={
+            "latency_step": rng.randint(2, 5),  # k$ per full 10 ms under the reference
+            "latency_reference": 10 * rng.randint(22, 32),  # ms
+            "availability_step": rng.randint(3, 5),  # k$ per full 0.1 % over the SLO
+        },
+        limits={"availability": 10 * rng.randint(985, 995)},
+    )
+
+
+def draw(rng: random.Random, request: Request) -> dict[str, Any]:
+    """A candidate architecture with upgrades; its losses aim at one side of the SLO."""
+    num = NUM_COMPONENTS[request.difficulty - 1]
+    names = rng.sample(request.sector.components, num)
+    stages: list[list[list[str]]] = []
+    left = list(names)
+    if request.difficulty >= BRANCHES_FROM:
+        stages.append([[left.pop()], [left.pop() for _ in range(1 if num < 6 else rng.randint(1, 2))]])
+    stages += [[[name]] for name in left]
+    rng.shuffle(stages)
+    allowed = WHOLE - request.terms.limits["availability"]
+    lost = allowed + rng.randint(5, 60) if request.breaks_limit else allowed * rng.randint(55, 97) // 100
+    weights = {name: rng.randint(1, 4) for name in left}
+    components: dict[str, dict[str, int]] = {}
+    for stage in stages:
+        for name in itertools.chain(*stage):
+            share = lost * weights[name] // sum(weights.values()) if name in weights else rng.randint(80, 300)
+            components[name] = {
+                "latency": rng.randint(20, 30 + 240 // num),
+                "availability": WHOLE - max(3, share),
+                "machines": 1,
+            }
+    pairs = [(kind, name) for kind in sorted(set(KINDS)) for name in components]
+    chances = [KINDS.count(kind) * (weights.get(name, 2)) for kind, name in pairs]
+    upgrades: dict[str, dict[str, Any]] = {}
+    while len(upgrades) < NUM_UPGRADES[request.difficulty - 1]:
+        kind, name = rng.choices(pairs, chances)[0]
+        upgrade = {"cost": draw_cost(rng, request.price_level), "component": name}
+        component = components[name]
+        if kind == "faster":
+            upgrade["latency"] = component["latency"] * rng.randint(30, 70) // 100
+        if kind == "managed":
+            upgrade["availability"] = WHOLE - (WHOLE - component["availability"]) * rng.randint(20, 50) // 100
+        upgrades.setdefault(f"{kind} {name}", upgrade)
+    return {"stages": stages, "components": components, "upgrades": upgrades}
+
+
+def _install(structure: Structure, choice: Choice) -> dict[str, tuple[int, int, int]]:
+    """Latency, availability and machines of every component with these upgrades."""
+    state = {
+        name: (part["latency"], part["availability"], part["machines"])
+        for name, part in structure["components"].items()
+    }
+    for name in choice:
+        upgrade = structure["upgrades"][name]
+        latency, availability, machines = state[upgrade["component"]]
+        if "latency" in upgrade:
+            latency = upgrade["latency"]
+        elif "availability" in upgrade:
+            availability = upgrade["availability"]
+        else:
+            machines += 1
+        state[upgrade["component"]] = (latency, availability, machines)
+    return state
+
+
+def measure(structure: Structure, choice: Choice) -> dict[str, int]:
+    """Exact latency and availability, stage by stage in whole numbers."""
+    state = _install(structure, choice)
+    total, up, scale = 0, 1, 1
+    for stage in structure["stages"]:
+        slowest, down, stage_scale = 0, 1, 1
+        for branch in stage:
+            latency, branch_up, branch_scale = 0, 1, 1
+            for name in branch:
+                ms, availability, machines = state[name]
+                latency += ms
+                whole = WHOLE**machines
+                branch_up *= whole - (WHOLE - availability) ** machines
+                branch_scale *= whole
+            if latency > slowest:
+                slowest = latency
+            down *= branch_scale - branch_up
+            stage_scale *= branch_scale
+        total += slowest
+        up *= stage_scale - down
+        scale *= stage_scale
+    return {"latency": total, "availability": WHOLE * up // scale}
+
+
+def measure_again(structure: Structure, choice: Choice) -> tuple[int, dict[str, int]]:
+    """The same on the networkx graph of components: longest path, all up and down states."""
+    import networkx as nx
+
+    state = _install(structure, choice)
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    ends = ["entry"]
+    for stage in structure["stages"]:
+        for branch in stage:
+            nx.add_path(graph, branch)
+            graph.add_edges_from((end, branch[0]) for end in ends)
+        ends = [branch[-1] for branch in stage]
+    graph.add_edges_from((end, "exit") for end in ends)
+    for _, target, edge in graph.edges(data=True):
+        edge["ms"] = state[target][0] if target in state else 0
+    total = Fraction(0)
+    for ups in itertools.product((False, True), repeat=len(state)):
+        alive = [name for name, is_up in zip(state, ups, strict=True) if is_up]
+        if not nx.has_path(graph.subgraph(["entry", "exit", *alive]), "entry", "exit"):
+            continue
+        probability = Fraction(1)
+        for (_, availability, machines), is_up in zip(state.values(), ups, strict=True):
+            lost = (1 - Fraction(availability, WHOLE)) ** machines
+            probability *= 1 - lost if is_up else lost
+        total += probability
+    figures = {
+        "latency": nx.dag_longest_path_length(graph, weight="ms"),
+        "availability": int(total * WHOLE),
+    }
+    return sum(structure["upgrades"][name]["cost"] for name in choice), figures
+
+
+def value(terms: Terms, figures: Figures) -> int:
+    """Worth of full 10 ms steps under the reference and of full 0.1 % steps over the SLO, neither below 0."""
+    rates = terms.rates
+    faster = max(0, rates["latency_reference"] - figures["latency"]) // 10
+    safer = max(0, figures["availability"] - terms.limits["availability"]) // 10
+    return rates["latency_step"] * faster + rates["availability_step"] * safer
+
+
+def keeps_limit(terms: Terms, figures: Figures) -> bool:
+    return figures["availability"] >= terms.limits["availability"]
+
+
+def write_percent(availability: int) -> str:
+    """Example: write_percent(9950) == "99.50 %" """
+    return f"{availability // 100}.{availability % 100:02d} %"
+
+
+def describe(structure: Structure) -> str:
+    lines = ["Stages:"]
+    for number, stage in enumerate(structure["stages"], start=1):
+        lines.append(f"{number}. " + " / ".join(" + ".join(branch) for branch in stage))
+    lines.append("Components:")
+    for name, part in structure["components"].items():
+        machines = f"{part['machines']} machine{'s' if part['machines'] > 1 else ''}"
+        lines.append(f"{name}: {part['latency']} ms, {write_percent(part['availability'])}, {machines}")
+    lines.append("Upgrades:")
+    for name, upgrade in structure["upgrades"].items():
+        lines.append(f"{name}: cost {upgrade['cost']}, {_write_effect(upgrade)}")
+    return "\n".join(lines)
+
+
+def _write_effect(upgrade: Mapping[str, Any]) -> str:
+    component = upgrade["component"]
+    if "latency" in upgrade:
+        return f"{component} takes {upgrade['latency']} ms"
+    if "availability" in upgrade:
+        return f"machines of {component} are up {write_percent(upgrade['availability'])}"
+    return f"one more machine of {component}"
+
+
+def write_figures(figures: Figures) -> str:
+    return f"latency {figures['latency']} ms, availability {write_percent(figures['availability'])}"
+
+
+def write_terms(terms: Terms) -> str:
+    rates, limit = terms.rates, write_percent(terms.limits["availability"])
+    return (
+        f"Every full 10 ms of latency under {rates['latency_reference']} ms is worth "
+        f"{rates['latency_step']} k$ (nothing at or over it). Every full 0.1 % of availability over {limit} "
+        f"is worth {rates['availability_step']} k$. Hard limit: availability of at least {limit} (the SLO)."
+    )
+
+
+def write_short_terms(terms: Terms) -> str:
+    rates = terms.rates
+    return (
+        f"SLO {write_percent(terms.limits['availability'])}, {rates['latency_step']} per 10 ms under "
+        f"{rates['latency_reference']}, {rates['availability_step']} per 0.1 % over the SLO"
+    )
+
+
+DOMAIN = Domain(
+    seat="cto",
+    draw_terms=draw_terms,
+    draw=draw,
+    list_choices=list_subsets,
+    price=add_costs,
+    measure=measure,
+    measure_again=measure_again,
+    value=value,
+    keeps_limit=keeps_limit,
+    describe=describe,
+    write_upgrades=write_costs,
+    write_figures=write_figures,
+    subject="architecture",
+    rules=RULES,
+    write_terms=write_terms,
+    write_short_terms=write_short_terms,
+)

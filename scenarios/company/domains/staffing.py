@@ -1,0 +1,217 @@
+"""The COO's domain: packages with owners and precedence, upgrades that bring the finish forward.
+
+Packages are worked on in the listed order: each starts when its predecessors are done and its owner is free.
+"""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from scenarios.company.domain import (
+    NUM_UPGRADES,
+    Choice,
+    Domain,
+    Figures,
+    Request,
+    Structure,
+    Terms,
+    add_costs,
+    draw_cost,
+    list_subsets,
+    write_costs,
+)
+
+NUM_PACKAGES = (3, 4, 4, 5, 5, 6, 6, 7, 7, 8)  # by difficulty 1-10
+NUM_PEOPLE = (2, 2, 2, 3, 3, 3, 3, 4, 4, 4)
+SHORTEST, LONGEST = 5, 20  # days of a package before the plan is stretched to its length
+KINDS = ("overtime", "contractor", "shift", "shift")  # as often as they are drawn
+
+RULES = (
+    "Work begins with day 1, and the finish is the last day of the last package. Packages are taken in the "
+    "order listed. A package starts as soon as the packages that it comes after are done and its owner has "
+    "finished the owner's earlier packages in the list; it runs without a break. Overtime of a person "
+    "makes each package of that person take a fifth less time, rounded up to whole days. An extra shift "
+    "takes the days stated off one package, after overtime. A contractor takes over one package and needs "
+    "the days stated: the owner is not occupied by it, and neither overtime nor an extra shift changes it. "
+    "A package never takes less than one day."
+)
+
+
+def draw_terms(rng: random.Random) -> Terms:
+    """Deadline, and what an earlier day is worth."""
+    return Terms(rates={"day": rng.randint(1, 3)}, limits={"deadline": rng.randint(45, 85)})
+
+
+def draw(rng: random.Random, request: Request) -> dict[str, Any]:
+    """A candidate work plan with upgrades; its length aims at one side of the deadline."""
+    level = request.difficulty - 1
+    names = rng.sample(request.sector.packages, NUM_PACKAGES[level])
+    people = rng.sample(request.sector.people, NUM_PEOPLE[level])
+    owners = [*people, *(rng.choice(people) for _ in names[len(people) :])]
+    rng.shuffle(owners)
+    packages: dict[str, dict[str, Any]] = {}
+    for place, (name, owner) in enumerate(zip(names, owners, strict=True)):
+        num_after = min(place, rng.choice((0, 1, 1, 2)))
+        after = sorted(rng.sample(range(place), num_after))
+        packages[name] = {
+            "owner": owner,
+            "days": rng.randint(SHORTEST, LONGEST),
+            "after": [names[earlier] for earlier in after],
+        }
+    deadline = request.terms.limits["deadline"]
+    wanted = deadline + (rng.randint(1, 10) if request.breaks_limit else -rng.randint(0, 8))
+    length = measure({"packages": packages, "upgrades": {}}, ())["finish"]
+    for package in packages.values():
+        package["days"] = max(3, (package["days"] * wanted + length // 2) // length)
+    candidates = [(kind, name) for kind in sorted(set(KINDS)) if kind != "overtime" for name in names]
+    candidates += [("overtime", person) for person in people]
+    chances = [KINDS.count(kind) * (2 if kind == "overtime" else 1) for kind, _ in candidates]
+    upgrades: dict[str, dict[str, Any]] = {}
+    while len(upgrades) < NUM_UPGRADES[level]:
+        kind, name = rng.choices(candidates, chances)[0]
+        upgrade: dict[str, Any] = {"cost": draw_cost(rng, request.price_level)}
+        if kind == "overtime":
+            upgrade["person"] = name
+        else:
+            days = packages[name]["days"]
+            upgrade["package"] = name
+            if kind == "contractor":
+                upgrade["takes"] = max(1, days * rng.randint(40, 80) // 100)
+            else:
+                upgrade["saves"] = max(1, days * rng.randint(15, 40) // 100)
+        title = f"{'extra shift' if kind == 'shift' else kind} {name}"
+        upgrades.setdefault(title, upgrade)
+    return {"packages": packages, "upgrades": upgrades}
+
+
+def _schedule(structure: Structure, choice: Choice) -> tuple[set[str], dict[str, int], dict[str, int]]:
+    """Who works overtime, days by contracted package, days saved by package."""
+    overtime: set[str] = set()
+    contracted: dict[str, int] = {}
+    saved: dict[str, int] = {}
+    for name in choice:
+        upgrade = structure["upgrades"][name]
+        if "person" in upgrade:
+            overtime.add(upgrade["person"])
+        elif "takes" in upgrade:
+            contracted[upgrade["package"]] = upgrade["takes"]
+        else:
+            saved[upgrade["package"]] = upgrade["saves"]
+    return overtime, contracted, saved
+
+
+def measure(structure: Structure, choice: Choice) -> dict[str, int]:
+    """The day on which the last package is done, by one pass over the packages."""
+    overtime, contracted, saved = _schedule(structure, choice)
+    done: dict[str, int] = {}
+    free: dict[str, int] = {}
+    finish = 0
+    for name, package in structure["packages"].items():
+        owner, days = package["owner"], package["days"]
+        start = 0
+        for earlier in package["after"]:
+            if done[earlier] > start:
+                start = done[earlier]
+        if name in contracted:
+            end = start + contracted[name]
+        else:
+            start = max(start, free.get(owner, 0))
+            if owner in overtime:
+                days = (4 * days + 4) // 5
+            if name in saved:
+                days = max(1, days - saved[name])
+            end = free[owner] = start + days
+        done[name] = end
+        finish = max(finish, end)
+    return {"finish": finish}
+
+
+def measure_again(structure: Structure, choice: Choice) -> tuple[int, dict[str, int]]:
+    """The same as the longest path of the networkx graph of precedence and of owners' sequences."""
+    import networkx as nx
+
+    overtime, contracted, saved = _schedule(structure, choice)
+    packages = structure["packages"]
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    last: dict[str, str] = {}
+    days: dict[str, int] = {}
+    for name, package in packages.items():
+        owner = package["owner"]
+        if name in contracted:
+            days[name] = contracted[name]
+        else:
+            hurried = -(-package["days"] * 4 // 5) if owner in overtime else package["days"]
+            days[name] = max(1, hurried - saved.get(name, 0))
+        graph.add_edge("start", name)
+        graph.add_edges_from((earlier, name) for earlier in package["after"])
+        if name not in contracted:
+            if owner in last:
+                graph.add_edge(last[owner], name)
+            last[owner] = name
+    for _, target, edge in graph.edges(data=True):
+        edge["days"] = days[target]
+    cost = sum(structure["upgrades"][name]["cost"] for name in choice)
+    return cost, {"finish": nx.dag_longest_path_length(graph, weight="days")}
+
+
+def value(terms: Terms, figures: Figures) -> int:
+    """Worth of the days before the deadline; negative after it."""
+    return terms.rates["day"] * (terms.limits["deadline"] - figures["finish"])
+
+
+def keeps_limit(terms: Terms, figures: Figures) -> bool:
+    return figures["finish"] <= terms.limits["deadline"]
+
+
+def describe(structure: Structure) -> str:
+    lines = ["Packages:"]
+    for name, package in structure["packages"].items():
+        after = f", after {' and '.join(package['after'])}" if package["after"] else ""
+        lines.append(f"{name}: {package['owner']}, {package['days']} days{after}")
+    lines.append("Upgrades:")
+    for name, upgrade in structure["upgrades"].items():
+        lines.append(f"{name}: cost {upgrade['cost']}, {_write_effect(upgrade)}")
+    return "\n".join(lines)
+
+
+def _write_effect(upgrade: Mapping[str, Any]) -> str:
+    if "person" in upgrade:
+        return f"packages of {upgrade['person']} take a fifth less"
+    if "takes" in upgrade:
+        return f"a contractor does {upgrade['package']} in {upgrade['takes']} days"
+    return f"{upgrade['saves']} days less for {upgrade['package']}"
+
+
+def write_figures(figures: Figures) -> str:
+    return f"finish day {figures['finish']}"
+
+
+def write_terms(terms: Terms) -> str:
+    return (
+        f"Every day by which the finish comes earlier is worth {terms.rates['day']} k$. Hard limit: the "
+        f"finish is on day {terms.limits['deadline']} at the latest (the deadline)."
+    )
+
+
+def write_short_terms(terms: Terms) -> str:
+    return f"deadline {terms.limits['deadline']}, {terms.rates['day']} per day earlier"
+
+
+DOMAIN = Domain(
+    seat="coo",
+    draw_terms=draw_terms,
+    draw=draw,
+    list_choices=list_subsets,
+    price=add_costs,
+    measure=measure,
+    measure_again=measure_again,
+    value=value,
+    keeps_limit=keeps_limit,
+    describe=describe,
+    write_upgrades=write_costs,
+    write_figures=write_figures,
+    subject="work plan",
+    rules=RULES,
+    write_terms=write_terms,
+    write_short_terms=write_short_terms,
+)

@@ -1,0 +1,216 @@
+"""The Risk officer's domain: ways of attack from outside to assets, controls that make steps less likely.
+
+An asset is reached from outside or from an asset before it, by one route or by either of two; a route is one
+step or two in turn. Every step stands on one route only, and steps succeed independently of each other.
+"""
+
+import itertools
+import random
+from collections.abc import Mapping
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+from scenarios.company.domain import (
+    NUM_UPGRADES,
+    Choice,
+    Domain,
+    Figures,
+    Request,
+    Structure,
+    Terms,
+    add_costs,
+    draw_cost,
+    list_subsets,
+    write_costs,
+)
+
+OUTSIDE = "outside"
+NUM_ASSETS = (2, 2, 3, 3, 3, 4, 4, 4, 5, 5)  # by difficulty 1-10
+MOST_STEPS = 9  # names that a sector has
+CHAINS_FROM = 3  # difficulty from which assets are reached from other assets
+ROUTES_FROM = 4  # difficulty from which an asset may have two routes
+LEAST_IMPACT = 10
+
+RULES = (
+    "One serious attempt a month is expected. It starts outside. An asset is reached when the attempt "
+    "stands at the asset (or outside) named after 'from' and all steps of at least one of the routes "
+    "succeed; steps succeed independently, each with the likelihood stated. The expected loss of an asset "
+    "is its loss times the probability that it is reached, rounded down to whole k$; the expected loss of "
+    "the whole is the sum over the assets. A control lowers the likelihood of one step to the figure "
+    "stated. Avoided expected loss is worth its own amount."
+)
+
+
+def draw_terms(rng: random.Random) -> Terms:
+    """Appetite."""
+    return Terms(rates={"avoided_loss": 1}, limits={"expected_loss": rng.randint(45, 75)})
+
+
+def draw(rng: random.Random, request: Request) -> dict[str, Any]:
+    """A candidate threat graph with controls; its expected loss aims at one side of the appetite."""
+    level = request.difficulty - 1
+    assets = rng.sample(request.sector.assets, NUM_ASSETS[level])
+    steps = rng.sample(list(request.sector.controls), MOST_STEPS)
+    least = max(NUM_UPGRADES[level], len(assets))
+    room = (2 if request.difficulty < ROUTES_FROM else 4) * len(assets)
+    spare = rng.randint(least, min(MOST_STEPS, room, least + 2)) - len(assets)  # steps beyond one per asset
+    routes = [[1] for _ in assets]  # steps per route and asset
+    while spare:
+        asset = rng.choice(routes)
+        if request.difficulty >= ROUTES_FROM and len(asset) == 1 and rng.random() < 0.5:
+            asset.append(1)
+        elif 1 in asset:
+            asset[asset.index(1)] = 2
+        else:
+            continue
+        spare -= 1
+    likelihoods: dict[str, int] = {}
+    graph: dict[str, dict[str, Any]] = {}
+    for place, (name, lengths) in enumerate(zip(assets, routes, strict=True)):
+        is_chained = place > 0 and request.difficulty >= CHAINS_FROM and rng.random() < 0.4
+        own = [[steps.pop() for _ in range(length)] for length in lengths]
+        for step in itertools.chain(*own):
+            likelihoods[step] = rng.randint(40, 90)
+        source = rng.choice(assets[:place]) if is_chained else OUTSIDE
+        graph[name] = {"loss": rng.randint(30, 90), "from": source, "routes": own}
+    threats: dict[str, Any] = {"assets": graph, "steps": likelihoods, "upgrades": {}}
+    appetite = request.terms.limits["expected_loss"]
+    wanted = appetite + (
+        rng.randint(2, 20) if request.breaks_limit else -appetite * rng.randint(2, 30) // 100
+    )
+    expected = max(1, measure(threats, ())["expected_loss"])
+    for asset_facts in graph.values():
+        asset_facts["loss"] = max(LEAST_IMPACT, -(-asset_facts["loss"] * wanted // expected))
+    for step in rng.sample(list(likelihoods), NUM_UPGRADES[level]):
+        to = likelihoods[step] * rng.randint(15, 60) // 100
+        threats["upgrades"][request.sector.controls[step]] = {
+            "cost": draw_cost(rng, request.price_level),
+            "step": step,
+            "to": to,
+        }
+    return threats
+
+
+def _harden(structure: Structure, choice: Choice) -> dict[str, int]:
+    """Likelihood of every step, in percent, with these controls."""
+    likelihoods = dict(structure["steps"])
+    for name in choice:
+        control = structure["upgrades"][name]
+        if control["to"] < likelihoods[control["step"]]:
+            likelihoods[control["step"]] = control["to"]
+    return likelihoods
+
+
+def measure(structure: Structure, choice: Choice) -> dict[str, int]:
+    """Exact expected loss, asset by asset in whole numbers."""
+    likelihoods = _harden(structure, choice)
+    reached = {OUTSIDE: (1, 1)}
+    total = 0
+    for name, asset in structure["assets"].items():
+        missed, scale = 1, 1
+        for route in asset["routes"]:
+            succeeds, route_scale = 1, 1
+            for step in route:
+                succeeds *= likelihoods[step]
+                route_scale *= 100
+            missed *= route_scale - succeeds
+            scale *= route_scale
+        before, before_scale = reached[asset["from"]]
+        numerator, denominator = before * (scale - missed), before_scale * scale
+        reached[name] = (numerator, denominator)
+        total += asset["loss"] * numerator // denominator
+    return {"expected_loss": total}
+
+
+def measure_again(structure: Structure, choice: Choice) -> tuple[int, dict[str, int]]:
+    """The same by inclusion and exclusion over all paths of steps from outside to each asset."""
+    import networkx as nx
+
+    likelihoods = _harden(structure, choice)
+    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+    routes: dict[tuple[Any, ...], frozenset[str]] = {}
+    for name, asset in structure["assets"].items():
+        for route in asset["routes"]:
+            key = graph.add_edge(asset["from"], name)
+            routes[asset["from"], name, key] = frozenset(route)
+    total = 0
+    for name, asset in structure["assets"].items():
+        signs: dict[frozenset[str], int] = {}  # union of the steps of some paths -> signed number of terms
+        for path in nx.all_simple_edge_paths(graph, OUTSIDE, name):
+            used = frozenset().union(*(routes[edge] for edge in path))
+            terms = list(signs.items())
+            signs[used] = signs.get(used, 0) + 1
+            for union, sign in terms:
+                signs[union | used] = signs.get(union | used, 0) - sign
+        probability = sum(
+            (
+                sign * prod((Fraction(likelihoods[step], 100) for step in union), start=Fraction(1))
+                for union, sign in signs.items()
+            ),
+            start=Fraction(0),
+        )
+        total += int(asset["loss"] * probability)
+    return sum(structure["upgrades"][name]["cost"] for name in choice), {"expected_loss": total}
+
+
+def value(terms: Terms, figures: Figures) -> int:
+    """Expected loss under the appetite, in k$; negative over it."""
+    return terms.rates["avoided_loss"] * (terms.limits["expected_loss"] - figures["expected_loss"])
+
+
+def keeps_limit(terms: Terms, figures: Figures) -> bool:
+    return figures["expected_loss"] <= terms.limits["expected_loss"]
+
+
+def describe(structure: Structure) -> str:
+    likelihoods = structure["steps"]
+    lines = ["Assets:"]
+    for name, asset in structure["assets"].items():
+        routes = " or by ".join(
+            " then ".join(f"{step} {likelihoods[step]} %" for step in route) for route in asset["routes"]
+        )
+        lines.append(f"{name}: loss {asset['loss']}, from {asset['from']} by {routes}")
+    lines.append("Upgrades:")
+    for name, upgrade in structure["upgrades"].items():
+        lines.append(f"{name}: cost {upgrade['cost']}, {_write_effect(upgrade)}")
+    return "\n".join(lines)
+
+
+def _write_effect(upgrade: Mapping[str, Any]) -> str:
+    return f"{upgrade['step']} falls to {upgrade['to']} %"
+
+
+def write_figures(figures: Figures) -> str:
+    return f"expected loss {figures['expected_loss']} k$"
+
+
+def write_terms(terms: Terms) -> str:
+    return (
+        "Every k$ of expected loss that is avoided is worth 1 k$. Hard limit: the expected loss is at most "
+        f"{terms.limits['expected_loss']} k$ (the risk appetite)."
+    )
+
+
+def write_short_terms(terms: Terms) -> str:
+    return f"appetite {terms.limits['expected_loss']}, 1 per k$ avoided"
+
+
+DOMAIN = Domain(
+    seat="risk",
+    draw_terms=draw_terms,
+    draw=draw,
+    list_choices=list_subsets,
+    price=add_costs,
+    measure=measure,
+    measure_again=measure_again,
+    value=value,
+    keeps_limit=keeps_limit,
+    describe=describe,
+    write_upgrades=write_costs,
+    write_figures=write_figures,
+    subject="threat graph",
+    rules=RULES,
+    write_terms=write_terms,
+    write_short_terms=write_short_terms,
+)

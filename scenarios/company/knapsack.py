@@ -1,0 +1,87 @@
+"""Efficient parts of one seat, and the best combination of one part per seat within a budget."""
+
+from collections.abc import Mapping, Sequence
+
+from scenarios.company.records import Part
+
+Parts = Mapping[str, Mapping[str, Sequence[Part]]]  # seat -> option letter -> parts
+
+
+def list_efficient(parts: Sequence[Part]) -> list[Part]:
+    """The parts that keep the limit and are worth more than every cheaper one, by rising cost."""
+    efficient: list[Part] = []
+    keeping = [part for part in parts if part.keeps_limit]
+    for part in sorted(keeping, key=lambda part: (part.cost, -part.worth)):
+        if not efficient or part.worth > efficient[-1].worth:
+            efficient.append(part)
+    return efficient
+
+
+def has_twins(parts: Sequence[Part]) -> bool:
+    """Whether some efficient part has a twin of the same cost and worth that keeps the limit too."""
+    counts: dict[tuple[int, int], int] = {}
+    for part in parts:
+        if part.keeps_limit:
+            key = (part.cost, part.worth)
+            counts[key] = counts.get(key, 0) + 1
+    return any(counts[part.cost, part.worth] > 1 for part in list_efficient(parts))
+
+
+class Combination:
+    """Parts of several seats on one option that nothing dominates.
+
+    Example: combination.worth, combination.cost, combination.list_parts()
+    """
+
+    __slots__ = ("_before", "_part", "cost", "num_ways", "worth")
+
+    def __init__(
+        self, cost: int, worth: int, num_ways: int, before: "Combination | None", part: Part | None
+    ) -> None:
+        self.cost, self.worth = cost, worth
+        self.num_ways = num_ways  # of reaching this cost and worth
+        self._before, self._part = before, part
+
+    def list_parts(self) -> list[Part]:
+        """One part per seat, in the order of the seats."""
+        if self._before is None or self._part is None:
+            return []
+        return [*self._before.list_parts(), self._part]
+
+
+def combine(efficient: Sequence[Sequence[Part]], budget: int) -> list[Combination]:
+    """Every combination of one part per seat within the budget that no other dominates, by rising cost.
+
+    `efficient` holds each seat's efficient parts by rising cost; empty where some seat cannot be paid.
+    """
+    table = [Combination(0, 0, 1, None, None)]
+    for parts in efficient:
+        choices = [(part.cost, part.worth, part) for part in parts]
+        best: dict[int, tuple[int, int, Combination, Part]] = {}
+        for combination in table:
+            spent, gained, num_ways = combination.cost, combination.worth, combination.num_ways
+            for part_cost, part_worth, part in choices:
+                cost, worth = spent + part_cost, gained + part_worth
+                if cost > budget:
+                    break
+                seen = best.get(cost)
+                if seen is None or worth > seen[0]:
+                    best[cost] = (worth, num_ways, combination, part)
+                elif worth == seen[0]:
+                    best[cost] = (worth, seen[1] + num_ways, seen[2], seen[3])
+        table = []
+        for cost in sorted(best):
+            worth, num_ways, before, part = best[cost]
+            if not table or worth > table[-1].worth:
+                table.append(Combination(cost, worth, num_ways, before, part))
+    return table
+
+
+def solve_options(parts: Parts, letters: Sequence[str], budget: int) -> dict[str, Combination]:
+    """The best combination of every option on which all limits can be kept within the budget."""
+    best = {}
+    for letter in letters:
+        combinations = combine([list_efficient(own[letter]) for own in parts.values()], budget)
+        if combinations:
+            best[letter] = combinations[-1]
+    return best

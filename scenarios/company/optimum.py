@@ -1,0 +1,169 @@
+"""The best plan of a company case, exactly, by two methods; and the worth of any plan by the structures.
+
+Per option a multi-choice knapsack: at most one part per seat, one budget, every seat's limit kept. The first
+method joins the seats' efficient parts one after the other (`knapsack.py`), the second is dynamic programming
+over money from all parts.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from scenarios.company.knapsack import combine, list_efficient
+from scenarios.company.records import CompanyCase, Part, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimum:
+    """The plan of the largest worth: of equal ones the cheapest, then the earliest option.
+
+    Example: Optimum(plan=Plan(option="B", funded={...}), cost=40, worth=100, runner_up=98)
+    """
+
+    plan: Plan
+    cost: int  # k$
+    worth: int  # k$: the option's base and the worth of the funded parts
+    runner_up: int | None  # worth of the best plan on another option; None where no other can be run
+
+
+def part_of(case: CompanyCase, seat: str, option: str, choice: tuple[str, ...]) -> Part:
+    """The part that buys exactly this.
+
+    Raises:
+        KeyError: the seat has no such part on the option.
+    """
+    for part in case.parts[seat][option]:
+        if part.choice == choice:
+            return part
+    raise KeyError(f"{seat} cannot buy {', '.join(choice)} on {option}")
+
+
+def plan_parts(case: CompanyCase, plan: Plan) -> list[Part]:
+    """One part per seat, buying nothing where the plan names none."""
+    return [part_of(case, seat, plan.option, plan.funded.get(seat, ())) for seat in case.parts]
+
+
+def plan_worth(case: CompanyCase, plan: Plan) -> int:
+    """k$: the option's base and the worth of the funded parts, whether or not the plan can be run."""
+    return case.options[plan.option].base + sum(part.worth for part in plan_parts(case, plan))
+
+
+def can_run(case: CompanyCase, plan: Plan) -> bool:
+    """Whether every limit holds and the budget is kept."""
+    parts = plan_parts(case, plan)
+    return all(part.keeps_limit for part in parts) and sum(part.cost for part in parts) <= case.budget
+
+
+def best_on_option(case: CompanyCase, option: str, budget: int) -> tuple[int, int, Plan] | None:
+    """Worth, cost and plan of the best that can be run on one option; None where nothing can."""
+    combinations = combine([list_efficient(by_option[option]) for by_option in case.parts.values()], budget)
+    if not combinations:
+        return None
+    best = combinations[-1]
+    funded = {part.seat: part.choice for part in best.list_parts()}
+    return case.options[option].base + best.worth, best.cost, Plan(option=option, funded=funded)
+
+
+def find_optimum(case: CompanyCase) -> Optimum | None:
+    """The best plan of the case; None where no option can be run within the budget."""
+    found = [
+        plan for option in case.options if (plan := best_on_option(case, option, case.budget)) is not None
+    ]
+    if not found:
+        return None
+    found.sort(key=lambda item: (-item[0], item[1]))  # stable: the earlier option of equal ones
+    worth, cost, best = found[0]
+    return Optimum(plan=best, cost=cost, worth=worth, runner_up=found[1][0] if len(found) > 1 else None)
+
+
+def recheck_optimum(case: CompanyCase) -> int | None:
+    """The optimum's worth by dynamic programming over money; None where nothing can be run."""
+    best: int | None = None
+    for option, facts in case.options.items():
+        table: list[int | None] = [facts.base] * (case.budget + 1)
+        for by_option in case.parts.values():
+            offered = [(part.cost, part.worth) for part in by_option[option] if part.keeps_limit]
+            table = [_best_at(table, offered, money) for money in range(case.budget + 1)]
+        if table[-1] is not None and (best is None or table[-1] > best):
+            best = table[-1]
+    return best
+
+
+def _best_at(table: list[int | None], offered: list[tuple[int, int]], money: int) -> int | None:
+    reached = [
+        before + worth
+        for cost, worth in offered
+        if cost <= money and (before := table[money - cost]) is not None
+    ]
+    return max(reached, default=None)
+
+
+def least_cost(case: CompanyCase) -> int | None:
+    """k$ of the cheapest plan that keeps all limits on some option; None where a limit cannot be kept."""
+    costs = []
+    for option in case.options:
+        cheapest = [
+            min((part.cost for part in by_option[option] if part.keeps_limit), default=None)
+            for by_option in case.parts.values()
+        ]
+        if all(cost is not None for cost in cheapest):
+            costs.append(sum(cost for cost in cheapest if cost is not None))
+    return min(costs, default=None)
+
+
+def blind_worth(case: CompanyCase) -> Fraction:
+    """k$ that plans are worth on average when nobody talks: the zero of V.
+
+    Every option is as likely as any other. On it each seat buys, unasked, the best part that keeps its limit
+    within its own equal share of the budget, or the cheapest that keeps the limit where all cost more. An
+    option that cannot be run so within the budget is worth as little as the least of the others.
+
+    Raises:
+        ValueError: no option can be run within the budget: such a case has no blind plan.
+    """
+    worths: list[int] = []
+    for option, facts in case.options.items():
+        share = case.budget // len(case.parts)
+        chosen = [_best_within(by_option[option], share) for by_option in case.parts.values()]
+        bought = [part for part in chosen if part is not None]
+        if len(bought) == len(chosen) and sum(part.cost for part in bought) <= case.budget:
+            worths.append(facts.base + sum(part.worth for part in bought))
+    if worths:
+        worths += [min(worths)] * (len(case.options) - len(worths))
+        return Fraction(sum(worths), len(worths))
+    plans = [best_on_option(case, option, case.budget) for option in case.options]
+    runnable = [plan for plan in plans if plan is not None]
+    if not runnable:
+        raise ValueError("no option can be run within the budget")
+    return Fraction(min(_least_worth(case, plan.option) for _, _, plan in runnable))
+
+
+def _best_within(parts: tuple[Part, ...], amount: int) -> Part | None:
+    kept = [part for part in parts if part.keeps_limit]
+    within = [part for part in kept if part.cost <= amount]
+    if within:
+        return max(within, key=lambda part: (part.worth, -part.cost))
+    return min(kept, key=lambda part: (part.cost, -part.worth), default=None)
+
+
+def _least_worth(case: CompanyCase, option: str) -> int:
+    """k$ of the option with the cheapest parts that keep all limits."""
+    cheapest = [
+        min(
+            (part for part in by_option[option] if part.keeps_limit), key=lambda part: (part.cost, part.worth)
+        )
+        for by_option in case.parts.values()
+    ]
+    return case.options[option].base + sum(part.worth for part in cheapest)
+
+
+def plan_value(case: CompanyCase, plan: Plan) -> float:
+    """V in [0, 1]: 0 at a blind plan and below, 1 at the optimum, 0 over the budget or with a broken limit.
+
+    Raises:
+        ValueError: no option can be run within the budget.
+    """
+    optimum, blind = find_optimum(case), blind_worth(case)
+    assert optimum is not None
+    if not can_run(case, plan):
+        return 0.0
+    return min(1.0, max(0.0, float((plan_worth(case, plan) - blind) / (optimum.worth - blind))))

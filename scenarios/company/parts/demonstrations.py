@@ -1,0 +1,97 @@
+"""Demonstrations of a part question: a search by measuring, or a reckoning from the description.
+
+Neither uses more than the expert has read by then: the search measures every part that the amount allows,
+the reckoning applies the rules to the described structure and has its result measured.
+"""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scenarios.base import Step, ToolCall
+from scenarios.company.domain import Domain
+from scenarios.company.parts.question import (
+    Question,
+    find_best,
+    list_affordable,
+    list_parts,
+)
+from scenarios.company.parts.texts import Style
+from scenarios.company.records import Part
+
+MOST_MEASURED = 8  # parts that a search measures; where there are more, only reckoning is shown
+NUM_CANDIDATES = 3  # that a reckoning names
+
+
+def answer_of(part: Part) -> dict[str, Any]:
+    """The part as an answer object."""
+    return {"part": list(part.choice), "cost": part.cost, "worth": part.worth}
+
+
+def _name(part: Part) -> str:
+    return " + ".join(part.choice) if part.choice else "nothing"
+
+
+def _measure(question: Question, part: Part, text: str) -> Step:
+    arguments = {"option": question.option, "part": list(part.choice)}
+    return Step(text=text, call=ToolCall(name="measure", arguments=arguments))
+
+
+def list_searched(parts: Sequence[Part], amount: int) -> list[Part]:
+    """What a search measures, singles first: all that the amount allows, and nothing bought where it "
+    "breaks."""
+    within = [part for part in parts if part.cost <= amount and part.choice]
+    return sorted(within, key=lambda part: len(part.choice))
+
+
+def search(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
+    """Measures every part within the amount and keeps the best so far."""
+    steps: list[Step] = []
+    best = parts[0] if parts[0].keeps_limit else None
+    text = ""
+    for part in list_searched(parts, question.amount):
+        steps.append(_measure(question, part, text))
+        if part.keeps_limit and (best is None or (part.worth, -part.cost) > (best.worth, -best.cost)):
+            best = part
+        text = f"best {_name(best)} {best.worth}" if best else "no part keeps the limit yet"
+    assert best is not None
+    return (*steps, Step(text=f"{text}\n{json.dumps(answer_of(best))}"))
+
+
+def reckon(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
+    """Reads the description, works out the best parts by the rules, has the best one measured."""
+    within = list_affordable(parts, question.amount)
+    ranked = sorted(within, key=lambda part: (-part.worth, part.cost))
+    named = "; ".join(
+        f"{_name(part)} costs {part.cost}, is worth {part.worth}" for part in ranked[:NUM_CANDIDATES]
+    )
+    best = find_best(parts, question.amount)
+    describe = ToolCall(name="describe", arguments={"option": question.option})
+    return (
+        Step(text="", call=describe),
+        _measure(question, best, f"By the rules, within {question.amount}: {named}."),
+        Step(text=f"best {_name(best)} {best.worth}\n{json.dumps(answer_of(best))}"),
+    )
+
+
+def list_ways(domain: Domain, question: Question, style: Style) -> list[Callable[[], tuple[Step, ...]]]:
+    """The demonstrations that there are: the search alone in short style where it is short."""
+    parts = list_parts(domain, question)
+    can_search = 0 < len(list_searched(parts, question.amount)) <= MOST_MEASURED
+    ways: list[Callable[[], tuple[Step, ...]]] = []
+    if can_search:
+        ways.append(lambda: search(question, parts))
+    if style == "full" or not can_search:
+        ways.append(lambda: reckon(question, parts))
+    return ways
+
+
+def demonstrate(domain: Domain, question: Question, style: Style, rng: random.Random) -> tuple[Step, ...]:
+    """One demonstration, its way drawn from the rng."""
+    return rng.choice(list_ways(domain, question, style))()
+
+
+def count_fewest_calls(domain: Domain, question: Question, style: Style) -> int:
+    """Tool calls of the shortest demonstration."""
+    return min(len(way()) - 1 for way in list_ways(domain, question, style))

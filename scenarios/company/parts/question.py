@@ -1,0 +1,107 @@
+"""The question of a part family: a structure, an amount, the part that is best for it."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scenarios.base import Split
+from scenarios.company.domain import Choice, Domain, Terms, price_parts
+from scenarios.company.knapsack import list_efficient
+from scenarios.company.records import Part
+from scenarios.company.setting import draw_setting, draw_structure
+from scenarios.company.splits import belongs_to
+
+MAX_TRIES = 100
+LEAST_AFFORDABLE = (3, 3, 4, 4, 6, 7, 8, 10, 12, 14)  # parts to choose among, by difficulty 1-10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A part question as its facts state it.
+
+    Example: read_question(scenario.facts).amount == 30
+    """
+
+    option: str
+    amount: int
+    structure: Mapping[str, Any]
+    terms: Terms
+
+
+def read_question(facts: Mapping[str, Any]) -> Question:
+    """The question that the facts hold."""
+    return Question(
+        option=facts["option"],
+        amount=facts["amount"],
+        structure=facts["structure"],
+        terms=Terms(rates=facts["rates"], limits=facts["limits"]),
+    )
+
+
+def draw_question(domain: Domain, split: Split, seed: int, index: int, difficulty: int) -> dict[str, Any]:
+    """Facts of one question on an option of the company case of the same coordinates, as JSON values."""
+    setting = draw_setting(split, seed, index, difficulty)
+    rng = random.Random(f"part/{domain.seat}/{setting.key}")
+    terms = setting.terms[domain.seat]
+    for attempt in range(MAX_TRIES):
+        option = rng.choice(list(setting.names))
+        structure, parts = draw_structure(setting, domain.seat, option, attempt)
+        efficient = list_efficient(parts)
+        costs = [upgrade["cost"] for upgrade in structure["upgrades"].values()]
+        amounts = [
+            amount
+            for amount in range(efficient[1].cost, efficient[-1].cost + 1)
+            if belongs_to(split, [setting.sector.name, setting.names[option], amount, costs])
+            and len(list_affordable(parts, amount)) >= LEAST_AFFORDABLE[difficulty - 1]
+        ]
+        if amounts:
+            return {
+                "sector": setting.sector.name,
+                "situation": setting.situation,
+                "option": option,
+                "name": setting.names[option],
+                "amount": rng.choice(amounts),
+                "structure": structure,
+                "rates": dict(terms.rates),
+                "limits": dict(terms.limits),
+            }
+    raise RuntimeError(f"no question for {domain.seat} on {setting.key} in {MAX_TRIES} draws")
+
+
+def list_affordable(parts: Sequence[Part], amount: int) -> list[Part]:
+    """The parts within the amount that keep the limit."""
+    return [part for part in parts if part.keeps_limit and part.cost <= amount]
+
+
+def list_parts(domain: Domain, question: Question) -> tuple[Part, ...]:
+    """All parts of the question, () first."""
+    return price_parts(domain, question.structure, question.terms, question.option)
+
+
+def find_best(parts: Sequence[Part], amount: int) -> Part:
+    """The part of the greatest worth within the amount that keeps the limit; of equals the cheapest."""
+    return [part for part in list_efficient(parts) if part.cost <= amount][-1]
+
+
+def read_choice(domain: Domain, structure: Mapping[str, Any], names: object) -> Choice | None:
+    """The names in the structure's order; None where they are no part: unknown, repeated or not together."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return None
+    wanted = set(names)
+    choice = tuple(name for name in structure["upgrades"] if name in wanted)
+    if len(choice) != len(names) or choice not in domain.list_choices(structure):
+        return None
+    return choice
+
+
+def find_best_again(domain: Domain, question: Question) -> int:
+    """The best worth within the amount by the domain's second method, over all choices."""
+    structure, terms = question.structure, question.terms
+    before = domain.value(terms, domain.measure_again(structure, ())[1])
+    found = []
+    for choice in domain.list_choices(structure):
+        cost, figures = domain.measure_again(structure, choice)
+        if cost <= question.amount and domain.keeps_limit(terms, figures):
+            found.append(domain.value(terms, figures) - before)
+    return max(found)

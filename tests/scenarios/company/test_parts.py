@@ -1,0 +1,176 @@
+"""Part families: the contract, texts that suffice, a graded verdict, demonstrations without hindsight."""
+
+import json
+import random
+import re
+from statistics import fmean
+
+import pytest
+from fast_loop import slow_except
+
+from evaluation.audit.part_text_solver import solve_from_text
+from scenarios.base import SPLITS, Family, Scenario, ToolCall
+from scenarios.company.domains import DOMAINS
+from scenarios.company.parts.part_family import MAX_CALLS
+from scenarios.company.parts.registry import PART_FAMILIES, SHORT_PART_FAMILIES
+from scenarios.company.parts.texts import EXAMPLES, Style, write_system
+from scenarios.company.sectors import SECTORS
+from scenarios.conformance import check
+
+ALL = [*PART_FAMILIES.values(), *SHORT_PART_FAMILIES.values()]
+FAMILIES: dict[Style, dict[str, Family]] = {"full": PART_FAMILIES, "short": SHORT_PART_FAMILIES}
+ILLEGAL = {"too_long", "no_answer", "not_json", "duplicate_key", "trailing_text", "schema", "unknown_id"}
+
+
+def describe(family: Family, scenario: Scenario) -> str:
+    call = ToolCall(name="describe", arguments={"option": scenario.facts["option"]})
+    return family.call_tool(scenario, call)
+
+
+@pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
+def test_every_part_family_conforms(family: Family) -> None:
+    assert check(family, count=30) == []
+
+
+@pytest.mark.parametrize("style", FAMILIES)
+@pytest.mark.parametrize("seat", DOMAINS)
+def test_a_stranger_who_reads_the_schema_plays_legally(style: Style, seat: str) -> None:
+    """Knows nothing but the texts: keys from the example, names from the list of upgrades."""
+    family = FAMILIES[style][seat]
+    system = write_system(DOMAINS[seat], style, MAX_CALLS)
+    example = json.loads(system[system.index("{") : system.rindex("}") + 1])
+    rng = random.Random(0)
+    for index in range(500):
+        scenario = family.generate("train", 0, index, 1 + index % 10)
+        listed = re.search(r"Upgrades[^:]*: (.*?)\.(\n|$)", scenario.brief)
+        assert listed
+        names = [name.rsplit(" ", 1)[0] for name in listed.group(1).split(";")[0].split(", ")]
+        answer = {key: rng.randint(0, 30) for key in example if isinstance(example[key], int)}
+        answer |= {key: rng.sample(names, rng.randint(0, 1)) for key in example if key not in answer}
+        verdict = family.verify(scenario, f"I would say: {json.dumps(answer)}")
+        assert verdict.failure not in ILLEGAL, verdict
+
+
+@pytest.mark.parametrize("difficulty", slow_except([1, 5, 10], 1, 5))
+@pytest.mark.parametrize("seat", DOMAINS)
+def test_the_texts_alone_determine_the_best_part(seat: str, difficulty: int) -> None:
+    family = PART_FAMILIES[seat]
+    for index in range(200):
+        scenario = family.generate("validation", 0, index, difficulty)
+        found = solve_from_text(seat, scenario.brief, describe(family, scenario))
+        verdict = family.verify(scenario, json.dumps(found))
+        assert verdict.reward == 1.0, (scenario.key, found, verdict)
+
+
+@pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
+def test_splits_share_no_text(family: Family) -> None:
+    texts = [{family.generate(split, 0, index, 1).brief for index in range(300)} for split in SPLITS]
+    assert not texts[0] & texts[1]
+    assert not texts[0] & texts[2]
+    assert not texts[1] & texts[2]
+
+
+@pytest.mark.parametrize("seat", DOMAINS)
+def test_the_verdict_is_graded_between_a_blind_choice_and_the_best(seat: str) -> None:
+    family, rewards = PART_FAMILIES[seat], set()
+    for index in range(40):
+        scenario = family.generate("train", 0, index, 5)
+        numerator, denominator = scenario.truth["blind"]
+        for name in ("greedy", "honest", "random", "constant"):
+            answer = json.loads(family.baselines[name](scenario, random.Random(0)))
+            verdict = family.verify(scenario, json.dumps(answer))
+            assert (verdict.reward == 1) == (verdict.exact and verdict.parts["figures"] == 1)
+            if verdict.feasible:
+                seen = family.call_tool(
+                    scenario,
+                    ToolCall(
+                        name="measure",
+                        arguments={"option": scenario.facts["option"], "part": answer["part"]},
+                    ),
+                )
+                worth = int(seen.split("worth ")[1].split(";")[0])
+                assert (verdict.parts["graded"] > 0) == (worth * denominator > numerator)
+            rewards.add(verdict.reward)
+    assert len(rewards) > 5
+
+
+def test_order_of_names_does_not_matter_and_repeats_are_refused() -> None:
+    family = PART_FAMILIES["risk"]
+    scenario = next(
+        scenario
+        for scenario in (family.generate("train", 0, index, 5) for index in range(99))
+        if len(scenario.truth["part"]) > 1
+    )
+    gold = family.solve(scenario)
+    assert family.verify(scenario, json.dumps({**gold, "part": gold["part"][::-1]})).reward == 1.0
+    doubled = family.verify(scenario, json.dumps({**gold, "part": gold["part"] + gold["part"][:1]}))
+    assert doubled.failure == "unknown_id"
+
+
+@pytest.mark.parametrize("seat", DOMAINS)
+def test_over_the_amount_or_over_the_limit_is_worth_nothing(seat: str) -> None:
+    family, domain = PART_FAMILIES[seat], DOMAINS[seat]
+    seen = set()
+    for index in range(60):
+        scenario = family.generate("train", 0, index, 8)
+        structure = scenario.facts["structure"]
+        for choice in domain.list_choices(structure):
+            cost = domain.price(structure, choice)
+            verdict = family.verify(scenario, json.dumps({"part": list(choice), "cost": cost, "worth": 1}))
+            if verdict.failure == "infeasible":
+                assert verdict.reward == 0
+                seen.add("over the amount" in verdict.explanation)
+            assert (cost > scenario.facts["amount"]) <= (verdict.failure == "infeasible")
+    assert seen == {True, False}
+
+
+def test_demonstrations_measure_whatever_they_weigh() -> None:
+    """A search has measured its answer and every other part that the amount allows."""
+    num_searches = 0
+    for seat, family in SHORT_PART_FAMILIES.items():
+        for index in range(40):
+            scenario = family.generate("train", 0, index, 2)
+            steps = family.demonstrate(scenario, random.Random(0))
+            measured = [
+                tuple(step.call.arguments["part"])
+                for step in steps
+                if step.call is not None and step.call.name == "measure"
+            ]
+            if any(step.call is not None and step.call.name == "describe" for step in steps):
+                continue
+            num_searches += 1
+            structure = scenario.facts["structure"]
+            allowed = [
+                choice
+                for choice in DOMAINS[seat].list_choices(structure)
+                if choice and DOMAINS[seat].price(structure, choice) <= scenario.facts["amount"]
+            ]
+            assert sorted(measured) == sorted(allowed)
+    assert num_searches > 100
+
+
+@pytest.mark.parametrize("seat", DOMAINS)
+def test_greedy_falls_with_difficulty_and_blind_play_earns_little(seat: str) -> None:
+    family = PART_FAMILIES[seat]
+
+    def score(name: str, difficulty: int) -> float:
+        cases = [family.generate("test", 0, index, difficulty) for index in range(150)]
+        play = family.baselines[name]
+        return fmean(family.verify(case, play(case, random.Random(case.index))).reward for case in cases)
+
+    assert score("honest", 10) < score("honest", 1)
+    assert score("random", 1) < 0.35
+    assert score("random", 5) < 0.2
+    assert score("constant", 1) < 0.1
+
+
+def test_examples_belong_to_no_sector() -> None:
+    words = {
+        name
+        for sector in SECTORS.values()
+        for field in ("components", "people", "packages", "items")
+        for name in getattr(sector, field)
+    } | {control for sector in SECTORS.values() for control in sector.controls.values()}
+    for example in EXAMPLES.values():
+        for name in example["part"]:
+            assert not any(name.endswith(word) for word in words)
