@@ -1,1 +1,4 @@
-"""Who speaks: each role's mandate, strict answer schema and tool signatures. No torch, no langgraph."""
+"""Roles: mandate, strict answer schema and tool signatures of each. Imports no torch and no langgraph.
+
+Every other package may import this one; it imports none of them.
+"""

@@ -70,6 +70,11 @@ def _refuse_constant(name: str) -> Any:
     raise AnswerError("not_json", f"{name} is not JSON")
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
+_JSON_SPACE = " \t\r\n"
+_FENCES = ("```json", "```")
+
+
 def parse_strict_json(text: str) -> Any:
     """One strict JSON value: no NaN or Infinity, no duplicate keys, no repair.
 
@@ -82,21 +87,42 @@ def parse_strict_json(text: str) -> Any:
         raise AnswerError("not_json", f"not valid JSON: {type(error).__name__}") from None
 
 
-def parse_answer(text: str, schema: type[A]) -> A:
-    """The single JSON object in `text` (prose around it is allowed), as `schema`.
-
-    Everything from the first "{" to the last "}" must be one strict JSON object, so two candidate
-    answers never parse. No repair, no coercion.
+def find_answer(text: str) -> str:
+    """The part of a message in which the answer must stand: all that follows the reasoning markup.
 
     Raises:
-        AnswerError: with `failure` one of too_long, no_answer, not_json, duplicate_key, schema.
+        AnswerError: reasoning that is opened and not closed.
+    """
+    _, _, after = text.rpartition("</think>")
+    if "<think>" in after:
+        raise AnswerError("no_answer", "the reasoning is not closed: no answer follows </think>")
+    return after
+
+
+def parse_answer(text: str, schema: type[A]) -> A:
+    """The answer that ends the message, as `schema`.
+
+    One rule: outside reasoning markup (<think>...</think>) the first "{" begins one strict JSON object, and
+    nothing but white space follows it (or the fence that closes a code block of exactly this object). Words
+    before it are not read, so they can neither add to the answer nor take it back. No repair, no coercion.
+
+    Raises:
+        AnswerError: `failure` is too_long, no_answer, not_json, duplicate_key, trailing_text or schema.
     """
     if len(text) > MAX_ANSWER_CHARS:
         raise AnswerError("too_long", f"answer of {len(text)} characters (at most {MAX_ANSWER_CHARS})")
-    start, end = text.find("{"), text.rfind("}")
-    if start < 0 or end < start:
+    answer = find_answer(text)
+    start = answer.find("{")
+    if start < 0:
         raise AnswerError("no_answer", "no JSON object in the answer")
-    value = parse_strict_json(text[start : end + 1])
+    try:
+        value, end = _DECODER.raw_decode(answer, start)
+    except (ValueError, RecursionError) as error:
+        raise AnswerError("not_json", f"not valid JSON: {type(error).__name__}") from None
+    rest = answer[end:].strip(_JSON_SPACE)
+    is_fenced = answer[:start].rstrip(_JSON_SPACE).endswith(_FENCES)
+    if rest != "" and not (is_fenced and rest == "```"):
+        raise AnswerError("trailing_text", "text follows the JSON object")
     try:
         return schema.model_validate(value)
     except ValidationError as error:

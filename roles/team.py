@@ -8,6 +8,7 @@ from roles.base import Answer
 
 SPECIALISTS: tuple[str, ...] = ("cto", "coo", "risk", "cost")
 RECONCILER = "reconcile"
+TEAM_ROLES: tuple[str, ...] = (*SPECIALISTS, RECONCILER)  # who plays generated cases; other roles work alone
 NO_OPTION = "none"  # the decision's option when the case goes to a human
 
 

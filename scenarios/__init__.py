@@ -1,1 +1,4 @@
-"""What is asked and what counts as right: generator, exact oracle and verifier of every family."""
+"""Scenarios: generator, exact oracle and verifier of every family. Imports no torch and no langgraph.
+
+Nothing here plays a scenario or trains on one, and model text is never evaluated.
+"""

@@ -1,4 +1,4 @@
-"""The words of every case: sectors, surface forms, one brief writer per family.
+"""Briefs: the text of every case, by sector and form.
 
 Belongs here: wording.
 Not here: figures and truth.

@@ -1,5 +1,5 @@
-"""Tasks beside the team's decisions: imported questions, maths, look-ups, programs.
+"""Task families beside the team: imported questions, maths, look-ups, programs.
 
 Belongs here: task families and their splits.
-Not here: role families.
+Not here: role families (scenarios).
 """

@@ -2,12 +2,13 @@
 
 `team_case` draws the case and knows what a decision is worth, `team_certify` recomputes it, `team_practices`
 is the experts' play and the briefs between seats (`conventions` names the practices), `team_verdicts` parses
-and judges what each seat wrote.
+and judges what each seat wrote, `game` hands all of it to the graph that plays a case.
 """
 
 from scenarios.team.case import Seat, TeamScenario, decision_value, generate, with_seat
 from scenarios.team.certify import certify_team
 from scenarios.team.conventions import CONVENTIONS, HOUSE, SYMMETRIC, Conventions, ConventionsName
+from scenarios.team.game import FlagGame
 from scenarios.team.practices import (
     decision_brief,
     expert_decision,
@@ -31,6 +32,7 @@ __all__ = [
     "SYMMETRIC",
     "Conventions",
     "ConventionsName",
+    "FlagGame",
     "Seat",
     "TeamScenario",
     "certify_team",

@@ -253,7 +253,7 @@ def test_rewriting_without_change_keeps_the_reward() -> None:
     for scenario in _sample(3):
         gold = FAMILY.solve(scenario)
         backwards = dict(reversed(gold.items()))
-        for text in (json.dumps(backwards), json.dumps(gold, indent=2), f"C no\n{json.dumps(gold)}\ndone"):
+        for text in (json.dumps(backwards), json.dumps(gold, indent=2), f"C no\n{json.dumps(gold)}\n"):
             assert FAMILY.verify(scenario, text).reward == 1.0
 
 

@@ -12,8 +12,8 @@ from scenarios.base import SPLITS, Scenario
 from scenarios.normal_form import LABEL, compute_similarity, list_records, normal_form
 from scenarios.registry import FAMILIES
 from training.data.demonstrations import difficulty_of
-from training.data.near_duplicates import LEAST_SIMILARITY, RepeatFilter, compute_fingerprint
-from training.data.rows import Case, generate_case
+from training.data.folders.near_duplicates import LEAST_SIMILARITY, RepeatFilter, compute_fingerprint
+from training.data.folders.rows import Case, generate_case
 
 BASE = FAMILIES["coo"].generate("train", 0, 0, 1)
 

@@ -69,7 +69,7 @@ def test_hand_computed_rewards() -> None:
         (answer("E"), "unknown_id"),
         (answer("C", contested=("Z",)), "unknown_id"),
         (answer("C", contested=("A", "A")), "duplicate_id"),
-        (answer("C") + answer("C"), "not_json"),
+        (answer("C") + answer("C"), "trailing_text"),
         (answer("C", score=9.0), "schema"),
         (answer("C", escalate=0), "schema"),
         ("C", "no_answer"),
@@ -114,7 +114,7 @@ def test_order_of_contested_and_of_keys_does_not_matter() -> None:
     gold = FAMILY.solve(scenario)
     assert gold == {"option": "none", "contested": ["A", "C", "D"], "score": 12, "escalate": True}
     turned = dict(reversed(gold.items())) | {"contested": ["D", "A", "C"]}
-    assert FAMILY.verify(scenario, f"So be it: {json.dumps(turned)} (final)").reward == 1.0
+    assert FAMILY.verify(scenario, f"So be it: {json.dumps(turned)} \n").reward == 1.0
     assert FAMILY.certify(scenario) == (0.0, 0.0)
 
 

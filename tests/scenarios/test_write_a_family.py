@@ -1,4 +1,4 @@
-"""docs/write-a-family.md: the program on the page is a whole family, and the command checks it as it says."""
+"""docs/how-to/write-a-family.md: the program on the page is a whole family that passes conformance."""
 
 import re
 from pathlib import Path
@@ -10,16 +10,24 @@ from emads.cli import main
 from scenarios.conformance import check
 from scenarios.loading import load_family
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "write-a-family.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+DOCS = Path(__file__).parents[2] / "docs"
 MOST_LINES = 60
+
+
+def find_python_blocks(page: str) -> list[str]:
+    """The fenced Python blocks of a page."""
+    return re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+
+
+PAGE = (DOCS / "how-to" / "write-a-family.md").read_text()
+[FAMILY_BLOCK] = find_python_blocks(PAGE)
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     """The page's family, as a file."""
     path = tmp_path / "vendor.py"
-    path.write_text(BLOCKS[0])
+    path.write_text(FAMILY_BLOCK)
     return path
 
 
@@ -73,9 +81,10 @@ def test_a_file_may_import_its_neighbours(program: Path) -> None:
 
 
 def test_the_environment_on_the_page_says_what_it_says() -> None:
+    page = (DOCS / "how-to" / "use-other-trainers.md").read_text()
+    [block] = [block for block in find_python_blocks(page) if "environment.reset(" in block]
     names: dict[str, Any] = {}
-    exec(BLOCKS[1], names)
-    assert f'# "{names["observation"]}"' in BLOCKS[1]
+    exec(block, names)
+    assert f'# "{names["observation"]}"' in block
     assert names["verdict"].reward == names["parts"]["correctness"]
     assert names["reward"] == names["parts"]["total"]
-    assert len(BLOCKS) == 2

@@ -1,4 +1,4 @@
-"""General verifiers of one answer: text, numbers, expressions, a language model's judgement.
+"""Verifiers of one answer: text, numbers, expressions, judgement by a language model.
 
 Belongs here: strict, bounded comparison of texts.
 Not here: running programs (sandbox).

@@ -158,11 +158,13 @@ def token_f1(expected: str, answer: str) -> float:
     """Harmonic mean of precision and recall of words, in [0, 1].
 
     Lower case, without punctuation, articles and extra spaces. Source: SQuAD's evaluate-v1.1.py,
-    arXiv:1606.05250; as in its version 2.0, two empty texts are equal.
+    arXiv:1606.05250. Two deviations: words that are numbers count by their value, sign and decimal point
+    included ("15" shares nothing with "1.5" or "-15"), and where nothing but articles and punctuation is
+    left of a text, both must be equal as they are written.
     """
     wanted, given = _squad_tokens(expected), _squad_tokens(answer)
     if not wanted or not given:
-        return float(wanted == given)
+        return float(match_exactly(expected, answer))
     shared = sum((Counter(wanted) & Counter(given)).values())
     return 2 * shared / (len(wanted) + len(given))
 
@@ -175,9 +177,15 @@ def match_expression(expected: str, answer: str) -> bool:
         return False
 
 
-def _squad_tokens(text: str) -> list[str]:
-    words = text.lower().translate(_WITHOUT_PUNCTUATION).split()
-    return [word for word in words if word not in _ARTICLES]
+def _squad_tokens(text: str) -> list[str | Quantity]:
+    words = (_read_word(word) for word in text.lower().split())
+    return [word for word in words if word not in _ARTICLES and word != ""]
+
+
+def _read_word(word: str) -> str | Quantity:
+    """A number by its value, any other word without punctuation."""
+    number = parse_quantity(word.rstrip(",.;:!?)").lstrip("("))
+    return word.translate(_WITHOUT_PUNCTUATION) if number is None else number
 
 
 @lru_cache(maxsize=128)

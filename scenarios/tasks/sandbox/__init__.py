@@ -1,5 +1,5 @@
-"""Programs that nobody trusts, run in bubblewrap and nowhere else.
+"""Sandbox that runs model programs in bubblewrap.
 
-Belongs here: the sandbox, its limits and the judging of programs.
-Not here: which programs are asked for.
+Belongs here: the sandbox, its limits, scoring of program results.
+Not here: the task texts.
 """

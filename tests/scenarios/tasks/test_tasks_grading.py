@@ -126,7 +126,7 @@ def test_patterns_that_re2_refuses_are_the_users_mistake(pattern: str) -> None:
         ("cat sat mat", "cat sat", 0.8),  # precision 1, recall 2/3
         ("cat", "dog", 0.0),
         ("cat", "cat cat cat cat", 0.4),  # precision 1/4, recall 1
-        ("the", "a", 1.0),  # both empty once articles are gone
+        ("the", "a", 0.0),  # both empty once articles are gone
         ("cat", "the", 0.0),
         ("New York City", "york new", 0.8),
     ],
@@ -382,3 +382,20 @@ def test_any_text_has_a_bounded_maths_reward() -> None:
 def test_bad_weights_are_the_users_mistake(weights: dict[str, float], named: str) -> None:
     with pytest.raises(UserError, match=named):
         maths_reward(verdict_of(""), turns=[], weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer", "score"),
+    [
+        ("-5", "5", 0.0),
+        ("1.5", "15", 0.0),
+        ("1.5", "1.50", 1.0),
+        ("1,250 units", "1250 units.", 1.0),
+        ("A", "", 0.0),
+        ("A", "a", 1.0),
+        ("the", "a", 0.0),
+        ("5 percent", "-5 percent", 0.5),
+    ],
+)
+def test_f1_never_takes_one_number_for_another(expected: str, answer: str, score: float) -> None:
+    assert token_f1(expected, answer) == score

@@ -8,8 +8,7 @@ from functools import cache
 
 import pytest
 
-from benchmarks.conventions import count_practices, name_convention, pool
-from evaluation.scoring.baselines import book_episode, expert_episode, score_team_baselines
+from evaluation.scoring.baselines import score_team_baselines
 from roles.errors import UserError
 from roles.team import SPECIALISTS, SpecialistReport
 from scenarios import team
@@ -22,8 +21,7 @@ from simulator.reward import TeamRewardWeights
 from training.config.loading import load_config
 from training.data.demonstrations import corpus
 from training.data.demonstrations import expert_episode as meet
-from training.joint.credit.counterfactuals import count_explained, expected_reward, fit_practices
-from training.stages import stages
+from training.stages import from_config
 
 SYMMETRIC = team.SYMMETRIC
 # of keys, briefs, facts, truth and expert play of 72 cases, as they were before there were other conventions
@@ -183,27 +181,17 @@ def test_symmetric_cases_are_the_houses_with_stakes_of_their_own() -> None:
         regenerate("team-lopsided/test/0/7/2")
 
 
-def test_the_fit_finds_shares_of_the_symmetric_practices() -> None:
-    rng, decided = random.Random(0), []
-    for scenario in draw(400):
-        practice = "reserve" if rng.random() < 0.7 else "priority"
-        decided.append((scenario, expert_episode(scenario, rng.choice(("stakes", "calm")), practice)))
-    mix = fit_practices(count_explained(decided), SYMMETRIC.decision_shares)
-    assert mix.shares["reserve"] == pytest.approx(0.7, abs=0.06)
-    assert mix.other < 0.05
-    scenario = make_scenario()
-    episode = expert_episode(scenario, "calm", "reserve")
-    worth = expected_reward(scenario, episode, mix, lambda one: float('"B"' in one.decision))
-    assert worth == pytest.approx(mix.shares["reserve"] + mix.other / 2)
-
-
 def test_the_config_key_reaches_every_team_case() -> None:
-    sets = ["data.conventions=symmetric", "marl.validate_every=5", "evaluation.num_team_scenarios=6"]
+    sets = ["data.conventions=symmetric", "marl.guards.validate_every=5", "evaluation.num_team_scenarios=6"]
     config = load_config(None, sets)
-    for cases in (stages.joint_cases(config, 3), stages.test_cases(config), stages.validation_cases(config)):
+    for cases in (
+        from_config.joint_cases(config, 3),
+        from_config.test_cases(config),
+        from_config.validation_cases(config),
+    ):
         assert cases
         assert all(case.key.startswith("team-symmetric/") for case in cases)
-    assert stages.test_cases(load_config(None, []))[0].key.startswith("team/")
+    assert from_config.test_cases(load_config(None, []))[0].key.startswith("team/")
     texts = list(corpus(num_role=0, num_team=20, seed=0, difficulties=(1, 2), conventions="symmetric"))
     words = {text.split(" ")[0] for text in texts}
     assert {"stakes", "calm", "priority", "reserve"} <= words
@@ -223,18 +211,3 @@ def test_without_a_common_practice_the_common_team_is_mixed() -> None:
     common, best = (sum(scores[name].value) / 300 for name in ("oracle_common", "oracle_best"))
     assert best == pytest.approx(sum(play(s, everybody("stakes"), "priority") for s in draw(300)) / 300)
     assert 0.5 < common < best - 0.15
-
-
-def test_the_benchmark_reads_practices_and_pools_swaps() -> None:
-    scenario = make_scenario()
-    calm = expert_episode(scenario, "calm", "reserve")
-    mixed = book_episode(scenario, {**calm.reports, "cto": "stakes B 85\n{}"}, "priority cto B 0\n{}")
-    shares = count_practices([calm, mixed])
-    assert shares == {"cto": 0.5, "coo": 0, "risk": 0, "cost": 0, "reconcile": 0.5}
-    assert name_convention(shares) == "calm, priority"
-    cells = {
-        ("greedy", 0, 1, "cto"): ([0.0, 1.0], [1.0, 1.0]),
-        ("greedy", 0, 2, "cto"): ([0.5, 0.0], [1.0, 1.0]),
-        ("greedy", 1, 0, "cto"): ([0.2], [0.6]),
-    }
-    assert pool(cells, "greedy", [(0, 1), (0, 2), (1, 0)], "cto") == ([0.25, 0.5, 0.2], [1.0, 1.0, 0.6])

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import fail
 from team_tables import CHAT, SAMPLING, TEAM, oracle_engine
-from test_cli import fail
 from tiny_models import tiny_chat, tiny_tokenizer
 
 from roles.errors import UserError
@@ -52,7 +52,7 @@ def test_there_are_examples_of_both_forms() -> None:
     assert len(cases) >= 4
     assert {path.suffix for path in EXAMPLES} == {".yaml", ".md"}
     assert len({case.sector for case in cases}) == len({case.key for case in cases}) == len(cases)
-    assert any(all(not seat.facts for seat in case.seats.values()) for case in cases)
+    assert all(seat.facts for case in cases for seat in case.seats.values())  # scripted teams play them all
     assert any(not case.notes for case in cases)
 
 
@@ -213,7 +213,7 @@ def test_a_bad_file_is_one_line(
 ) -> None:
     content, line, words = BAD[kind]
     path = write(tmp_path, content)
-    message = fail(capsys, "simulate", path, "--team", run)
+    message = fail(capsys, "simulate", path, run)
     assert message.startswith(f"error: {path}:{line}: " if line else f"error: {path}: ")
     assert [word for word in words if word not in message] == []
     assert len(message) < 400
@@ -264,12 +264,12 @@ def test_what_is_no_case_file_is_refused(
 
 def test_index_and_count_are_for_test_scenarios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, GOOD)
-    assert "--index and --count" in fail(capsys, "simulate", path, "--index", 0)
+    assert "--index and --count" in fail(capsys, "simulate", "run", path, "--index", 0)
 
 
 def test_a_good_file_gets_past_the_reader(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The mistakes above are found before any weights are asked for."""
-    line = fail(capsys, "simulate", write(tmp_path, GOOD), "--team", run, "--stage", "base")
+    line = fail(capsys, "simulate", write(tmp_path, GOOD), run, "--stage", "base")
     assert "no sound base weights" in line

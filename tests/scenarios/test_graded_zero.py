@@ -1,4 +1,4 @@
-"""The zero of graded parts: what a blind choice is worth, by hand and by listing all pairs of picks."""
+"""Graded parts: their zero is the mean worth of a blind choice, by hand and by listing all pairs of picks."""
 
 import random
 from fractions import Fraction

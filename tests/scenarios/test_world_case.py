@@ -1,4 +1,4 @@
-"""The company case: one behind all seats, hard limits in natural units, figures that all views share."""
+"""The company case behind all seats: hard limits in natural units, figures that all views share."""
 
 import pytest
 
