@@ -1,1 +1,4 @@
-"""One episode: agents, engines, the LangGraph team graph, episode records and the team reward."""
+"""Simulation of one episode: agents, engines, LangGraph graphs, episode records, team reward.
+
+Nothing here compares episodes or trains.
+"""

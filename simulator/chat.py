@@ -1,4 +1,4 @@
-"""How transcripts become token ids: append-only, so that sampled ids are never tokenised again."""
+"""The chat protocol: transcripts become token ids by appending, so sampled ids are never tokenised again."""
 
 from typing import Protocol
 
@@ -11,19 +11,19 @@ class Chat(Protocol):
     end_id: int  # the end-of-turn token
 
     def open(self, role: Role, brief: str, *, with_tools: bool) -> tuple[int, ...]:
-        """A new transcript up to and including the assistant's header."""
+        """Return a new transcript up to and including the assistant's header."""
         ...
 
     def observe(self, text: str) -> tuple[int, ...]:
-        """Ids to append after a finished assistant turn for a tool observation, header included."""
+        """Return ids to append after a finished assistant turn for a tool observation, header included."""
         ...
 
     def ask(self, text: str) -> tuple[int, ...]:
-        """Ids to append after a finished assistant turn for a further user message, header included."""
+        """Return ids of a further user message after a finished assistant turn, header included."""
         ...
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of assistant text (as a demonstration writes it), end-of-turn not included."""
+        """Return ids of assistant text (as a demonstration writes it), end-of-turn not included."""
         ...
 
     def decode(self, ids: tuple[int, ...]) -> str:

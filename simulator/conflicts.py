@@ -1,21 +1,26 @@
-"""Where the specialists' reports pull apart: options that some want and others do not, or rule out."""
+"""Conflicts between the specialists' reports: options that some recommend and others do not, or rule out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from roles.team import SpecialistReport
 
+Name = Annotated[str, Field(min_length=1, max_length=500)]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
-    """One option that somebody recommends and somebody else does not.
 
-    Example: Conflict(option="B", wanted_by=("cto", "cost"), ruled_out_by=("risk",))
+class Conflict(BaseModel):
+    """One option that a seat recommends and another seat does not.
+
+    Example: Conflict(option="B", wanted_by=["cto", "cost"], ruled_out_by=["risk"])
     """
 
-    option: str
-    wanted_by: tuple[str, ...]  # who recommends it
-    ruled_out_by: tuple[str, ...]  # whose hard limit it breaks; empty: others only prefer something else
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    option: Name
+    wanted_by: list[Name]  # seats that recommend it
+    ruled_out_by: list[Name]  # seats whose hard limit it breaks; empty: the others only prefer another option
 
     @property
     def is_hard(self) -> bool:
@@ -24,16 +29,14 @@ class Conflict:
 
 
 def find_conflicts(options: Sequence[str], reports: Mapping[str, SpecialistReport | None]) -> list[Conflict]:
-    """Every recommended option, in order, while the recommendations differ or one of them is ruled out."""
+    """List every recommended option, in order, if recommendations differ or one of them is ruled out."""
     heard = {role: report for role, report in reports.items() if report is not None}
-    wanted = {
-        option: tuple(role for role, report in heard.items() if report.pick == option) for option in options
-    }
+    wanted = {option: [role for role, report in heard.items() if report.pick == option] for option in options}
     conflicts = [
         Conflict(
             option=option,
             wanted_by=roles,
-            ruled_out_by=tuple(role for role, report in heard.items() if option in report.veto),
+            ruled_out_by=[role for role, report in heard.items() if option in report.veto],
         )
         for option, roles in wanted.items()
         if roles

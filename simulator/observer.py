@@ -1,4 +1,4 @@
-"""Who is told what happens in an episode while it happens. Without an observer nothing is done or measured.
+"""Observers hear the events of an episode while it is played; without one nothing is done or measured.
 
 An observer is told what roles write and read, never facts of the verifier: truth and scores are not here.
 """
@@ -15,31 +15,31 @@ class Observer(Protocol):
     """Hears of one episode, in the order of events; the episode waits for every method."""
 
     def on_turn(self, role: str, turn: Turn, duration_s: float) -> None:
-        """A role's completion came back, `duration_s` seconds after it was asked for."""
+        """Hear that a role's completion came back, `duration_s` seconds after it was asked for."""
         ...
 
     def on_tool(self, role: str, call: str, observation: str) -> None:
-        """A tool answered; `call` is the whole turn that called it."""
+        """Hear that a tool answered; `call` is the whole turn that called it."""
         ...
 
     def on_report(self, role: str, text: str, parsed: Any) -> None:
-        """A specialist reported; `parsed` is None for a malformed report."""
+        """Hear that a specialist reported; `parsed` is None for a malformed report."""
         ...
 
     def on_decision(self, text: str, parsed: Any, round: int) -> None:
-        """ReconcileGPT wrote its draft number `round`, from 1."""
+        """Hear that ReconcileGPT wrote its draft number `round`, from 1."""
         ...
 
     def on_vote(self, role: str, text: str, parsed: Any) -> None:
-        """A specialist voted on the last draft: "accept", "object", or None for a malformed vote."""
+        """Hear a specialist's vote on the last draft: "accept", "object", or None for a malformed vote."""
         ...
 
     def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
-        """The decision log of a governed episode has a new entry (see `decision_log.EntryKind`)."""
+        """Hear of a new entry in the decision log of a governed episode (see `decision_log.EntryKind`)."""
         ...
 
     def on_end(self, error: str | None) -> None:
-        """The episode is over; `error` says what stopped it, None where nothing did."""
+        """Hear that the episode is over; `error` is its failure, None where there was none."""
         ...
 
 
@@ -48,7 +48,7 @@ Watch = Callable[[PlayableCase, str], Observer]  # (case, session of its episode
 
 @contextmanager
 def watched(watch: Watch | None, case: PlayableCase, session: str) -> Iterator[Observer | None]:
-    """An episode's observer while it is played; it hears of the end however that comes."""
+    """Yield an episode's observer; it hears of the end even after a failure."""
     if watch is None:
         yield None
         return
@@ -62,7 +62,7 @@ def watched(watch: Watch | None, case: PlayableCase, session: str) -> Iterator[O
 
 
 def join_watches(watches: Sequence[Watch]) -> Watch | None:
-    """All of these watches as one; None for none."""
+    """Join these watches into one; None for none."""
     if len(watches) < 2:
         return watches[0] if watches else None
     return lambda case, session: _Several([watch(case, session) for watch in watches])

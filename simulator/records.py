@@ -1,11 +1,10 @@
-"""Staged records of play: Turn -> Trajectory -> Episode. Each is complete when it is made."""
+"""Records of play in stages: Turn -> Trajectory -> Episode; each is complete when it is made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from simulator.engines.base import FinishReason
-
+FinishReason = Literal["stop", "length"]
 EndReason = Literal["answer", "turn_tokens", "total_tokens", "turns", "tool_calls", "failed_calls"]
 END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
 

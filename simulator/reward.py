@@ -1,6 +1,7 @@
-"""What an episode was worth to the team: R = V (1 + c C) / (1 + c) - k U - h H. Pure; never in the graph."""
+"""Scores an episode by the team reward R = V (1 + c C) / (1 + c) - k U - h H. Pure; never in the graph."""
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -8,15 +9,22 @@ from roles.team import Decision
 from scenarios.team import TeamScenario, decision_value, parse_decision, verify_vote
 from simulator.records import Episode
 
+Weight = Annotated[float, Field(ge=0)]
+
 
 class TeamRewardWeights(BaseModel):
-    """Weights of the team reward; all 0 leaves R = V."""
+    """Weights of the team reward R = V (1 + c C) / (1 + c) - k U - h H; all 0 leaves R = V."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
-    consensus: float = Field(default=0.25, ge=0)  # c: how much justified agreement adds to value
-    unresolved: float = Field(default=0.2, ge=0)  # k: price of breaking everybody's hard limit
-    escalation: float = Field(default=0.1, ge=0)  # h: price of needless or missed escalation
+    consensus: Weight = 0.25
+    """c: how much justified agreement multiplies the value of the decision."""
+    unresolved: Weight = 0.2
+    """k: penalty on the share of specialists whose hard limit the decision breaks."""
+    escalation: Weight = 0.1
+    """h: penalty on needless or missed escalation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,19 +80,19 @@ def score_episode(scenario: TeamScenario, episode: Episode, weights: TeamRewardW
 def combine_parts(
     value: float, consensus: float, unresolved: float, escalation: float, weights: TeamRewardWeights
 ) -> float:
-    """R from its parts: agreement multiplies value, so it is worth nothing on a worthless decision."""
+    """Combine the parts into R: agreement multiplies value, so it adds nothing to a worthless decision."""
     shared = (1 + weights.consensus * consensus) / (1 + weights.consensus)
     return value * shared - weights.unresolved * unresolved - weights.escalation * escalation
 
 
 def with_consensus(verdict: TeamVerdict, consensus: float, weights: TeamRewardWeights) -> TeamVerdict:
-    """The verdict of a decision that was not voted on, had the votes been as right as `consensus` says."""
+    """Return the verdict of a decision without votes, as if `consensus` of its votes were right."""
     reward = combine_parts(verdict.value, consensus, verdict.unresolved, verdict.escalation, weights)
     return replace(verdict, consensus=consensus, reward=reward)
 
 
 def _broken_limits(scenario: TeamScenario, decision: Decision | None) -> list[str]:
-    """Seats whose hard limit the decision breaks; none where it escalates, all where there is none."""
+    """Return seats whose hard limit the decision breaks; none where it escalates, all where there is none."""
     if decision is None:
         return list(scenario.seats)
     if decision.escalate:

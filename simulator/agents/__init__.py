@@ -1,5 +1,5 @@
-"""One role at work: turns, tools, limits; a trajectory comes out.
+"""Agents: one role's turns and tool calls, which make a trajectory.
 
-Belongs here: agents, what they call, ready policies.
-Not here: who speaks when (graph).
+Belongs here: agents, their tools and limits, scripted policies.
+Not here: the order of roles (graph).
 """

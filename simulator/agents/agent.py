@@ -1,4 +1,4 @@
-"""One role at work in one episode: turns, tool calls, limits; a trajectory comes out."""
+"""An agent plays one role in one episode: turns, tool calls and limits, recorded as a trajectory."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -66,27 +66,33 @@ class Agent:
         self._max_total_tokens, self._max_tool_calls = max_total_tokens, max_tool_calls
         self._ids: tuple[int, ...] = ()
         self._turns: list[Turn] = []
-        self._num_calls = self._num_valid_calls = 0
+        self._num_messages = self._num_calls = self._num_valid_calls = 0
         self._ended_by: EndReason = "answer"
         self._final_text = ""
 
-    async def start(self, brief: str) -> str:
-        """Read the brief, use tools, answer. Returns the final text, "" if a limit ended the work."""
-        return await self._play(
-            self._chat.open(self._prompt_role, brief, with_tools=self._call_tool is not None)
-        )
+    async def answer(self, message: str) -> str:
+        """Read a message, use tools, answer. Returns the final text, "" if a limit ended the work.
 
-    async def follow_up(self, text: str) -> str:
-        """Read a further message in the same transcript and answer it."""
-        return await self._play(self._close_open_turn() + self._chat.ask(text))
+        The first message, the brief, opens the transcript; a further one is read in the same transcript.
+        """
+        self._num_messages += 1
+        if self._num_messages > 1:
+            return await self._play(self._close_open_turn() + self._chat.ask(message))
+        with_tools = self._call_tool is not None
+        return await self._play(self._chat.open(self._prompt_role, message, with_tools=with_tools))
+
+    @property
+    def num_messages(self) -> int:
+        """Messages read so far, those of recorded turns included."""
+        return self._num_messages
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """What was played so far, turn by turn."""
+        """Turns played so far."""
         return tuple(self._turns)
 
     def account(self) -> dict[str, Any]:
-        """How the last work ended and the calls so far, as JSON values."""
+        """Return how the last answer ended and the numbers of calls so far, as JSON values."""
         return {
             "ended_by": self._ended_by,
             "num_tool_calls": self._num_calls,
@@ -94,7 +100,7 @@ class Agent:
         }
 
     def trajectory(self) -> Trajectory:
-        """What was played so far; the session is given back to the engine."""
+        """Return the turns played so far as a record, and give the session back to the engine."""
         self._engine.end_session(self._session)
         return Trajectory(
             role=self.role.name,
@@ -107,11 +113,17 @@ class Agent:
         )
 
     def take_up(
-        self, turns: Sequence[Turn], *, num_tool_calls: int = 0, num_valid_tool_calls: int = 0
+        self,
+        turns: Sequence[Turn],
+        *,
+        num_messages: int,
+        num_tool_calls: int = 0,
+        num_valid_tool_calls: int = 0,
     ) -> None:
-        """Stand where these recorded turns end; neither the engine nor a tool is asked again."""
+        """Continue from recorded turns; neither the engine nor a tool is asked again."""
         self._turns = list(turns)
         self._ids = tuple(token for turn in turns for token in (*turn.context_ids, *turn.completion_ids))
+        self._num_messages = num_messages
         self._num_calls, self._num_valid_calls = num_tool_calls, num_valid_tool_calls
 
     async def _play(self, context: tuple[int, ...]) -> str:
@@ -142,7 +154,7 @@ class Agent:
         return ""
 
     def _room(self, context: tuple[int, ...]) -> int | None:
-        """Tokens that the next turn may have at most; None: the sampling's own limit alone."""
+        """Return the most tokens of the next turn; None: the sampling's own limit alone."""
         if self._max_total_tokens is None:
             return None
         return max(0, self._max_total_tokens - len(self._ids) - len(context))
@@ -174,7 +186,7 @@ class Agent:
         return turn
 
     async def _observation(self, text: str) -> str | None:
-        """What the tool or the program says; None where the turn is the answer."""
+        """Return what the tool or the program says; None where the turn is the answer."""
         if self.kind == "chat":
             return None
         try:
@@ -209,6 +221,6 @@ class Agent:
         return self._max_failed_calls is not None and failed >= self._max_failed_calls
 
     def _close_open_turn(self) -> tuple[int, ...]:
-        """The end-of-turn that a turn cut by a limit lacks; given, so never trained on."""
+        """Return the end-of-turn that a turn cut by a limit lacks; given, so never trained on."""
         cut = bool(self._turns) and self._turns[-1].finish_reason == "length"
         return (self._chat.end_id,) if cut else ()

@@ -1,4 +1,4 @@
-"""What kinds of agents can sit in a seat: plain chat, ReAct with tools, or one that also writes Python.
+"""The kinds of agents that can play a role: plain chat, ReAct with tools, or one that also writes Python.
 
 `chat` writes its answer and nothing else. `react` may call one tool per turn. `code` may also write one
 ```python block per turn instead: it runs in the sandbox alone, and what it prints comes back.
@@ -20,7 +20,7 @@ CODE_NOTE = (
 
 
 def read_kinds(given: Sequence[str], roles: Mapping[str, Role]) -> dict[str, AgentKind]:
-    """Kinds by role, from words like "cto=code" or "code" (every role).
+    """Read kinds by role from words like "cto=code" or "code" (every role).
 
     Raises:
         UserError: an unknown role or kind, or a role twice.
@@ -41,7 +41,7 @@ def read_kinds(given: Sequence[str], roles: Mapping[str, Role]) -> dict[str, Age
 
 
 def introduce(role: Role, kind: AgentKind) -> Role:
-    """The role as its prompt introduces it; a name of its own, since chats remember prompts by name."""
+    """Return the role as its prompt introduces it, under its own name: chats remember prompts by name."""
     if kind != "code":
         return role
     return replace(role, name=f"{role.name}+code", mandate=role.mandate + CODE_NOTE)
@@ -49,7 +49,7 @@ def introduce(role: Role, kind: AgentKind) -> Role:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLimits:
-    """Where an agent's work is cut off; named as in `Trajectory.ended_by`. None: as the team's default.
+    """Limits of an agent's work, named as in `Trajectory.ended_by`. None: the team's default.
 
     Example: read_limits(["total_tokens=900"]) == AgentLimits(total_tokens=900)
     """
@@ -62,7 +62,7 @@ class AgentLimits:
 
 
 def read_limits(given: Sequence[str]) -> AgentLimits:
-    """Limits from words like "turns=6".
+    """Read limits from words like "turns=6".
 
     Raises:
         UserError: an unknown name, a name twice, or no whole number of 1 or more (0 for tool_calls).

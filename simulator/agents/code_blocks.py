@@ -1,4 +1,4 @@
-"""Python that an agent writes in a turn: found in the text, run in the sandbox, told as an observation.
+"""Runs Python that an agent writes in a turn, in the sandbox; its output is an observation.
 
 Nothing is ever run outside `scenarios.tasks.sandbox.sandbox`; where that does not work here, nothing is run
 at all. Every block starts from nothing: no variable of an earlier one is left.
@@ -19,7 +19,7 @@ _CLOSING = re.compile(r"^[ \t]*```[ \t]*$", re.MULTILINE)
 
 
 def parse_code(text: str) -> str | None:
-    """The single ```python block of a turn; None where there is none.
+    """Return the single ```python block of a turn; None where there is none.
 
     Raises:
         BadToolCallError: several blocks, one that is not closed, words after it, or more than 20,000
@@ -40,7 +40,7 @@ def parse_code(text: str) -> str | None:
 
 
 async def run_code(source: str, *, limits: Limits = CODE_LIMITS) -> str:
-    """What the program printed.
+    """Run the program and return what it printed.
 
     Raises:
         ToolError: it failed, or passed a limit; with the end of what it wrote.

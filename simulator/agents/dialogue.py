@@ -1,4 +1,4 @@
-"""A trajectory read back as talk: what a role was told, which tools it called, what they said, what it wrote.
+"""Reads a trajectory back as messages: prompts, tool calls, observations and answers of one role.
 
 The chat's own framing (headers, end-of-turn markers) is taken off, so that people see the words alone.
 """
@@ -30,18 +30,19 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What a role was told and what came of it.
+    """One message to a role, its tool calls, and its answer.
 
-    Example: Exchange(heard="Retail case.", lookups=(("<tool_call>...", "latency 35"),), said='{"pick": "B"}')
+    Example: Exchange(message="Retail case.", tool_calls=(("<tool_call>...", "latency 35"),),
+                      answer='{"pick": "B", "flag": 1, "veto": []}')
     """
 
-    heard: str
-    lookups: tuple[tuple[str, str], ...]  # (turn with the call, observation), in order
-    said: str  # its last turn
+    message: str
+    tool_calls: tuple[tuple[str, str], ...]  # (turn with the call, observation), in order
+    answer: str  # its last turn
 
 
 def read_messages(trajectory: Trajectory, chat: Chat, role: Role) -> list[Message]:
-    """The transcript in order; framing that is not this chat's stays in the text."""
+    """Return the transcript in order; framing that is not this chat's stays in the text."""
     openings = [_frame(chat, chat.open(role, _SLOT, with_tools=tools)) for tools in (False, True)]
     asks, observes = _frame(chat, chat.ask(_SLOT)), _frame(chat, chat.observe(_SLOT))
     messages: list[Message] = []
@@ -63,7 +64,7 @@ def read_messages(trajectory: Trajectory, chat: Chat, role: Role) -> list[Messag
 
 
 def read_exchanges(trajectory: Trajectory, chat: Chat, role: Role) -> list[Exchange]:
-    """The transcript cut at everything that was asked of the role."""
+    """Return the transcript cut at everything that was asked of the role."""
     groups: list[list[Message]] = []
     for message in read_messages(trajectory, chat, role):
         if message.source == "user":
@@ -71,16 +72,18 @@ def read_exchanges(trajectory: Trajectory, chat: Chat, role: Role) -> list[Excha
         groups[-1].append(message)
     return [
         Exchange(
-            heard=group[0].text,
-            lookups=tuple((call.text, told.text) for call, told in pairwise(group) if told.source == "tool"),
-            said=group[-1].text,
+            message=group[0].text,
+            tool_calls=tuple(
+                (call.text, told.text) for call, told in pairwise(group) if told.source == "tool"
+            ),
+            answer=group[-1].text,
         )
         for group in groups
     ]
 
 
 def _frame(chat: Chat, ids: tuple[int, ...]) -> tuple[str, str]:
-    """What the chat writes around a message."""
+    """Return what the chat writes around a message."""
     before, _, after = chat.decode(ids).partition(_SLOT)
     return before, after
 

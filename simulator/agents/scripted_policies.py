@@ -50,17 +50,17 @@ HOSTILE_TEXTS: tuple[str, ...] = (
 
 
 def silent(transcript: str) -> str:
-    """Says nothing."""
+    """Write an empty answer."""
     return ""
 
 
 def hostile(transcript: str, rng: random.Random) -> str:
-    """One of the hostile texts: garbage, huge, special tokens, NaN, duplicate keys, bad calls."""
+    """Write one of the hostile texts: garbage, huge, special tokens, NaN, duplicate keys, bad calls."""
     return rng.choice(HOSTILE_TEXTS)
 
 
 def random_specialist(transcript: str, rng: random.Random) -> str:
-    """A well-formed report on the brief's options, or a well-formed vote, at random."""
+    """Write a random well-formed report on the brief's options, or a random well-formed vote."""
     if _VOTE_BRIEF.search(transcript):
         return json.dumps({"vote": rng.choice(("accept", "object"))})
     lines = _SEAT_BRIEF.search(transcript)
@@ -72,18 +72,18 @@ def random_specialist(transcript: str, rng: random.Random) -> str:
 
 
 def random_reconciler(transcript: str, rng: random.Random) -> str:
-    """A well-formed decision at random."""
+    """Write a random well-formed decision."""
     options, _ = _find_options(transcript)
     return json.dumps({"option": rng.choice(options), "escalate": False})
 
 
 def random_team(seats: Sequence[str]) -> dict[str, SeededPolicy]:
-    """Random policies for these seats and the reconciler, each under its role's name."""
+    """Return random policies for these seats and the reconciler, each under its role's name."""
     return {**dict.fromkeys(seats, random_specialist), RECONCILER: random_reconciler}
 
 
 def oracle_specialist(scenarios: Sequence[PlayableCase], *, practice: str | None = None) -> SeededPolicy:
-    """The expert in any seat: reports by `practice` (None: drawn by the case's shares), votes rightly."""
+    """Return the expert of any seat; it reports by `practice`, or (None) by a draw of the case's shares."""
     seats = {seat.brief: (scenario, role) for scenario in scenarios for role, seat in scenario.seats.items()}
     by_lines = {  # words may follow the figures
         found[0]: seat for brief, seat in seats.items() if (found := _SEAT_BRIEF.match(brief))
@@ -112,7 +112,7 @@ def oracle_specialist(scenarios: Sequence[PlayableCase], *, practice: str | None
 
 
 def oracle_reconciler(*, practice: str | None = None, conventions: Conventions = HOUSE) -> SeededPolicy:
-    """The expert reconciler: decides by `practice` (None: drawn by the shares of the conventions)."""
+    """Return the expert reconciler; it decides by `practice` (None: drawn by the conventions' shares)."""
 
     def speak(transcript: str, rng: random.Random) -> str:
         options, vetoed = _find_options(transcript)
@@ -132,7 +132,7 @@ def oracle_team(
     report_practice: str | None = None,
     decision_practice: str | None = None,
 ) -> dict[str, SeededPolicy]:
-    """Experts for every seat of these scenarios and the reconciler, each under its role's name.
+    """Return experts for every seat of these scenarios and the reconciler, each under its role's name.
 
     The scenarios follow one set of conventions.
     """
@@ -145,7 +145,7 @@ def oracle_team(
 def oracle_solo(
     scenarios: Sequence[Scenario], *, seed: int = 0, families: Mapping[str, Family] = FAMILIES
 ) -> ScriptedPolicy:
-    """The expert in its role's own family: plays the demonstration, tool calls included, step by step."""
+    """Return the expert of a role's own family: it plays the demonstration, tool calls included."""
     demonstrations = [
         (scenario.brief, _demonstrate(families[scenario.family], scenario, seed)) for scenario in scenarios
     ]
@@ -164,7 +164,7 @@ def _demonstrate(family: Family, scenario: Scenario, seed: int) -> tuple[Step, .
 
 
 def _next_step(played: str, steps: Sequence[Step]) -> str:
-    """The first step that the transcript does not hold yet (the last one again after the end)."""
+    """Return the first step that the transcript does not hold yet (the last one again after the end)."""
     text, position = "", 0
     for step in steps:
         text = step.text if step.call is None else format_tool_call(step.text, step.call)
@@ -176,7 +176,7 @@ def _next_step(played: str, steps: Sequence[Step]) -> str:
 
 
 def _find_options(transcript: str) -> tuple[list[str], list[str]]:
-    """All options, and the vetoed ones, of the last decision brief."""
+    """Return all options, and the vetoed ones, of the last decision brief."""
     briefs = list(_OPTIONS.finditer(transcript))
     if not briefs:
         raise ValueError("the transcript holds no decision brief")

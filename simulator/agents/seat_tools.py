@@ -21,7 +21,7 @@ MAX_CALLS = 40  # per episode and seat
 
 
 def with_seat_tools(role: Role, seat: Seat | None) -> Role:
-    """The role with the tools that it has in this seat (None: ReconcileGPT, which knows reports alone)."""
+    """Return the role with its tools in this seat (None: ReconcileGPT, which knows reports alone)."""
     tools = (OWN_FIGURES, CALCULATOR) if seat is not None and "utilities" in seat.facts else (CALCULATOR,)
     return replace(role, name=f"{role.name}+seat", tools=tools)
 
@@ -37,7 +37,7 @@ class SeatTools:
         self._num_calls = 0
 
     def __call__(self, call: ToolCall) -> str:
-        """The observation.
+        """Answer one call with an observation.
 
         Raises:
             ToolError: an unknown tool, wrong arguments, or no calls left.

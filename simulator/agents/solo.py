@@ -1,4 +1,4 @@
-"""One role alone on its own family: play with tools, verify, many scenarios at once."""
+"""Plays one role alone on its own family: with tools, verified, many scenarios at once."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from simulator.records import Trajectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoloEpisode:
-    """A role's trajectory on one scenario of its own family, and what the verifier says of it."""
+    """A role's trajectory on one scenario of its own family, and its verdict."""
 
     scenario: Scenario
     trajectory: Trajectory
@@ -64,7 +64,7 @@ async def play_solo(
         max_tool_calls=limits.tool_calls,
         max_failed_calls=limits.failed_calls or max_failed_calls,
     )
-    text = await agent.start(scenario.brief)
+    text = await agent.answer(scenario.brief)
     return SoloEpisode(
         scenario=scenario, trajectory=agent.trajectory(), verdict=family.verify(scenario, text)
     )

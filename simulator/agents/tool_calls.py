@@ -1,4 +1,4 @@
-"""Tool calls in text, as common chat templates have them: <tool_call>{"name", "arguments"}</tool_call>."""
+"""Tool calls in the format of common chat templates: <tool_call>{"name", "arguments"}</tool_call>."""
 
 import json
 
@@ -13,13 +13,13 @@ class BadToolCallError(Exception):
 
 
 def format_tool_call(text: str, call: ToolCall) -> str:
-    """An assistant turn: its words, then the call."""
+    """Write an assistant turn: its text, then the call."""
     body = json.dumps({"name": call.name, "arguments": dict(call.arguments)})
     return f"{text}{OPEN}\n{body}\n{CLOSE}"
 
 
 def parse_tool_call(text: str) -> ToolCall | None:
-    """The single tool call of an assistant turn; None where there is none.
+    """Return the single tool call of an assistant turn; None where there is none.
 
     Raises:
         BadToolCallError: several calls, an unclosed one, or a body not {"name": str, "arguments": object}.

@@ -1,1 +1,4 @@
-"""Engines turn token prompts into sampled completions behind one asynchronous protocol."""
+"""Engines: sampled completions for token prompts, behind one asynchronous protocol.
+
+A folder per kind of engine; scripted ones are files here.
+"""

@@ -1,4 +1,4 @@
-"""Which adapter of a model speaks for a role: names only, so that no library is needed to know them."""
+"""Names of the adapters by which a model plays a role; needs no library."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ SHARED = "team"  # the adapter that all roles share
 
 
 def adapter_of(model: Any, role: str) -> str | None:
-    """The adapter that speaks for `role` in this model; None for full weights.
+    """Return the adapter that plays `role` in this model; None for full weights.
 
     Raises:
         ValueError: a model with adapters, none of which is the role's.

@@ -1,9 +1,9 @@
 """The engine protocol: token ids in; sampled ids, their logprobs, finish reason and policy version out."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-FinishReason = Literal["stop", "length"]
+from simulator.records import FinishReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What was sampled; `token_ids` include the end-of-turn token when finish_reason is "stop"."""
+    """A sampled completion; `token_ids` include the end-of-turn token when finish_reason is "stop"."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]  # of each sampled id under the distribution it was sampled from
@@ -50,7 +50,7 @@ class Engine(Protocol):
         ...
 
     def end_session(self, session: str) -> None:
-        """The transcript is finished; its cache may be dropped. Unknown sessions are ignored."""
+        """Note that the transcript is finished: its cache may be dropped. Unknown sessions are ignored."""
         ...
 
 

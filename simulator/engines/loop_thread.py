@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: home of clients that must outlive the caller's `asyncio.run`."""
+"""An event loop in a thread of its own, for clients that must outlive the caller's `asyncio.run`."""
 
 import asyncio
 import threading

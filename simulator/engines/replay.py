@@ -1,4 +1,4 @@
-"""An engine that first plays recorded turns again, so that a new transcript can go on from an old one."""
+"""An engine that first replays recorded turns, so that a new transcript can continue an old one."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ class ReplayEngine:
         self._is_live = False
 
     def go_live(self) -> None:
-        """From now on the underlying engine answers; recorded turns that are left are forgotten."""
+        """Let the underlying engine answer from now on; recorded turns that are left are forgotten."""
         self._is_live = True
 
     async def complete(self, request: CompletionRequest) -> Completion:

@@ -1,4 +1,4 @@
-"""Sampling whose chance depends on (seed, session, position) alone, never on who shares the batch."""
+"""Sampling whose randomness depends on (seed, session, position) alone, never on the rest of the batch."""
 
 import hashlib
 
@@ -9,20 +9,20 @@ _MASK32 = 0xFFFFFFFF
 
 
 def session_seed(seed: int, session: str) -> int:
-    """A 32-bit stream number for one session."""
+    """Derive a 32-bit stream number for one session."""
     digest = hashlib.blake2b(f"{seed}/{session}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "little")
 
 
 def _mix(x: Tensor) -> Tensor:
-    """The lowbias32 integer hash on int64 tensors that hold 32-bit values."""
+    """Apply the lowbias32 integer hash to int64 tensors that hold 32-bit values."""
     x = ((x ^ (x >> 16)) * 0x21F0AAAD) & _MASK32
     x = ((x ^ (x >> 15)) * 0x735A2D97) & _MASK32
     return x ^ (x >> 15)
 
 
 def uniform_noise(streams: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
-    """(rows, vocab) numbers in (0, 1), a pure function of stream, position and token id."""
+    """Compute (rows, vocab) numbers in (0, 1), a pure function of stream, position and token id."""
     key = _mix((streams + positions * 0x9E3779B9) & _MASK32)
     tokens = torch.arange(vocab_size, device=streams.device)
     bits = _mix((key[:, None] + tokens[None, :] * 0x85EBCA6B) & _MASK32)
@@ -32,7 +32,7 @@ def uniform_noise(streams: Tensor, positions: Tensor, vocab_size: int) -> Tensor
 def sample_tokens(
     logits: Tensor, temperatures: Tensor, streams: Tensor, positions: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Sampled ids (rows,) and their log-probabilities (rows,), by the Gumbel-max trick.
+    """Sample ids (rows,) and their log-probabilities (rows,), by the Gumbel-max trick.
 
     Temperature 0 rows take the arg max; their log-probabilities are those of temperature 1.
     Log-probabilities are of the distribution sampled from (after temperature).

@@ -51,7 +51,7 @@ class ScriptedEngine:
         )
 
     def end_session(self, session: str) -> None:
-        """Nothing is kept between turns."""
+        """Do nothing: no state is kept between turns."""
 
     def _speak(self, request: CompletionRequest) -> str:
         transcript = self._chat.decode(request.prompt_ids)

@@ -1,5 +1,5 @@
-"""Episodes in formats of others: JSON lines, ATIF, OpenTelemetry, PettingZoo.
+"""Episodes in other formats (JSON lines, ATIF, OpenTelemetry, PettingZoo) and the one atomic file writer.
 
-Belongs here: writers and adapters.
+Belongs here: writers and adapters; `atomic_files` is how every package replaces a file.
 Not here: the records themselves (simulator.records).
 """

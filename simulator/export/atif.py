@@ -1,11 +1,10 @@
 """Episodes in the Agent Trajectory Interchange Format (ATIF v1.7, RFC 0001 of the Harbor framework).
 
 One document per episode: the root tells the meeting, and every role's transcript is an embedded subagent
-trajectory with exact token ids and logprobs. docs/simulate.md lists the fields. No truth, no score.
+trajectory with exact token ids and logprobs. docs/how-to/play-cases.md lists the fields. No truth, no score.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +16,7 @@ from roles.team import RECONCILER
 from simulator.agents.dialogue import Message, read_messages
 from simulator.agents.tool_calls import BadToolCallError, parse_tool_call
 from simulator.chat import Chat
+from simulator.export.atomic_files import write_atomic
 from simulator.records import Episode, Trajectory, Turn
 
 SCHEMA_VERSION = "ATIF-v1.7"
@@ -30,14 +30,12 @@ def write_atif(path: Path, episode: Episode, chat: Chat, *, roles: Mapping[str, 
 def write_document(path: Path, document: Mapping[str, Any]) -> Path:
     """Write a JSON document; it appears under its name only once it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(document, allow_nan=False, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    write_atomic(path, json.dumps(document, allow_nan=False, indent=1) + "\n")
     return path
 
 
 def episode_to_atif(episode: Episode, chat: Chat, *, roles: Mapping[str, Role] = ROLES) -> dict[str, Any]:
-    """The episode as an ATIF document; `chat` is the one it was played with."""
+    """Return the episode as an ATIF document; `chat` is the one it was played with."""
     subagents = [
         _role_document(episode, trajectory, chat, roles[role])
         for role, trajectory in episode.trajectories.items()
@@ -71,7 +69,7 @@ def episode_to_atif(episode: Episode, chat: Chat, *, roles: Mapping[str, Role] =
 
 
 def _meeting_steps(episode: Episode) -> list[dict[str, Any]]:
-    """Reports, decision and votes: dispatched by the graph, so no model call of the root's own."""
+    """Yield reports, decision and votes as steps: the graph dispatched them, the root called no model."""
     steps = []
     if episode.reports:
         steps.append(_dispatch(episode, "The specialists report.", episode.reports))
@@ -138,7 +136,7 @@ def _role_document(episode: Episode, trajectory: Trajectory, chat: Chat, role: R
 
 
 def _add_heard(steps: list[dict[str, Any]], message: Message) -> None:
-    """A message to the role: a step of its own, or the observation of the step that called the tool."""
+    """Add a message to the role: a step of its own, or the observation of the step that called the tool."""
     if message.source == "user":
         steps.append({"source": "user", "message": message.text})
         return

@@ -1,7 +1,6 @@
-"""Episodes as JSON lines, strict both ways: what is read writes back to exactly what was there."""
+"""Episodes as JSON lines, read strictly: what is read writes back to the same bytes."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,19 +10,20 @@ from pydantic import TypeAdapter, ValidationError
 
 from roles.base import AnswerError, parse_strict_json
 from roles.errors import UserError
+from simulator.export.atomic_files import open_atomic
 from simulator.records import Episode
 
 _EPISODE = TypeAdapter(Episode)
 
 
 def episode_to_dict(episode: Episode) -> dict[str, Any]:
-    """The episode as plain JSON values; inverse of `episode_from_json`."""
+    """Return the episode as plain JSON values; inverse of `episode_from_json`."""
     value: dict[str, Any] = json.loads(episode_to_json(episode))
     return value
 
 
 def episode_to_json(episode: Episode) -> str:
-    """The episode on one line.
+    """Write the episode on one line.
 
     Raises:
         ValueError: a logprob is not finite.
@@ -32,7 +32,7 @@ def episode_to_json(episode: Episode) -> str:
 
 
 def episode_from_json(line: str) -> Episode:
-    """The episode of one line: exact types, no unknown or missing key, one logprob per sampled id.
+    """Read the episode of one line: exact types, no unknown or missing key, one logprob per sampled id.
 
     Raises:
         ValueError: says what is wrong.
@@ -64,17 +64,12 @@ def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write lines of JSON; the file appears under its name only once it is whole and on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        for line in lines:
-            file.write(line + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    with open_atomic(path) as file:
+        file.writelines(line.encode() + b"\n" for line in lines)
 
 
 def read_episodes(path: Path) -> Iterator[Episode]:
-    """The episodes of a JSONL file, in order; of a governed one its reports, last draft and votes.
+    """Read the episodes of a JSONL file, in order; of a governed one its reports, last draft and votes.
 
     Raises:
         UserError: no such file, or a damaged row, named by its number.
@@ -90,7 +85,7 @@ def read_episodes(path: Path) -> Iterator[Episode]:
 
 
 def _find_episode(line: str) -> str:
-    """The line itself, or the episode within the record of a governed one (`governed_export`)."""
+    """Return the line itself, or the episode within the record of a governed one (`governed_episodes`)."""
     if '"chapters":' not in line:
         return line
     value = json.loads(line)

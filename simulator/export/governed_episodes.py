@@ -22,7 +22,7 @@ SECRET = ("interrupt_id", "nonce", "signature")  # of the store alone
 
 
 def governed_to_json(record: GovernedRecord) -> str:
-    """The record on one line; what the decision log keeps for its own checks alone is left out.
+    """Write the record on one line, without the parts of the decision log that only its own checks use.
 
     Raises:
         ValueError: a logprob is not finite.
@@ -34,7 +34,7 @@ def governed_to_json(record: GovernedRecord) -> str:
 
 
 def governed_from_json(line: str) -> GovernedRecord:
-    """The record of one line: exact types, no unknown or missing key.
+    """Read the record of one line: exact types, no unknown or missing key.
 
     Raises:
         ValueError: says what is wrong.
@@ -58,7 +58,7 @@ def write_governed(path: Path, records: Iterable[GovernedRecord]) -> None:
 
 
 def read_governed(path: Path) -> Iterator[GovernedRecord]:
-    """The records of a JSONL file, in order.
+    """Read the records of a JSONL file, in order.
 
     Raises:
         UserError: no such file, or a damaged row, named by its number.
@@ -80,7 +80,7 @@ def governed_to_atif(
     roles: Mapping[str, Role] = ROLES,
     speakers: Mapping[str, Role] | None = None,
 ) -> dict[str, Any]:
-    """The record as an ATIF document: the meeting, then every entry of the decision log as a step."""
+    """Return the record as an ATIF document: the episode, then every entry of the decision log as a step."""
     document = episode_to_atif(record.episode, chat, roles=speakers or roles)
     steps = document["steps"] + [_log_step(entry) for entry in record.log]
     document["steps"] = [{**step, "step_id": number} for number, step in enumerate(steps, 1)]

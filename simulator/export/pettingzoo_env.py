@@ -14,12 +14,9 @@ from pettingzoo import ParallelEnv
 from roles.team import RECONCILER
 from scenarios.base import Split
 from scenarios.team import (
+    FlagGame,
     TeamScenario,
-    decision_brief,
     generate,
-    parse_decision,
-    parse_report,
-    vote_brief,
 )
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, score_episode
@@ -30,7 +27,7 @@ PHASES = ("report", "decide", "vote")
 
 
 class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
-    """One team at one table; each reset draws the next case of the split, or the one that it is told.
+    """One team; each reset draws the next case of the split, or the one in its options.
 
     Example: env = TeamEnv("train"); observations, _ = env.reset(options={"index": 7})
     """
@@ -118,26 +115,26 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
 
     @property
     def phase(self) -> str:
-        """report, decide or vote: who is asked next."""
+        """The phase that is played next: report, decide or vote."""
         return PHASES[min(len(self._said), len(PHASES) - 1)]
 
     def render(self) -> None:
-        """Nothing is drawn."""
+        """Do nothing: there is no picture."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""
 
     def _draw(self, index: int) -> TeamScenario:
         return generate(self._split, self._seed, index, self._difficulty)
 
     def _observe(self) -> dict[str, str]:
-        observations = dict.fromkeys(self.possible_agents, "")
+        observations, game = dict.fromkeys(self.possible_agents, ""), FlagGame.of(self._case)
         if self.phase == "report":
             return observations | {role: seat.brief for role, seat in self._case.seats.items()}
         if self.phase == "decide":
-            reports = {role: parse_report(self._case, text) for role, text in self._said["report"].items()}
-            return observations | {RECONCILER: decision_brief(self._case.options, reports)}
-        question = vote_brief(parse_decision(self._case, self._said["decide"][RECONCILER]))
+            reports = {role: game.read_report(text) for role, text in self._said["report"].items()}
+            return observations | {RECONCILER: game.write_decision_brief(reports)}
+        question = game.write_vote_brief(game.read_decision(self._said["decide"][RECONCILER]))
         return observations | dict.fromkeys(self._case.seats, question)
 
     def _inform(self) -> dict[str, dict[str, Any]]:

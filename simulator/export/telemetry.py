@@ -51,7 +51,7 @@ def write_spans(path: Path) -> Iterator[Watch]:
 
 
 def trace_episodes(tracer: Any) -> Watch:
-    """A watch that writes into `tracer` (of any OpenTelemetry provider, with any exporter).
+    """Return a watch that writes into `tracer` (of any OpenTelemetry provider, with any exporter).
 
     Raises:
         UserError: OpenTelemetry is not installed.

@@ -1,5 +1,5 @@
-"""Governed episodes: human gate, execution, monitoring and re-plans.
+"""Governed episodes: approval, execution, monitoring and re-plans.
 
-Belongs here: the governed graph, its nodes and state.
-Not here: what is signed (gate) and stored (store).
+Belongs here: the governed graph, its state and runner.
+Not here: approvals (gate) and the database (store).
 """

@@ -1,4 +1,4 @@
-"""A seeded world for cases that people wrote: what a plan might meet, not what it will.
+"""A seeded simulation of outcomes for cases that people wrote; it makes no forecast.
 
 A seat that gave figures gets what it said the option is worth, in percent of its limit. A seat of words alone
 has no figure to measure against: it starts at 120 percent, as planned. The same seeded shocks as in generated
@@ -16,7 +16,7 @@ PLANNED_KPI = 120  # percent, of a seat without figures
 
 
 class FreeOutcomes:
-    """The world of one written case; seed, case and option decide what happens in it."""
+    """Simulated outcomes of one written case; seed, case and option determine them."""
 
     def __init__(self, case: FreeCase, *, seed: int = 0, shock_share: float = SHOCK_SHARE) -> None:
         self._case, self._seed, self._shock_share = case, seed, shock_share

@@ -1,4 +1,4 @@
-"""The governed graph, drawn in one place: from the case over the human gate to execution and re-plan.
+"""The governed graph: from the case over the human gate to execution and re-plan.
 
 intake -> dispatch -> specialists -> reconcile -> (vote) -> propose -> review -> commit -> executors ->
 outcome -> monitor -> close, or re-plan and reconcile again. LangGraph is the road, not the guard: see `gate`.
@@ -13,24 +13,18 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from roles.team import SPECIALISTS
-from simulator.governance.nodes import (
-    close,
-    commit,
-    dispatch,
-    intake,
-    judge,
-    list_objectors,
-    make_executor,
-    make_specialist,
-    monitor,
-    outcome,
-    propose,
-    reconcile,
-    replan,
-    review,
-    vote,
+from simulator.governance.context import FullContext
+from simulator.governance.judgement import judge
+from simulator.governance.nodes.execution import close, make_executor, monitor, outcome, replan
+from simulator.governance.nodes.opening import dispatch, intake, write_renewed_brief
+from simulator.governance.nodes.review import commit, propose, review
+from simulator.governance.state import FullState
+from simulator.graph.nodes import (
+    make_after_vote,
+    make_reconcile_node,
+    make_report_node,
+    make_vote_node,
 )
-from simulator.governance.state import FullContext, FullState
 
 MAX_REPLANS, MAX_REVISIONS, MAX_REFUSALS = 3, 5, 5
 
@@ -38,23 +32,18 @@ FullGraph = CompiledStateGraph[FullState, FullContext, FullState, FullState]
 
 
 async def after_dispatch(state: FullState) -> list[str]:
-    """Everybody who is responsible, at once."""
+    """Route to every seat at once, also where the thread is opened anew and holds reports."""
     return list(state["briefs"])
 
 
 async def after_reconcile(state: FullState) -> str:
-    """By decision type: a routine draft is not voted on, one that goes to the reviewer need not be."""
+    """Route by decision type: a routine draft, or one that goes to the reviewer, is not voted on."""
     is_open = judge(state).decision_type in ("contested", "critical")
     return "vote" if is_open and state["rounds"] > 0 else "propose"
 
 
-async def after_vote(state: FullState) -> str:
-    """Back to reconcile while somebody objects and a round is left."""
-    return "reconcile" if list_objectors(state) and state["round"] < state["rounds"] else "propose"
-
-
 async def after_review(state: FullState) -> str:
-    """Where the ruling leads; a claim of approval leads to the commit, which verifies it."""
+    """Route by the ruling; a claim of approval leads to the commit, which verifies it."""
     ruling = (state["ruling"] or {}).get("ruling")
     if ruling == "approve":
         return "commit"
@@ -66,10 +55,10 @@ async def after_review(state: FullState) -> str:
 
 
 def make_after_commit(seats: tuple[str, ...]) -> Callable[[FullState], Coroutine[Any, Any, list[str]]]:
-    """The route after the commit for these seats."""
+    """Make the route after the commit for these seats."""
 
     async def after_commit(state: FullState) -> list[str]:
-        """All executors at once; straight to the end where there is nothing to carry out."""
+        """Route to all executors at once; to the end where there is nothing to carry out."""
         if not state["committed"]:
             return [_ask_again(state)]
         has_parts = bool((state["proposal"] or {}).get("parts"))
@@ -94,8 +83,8 @@ def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullStat
     for name, node in (
         ("intake", intake),
         ("dispatch", dispatch),
-        ("reconcile", reconcile),
-        ("vote", vote),
+        ("reconcile", make_reconcile_node(seats, write_renewed_brief)),
+        ("vote", make_vote_node(seats)),
         ("propose", propose),
         ("review", review),
         ("commit", commit),
@@ -103,16 +92,16 @@ def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullStat
         ("monitor", monitor),
         ("replan", replan),
         ("close", close),
-        *((role, make_specialist(role)) for role in seats),
+        *((role, make_report_node(role)) for role in seats),
         *((f"execute_{role}", make_executor(role)) for role in seats),
     ):
-        graph.add_node(name, node)
+        graph.add_node(name, node, input_schema=FullState)  # a shared node asks for the team's part only
     graph.add_edge(START, "intake")
     graph.add_edge("intake", "dispatch")
     graph.add_conditional_edges("dispatch", after_dispatch, list(seats))
     graph.add_edge(list(seats), "reconcile")
     graph.add_conditional_edges("reconcile", after_reconcile, ["vote", "propose"])
-    graph.add_conditional_edges("vote", after_vote, ["reconcile", "propose"])
+    graph.add_conditional_edges("vote", make_after_vote("propose"), ["reconcile", "propose"])
     graph.add_edge("propose", "review")
     graph.add_conditional_edges("review", after_review, ["commit", "propose", "reconcile", "review", "close"])
     graph.add_conditional_edges("commit", make_after_commit(seats), [*executors, "review", "close"])
@@ -125,22 +114,22 @@ def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullStat
 
 
 def full_graph(seats: tuple[str, ...], checkpointer: BaseCheckpointSaver[str] | None) -> FullGraph:
-    """The compiled graph of these seats on a checkpointer; None: it can be drawn, not played."""
+    """Return the compiled graph of these seats on a checkpointer; None: it can be drawn, not played."""
     return _draw(seats).compile(checkpointer=checkpointer)
 
 
 def open_full() -> FullGraph:
-    """The house's governed graph, for LangGraph's own tools: `langgraph.json` names this function."""
+    """Return the governed graph of the five roles, for LangGraph's own tools: `langgraph.json` names it."""
     return full_graph(SPECIALISTS, None)
 
 
 def full_graph_mermaid(seats: tuple[str, ...] = SPECIALISTS) -> str:
-    """The graph as LangGraph itself draws it, in Mermaid."""
+    """Draw the graph in Mermaid, as LangGraph does."""
     return full_graph(seats, None).get_graph().draw_mermaid()
 
 
 def full_graph_edges(seats: tuple[str, ...] = SPECIALISTS) -> list[tuple[str, str, bool]]:
-    """The graph as (from, to, whether a condition chooses it), `__start__` and `__end__` included."""
+    """List the edges as (from, to, whether a condition chooses it), `__start__` and `__end__` included."""
     return [
         (edge.source, edge.target, edge.conditional) for edge in full_graph(seats, None).get_graph().edges
     ]

@@ -1,4 +1,4 @@
-"""What happens when a plan is carried out: a seeded world that holds the truth and shows observations."""
+"""Outcomes of carried-out plans: a seeded simulation that holds the truth and returns observations."""
 
 import random
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ MAX_KPI = 999
 
 
 class Observation(TypedDict):
-    """What the company sees after execution.
+    """What can be observed after execution.
 
     Example: {"kpis": {"cto": 131, "cost": 96}, "shock": "supplier lost"}
     """
@@ -26,15 +26,15 @@ class Observation(TypedDict):
 
 
 class Outcomes(Protocol):
-    """A world in which plans of one case are carried out."""
+    """Outcomes of the plans of one case."""
 
     def observe(self, option: str, parts: Sequence[PlanPart]) -> Observation:
-        """The same for the same arguments, however often it is asked."""
+        """Return the observation; the same arguments give the same one."""
         ...
 
 
 class SimulatedOutcomes:
-    """The generated case's own world: true utilities, and a shock that seed, case and option decide.
+    """Outcomes of a generated case: true utilities, and a shock that seed, case and option determine.
 
     Trying an option again meets the same world, so that what execution revealed stays true.
     """
@@ -54,7 +54,7 @@ class SimulatedOutcomes:
         return Observation(kpis=kpis, shock=shock)
 
     def realise(self, option: str) -> dict[str, int]:
-        """What each seat would really get from the option here, in hundredths of a point of utility.
+        """Return what each seat would really get from the option, in hundredths of a point of utility.
 
         The truth behind `observe`: for scoring alone, never shown to a team.
         """
@@ -64,7 +64,7 @@ class SimulatedOutcomes:
         }
 
     def _strike(self, option: str) -> tuple[dict[str, int], str]:
-        """Percent of its utility that each seat keeps, and what happened."""
+        """Return the percent of its utility that each seat keeps, and the shock."""
         rng = random.Random(f"outcome/{self._seed}/{self._scenario.key}/{option}")
         is_shocked = rng.random() < self._shock_share
         hit, loss = rng.choice(list(self._scenario.seats)), rng.randint(*SHOCK_LOSS)

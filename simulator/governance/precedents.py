@@ -1,4 +1,4 @@
-"""Past decisions, recalled by similarity of the briefs: simple, deterministic, without a model.
+"""Precedents: past decisions, recalled by similarity of the briefs; deterministic, without a model.
 
 A case is the set of its words per seat, a number standing for its ten and the word before it; two cases are
 as similar as these sets (Jaccard). What a call recalls ends at a horizon that is fixed when its threads are
@@ -38,7 +38,7 @@ class PrecedentStore:
         self._read = lru_cache(maxsize=4)(self._read_up_to)
 
     def horizon(self) -> int:
-        """The number of the newest precedent, 0 without any."""
+        """Return the number of the newest precedent, 0 without any."""
         row = self._connection.execute("SELECT coalesce(max(sequence), 0) FROM precedents").fetchone()
         return int(row[0])
 
@@ -68,7 +68,7 @@ class PrecedentStore:
             )
 
     def recall(self, features: frozenset[str], horizon: int) -> list[Precedent]:
-        """At most 3 cases of at least 0.3 similarity among the 500 before the horizon, the nearest first.
+        """Recall at most 3 cases of 0.3 similarity or more, the nearest first, of the 500 before the horizon.
 
         Equally near ones come in the order of age, the older first.
         """
@@ -90,7 +90,7 @@ class PrecedentStore:
 
 
 def list_features(briefs: Mapping[str, str]) -> frozenset[str]:
-    """The case as a set: "cto stakes 8" for "Stakes 83." in the CTO's brief, "bank" for the word alone."""
+    """List a case's features: "cto stakes 8" for "Stakes 83." in the CTO's brief, "bank" for a word alone."""
     found: set[str] = set()
     for role, brief in briefs.items():
         words = re.findall(r"\w+", brief.lower())
@@ -102,5 +102,5 @@ def list_features(briefs: Mapping[str, str]) -> frozenset[str]:
 
 
 def compute_similarity(one: frozenset[str], other: frozenset[str]) -> float:
-    """Shared features over all features, in [0, 1]."""
+    """Compute shared features over all features, in [0, 1]."""
     return len(one & other) / len(one | other) if one or other else 1.0

@@ -1,4 +1,4 @@
-"""What follows from reports, votes and a draft in plain code: scores, conflicts, risk, escalation.
+"""Computes scores, conflicts, risk and escalation from reports, votes and a draft.
 
 No truth and no model is needed: everything here is computed from what the seats wrote.
 """
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.team import NO_OPTION, Decision, SpecialistReport
-from simulator.conflicts import find_conflicts
-from simulator.governance.gate.approvals import Conflict, DecisionType, PlanPart
+from simulator.conflicts import Conflict, find_conflicts
+from simulator.governance.gate.approvals import DecisionType, PlanPart
 
 KPI_FLOOR, WATCHED_KPI_FLOOR = 100, 110  # percent of a seat's hard limit
 ROUTINE_RISK, CRITICAL_RISK, MAX_RISK = 2, 8, 12  # routine up to, critical from, at most
@@ -27,7 +27,7 @@ Reports = Mapping[str, SpecialistReport | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """A draft, judged.
+    """The judgement of a draft.
 
     Example: resolve(("A", "B"), {"cto": SpecialistReport(pick="B", flag=3, veto=["A"])},
                      Decision(option="B", escalate=False)).decision_type == "routine"
@@ -77,7 +77,7 @@ def resolve(
 
 
 def score_options(options: Sequence[str], reports: Reports, ruled_out: Mapping[str, str]) -> dict[str, int]:
-    """Percent of the pressing (1 + flag of every seat that picks it) behind each option that is not out."""
+    """Score each option by its percent of all pressing (1 + flag of each seat that picks it); 0 if out."""
     heard = [report for report in reports.values() if report is not None]
     out = {option for report in heard for option in report.veto} | set(ruled_out)
     total = sum(1 + report.flag for report in heard) or 1
@@ -86,17 +86,16 @@ def score_options(options: Sequence[str], reports: Reports, ruled_out: Mapping[s
 
 
 def list_conflicts(options: Sequence[str], reports: Reports) -> list[Conflict]:
-    """The reports' conflicts as a proposal shows them, those over a hard limit first."""
-    found = sorted(find_conflicts(options, reports), key=lambda conflict: not conflict.is_hard)
-    return [
-        Conflict(option=one.option, wants=list(one.wanted_by), refuses=list(one.ruled_out_by))
-        for one in found
-    ]
+    """List the reports' conflicts as a proposal shows them, those over a hard limit first."""
+    return sorted(find_conflicts(options, reports), key=lambda conflict: not conflict.is_hard)
 
 
 def score_risk(reports: Reports, option: str, objectors: Sequence[str], ruled_out: Mapping[str, str]) -> int:
-    """0 to 12: 4 per veto of the option, 2 per seat without a report, the flags of those who picked another
-    option, 2 per objection, 1 per option that was ruled out before."""
+    """Score the option's risk, 0 to 12.
+
+    4 per veto of the option, 2 per seat without a report, the flags of seats that picked another option,
+    2 per objection, 1 per option that was ruled out before.
+    """
     score = RISK_PER_OBJECTION * len(objectors) + RISK_PER_FAILURE * len(ruled_out)
     for report in reports.values():
         if report is None:
@@ -108,7 +107,7 @@ def score_risk(reports: Reports, option: str, objectors: Sequence[str], ruled_ou
 
 
 def make_parts(seats: Sequence[str], resolution: Resolution) -> list[PlanPart]:
-    """One part per seat, none where the case goes to the reviewer."""
+    """Make one part per seat, none where the case goes to the reviewer."""
     if resolution.option == NO_OPTION:
         return []
     return [
@@ -124,7 +123,7 @@ def make_parts(seats: Sequence[str], resolution: Resolution) -> list[PlanPart]:
 def _find_reason(
     options: Sequence[str], reports: Reports, decision: Decision | None, ruled_out: Mapping[str, str]
 ) -> str:
-    """Why the draft goes to the reviewer, "" where it need not."""
+    """Return why the draft goes to the reviewer; "" where it need not."""
     if decision is None:
         return "ReconcileGPT wrote no valid decision"
     if decision.escalate:
@@ -138,7 +137,7 @@ def _find_reason(
 
 
 def _watch(reports: Reports, option: str, objectors: Sequence[str], risk: int) -> list[str]:
-    """Objectors, vetoers, and seats that pressed for another option; everybody where the case is critical."""
+    """List the seats to watch: objectors, vetoers, those that pressed for another option; all if critical."""
     return [
         role
         for role, report in reports.items()
@@ -156,5 +155,5 @@ def _classify(option: str, risk: int, conflicts: Sequence[Conflict]) -> Decision
         return "escalation"
     if risk >= CRITICAL_RISK:
         return "critical"
-    is_refused = any(conflict.refuses for conflict in conflicts)
-    return "contested" if risk > ROUTINE_RISK or is_refused else "routine"
+    is_contested = risk > ROUTINE_RISK or any(conflict.is_hard for conflict in conflicts)
+    return "contested" if is_contested else "routine"

@@ -1,4 +1,4 @@
-"""Governed episodes: played over the human gate, stopped and taken up again anywhere, many at once.
+"""Plays governed episodes: through the human gate, many at once; a stopped one can be continued anywhere.
 
 A thread is one case in one store. Playing a thread again goes on where it stopped: after a kill, while it
 waited for a reviewer, or not at all where it is closed. A fault stays with its episode.
@@ -17,24 +17,30 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command
 from langsmith.run_helpers import tracing_context
 
-from roles.errors import InfrastructureError
-from scenarios.team import parse_decision, parse_report
-from scenarios.team.playable import PlayableCase, PublicCase
+from roles.errors import InfrastructureError, UserError
+from scenarios.team.playable import PlayableCase
+from simulator.governance.case_words import describe_case
+from simulator.governance.context import FullContext
+from simulator.governance.durable_agents import DurableAgents
 from simulator.governance.gate.approvals import Clock, NotApprovedError, draw_nonce
+from simulator.governance.gate.eligibility import Reviewers
 from simulator.governance.gate.gate import Gate
+from simulator.governance.gate.request_form import ReviewRequest
+from simulator.governance.gate.requests import Requests
 from simulator.governance.gate.review_desk import LIFETIME_S, ReviewDesk
-from simulator.governance.gate.reviewers import Reviewer, ReviewRequest
+from simulator.governance.gate.reviewers import Reviewer
 from simulator.governance.governed_graph import FullGraph, full_graph
 from simulator.governance.outcomes import Outcomes
 from simulator.governance.precedents import PrecedentStore
-from simulator.governance.state import FullContext, FullState, open_full_case
+from simulator.governance.state import FullState, open_full_case
 from simulator.governance.store.checkpoint_saver import StoreSaver
 from simulator.governance.store.checkpoints import open_checkpointer
 from simulator.governance.store.database import Store, open_store
 from simulator.governance.store.decision_log import DecisionLog
 from simulator.governance.store.effects import EffectsLedger
-from simulator.governance.voices import Voices
 from simulator.graph.concurrency import run_pool
+from simulator.graph.context import TeamAgents
+from simulator.graph.game import TeamGame
 from simulator.graph.garbage_collection import deferred_garbage_collection
 from simulator.graph.seating import Seating
 from simulator.observer import Observer
@@ -46,8 +52,8 @@ _TIMED = ("interrupt_id", "nonce", "signature")  # what differs between two play
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Office:
-    """One store with everything that works on it; open it with `open_office`.
+class GovernanceServices:
+    """A store and the services on it; made by `open_services`.
 
     Two processes may work on one file: the store decides who was first.
     """
@@ -69,7 +75,7 @@ class Office:
         return self.connection.grouping() if is_possible else nullcontext()
 
     def graph(self, seats: tuple[str, ...]) -> FullGraph:
-        """The graph of these seats on this office's checkpointer, compiled once."""
+        """Return the graph of these seats on the services' checkpointer, compiled once."""
         if seats not in self.graphs:
             self.graphs[seats] = full_graph(seats, self.checkpointer)
         return self.graphs[seats]
@@ -77,7 +83,7 @@ class Office:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernedEpisode:
-    """What came of one thread.
+    """The result of one thread.
 
     Example: GovernedEpisode(thread="t1", case_key="team/test/0/7/2", status="completed", state={...},
                              trace=((1, "report/cto", {...}), ...), error=None)
@@ -94,7 +100,7 @@ class GovernedEpisode:
 
 
 @asynccontextmanager
-async def open_office(
+async def open_services(
     path: Path | None,
     *,
     key: bytes,
@@ -102,8 +108,11 @@ async def open_office(
     clock: Clock = time.time,
     nonce: Callable[[], str] = draw_nonce,
     lifetime_s: int = LIFETIME_S,
-) -> AsyncIterator[Office]:
-    """The office in a SQLite file (None: in memory); `checkpoints` may name a postgresql:// URL for these.
+    four_eyes: bool = False,
+) -> AsyncIterator[GovernanceServices]:
+    """Open the services on a SQLite file (None: in memory); `checkpoints`: a postgresql:// URL, or None.
+
+    `four_eyes`: a plan needs the approvals of two reviewers.
 
     Raises:
         UserError: the file or the URL cannot be used.
@@ -111,14 +120,24 @@ async def open_office(
     connection = open_store(path)
     try:
         async with open_checkpointer(checkpoints, connection) as checkpointer:
-            log = DecisionLog(connection, clock)
-            yield Office(
+            log = DecisionLog(connection, clock, key=key)
+            requests = Requests(connection, key=key, log=log)
+            reviewers = Reviewers(connection, key=key, log=log, four_eyes=four_eyes)
+            yield GovernanceServices(
                 connection=connection,
                 checkpointer=checkpointer,
                 ledger=EffectsLedger(connection),
                 log=log,
-                gate=Gate(connection, key=key, clock=clock, log=log),
-                desk=ReviewDesk(connection, key=key, clock=clock, lifetime_s=lifetime_s, nonce=nonce),
+                gate=Gate(connection, key=key, log=log, requests=requests, reviewers=reviewers),
+                desk=ReviewDesk(
+                    connection,
+                    key=key,
+                    log=log,
+                    requests=requests,
+                    reviewers=reviewers,
+                    lifetime_s=lifetime_s,
+                    nonce=nonce,
+                ),
                 precedents=PrecedentStore(connection),
             )
     finally:
@@ -127,7 +146,7 @@ async def open_office(
 
 async def play_governed(
     cases: Sequence[Case],
-    office: Office,
+    services: GovernanceServices,
     seating: Seating,
     reviewer: Reviewer,
     outcomes: Callable[[Case], Outcomes],
@@ -138,7 +157,7 @@ async def play_governed(
     """Play each case as far as it goes, in a thread named by the seating's stream and the case.
 
     Raises:
-        UserError: a seat without a policy, or a case that cannot be played.
+        UserError: a seat without a policy, a case that cannot be played, or a decision log that was changed.
         ValueError: rounds < 0, concurrency < 1, or one case twice.
     """
     if rounds < 0:
@@ -147,53 +166,66 @@ async def play_governed(
     if len(set(threads)) != len(threads):
         raise ValueError("one case stands twice in the call")
     seating.check(cases)
-    with deferred_garbage_collection(concurrency), office.committing():
-        return await _play_all(cases, threads, office, seating, reviewer, outcomes, rounds, concurrency)
+    unsound = services.log.find_unsound()
+    if unsound is not None:
+        raise UserError(
+            f"entry {unsound} of the store's decision log is not as it was written with this key; "
+            "use the store's own key, or another store"
+        )
+    with deferred_garbage_collection(concurrency), services.committing():
+        return await _play_all(cases, threads, services, seating, reviewer, outcomes, rounds, concurrency)
 
 
 async def _play_all(
     cases: Sequence[Case],
     threads: Sequence[str],
-    office: Office,
+    services: GovernanceServices,
     seating: Seating,
     reviewer: Reviewer,
     outcomes: Callable[[Case], Outcomes],
     rounds: int,
     concurrency: int,
 ) -> list[GovernedEpisode]:
-    newest = office.precedents.horizon()
+    newest = services.precedents.horizon()
     horizons = [
-        office.precedents.open_thread(thread, case.key, newest)
+        services.precedents.open_thread(thread, case.key, newest)
         for thread, case in zip(threads, cases, strict=True)
     ]
     jobs = [
-        partial(_contain, case, thread, horizon, office, seating, reviewer, outcomes(case), rounds)
+        partial(_contain, case, thread, horizon, services, seating, reviewer, outcomes(case), rounds)
         for case, thread, horizon in zip(cases, threads, horizons, strict=True)
     ]
     return await run_pool(jobs, concurrency=concurrency)
 
 
 def make_full_context(
-    case: PlayableCase, thread: str, horizon: int, office: Office, voices: Voices, outcomes: Outcomes
+    thread: str,
+    horizon: int,
+    services: GovernanceServices,
+    agents: TeamAgents,
+    case: PlayableCase,
+    game: TeamGame,
+    outcomes: Outcomes,
+    observer: Observer | None = None,
 ) -> FullContext:
-    """What the nodes use: parsers that know the case without facts or truth, and the office."""
-    public = PublicCase.of(case)
+    """Return the context of one thread's nodes."""
     return FullContext(
         thread=thread,
-        voices=voices,
-        read_report=partial(parse_report, public),
-        read_decision=partial(parse_decision, public),
-        gate=office.gate,
-        ledger=office.ledger,
-        log=office.log,
-        precedents=office.precedents,
+        agents=agents,
+        game=game,
+        observer=observer,
+        gate=services.gate,
+        ledger=services.ledger,
+        log=services.log,
+        precedents=services.precedents,
         horizon=horizon,
         outcomes=outcomes,
+        words=describe_case(case),
     )
 
 
 def thread_config(thread: str) -> RunnableConfig:
-    """LangGraph's configuration of a thread."""
+    """Return LangGraph's configuration of a thread."""
     return {"configurable": {"thread_id": thread}, "recursion_limit": MOST_SUPERSTEPS}
 
 
@@ -201,7 +233,7 @@ async def _contain(
     case: PlayableCase,
     thread: str,
     horizon: int,
-    office: Office,
+    services: GovernanceServices,
     seating: Seating,
     reviewer: Reviewer,
     outcomes: Outcomes,
@@ -209,13 +241,13 @@ async def _contain(
 ) -> GovernedEpisode:
     """Play one thread; an engine's failure and a refused commit end it, and no session outlives it."""
     if seating.watch is None:
-        return await _play_thread(case, thread, horizon, office, seating, reviewer, outcomes, rounds, None)
+        return await _play_thread(case, thread, horizon, services, seating, reviewer, outcomes, rounds, None)
     observer = seating.watch(case, thread)
-    office.log.listeners[thread] = observer.on_governance
+    services.log.listeners[thread] = observer.on_governance
     ended: str | None = None
     try:
         episode = await _play_thread(
-            case, thread, horizon, office, seating, reviewer, outcomes, rounds, observer
+            case, thread, horizon, services, seating, reviewer, outcomes, rounds, observer
         )
         ended = episode.error
         return episode
@@ -223,7 +255,7 @@ async def _contain(
         ended = str(error) or type(error).__name__
         raise
     finally:
-        office.log.listeners.pop(thread, None)
+        services.log.listeners.pop(thread, None)
         observer.on_end(ended)
 
 
@@ -231,50 +263,51 @@ async def _play_thread(
     case: PlayableCase,
     thread: str,
     horizon: int,
-    office: Office,
+    services: GovernanceServices,
     seating: Seating,
     reviewer: Reviewer,
     outcomes: Outcomes,
     rounds: int,
     observer: Observer | None,
 ) -> GovernedEpisode:
-    voices = Voices(seating, case, thread, office.ledger, observer)
-    context = make_full_context(case, thread, horizon, office, voices, outcomes)
+    agents = DurableAgents(seating, case, thread, services.ledger, observer=observer)
+    game = seating.make_game(case)
+    context = make_full_context(thread, horizon, services, agents, case, game, outcomes, observer)
     start = open_full_case(case, rounds=rounds)
     try:
         with tracing_context(enabled=False):
-            state, status, error = await _drive(start, context, office, reviewer)
+            state, status, error = await _drive(start, context, services, reviewer)
     finally:
-        voices.end()
+        agents.end()
     return GovernedEpisode(
         thread=thread,
         case_key=case.key,
         status=status,
         state=state,
-        trace=tuple(read_trace(office, thread)),
+        trace=tuple(read_trace(services, thread)),
         error=error,
     )
 
 
 async def _drive(
-    start: FullState, context: FullContext, office: Office, reviewer: Reviewer
+    start: FullState, context: FullContext, services: GovernanceServices, reviewer: Reviewer
 ) -> tuple[Mapping[str, Any], str, str | None]:
-    """(last state, status, error) of the thread, taken up where it is and played as far as it goes."""
-    graph = office.graph(tuple(start["briefs"]))
+    """Play the thread from where it is as far as it goes; return (last state, status, error)."""
+    graph = services.graph(tuple(start["briefs"]))
     config = thread_config(context.thread)
     snapshot = await graph.aget_state(config)
-    if snapshot.values and not snapshot.tasks:  # `next` leaves out a task that ran before the kill
-        return snapshot.values, str(snapshot.values["status"]), None
     state: Mapping[str, Any] = snapshot.values or start
     step: Any = None if snapshot.values else start
     try:
+        if snapshot.values and not snapshot.tasks:  # `next` leaves out a task that ran before the kill
+            return state, services.gate.read_status(context.thread), None
         while True:
             state = await graph.ainvoke(step, config, context=context, durability="sync")
             interrupts = state.get("__interrupt__", ())
             if not interrupts:
-                return state, str(state["status"]), None
+                return state, services.gate.read_status(context.thread), None
             request = ReviewRequest.model_validate(interrupts[0].value)
-            answer = await office.desk.ask(request, reviewer)
+            answer = await services.desk.ask(request, reviewer)
             if answer is None:
                 return _without_interrupt(state), WAITING, None
             step = Command(resume={interrupts[0].id: answer})
@@ -284,13 +317,13 @@ async def _drive(
         return _without_interrupt(state), VIOLATION, f"{error.reason}: {error}"
 
 
-def read_trace(office: Office, thread: str) -> list[tuple[int, str, Any]]:
-    """What was done and decided in a thread, the same for every play of the same case."""
+def read_trace(services: GovernanceServices, thread: str) -> list[tuple[int, str, Any]]:
+    """List what was done and decided in a thread; the same for every play of the same case."""
     entries = [
         (-1, entry.kind, {name: value for name, value in entry.body.items() if name not in _TIMED})
-        for entry in office.log.entries(thread)
+        for entry in services.log.entries(thread)
     ]
-    return [*office.ledger.trace(thread), *entries]
+    return [*services.ledger.trace(thread), *entries]
 
 
 def _without_interrupt(state: Mapping[str, Any]) -> dict[str, Any]:

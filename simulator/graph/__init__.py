@@ -1,5 +1,5 @@
-"""The team's LangGraph graph and the runner that plays many episodes on it.
+"""LangGraph graph of the `assess` protocol, and the runner that plays many episodes at once.
 
-Belongs here: nodes of the assess protocol, seating, concurrency.
+Belongs here: nodes of the graph, seating, concurrency.
 Not here: the human gate (governance).
 """

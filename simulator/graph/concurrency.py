@@ -1,4 +1,4 @@
-"""Structured concurrency: work side by side, and on a failure nothing is left running."""
+"""Structured concurrency: after a failure nothing is left running."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The garbage collector while many episodes are in flight: seldom, and not over what was there before.
+"""Makes garbage collection rare while many episodes are in flight; older objects are not looked at.
 
 The interpreter collects after 700 new objects. Thousands of live episodes hold millions that are all in use;
 looking at them again and again took more time than the episodes themselves.

@@ -1,4 +1,4 @@
-"""Many episodes at once on one engine: whole episodes, reports only, or decisions on fixed reports.
+"""Plays many episodes at once on one engine: whole ones, reports only, or decisions on fixed reports.
 
 Results come in the order of the inputs whatever the concurrency. An InfrastructureError stays with its
 episode; anything else stops the call. Nodes, agents and engines never see a scenario's truth.
@@ -15,15 +15,18 @@ from roles.base import Role
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
 from roles.team import RECONCILER
+from scenarios.team import FlagGame
 from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent
 from simulator.agents.agent_kinds import AgentKind, AgentLimits
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.graph.concurrency import run_pool
+from simulator.graph.game import MakeGame, TeamGame
 from simulator.graph.garbage_collection import deferred_garbage_collection
-from simulator.graph.seating import Seating, make_context, open_case
-from simulator.graph.team_graph import EpisodeContext, TeamState, make_utterance, play_graph
+from simulator.graph.seating import Seating, make_context
+from simulator.graph.state import TeamState, Utterance, open_case
+from simulator.graph.team_graph import play_graph
 from simulator.observer import Watch, watched
 from simulator.records import Episode
 
@@ -50,22 +53,23 @@ async def play_episodes(
     watch: Watch | None = None,
     kinds: Mapping[str, AgentKind] | None = None,
     limits: AgentLimits | None = None,
+    make_game: MakeGame = FlagGame.of,
     first_place: int = 0,
 ) -> list[Episode]:
     """Play every scenario `num_repeats` times: reports, decision, then up to `rounds` rounds of votes.
 
     Returns the episodes scenario by scenario, the repeats of one scenario side by side. `watch` makes an
     observer for each, told what happens while it happens. `kinds`: the agent in a seat, chat where none is
-    named; `limits`: of every agent. A part of a longer list samples as in the whole list
-    if `first_place` says where it begins.
+    named; `limits`: of every agent. `make_game`: the joint game. A part of a longer list samples as in the
+    whole list if `first_place` says where it begins.
 
     Raises:
         UserError: a seat or the reconciler has no policy in the team.
         ValueError: rounds < 0, num_repeats or concurrency < 1.
     """
     _check_rounds(rounds)
-    seating = _cast(
-        team, engine, chat, sampling, f"{stream}/episodes", max_turns, roles, watch, kinds, limits
+    seating = _make_seating(
+        team, engine, chat, sampling, f"{stream}/episodes", max_turns, roles, make_game, watch, kinds, limits
     )
     plays = [(scenario, partial(_play_episode, rounds=rounds)) for scenario in scenarios]
     return await _play_groups(seating, plays, num_repeats, concurrency, first_place)
@@ -83,9 +87,10 @@ async def play_reports(
     stream: str = "",
     max_turns: int = MAX_TURNS,
     roles: Mapping[str, Role] = ROLES,
+    make_game: MakeGame = FlagGame.of,
 ) -> list[Episode]:
     """Play the specialists' reports only: episodes with decision "" and no votes, for `play_decisions`."""
-    seating = _cast(team, engine, chat, sampling, f"{stream}/reports", max_turns, roles)
+    seating = _make_seating(team, engine, chat, sampling, f"{stream}/reports", max_turns, roles, make_game)
     plays = [(scenario, _play_reports) for scenario in scenarios]
     return await _play_groups(seating, plays, num_repeats, concurrency)
 
@@ -104,6 +109,7 @@ async def play_decisions(
     stream: str = "",
     max_turns: int = MAX_TURNS,
     roles: Mapping[str, Role] = ROLES,
+    make_game: MakeGame = FlagGame.of,
     first_place: int = 0,
 ) -> list[Episode]:
     """Play ReconcileGPT and the votes `num_decisions` times on each fixed set of reports.
@@ -120,13 +126,13 @@ async def play_decisions(
         ValueError: a set was not played on its scenario, or with other roles, chat or max_turns.
     """
     _check_rounds(rounds)
-    seating = _cast(team, engine, chat, sampling, f"{stream}/decisions", max_turns, roles)
+    seating = _make_seating(team, engine, chat, sampling, f"{stream}/decisions", max_turns, roles, make_game)
     play = partial(_play_decision, rounds=rounds) if with_votes else _play_decision_alone
     plays = [(scenario, partial(play, reports=reports)) for scenario, reports in report_sets]
     return await _play_groups(seating, plays, num_decisions, concurrency, first_place)
 
 
-def _cast(
+def _make_seating(
     team: Mapping[str, str],
     engine: Engine,
     chat: Chat,
@@ -134,6 +140,7 @@ def _cast(
     stream: str,
     max_turns: int,
     roles: Mapping[str, Role],
+    make_game: MakeGame,
     watch: Watch | None = None,
     kinds: Mapping[str, AgentKind] | None = None,
     limits: AgentLimits | None = None,
@@ -149,6 +156,7 @@ def _cast(
         watch=watch,
         kinds=kinds or {},
         limits=limits or AgentLimits(),
+        make_game=make_game,
     )
 
 
@@ -192,16 +200,17 @@ async def _play_episode(
     seating: Seating, scenario: PlayableCase, session: str, index: int, *, rounds: int
 ) -> Episode:
     with watched(seating.watch, scenario, session) as observer:
-        agents = seating.seat(scenario, session, observer)
-        context = make_context(scenario, agents, observer)
+        agents = seating.make_agents(scenario, session, observer)
+        context = make_context(scenario, agents, observer, seating.make_game)
         final = await play_graph(open_case(scenario, rounds=rounds), context)
     return _record(scenario, index, agents, final)
 
 
 async def _play_reports(seating: Seating, scenario: PlayableCase, session: str, index: int) -> Episode:
-    agents = seating.seat(scenario, session)
+    agents = seating.make_agents(scenario, session)
     case = open_case(scenario, rounds=0)
-    final = await play_graph(case, make_context(scenario, agents), reports_only=True)
+    context = make_context(scenario, agents, make_game=seating.make_game)
+    final = await play_graph(case, context, reports_only=True)
     return _record(scenario, index, {role: agents[role] for role in scenario.seats}, final)
 
 
@@ -210,13 +219,15 @@ async def _play_decision(
 ) -> Episode:
     if reports.error is not None:
         return _failed(scenario, index, reports.error)
-    agents = seating.seat(scenario, session)
-    context = make_context(scenario, agents)
-    case = _with_reports(open_case(scenario, rounds=rounds), scenario, context, reports)
+    agents = seating.make_agents(scenario, session)
+    case = _with_reports(open_case(scenario, rounds=rounds), scenario, seating.make_game(scenario), reports)
     for role, seat in scenario.seats.items():
-        agents[role], text = await seating.seat_again(role, seat.brief, session, reports.trajectories[role])
+        agents[role], text = await seating.replay_report(
+            role, seat.brief, session, reports.trajectories[role]
+        )
         if text != reports.reports[role]:
             raise ValueError(f"the report of {role} on {scenario.key} plays back differently")
+    context = make_context(scenario, agents, make_game=seating.make_game)
     return _record(scenario, index, agents, await play_graph(case, context))
 
 
@@ -225,19 +236,19 @@ async def _play_decision_alone(
 ) -> Episode:
     if reports.error is not None:
         return _failed(scenario, index, reports.error)
-    agents = seating.seat(scenario, session)
-    context = make_context(scenario, agents)
-    case = _with_reports(open_case(scenario, rounds=0), scenario, context, reports)
+    agents = seating.make_agents(scenario, session)
+    context = make_context(scenario, agents, make_game=seating.make_game)
+    case = _with_reports(open_case(scenario, rounds=0), scenario, context.game, reports)
     return _record(scenario, index, {RECONCILER: agents[RECONCILER]}, await play_graph(case, context))
 
 
-def _with_reports(
-    case: TeamState, scenario: PlayableCase, context: EpisodeContext, reports: Episode
-) -> TeamState:
-    """The case with all reports in, so that the graph goes straight to reconcile."""
+def _with_reports(case: TeamState, scenario: PlayableCase, game: TeamGame, reports: Episode) -> TeamState:
+    """Return the case with all reports given, so that the graph goes straight to reconcile."""
     if reports.scenario_key != scenario.key or set(reports.reports) != set(scenario.seats):
         raise ValueError(f"episode of {reports.scenario_key} holds no reports on {scenario.key}")
-    said = {role: make_utterance(text, context.read_report(text)) for role, text in reports.reports.items()}
+    said = {
+        role: Utterance(text=text, parsed=game.read_report(text)) for role, text in reports.reports.items()
+    }
     return TeamState(**{**case, "reports": said})
 
 

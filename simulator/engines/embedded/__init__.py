@@ -1,4 +1,4 @@
-"""Hugging Face models in this process, continuous batching.
+"""Engine for Hugging Face models in this process, with continuous batching.
 
 Belongs here: the embedded engine and its cache.
 Not here: sampling rules shared by engines (simulator.engines).

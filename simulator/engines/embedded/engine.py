@@ -3,7 +3,7 @@
 One lane per model. A lane decodes all its open transcripts together, one token per row and step; policies
 that are adapters of one model share its lane, and every row passes through its own adapter (lora_rows.py).
 A transcript that goes on (tool observation, further message) feeds its new tokens through the same
-steps while its neighbours sample, so nobody waits at a turn barrier and no prompt is computed twice.
+steps while its neighbours sample, so no row waits at a turn barrier and no prompt is computed twice.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class TransformersEngine:
         self.end_id = end_id
         self.seed = seed
         self.max_rows = max_rows
-        self._filler_id = 0 if end_id is None else end_id  # fed to rows that wait; nobody sees it
+        self._filler_id = 0 if end_id is None else end_id  # fed to rows that wait; its output is dropped
         self._lanes: list[Lane] = []  # one per model; where adapters cannot share a pass, one per policy
         self._lane_of: dict[str, Lane] = {}
         self._open: dict[str, list[Row]] = {}  # rows of each session not yet given back
@@ -77,7 +77,7 @@ class TransformersEngine:
         self._lanes = [lane for lane in self._lanes if lane.policies]
 
     def _find_lane(self, model: Any, adapter: str | None, *, is_stacked: bool) -> Lane | None:
-        """The lane of other policies on this model that the policy's rows can be computed with."""
+        """Return the lane of other policies on this model that the policy's rows can be computed with."""
         if adapter is not None and not is_stacked:
             return None
         for lane in self._lanes:
@@ -235,7 +235,7 @@ class TransformersEngine:
         lane.rows.extend(rows)
 
     def _decode(self, lane: Lane) -> None:
-        """One token for every active row: a given one if it has any, else the one it sampled last.
+        """Decode one token for every active row: a given one if it has any, else the one it sampled last.
 
         Where policies share the lane most rows may be waiting for others' turns: they are left out.
         """
@@ -279,7 +279,7 @@ class TransformersEngine:
 
 
 def _check_prompt(request: CompletionRequest, config: Any) -> None:
-    """Refuse what would end the step of everybody: a prompt that the model cannot read.
+    """Refuse a prompt that the model cannot read: it would end the step of all rows.
 
     Raises:
         InfrastructureError: empty, longer than the model's positions, or an id that it does not have.

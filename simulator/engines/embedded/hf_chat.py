@@ -8,6 +8,7 @@ from transformers import PreTrainedTokenizerBase
 from roles.base import Role
 from roles.errors import UserError
 from roles.registry import ROLES
+from roles.team import TEAM_ROLES
 
 # what the code of a template can raise: it divides, looks up, calls what is not there, counts without end
 _TEMPLATE_ERRORS = (
@@ -65,7 +66,7 @@ class HFChat:
         return str(self._backend.decode(list(kept), skip_special_tokens=False))
 
     def encode_raw(self, text: str) -> tuple[int, ...]:
-        """Ids of already rendered text; special tokens in it are recognised."""
+        """Return ids of already rendered text; special tokens in it are recognised."""
         return tuple(self._backend.encode(text, add_special_tokens=False).ids)
 
     def neutralise(self, text: str) -> str:
@@ -94,13 +95,14 @@ class HFChat:
         return before, after
 
     def _name_seat(self, role: Role) -> str:
-        """After the case: whose answer is asked for, with the mandate where it was not read yet."""
+        """Write the role that is to answer, after the case, with its mandate where it was not read yet."""
         if self._short:
             return f"{role.title}."
-        return f"You are {role.title}. {'' if ROLES.get(role.name) is role else role.mandate}".strip()
+        was_read = role.name in TEAM_ROLES and ROLES[role.name] is role
+        return f"You are {role.title}. {'' if was_read else role.mandate}".strip()
 
     def _end_of_turn(self) -> tuple[str, dict[str, str]]:
-        """The end-of-turn text, and per kind of message the text from there to the next generation prompt."""
+        """Return the end-of-turn text, and per kind of message the text up to the next generation prompt."""
         talk = [{"role": "user", "content": "u"}, {"role": "assistant", "content": _SLOT}]
         rendered = self._render(talk)
         rest = rendered[rendered.rindex(_SLOT) + len(_SLOT) :]
@@ -116,6 +118,6 @@ class HFChat:
 
 
 _TEAM = "You are one seat of a team that decides a company case."
-_MANDATES = "\n\n".join(f"{role.title}. {role.mandate}" for role in ROLES.values())
+_MANDATES = "\n\n".join(f"{role.title}. {role.mandate}" for role in map(ROLES.__getitem__, TEAM_ROLES))
 _SLOT = "\u27e6slot\u27e7"
 _OTHER = "\u27e6other\u27e7"

@@ -52,14 +52,14 @@ class KVWindow:
         return self.valid.shape[0]
 
     def cache(self, num_rows: int) -> Cache:
-        """The first rows of the window as a Hugging Face cache that writes at the next column."""
+        """Return the first rows of the window as a Hugging Face cache that writes at the next column."""
         self._reserve(self.column + 1)
         for layer in self.layers:
             layer.column, layer.num_rows = self.column, num_rows
         return Cache(layers=list(self.layers))
 
     def step_mask(self, num_rows: int) -> Tensor:
-        """(num_rows, 1, 1, column + 1) bool: a row's own columns and the one being written."""
+        """Return (num_rows, 1, 1, column + 1) bool: a row's own columns and the one being written."""
         mask = self.valid[:num_rows, : self.column + 1].clone()
         mask[:, self.column] = True
         return mask[:, None, None, :]
@@ -139,7 +139,7 @@ class KVWindow:
 
 
 def _with_rows(buffer: Tensor, first: int, new: Tensor) -> Tensor:
-    """The buffer with new rows from row `first` on; a full one grows by half, so that growing is rare."""
+    """Return the buffer with new rows from row `first` on; a full one grows by half, so growing is rare."""
     end = first + new.shape[0]
     if end > buffer.shape[0]:
         spare = torch.zeros(max(end, buffer.shape[0] * 3 // 2) - first, *buffer.shape[1:]).to(buffer)

@@ -1,4 +1,4 @@
-"""The embedded engine's bookkeeping: which transcripts a model decodes side by side, and for whom."""
+"""Bookkeeping of the embedded engine: the transcripts that a model decodes side by side, by policy."""
 
 import asyncio
 from collections import deque
@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from roles.errors import InfrastructureError
-from simulator.engines.base import Completion, CompletionRequest, FinishReason
+from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.lora_rows import AdapterStack
+from simulator.records import FinishReason
 
 PREFILL_TOKENS = 16_384  # padded tokens per prefill forward
 
@@ -44,12 +45,12 @@ class Row:
     is_spoilt: bool = False  # its keys are not finite
 
     def resume(self, request: CompletionRequest, future: asyncio.Future[Completion], new: list[int]) -> None:
-        """The transcript goes on: `new` tokens are given, then it samples."""
+        """Continue the transcript: `new` tokens are given, then it samples."""
         self.request, self.future, self.forced = request, future, deque(new)
         self.sampled, self.logprobs, self.ended = [], [], False
 
     def next_input(self, filler_id: int) -> int:
-        """The token to feed: a given one if there is any, else the last sampled; `filler_id` if it waits."""
+        """Return the token to feed: a given one, else the last sampled; `filler_id` for a row that waits."""
         if self.request is None:
             return filler_id
         token = self.forced.popleft() if self.forced else self.sampled[-1]
@@ -57,7 +58,7 @@ class Row:
         return token
 
     def take(self, token: int, logprob: float, end_id: int | None) -> None:
-        """What was sampled; answers the call if that was its last token."""
+        """Take the sampled token; answer the call if that was its last one."""
         assert self.request is not None
         self.sampled.append(token)
         self.logprobs.append(logprob)
@@ -67,7 +68,7 @@ class Row:
             self._answer("length")
 
     def fail(self, error: InfrastructureError) -> None:
-        """The call gets no answer, and the row's keys are of no use."""
+        """Fail the call; the row's keys are of no use."""
         self.is_spoilt = True
         future, self.request, self.future = self.future, None, None
         if future is not None and not future.done():
@@ -103,7 +104,7 @@ class Lane:
         return bool(self.queue) or any(row.request for row in self.rows)
 
     def has_calls_of(self, policy: str) -> bool:
-        """Whether calls of this policy are in flight."""
+        """Return whether calls of this policy are in flight."""
         waiting = any(request.policy == policy for request, _ in self.queue)
         return waiting or any(row.request for row in self.rows if row.policy.name == policy)
 
@@ -151,7 +152,7 @@ class Lane:
                 row.request, row.future = None, None
 
     def fail(self, error: Exception) -> None:
-        """Nobody gets an answer."""
+        """Fail all calls."""
         self.queue, self.rows, self.window = [], [], KVWindow()
         for future in list(self.pending):
             if not future.done():
@@ -159,7 +160,7 @@ class Lane:
 
 
 def length_buckets(rows: list[Row]) -> list[list[Row]]:
-    """Rows sorted by prompt length, cut so that a padded batch stays under PREFILL_TOKENS."""
+    """Sort rows by prompt length, cut so that a padded batch stays under PREFILL_TOKENS."""
     buckets: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: len(row.cached)):
         if not buckets or (len(buckets[-1]) + 1) * len(row.cached) > PREFILL_TOKENS:

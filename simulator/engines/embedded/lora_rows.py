@@ -1,4 +1,4 @@
-"""The adapters of several policies in one pass: every row goes through the base and through its own LoRA.
+"""Applies the adapters of several policies in one pass: every row goes through the base and its own LoRA.
 
 A layer's adapters stand side by side in one pair of products, A of all and B of all; between the two, what
 is not of a row's own adapter is zero. For sampling only: these tensors are copies and have no gradients.
@@ -28,7 +28,7 @@ class _Layer:
 
 
 def can_stack(model: nn.Module) -> bool:
-    """Whether all that the adapters change is plain LoRA on linear layers, not merged."""
+    """Return whether all that the adapters change is plain LoRA on linear layers, not merged."""
     if not isinstance(model, PeftModel):
         return False
     for module in model.modules():
@@ -67,7 +67,7 @@ class AdapterStack:
 
 
 def _stack(module: Any, adapters: Sequence[str]) -> _Layer:
-    """The layer's adapters; none of them, where it has others, leaves the base alone."""
+    """Stack the layer's adapters; a row without one of them passes through the base alone."""
     base = module.get_base_layer()
     device, present = base.weight.device, [name for name in adapters if name in module.lora_A]
     first = [module.lora_A[name].weight for name in present]

@@ -1,5 +1,5 @@
-"""Any OpenAI-compatible endpoint as a chat model.
+"""Client for OpenAI-compatible endpoints.
 
-Belongs here: the client, its limits and strict replies.
-Not here: who asks it (agents, teacher).
+Belongs here: requests, limits, strict reading of replies.
+Not here: prompts (agents, training.data.teacher).
 """

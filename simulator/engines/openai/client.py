@@ -1,7 +1,8 @@
-"""An async client for `/v1/chat/completions` of any OpenAI-compatible endpoint.
+"""An async client for `/v1/chat/completions` of any OpenAI-compatible endpoint, on the OpenAI SDK.
 
 Every request ends in a ChatReply or a named failure within bounded time. It sends nothing but the configured
 request: no redirects, no proxies or credentials from the environment, and the key only in its header.
+Retries, limits and the strict reading of replies are ours: the SDK's retries and lenient parser are not used.
 """
 
 import asyncio
@@ -9,17 +10,25 @@ import email.utils
 import json
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
+import httpx2
+import openai
 
 from roles.errors import UserError
-from simulator.engines.openai.endpoint import EndpointSettings, find_completions_url
-from simulator.engines.openai.reply import ChatReply, EndpointError, read_error_text, read_reply
-from simulator.engines.openai.request_limits import Budget, BudgetSpentError, Pace
+from simulator.engines.openai.endpoint import PATH, EndpointSettings, find_completions_url
+from simulator.engines.openai.reply import (
+    ChatMessage,
+    ChatReply,
+    EndpointError,
+    read_error_text,
+    read_message,
+)
+from simulator.engines.openai.request_limits import Budget, BudgetSpentError, RateLimit
+from simulator.engines.openai.transport import ChatTransport
 
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 PERMANENT = ("refused", "too_large")  # kinds that the same request would meet again
@@ -46,22 +55,25 @@ class ChatClient:
         """
         self._settings = settings
         self._url = find_completions_url(settings.url)
-        self._pace = Pace(settings.requests_per_minute)
+        self._rate_limit = RateLimit(settings.requests_per_minute)
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._limit_name = "max_tokens"
         self._rng = random.Random()
         self.budget = Budget(
             price_in=settings.price_in, price_out=settings.price_out, max_cost=settings.max_cost, spent=spent
         )
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if settings.api_key is not None:
-            headers["Authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
-        self._http = httpx.AsyncClient(
-            headers=headers,
-            timeout=settings.timeout_s,
-            limits=httpx.Limits(max_connections=settings.concurrency),
+        http = httpx2.AsyncClient(
+            transport=ChatTransport(settings.api_key, max_connections=settings.concurrency),
+            event_hooks={"response": [self._check_status]},
             follow_redirects=False,
             trust_env=False,
+        )
+        self._sdk = openai.AsyncOpenAI(
+            base_url=self._url.removesuffix(PATH),
+            api_key="the transport sets it",
+            timeout=settings.timeout_s,
+            max_retries=0,
+            http_client=http,
         )
 
     async def __aenter__(self) -> Self:
@@ -70,12 +82,12 @@ class ChatClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._http.aclose()
+        await self._sdk.close()
 
     async def complete(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
     ) -> ChatReply:
-        """One reply, after retries where a failure may pass.
+        """Ask for one reply, with retries after a failure that may pass.
 
         Raises:
             EndpointError: the last failure; its `cost` is that of all attempts.
@@ -86,11 +98,11 @@ class ChatClient:
         num_failures = 0
         async with self._slots:
             while True:
-                body = self._encode(messages, tools)
-                bound = self.budget.price(len(body), self._settings.max_completion_tokens)
+                request = self._make_request(messages, tools)
+                bound = self.budget.price(len(json.dumps(request)), self._settings.max_completion_tokens)
                 try:
-                    reply = await self._charge(body, bound)
-                    return reply.model_copy(update={"cost": cost + reply.cost})
+                    message, own_cost = await self._charge(request, bound)
+                    return ChatReply(**message.model_dump(), cost=cost + own_cost)
                 except BudgetSpentError as error:
                     error.cost = cost
                     raise
@@ -104,10 +116,12 @@ class ChatClient:
                         error.cost = cost
                         raise
                     if error.retry_after_s is not None:
-                        self._pace.hold_off(wait_s)
+                        self._rate_limit.hold_off(wait_s)
                 await asyncio.sleep(wait_s)
 
-    def _encode(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> bytes:
+    def _make_request(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
         settings = self._settings
         body: dict[str, Any] = {"model": settings.model, "messages": list(messages), "stream": False}
         body[self._limit_name] = settings.max_completion_tokens
@@ -115,51 +129,59 @@ class ChatClient:
             body["tools"] = list(tools)
         if settings.temperature is not None:
             body["temperature"] = settings.temperature
-        return json.dumps(body).encode()
+        return body
 
-    async def _charge(self, body: bytes, bound: float) -> ChatReply:
-        """One attempt within pace and budget; the reply carries its cost."""
-        await self._pace.wait_turn()
+    async def _charge(self, request: dict[str, Any], bound: float) -> tuple[ChatMessage, float]:
+        """Make one attempt within rate and budget; return the message and its cost."""
+        await self._rate_limit.wait_turn()
         await self.budget.reserve(bound)
         cost = 0.0
         try:
-            reply = await self._attempt(body)
-            if reply.prompt_tokens is None or reply.completion_tokens is None:
+            message = await self._attempt(request)
+            if message.prompt_tokens is None or message.completion_tokens is None:
                 cost = bound
             else:
-                cost = self.budget.price(reply.prompt_tokens, reply.completion_tokens)
-            return reply.model_copy(update={"cost": cost})
+                cost = self.budget.price(message.prompt_tokens, message.completion_tokens)
+            return message, cost
         except EndpointError as error:
             cost = bound if error.may_be_charged else 0.0
             raise
         finally:
             self.budget.settle(bound, cost)
 
-    async def _attempt(self, body: bytes) -> ChatReply:
-        settings = self._settings
+    async def _attempt(self, request: dict[str, Any]) -> ChatMessage:
+        timeout_s = self._settings.timeout_s
         try:
             async with (
-                asyncio.timeout(settings.timeout_s),
-                self._http.stream("POST", self._url, content=body) as response,
+                asyncio.timeout(timeout_s),
+                self._sdk.chat.completions.with_streaming_response.create(**request) as response,
             ):
-                content = await _read(response)
-        except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
-            raise EndpointError(
-                "timeout", f"no whole answer within {settings.timeout_s:g} s", may_be_charged=True
-            ) from None
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise EndpointError("connection", self._describe(error)) from None
-        except httpx.HTTPError as error:
-            raise EndpointError("connection", self._describe(error), may_be_charged=True) from None
-        if response.status_code != 200:
-            raise self._refusal(response, content)
+                content = await _read(response.iter_bytes())
+        except TimeoutError:
+            raise _timed_out(timeout_s) from None
+        except (openai.APIConnectionError, httpx2.HTTPError) as error:
+            raise self._name_failure(error) from None
         content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type != "application/json":
             raise EndpointError("content_type", f"{content_type[:60]!r}, not JSON", may_be_charged=True)
-        return read_reply(content)
+        return read_message(content)
 
-    def _refusal(self, response: httpx.Response, content: bytes) -> EndpointError:
-        """The failure that a status other than 200 means.
+    def _name_failure(self, error: Exception) -> EndpointError:
+        """Name the failure that an error of the HTTP library means; the SDK wraps errors before the body."""
+        cause = (error.__cause__ if isinstance(error, openai.APIConnectionError) else None) or error
+        if isinstance(cause, httpx2.ReadTimeout | httpx2.WriteTimeout):
+            return _timed_out(self._settings.timeout_s)
+        never_arrived = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
+        detail = self._redact(f"{type(cause).__name__} {cause}".strip()[:200])
+        return EndpointError("connection", detail, may_be_charged=not never_arrived)
+
+    async def _check_status(self, response: httpx2.Response) -> None:
+        """Raise the failure of a status other than 200, before the SDK reads a body of any size."""
+        if response.status_code != 200:
+            raise self._refusal(response, await _read(response.aiter_bytes()))
+
+    def _refusal(self, response: httpx2.Response, content: bytes) -> EndpointError:
+        """Return the failure that a status other than 200 means.
 
         Raises:
             UserError: one that the user has to set right.
@@ -170,14 +192,19 @@ class ChatClient:
             raise UserError(f"{self._url} answers {detail}; {REMEDIES[status]}")
         if 300 <= status < 400:
             raise UserError(f"{self._url} answers {status}, a redirect; give the address that it leads to")
+        wait_s = _read_retry_after(response.headers.get("retry-after", ""))
         if status == 429:
-            return EndpointError("rate_limit", detail, retry_after_s=_read_retry_after(response))
+            return EndpointError("rate_limit", detail, retry_after_s=wait_s)
         if status >= 500 or status in RETRIED_STATUSES:
-            return EndpointError("server_error", detail, retry_after_s=_read_retry_after(response))
+            return EndpointError(
+                "server_error",
+                detail,
+                retry_after_s=wait_s,
+            )
         return EndpointError("refused", detail)
 
     def _choose_wait(self, error: EndpointError, num_failures: int) -> float | None:
-        """Seconds until the next attempt; None to give up."""
+        """Return seconds until the next attempt; None to give up."""
         settings = self._settings
         if error.kind in PERMANENT or num_failures > settings.max_retries:
             return None
@@ -187,33 +214,39 @@ class ChatClient:
         return longest_s * self._rng.uniform(0.5, 1.0)
 
     def _learn_limit_name(self, error: EndpointError) -> bool:
-        """Whether the endpoint wants the token limit under its newer name, learnt just now."""
+        """Return whether the endpoint wants the token limit under its newer name, learnt just now."""
         is_news = self._limit_name == "max_tokens" and "max_completion_tokens" in str(error)
         if error.kind != "refused" or not is_news:
             return False
         self._limit_name = "max_completion_tokens"
         return True
 
-    def _describe(self, error: Exception) -> str:
-        return self._redact(f"{type(error).__name__} {error}".strip()[:200])
-
     def _redact(self, text: str) -> str:
         key = self._settings.api_key
         return text if key is None else text.replace(key.get_secret_value(), "***")
 
 
-async def _read(response: httpx.Response) -> bytes:
+def _timed_out(timeout_s: float) -> EndpointError:
+    return EndpointError("timeout", f"no whole answer within {timeout_s:g} s", may_be_charged=True)
+
+
+async def _read(chunks: AsyncIterator[bytes]) -> bytes:
+    """Read the whole body.
+
+    Raises:
+        EndpointError: `too_large`.
+    """
     content = bytearray()
-    async for chunk in response.aiter_bytes():
+    async for chunk in chunks:
         content += chunk
         if len(content) > MAX_REPLY_BYTES:
             raise EndpointError("too_large", f"more than {MAX_REPLY_BYTES} bytes", may_be_charged=True)
     return bytes(content)
 
 
-def _read_retry_after(response: httpx.Response) -> float | None:
-    """Seconds of a Retry-After header (a number or a date); None where there is no readable one."""
-    text = response.headers.get("retry-after", "").strip()
+def _read_retry_after(header: str) -> float | None:
+    """Read the seconds of a Retry-After header (a number or a date); None where there is no readable one."""
+    text = header.strip()
     try:
         wait_s = float(text)
     except ValueError:

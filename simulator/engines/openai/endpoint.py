@@ -1,9 +1,9 @@
-"""An OpenAI-compatible endpoint: where it is, how patiently it is asked, what it may cost, its API key."""
+"""Settings of an OpenAI-compatible endpoint: address, API key, patience and cost."""
 
 import os
 from typing import Annotated, Self
 
-import httpx
+import httpx2
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from roles.errors import UserError
@@ -15,7 +15,7 @@ Price = Annotated[float, Field(ge=0)]
 
 
 class EndpointSettings(BaseModel):
-    """Where a model is served, how patiently it is asked, and what it may cost.
+    """Address, model, patience and cost limit of one endpoint.
 
     Example: EndpointSettings(url="http://127.0.0.1:8000/v1", model="qwen2.5-72b")
     """
@@ -41,7 +41,7 @@ class EndpointSettings(BaseModel):
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 8
     """Most requests under way at once."""
     requests_per_minute: Annotated[float, Field(gt=0)] | None = None
-    """Pace limit, evenly spread; None for none."""
+    """RateLimit limit, evenly spread; None for none."""
     price_in: Price = 0.0
     """Price of a million prompt tokens."""
     price_out: Price = 0.0
@@ -61,7 +61,7 @@ class EndpointSettings(BaseModel):
 
 
 def read_api_key(variable: str) -> SecretStr:
-    """The key in an environment variable.
+    """Read the key in an environment variable.
 
     Raises:
         UserError: not set, empty, or not printable ASCII; the value is never shown.
@@ -75,14 +75,14 @@ def read_api_key(variable: str) -> SecretStr:
 
 
 def find_completions_url(url: str) -> str:
-    """The address that requests go to.
+    """Return the address that requests go to.
 
     Raises:
         UserError: no http(s) address, or one that carries a password, a query or a fragment.
     """
     try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL as error:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
         raise UserError(f"endpoint {url[:200]!r} is not a URL ({error})") from None
     if parsed.userinfo:
         raise UserError("the endpoint's URL holds a password; put the key into an environment variable")

@@ -1,4 +1,4 @@
-"""A reply of `/v1/chat/completions`, read strictly: a ChatReply or a named failure, nothing repaired."""
+"""A reply of `/v1/chat/completions`, read strictly: a ChatMessage or a named failure, nothing repaired."""
 
 import json
 from typing import Any, Literal
@@ -49,11 +49,10 @@ class RequestedCall(BaseModel):
     arguments: str  # JSON text as the model wrote it, unchecked
 
 
-class ChatReply(BaseModel):
-    """One assistant message.
+class ChatMessage(BaseModel):
+    """One assistant message as a response body holds it.
 
-    Example: ChatReply(text="best 24", finish_reason="stop", prompt_tokens=412, completion_tokens=21,
-                       cost=0.0003)
+    Example: ChatMessage(text="best 24", finish_reason="stop", prompt_tokens=412, completion_tokens=21)
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
@@ -63,6 +62,15 @@ class ChatReply(BaseModel):
     finish_reason: str | None = None
     prompt_tokens: int | None = None  # None where the endpoint does not say
     completion_tokens: int | None = None
+
+
+class ChatReply(ChatMessage):
+    """One assistant message and what it cost.
+
+    Example: ChatReply(text="best 24", finish_reason="stop", prompt_tokens=412, completion_tokens=21,
+                       cost=0.0003)
+    """
+
     cost: float = Field(default=0.0, ge=0)  # of this request and its failed attempts, in the prices' currency
 
 
@@ -100,8 +108,8 @@ class _Body(_Wire):
     usage: Any = None
 
 
-def read_reply(content: bytes) -> ChatReply:
-    """The first choice of a response body.
+def read_message(content: bytes) -> ChatMessage:
+    """Read the first choice of a response body.
 
     Raises:
         EndpointError: `not_json` or `protocol`.
@@ -119,7 +127,7 @@ def read_reply(content: bytes) -> ChatReply:
     choice = body.choices[0]
     calls = tuple(_read_call(call, number) for number, call in enumerate(choice.message.tool_calls or ()))
     usage = _read_usage(body.usage)
-    reply = ChatReply(
+    message = ChatMessage(
         text=choice.message.content or "",
         calls=calls,
         finish_reason=choice.finish_reason,
@@ -127,14 +135,14 @@ def read_reply(content: bytes) -> ChatReply:
         completion_tokens=usage.completion_tokens if usage else None,
     )
     try:
-        reply.model_dump_json()
+        message.model_dump_json()
     except ValueError:
         raise _unreadable("protocol", "text is not valid Unicode (half a surrogate pair)") from None
-    return reply
+    return message
 
 
 def read_error_text(content: bytes, most: int = 200) -> str:
-    """What an error response says, on one line of at most `most` characters; "" for an empty body."""
+    """Read an error response's message, on one line of at most `most` characters; "" for an empty body."""
     text = content.decode(errors="replace")
     try:
         value = parse_strict_json(text)

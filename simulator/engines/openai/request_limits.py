@@ -1,4 +1,4 @@
-"""Two limits that the requests to one endpoint share: their pace, and what they may cost."""
+"""Two limits that the requests to one endpoint share: their rate and their cost."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ class BudgetSpentError(Exception):
         self.cost = 0.0  # of the failed attempts before
 
 
-class Pace:
+class RateLimit:
     """At most `per_minute` requests a minute (None: any), evenly spread; all wait when the server asks."""
 
     def __init__(self, per_minute: float | None) -> None:

@@ -1,5 +1,5 @@
-"""vLLM in this process or behind its server.
+"""Engines on vLLM, in this process or behind its server.
 
-Belongs here: everything that imports vLLM or speaks to its server.
+Belongs here: everything that imports vLLM or calls its server.
 Not here: other endpoints (openai).
 """

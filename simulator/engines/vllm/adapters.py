@@ -1,4 +1,4 @@
-"""Adapters on their way to a vLLM engine: PEFT folders held in memory, checked before anything loads them."""
+"""Adapters for a vLLM engine: PEFT folders held in memory, checked before anything loads them."""
 
 import json
 import os
@@ -18,7 +18,7 @@ MEMORY = Path("/dev/shm")
 PREFIX = "emads-adapters-"  # then the process id
 
 
-class AdapterShelf:
+class AdapterStore:
     """A private folder, in memory where the system has one (/dev/shm): one folder per adapter version.
 
     Engines read an adapter again when it fell out of their own cache, so a version stays until `drop`.
@@ -33,7 +33,7 @@ class AdapterShelf:
         self._num_put = 0
 
     def put(self, source: Path | Any, *, adapter: str = "default", max_rank: int | None = None) -> Path:
-        """A copy of a PEFT folder, or of a live PEFT model's `adapter` (nothing is merged); its folder.
+        """Copy a PEFT folder, or a live PEFT model's `adapter` (nothing is merged); return the copy's folder.
 
         Raises:
             InfrastructureError: missing, cut short, not finite, or not a LoRA; names the file.
@@ -58,7 +58,7 @@ class AdapterShelf:
         return target
 
     def put_weights(self, model: Any) -> Path:
-        """Full weights of a model as its own folder."""
+        """Write full weights of a model into a folder of its own."""
         self._num_put += 1
         target = self.root / str(self._num_put)
         model.save_pretrained(target)
@@ -74,7 +74,7 @@ class AdapterShelf:
 
 
 def check_adapter(folder: Path, *, shown: Path | None = None, max_rank: int | None = None) -> None:
-    """Read every number of an adapter: what a damaged one does inside an engine is anybody's guess.
+    """Check every number of an adapter: a damaged one has undefined effects inside an engine.
 
     Raises:
         InfrastructureError: unreadable, empty, not finite, or not a LoRA; names `shown` (or the folder).
@@ -114,7 +114,7 @@ def _check_tensors(path: Path, name: Path) -> None:
 
 
 def _write_live(model: Any, adapter: str, target: Path) -> None:
-    """The adapter of a PEFT model as its own folder, straight from the weights in training."""
+    """Write the adapter of a PEFT model into a folder of its own, straight from the weights in training."""
     from peft import get_peft_model_state_dict
 
     state = get_peft_model_state_dict(model, adapter_name=adapter, save_embedding_layers=False)

@@ -20,7 +20,7 @@ from roles.errors import InfrastructureError, UserError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.loop_thread import LoopThread
-from simulator.engines.vllm.adapters import CONFIG, AdapterShelf
+from simulator.engines.vllm.adapters import CONFIG, AdapterStore
 from simulator.engines.vllm.host import HostCall, VLLMHost
 from simulator.engines.vllm.library import lora_request
 from simulator.engines.vllm.options import DEFAULTS, check_options
@@ -28,7 +28,7 @@ from simulator.engines.vllm.options import DEFAULTS, check_options
 
 @dataclass(slots=True)
 class Usage:
-    """What an engine has done since it was made."""
+    """Counts of an engine's work since it was made."""
 
     num_calls: int = 0
     prompt_tokens: int = 0
@@ -47,7 +47,7 @@ class _Served:
     version: str
     host: VLLMHost
     lora: Any = None  # vLLM's LoRARequest; None: the host's own weights
-    folder: Path | None = None  # on the shelf
+    folder: Path | None = None  # in the store
     num_in_flight: int = 0
     is_current: bool = True
 
@@ -89,11 +89,11 @@ class VLLMEngine:
         self._served: dict[str, _Served] = {}
         self._own_hosts: dict[str, VLLMHost] = {}  # of policies with full weights
         self._num_loras = self._num_in_flight = 0
-        self.shelf = AdapterShelf()
+        self.store = AdapterStore()
         self._thread = LoopThread("vllm-engine")
         self._base = self._make_host(base, base) if base is not None else None
         self._base_folder = base
-        weakref.finalize(self, self.shelf.close)
+        weakref.finalize(self, self.store.close)
 
     def set_policy(self, policy: str, model: Any = None, *, version: str, adapter: str | None = None) -> None:
         """Serve `policy` from now on by `version`; calls in flight end on the version they began with.
@@ -117,13 +117,13 @@ class VLLMEngine:
         host = self._shared(policy)
         if adapter is None and not isinstance(source, Path):
             adapter = adapter_of(source, policy)
-        folder = self.shelf.put(source, adapter=adapter or "default", max_rank=self._max_rank)
+        folder = self.store.put(source, adapter=adapter or "default", max_rank=self._max_rank)
         self._num_loras += 1
         lora = lora_request(f"{version}#{self._num_loras}", self._num_loras, str(folder))
         try:
             self._thread.call(host.add_lora(lora))
         except BaseException:
-            self.shelf.drop(folder)
+            self.store.drop(folder)
             raise
         served = _Served(version=version, host=host, lora=lora, folder=folder)
         self._thread.call(self._install(policy, served))
@@ -131,7 +131,7 @@ class VLLMEngine:
     def _set_weights(self, policy: str, model: Any, version: str) -> None:
         if isinstance(model, Path) and not (model / "config.json").exists():
             raise InfrastructureError(f"{model} is neither an adapter nor a model folder")
-        folder = model if isinstance(model, Path) else self.shelf.put_weights(model)
+        folder = model if isinstance(model, Path) else self.store.put_weights(model)
         kept = None if isinstance(model, Path) else folder
         host = self._own_hosts.get(policy)
         if host is None:
@@ -147,7 +147,7 @@ class VLLMEngine:
         return await self._thread.run(self._complete(request))
 
     def end_session(self, session: str) -> None:
-        """Nothing to do: the prefix cache holds what it has room for."""
+        """Do nothing: the prefix cache drops what it has no room for."""
 
     def start(self) -> None:
         """Start the engine on the base now instead of at the first call.
@@ -179,7 +179,7 @@ class VLLMEngine:
 
         self._thread.call(shut_down())
         self._thread.close()
-        self.shelf.close()
+        self.store.close()
 
     @property
     def num_in_flight(self) -> int:
@@ -187,7 +187,7 @@ class VLLMEngine:
         return self._num_in_flight
 
     def list_adapters(self) -> set[int]:
-        """Ids of the adapters that the engine on the base holds, for tests of eviction."""
+        """List ids of the adapters that the engine on the base holds, for tests of eviction."""
         assert self._base is not None
         return self._thread.call(self._base.list_loras())
 
@@ -245,7 +245,7 @@ class VLLMEngine:
         if lora is not None:
             await served.host.remove_lora(lora.lora_int_id)
         if served.folder is not None:
-            self.shelf.drop(served.folder)
+            self.store.drop(served.folder)
 
     def _shared(self, policy: str) -> VLLMHost:
         if self._base is None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from roles.errors import InfrastructureError
-from simulator.engines.base import FinishReason
 from simulator.engines.vllm.library import (
     last_line,
     named_failures,
@@ -24,6 +23,7 @@ from simulator.engines.vllm.library import (
     tokens_prompt,
 )
 from simulator.engines.vllm.options import engine_arguments, start_environment
+from simulator.records import FinishReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class HostCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAnswer:
-    """What came back; num_cached_tokens of the prompt were found in the prefix cache."""
+    """The engine's answer; num_cached_tokens of the prompt were found in the prefix cache."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -70,7 +70,7 @@ class VLLMHost:
         self._ids = itertools.count()
 
     async def ready(self) -> Any:
-        """The running AsyncLLM; started if there is none, or if the last one died.
+        """Return the running AsyncLLM; start one if there is none, or if the last one died.
 
         Raises:
             InfrastructureError: it does not start, or died once too often.
@@ -91,7 +91,7 @@ class VLLMHost:
         return start_engine(arguments, start_environment(arguments, self._start_timeout_s))
 
     async def generate(self, call: HostCall) -> HostAnswer:
-        """One completion; a cancelled call is taken out of the batch.
+        """Generate one completion; a cancelled call is taken out of the batch.
 
         Raises:
             InfrastructureError: a bad prompt, the engine died, or a log-probability is not finite.
@@ -139,7 +139,7 @@ class VLLMHost:
             await self._engine.remove_lora(lora_id)
 
     async def list_loras(self) -> set[int]:
-        """Ids of the adapters that the engine holds."""
+        """List ids of the adapters that the engine holds."""
         return set(await (await self.ready()).list_loras())
 
     async def reload(self, weights: Path) -> None:
@@ -179,7 +179,7 @@ def _check_prompt(prompt_ids: tuple[int, ...], model: Any) -> None:
 
 
 def _read(output: Any, call: HostCall, limit: int) -> HostAnswer:
-    """The answer in vLLM's output.
+    """Read the answer in vLLM's output.
 
     Raises:
         InfrastructureError: the context was full.

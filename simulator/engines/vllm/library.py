@@ -1,4 +1,4 @@
-"""All that is used of vLLM itself (0.31): no other module imports it, and importing this one does not."""
+"""The only module that uses vLLM (0.31); importing this module does not import vLLM."""
 
 import difflib
 import os
@@ -50,7 +50,7 @@ def check_installed() -> None:
 
 @cache
 def argument_names() -> frozenset[str]:
-    """Names of the installed vLLM's engine arguments.
+    """List names of the installed vLLM's engine arguments.
 
     Raises:
         UserError: it is not installed.
@@ -64,7 +64,7 @@ def argument_names() -> frozenset[str]:
 
 @cache
 def is_cpu_build() -> bool:
-    """Whether the installed vLLM computes on the CPU."""
+    """Return whether the installed vLLM computes on the CPU."""
     with quiet_start():
         from vllm.platforms import current_platform
 
@@ -72,7 +72,7 @@ def is_cpu_build() -> bool:
 
 
 def start_engine(arguments: Mapping[str, Any], environment: Mapping[str, str]) -> Any:
-    """A running AsyncLLM of the calling event loop.
+    """Start an AsyncLLM of the calling event loop.
 
     Raises:
         UserError: vLLM refuses an argument.
@@ -105,14 +105,14 @@ def stop_engine(engine: Any) -> None:
 
 
 def lora_request(name: str, number: int, path: str) -> Any:
-    """What names an adapter in vLLM; `number` > 0 must be new."""
+    """Return vLLM's name of an adapter; `number` > 0 must be new."""
     from vllm.lora.request import LoRARequest
 
     return LoRARequest(lora_name=name, lora_int_id=number, lora_path=path)
 
 
 def tokens_prompt(prompt_ids: tuple[int, ...]) -> Any:
-    """A prompt of token ids."""
+    """Return a prompt of token ids."""
     from vllm.inputs.engine import tokens_input
 
     return tokens_input(list(prompt_ids))
@@ -121,7 +121,7 @@ def tokens_prompt(prompt_ids: tuple[int, ...]) -> Any:
 def sampling_params(
     *, temperature: float, max_tokens: int, end_id: int | None, schema: Mapping[str, Any] | None
 ) -> Any:
-    """One whole completion with the log-probabilities of its tokens, ended by `end_id` or by length alone."""
+    """Return parameters of one completion with log-probabilities, ended by `end_id` or by length alone."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
@@ -142,7 +142,7 @@ def sampling_params(
 
 @contextmanager
 def named_failures() -> Iterator[None]:
-    """What a call on an engine may raise, under our names.
+    """Translate what a call on an engine may raise into our errors.
 
     Raises:
         InfrastructureError: the engine died, or refused the call.
@@ -159,12 +159,12 @@ def named_failures() -> Iterator[None]:
 
 
 def last_line(error: BaseException) -> str:
-    """The last line of an exception's text, where libraries put what matters."""
+    """Return the last line of an exception's text, where libraries put what matters."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[-1][:300]
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """A hint at the name that was meant, or nothing."""
+    """Return a hint at the name that was meant, or nothing."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""

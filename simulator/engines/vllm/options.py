@@ -1,4 +1,4 @@
-"""Options of a vLLM engine: what this project sets itself, its defaults, and the rest passed through."""
+"""Options of a vLLM engine: some set by this project, some defaults, the rest passed through."""
 
 import math
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 def engine_arguments(
     weights: Path, options: Mapping[str, Any], *, seed: int, tokenizer: Path | None
 ) -> dict[str, Any]:
-    """All arguments of one engine; `options` replace the defaults.
+    """Return all arguments of one engine; `options` replace the defaults.
 
     `tokenizer`: a folder that has one, where answers are to follow a schema; else only ids go in and out.
     """
@@ -70,7 +70,7 @@ def engine_arguments(
 
 
 def start_environment(arguments: Mapping[str, Any], timeout_s: float) -> dict[str, str]:
-    """Variables that the engine's processes need."""
+    """Return variables that the engine's processes need."""
     variables = {"VLLM_ENGINE_READY_TIMEOUT_S": str(math.ceil(timeout_s))}
     if is_cpu_build() and arguments.get("enforce_eager"):
         variables["TORCHDYNAMO_DISABLE"] = "1"  # else the sampler alone is compiled, at the first call

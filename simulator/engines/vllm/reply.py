@@ -1,4 +1,4 @@
-"""What a vLLM server answers, read strictly."""
+"""Reads replies of a vLLM server strictly."""
 
 import json
 import math
@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from simulator.engines.base import Completion, CompletionRequest, FinishReason
+from simulator.engines.base import Completion, CompletionRequest
+from simulator.records import FinishReason
 
 
 class BadReplyError(Exception):
@@ -36,7 +37,7 @@ class _Reply(BaseModel):
 def read_completion(
     content: bytes, request: CompletionRequest, *, end_id: int | None, version: str
 ) -> Completion:
-    """The completion in a reply of `/v1/completions`.
+    """Read the completion in a reply of `/v1/completions`.
 
     Raises:
         BadReplyError: says what is wrong.
@@ -63,7 +64,7 @@ def read_completion(
 
 
 def read_problem(content: bytes) -> str:
-    """The message in an error reply, or its first characters."""
+    """Read the message in an error reply, or its first characters."""
     try:
         value: Any = json.loads(content)
         return str(value["error"]["message"])[:300]

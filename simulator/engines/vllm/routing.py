@@ -1,4 +1,4 @@
-"""Which replica serves a prompt: the one that has most of it in its prefix cache, unless it is too busy.
+"""Routes a prompt to the replica that has most of it in its prefix cache, unless that one is too busy.
 
 A replica keeps the keys of whole blocks of tokens; what it was sent lately is what it is taken to hold.
 Prompts of one policy share keys with each other only, so a block's name begins with the policy's version.
@@ -48,7 +48,7 @@ class PrefixRouter:
     def choose(
         self, version: str, prompt_ids: Sequence[int], *, avoid: Replica | None = None
     ) -> Replica | None:
-        """The replica for this prompt, counted as in flight there; None where none is up.
+        """Choose the replica for this prompt and count it as in flight there; None where none is up.
 
         Longest known prefix first, then the idlest. `avoid` is taken only if it is the last one up.
         """
@@ -65,17 +65,17 @@ class PrefixRouter:
         return chosen
 
     def finish(self, replica: Replica) -> None:
-        """A request that `choose` counted is over, well or not."""
+        """Count a request of `choose` as over, well or not."""
         replica.num_in_flight -= 1
 
     def set_up(self, replica: Replica, is_up: bool) -> None:
-        """A replica failed (its cache is taken for lost) or answers again."""
+        """Note that a replica failed (its cache counts as lost) or answers again."""
         if not is_up:
             replica.blocks.clear()
         replica.is_up = is_up
 
     def _chain(self, version: str, prompt_ids: Sequence[int]) -> list[int]:
-        """One hash per whole block, each over everything up to its end."""
+        """Return one hash per whole block, each over everything up to its end."""
         size, before = self._block_tokens, hash(version)
         chain = []
         for start in range(0, len(prompt_ids) - size + 1, size):
@@ -92,7 +92,7 @@ class PrefixRouter:
 
 
 def _known(replica: Replica, chain: Sequence[int]) -> int:
-    """Blocks at the start of the chain that the replica was sent."""
+    """Return blocks at the start of the chain that the replica was sent."""
     count = 0
     for block in chain:
         if block not in replica.blocks:

@@ -1,4 +1,4 @@
-"""How to start a `vllm serve` that the client in vllm_server.py can use.
+"""The command that starts a `vllm serve` for the client in server_client.py.
 
 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora --logprobs-mode processed_logprobs ...
 """
@@ -20,7 +20,7 @@ SERVER_VARIABLES = {
 def server_command(
     weights: Path, *, port: int, on_cpu: bool, options: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """The command that starts a server as this client needs it; set SERVER_VARIABLES beside it.
+    """Return the command that starts a server as this client needs it; set SERVER_VARIABLES beside it.
 
     It runs vLLM's server module: the CPU build's own `vllm serve` stops because its package has another name.
     """

@@ -20,7 +20,7 @@ from roles.errors import InfrastructureError, UserError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.loop_thread import LoopThread
-from simulator.engines.vllm.adapters import AdapterShelf
+from simulator.engines.vllm.adapters import AdapterStore
 from simulator.engines.vllm.reply import BadReplyError, read_completion, read_problem
 from simulator.engines.vllm.routing import PrefixRouter, Replica
 
@@ -53,12 +53,12 @@ class VLLMServerEngine:
         model: str | None = None,
         api_key: str | None = None,
         max_rank: int | None = None,
-        shelf: Path | None = None,
+        store: Path | None = None,
         spill: int = 16,
         max_attempts: int = 3,
         request_timeout_s: float = 600.0,
     ) -> None:
-        """`model`: the base model's name at the servers; None asks the first. `shelf`: a folder that all
+        """`model`: the base model's name at the servers; None asks the first. `store`: a folder that all
         servers see, where adapters are put (None: memory, which servers on this machine see).
 
         Raises:
@@ -73,7 +73,7 @@ class VLLMServerEngine:
         self._served: dict[str, _Served] = {}
         self._num_loaded, self._name = 0, secrets.token_hex(4)  # no two clients use the same names
         self._probes: dict[str, asyncio.Task[None]] = {}
-        self._shelf = AdapterShelf(shelf)
+        self._store = AdapterStore(store)
         self._thread = LoopThread("vllm-server-client")
         headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._http = httpx.AsyncClient(
@@ -83,7 +83,7 @@ class VLLMServerEngine:
             follow_redirects=False,
             trust_env=False,
         )
-        weakref.finalize(self, self._shelf.close)
+        weakref.finalize(self, self._store.close)
 
     def set_policy(self, policy: str, model: Any = None, *, version: str, adapter: str | None = None) -> None:
         """Serve `policy` by a PEFT model or PEFT folder, or by the servers' base (None).
@@ -102,24 +102,24 @@ class VLLMServerEngine:
             )
         if adapter is None and not isinstance(model, Path):
             adapter = adapter_of(model, policy)
-        folder = self._shelf.put(model, adapter=adapter or "default", max_rank=self._max_rank)
+        folder = self._store.put(model, adapter=adapter or "default", max_rank=self._max_rank)
         try:
             self._thread.call(self._install(policy, folder, version))
         except BaseException:
-            self._shelf.drop(folder)
+            self._store.drop(folder)
             raise
 
     async def complete(self, request: CompletionRequest) -> Completion:
         return await self._thread.run(self._complete(request))
 
     def end_session(self, session: str) -> None:
-        """Nothing to do: the servers' prefix caches hold what they have room for."""
+        """Do nothing: the servers' prefix caches drop what they have no room for."""
 
     def close(self) -> None:
         """Take our adapters off the servers and hang up."""
         self._thread.call(self._hang_up())
         self._thread.close()
-        self._shelf.close()
+        self._store.close()
 
     async def _hang_up(self) -> None:
         for served in self._served.values():
@@ -176,7 +176,7 @@ class VLLMServerEngine:
         }
 
     async def _post(self, replica: Replica, path: str, body: Mapping[str, Any]) -> bytes:
-        """One request.
+        """Send one request.
 
         Raises:
             _RetryError: the replica cannot be reached or fails; it is set down until it answers again.
@@ -262,10 +262,10 @@ class VLLMServerEngine:
                     await self._post(replica, "/v1/unload_lora_adapter", {"lora_name": served.name})
                 except (_RetryError, InfrastructureError):
                     continue  # a server that forgot it already, or is gone with all it had
-        self._shelf.drop(folder)
+        self._store.drop(folder)
 
     async def _base_name(self) -> str:
-        """The name under which the servers serve their base model."""
+        """Return the name under which the servers serve their base model."""
         if self._model is None:
             url = self._router.replicas[0].url
             try:

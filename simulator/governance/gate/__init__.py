@@ -1,5 +1,5 @@
-"""Who may approve what: proposals, signatures, reviewers.
+"""Human gate: proposals, signed approvals, reviewers.
 
-Belongs here: everything that decides whether a plan may be carried out.
+Belongs here: every rule that decides whether a plan may be carried out.
 Not here: the database (store).
 """

@@ -1,4 +1,4 @@
-"""What is approved and by what: a proposal's digest, and a signed record that holds for it alone, once.
+"""Proposals and approvals: an approval is a signed record that holds for one proposal's digest, once.
 
 A proposal is approved only by a live `ApprovalRecord` with a valid signature over exactly this thread,
 interrupt and digest. Anything else (missing, stale, used, edited, of another type) is not approved.
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NoReturn, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from roles.errors import UserError
+from simulator.conflicts import Conflict, Name
 from simulator.governance.store.database import canonical_json, digest_json
 
 Ruling = Literal["approve", "edit", "reject"]
@@ -28,7 +29,6 @@ KEY_VARIABLE = "EMADS_APPROVAL_KEY"
 _DOMAIN = b"emads approval v1\n"
 
 Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Name = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class Record(BaseModel):
@@ -37,28 +37,40 @@ class Record(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Conflict(Record):
-    """One option that `wants` pick and `refuses` veto; nobody refuses it where the picks merely differ."""
-
-    option: Name
-    wants: list[Name]
-    refuses: list[Name]
-
-
 class PlanPart(Record):
-    """What one seat carries out once the proposal is committed."""
+    """The part of a plan that one seat carries out once the proposal is committed."""
 
     role: Name
     action: Name
     kpi_floor: Annotated[int, Field(ge=0, le=1000)]  # percent of the seat's hard limit; under it, an alert
 
 
+class ReportLine(Record):
+    """A specialist's report as the reviewer sees it."""
+
+    pick: str
+    flag: int
+    veto: list[str]
+
+
+class CaseWords(Record):
+    """The case in words, for a reviewer.
+
+    Example: CaseWords(title="Where to store our data", context="", meanings={"A": "Our own rooms"})
+    """
+
+    title: str
+    context: str  # what every seat reads; "" without
+    meanings: dict[str, str]  # option -> what it means
+
+
 class Proposal(Record):
-    """All that a reviewer is shown and that is carried out: nothing else is ever executed.
+    """The plan that a reviewer is shown, with the case and the reports; nothing else is ever carried out.
 
     Example: Proposal(thread="t1", case="team/test/0/7/2", attempt=0, revision=0, option="B",
         decision_type="contested", risk_score=4, option_scores={"A": 0, "B": 71}, conflicts=[],
-        conditions=["cost is watched closely"], accountable="cto", parts=[], precedents=[])
+        conditions=["cost is watched closely"], accountable="cto", parts=[], precedents=[],
+        words=CaseWords(title="Where to store our data", context="", meanings={}), reports={}, changes=[])
     """
 
     thread: Name
@@ -74,15 +86,23 @@ class Proposal(Record):
     accountable: Name
     parts: list[PlanPart]  # empty where there is nothing to carry out
     precedents: list[str]  # past cases that intake recalled
+    words: CaseWords
+    reports: dict[str, ReportLine | None]  # None: no valid report
+    changes: list[str]  # since the proposal before
 
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical JSON: any change of any field changes it."""
         return digest_json(self.model_dump())
 
+    @property
+    def plan_digest(self) -> str:
+        """SHA-256 of the plan and its scores alone, without the words, reports and changes beside them."""
+        return digest_json(self.model_dump(exclude={"words", "reports", "changes"}))
+
 
 class ReviewResponse(Record):
-    """What a reviewer says. `feedback` goes to ReconcileGPT after a rejection.
+    """A reviewer's answer. `feedback` goes to ReconcileGPT after a rejection.
 
     Example: ReviewResponse(decision="edit", option="C", feedback="")
     """
@@ -99,7 +119,7 @@ class ReviewResponse(Record):
 
 
 class ApprovalRecord(ReviewResponse):
-    """A reviewer's signed word on one proposal; holds once, until it expires.
+    """A reviewer's signed answer to one proposal; it holds once, until it expires.
 
     Example: issue_approval(ReviewResponse(decision="approve"), key=key, thread="t1", interrupt_id="9f2c",
                             proposal_digest=proposal.digest, reviewer="ann", now_s=0, lifetime_s=600,
@@ -117,7 +137,7 @@ class ApprovalRecord(ReviewResponse):
 
 
 class NotApprovedError(Exception):
-    """Why something is not approved. `reason` is one word; the message is for people."""
+    """Something is not approved. `reason` is one word; the message is for people."""
 
     def __init__(self, reason: str, explanation: str) -> None:
         super().__init__(explanation)
@@ -162,7 +182,7 @@ def issue_approval(
 
 
 def read_approval(value: Any, *, key: bytes) -> ApprovalRecord:
-    """The record, if `value` is one and its signature is ours. Says nothing of what it is valid for.
+    """Return the record if `value` is one and its signature is ours; its scope is not checked.
 
     Raises:
         NotApprovedError: "malformed" or "forged".
@@ -181,7 +201,7 @@ def read_approval(value: Any, *, key: bytes) -> ApprovalRecord:
 def verify_approval(
     value: Any, *, key: bytes, thread: str, interrupt_id: str, digest: str, now_s: float
 ) -> ApprovalRecord:
-    """The record, if it is signed, alive, and about exactly this proposal at this interrupt.
+    """Return the record if it is signed, not expired, and about exactly this proposal at this interrupt.
 
     Whether it was used before is the gate's to say.
 
@@ -204,12 +224,12 @@ def verify_approval(
 
 
 def draw_nonce() -> str:
-    """128 random bits from the system, 32 hexadecimal digits."""
+    """Draw 128 random bits from the system, as 32 hexadecimal digits."""
     return secrets.token_hex(16)
 
 
 def read_or_create_key(path: Path) -> bytes:
-    """The signing key in a file that only its owner can read; made where it is missing.
+    """Read the signing key in a file that only its owner can read; make it where it is missing.
 
     Raises:
         UserError: others can read or write the file, or it does not hold a key.
@@ -229,7 +249,7 @@ def read_or_create_key(path: Path) -> bytes:
 
 
 def find_key(path: Path) -> bytes:
-    """The key in the environment variable EMADS_APPROVAL_KEY where it is set, else that of the file.
+    """Find the key in the environment variable EMADS_APPROVAL_KEY where it is set, else in the file.
 
     Raises:
         UserError: see `read_or_create_key`; or the variable does not hold 64 hexadecimal digits.

@@ -1,4 +1,4 @@
-"""Who stands at the gate: a person at the terminal, a simulated reviewer, or nobody yet.
+"""Reviewers at the gate: a person at the terminal, a simulated reviewer, or an absent one.
 
 A reviewer only says what it thinks of what it is shown. It holds no key: the desk signs.
 """
@@ -13,46 +13,26 @@ from roles.errors import UserError
 from roles.team import NO_OPTION
 from simulator.governance.gate.approvals import (
     MAX_FEEDBACK_CHARS,
-    Hex64,
-    Name,
-    Proposal,
-    Record,
     ReviewResponse,
     Ruling,
 )
-
-
-class ReportLine(Record):
-    """A specialist's report as the reviewer sees it."""
-
-    pick: str
-    flag: int
-    veto: list[str]
-
-
-class ReviewRequest(Record):
-    """What is displayed to a reviewer."""
-
-    thread: Name
-    interrupt_id: Name
-    digest: Hex64  # of the proposal, as signed
-    proposal: Proposal
-    reports: dict[str, ReportLine | None]  # None: no valid report
-    refusal: str  # why the answer before did not count, "" without one
+from simulator.governance.gate.eligibility import SIMULATED, TERMINAL
+from simulator.governance.gate.request_form import ReviewRequest
+from simulator.governance.gate.request_text import HELP, render_request, show
 
 
 class Reviewer(Protocol):
-    """Anybody who can be shown a proposal."""
+    """Answers proposals; under any name but "simulated" it stands for a person, registered with the desk."""
 
     name: str
 
     async def review(self, request: ReviewRequest) -> ReviewResponse | None:
-        """The response; None where there is none yet, and the case waits."""
+        """Answer the request; None where there is no answer yet, and the case waits."""
         ...
 
 
 class AbsentReviewer:
-    """Nobody is there: cases wait at the gate until the desk has an answer (a web reviewer gives it)."""
+    """Never answers: cases wait at the gate until the review desk has an answer, as of a web reviewer."""
 
     name = "absent"
 
@@ -65,10 +45,10 @@ class SimulatedReviewer:
 
     It knows what each option is worth, approves the best one, sends a worse one back, and edits an
     escalation into the best option where one is worth anything. With probability `error_rate`, drawn from
-    seed and digest, it does the opposite: approves what it should send back, and the other way round.
+    seed and plan, it does the opposite: approves what it should send back, and the other way round.
     """
 
-    name = "simulated"
+    name = SIMULATED
 
     def __init__(
         self,
@@ -91,7 +71,7 @@ class SimulatedReviewer:
 
     async def review(self, request: ReviewRequest) -> ReviewResponse:
         """See Reviewer.review."""
-        rng = random.Random(f"reviewer/{self._seed}/{request.digest}")
+        rng = random.Random(f"reviewer/{self._seed}/{request.proposal.plan_digest}")
         is_sound, best = self._weigh(request)
         if is_sound != (rng.random() < self._error_rate):
             return ReviewResponse(decision="approve")
@@ -100,7 +80,7 @@ class SimulatedReviewer:
         return ReviewResponse(decision="reject", feedback=f"{request.proposal.option} does not convince.")
 
     def _weigh(self, request: ReviewRequest) -> tuple[bool, str]:
-        """Whether the proposal is worth enough, and the best option that is still in the case."""
+        """Return whether the proposal is worth enough, and the best option that is still in the case."""
         stays_out = {line.split()[0] for line in request.proposal.conditions if " stays out: " in line}
         options = [option for option in request.proposal.option_scores if option not in stays_out]
         worth = {option: self._score(request, option) for option in (*options, NO_OPTION)}
@@ -110,14 +90,14 @@ class SimulatedReviewer:
 
 
 def score_by_risk(request: ReviewRequest, option: str) -> float:
-    """Worth without knowing the truth: the option's share of the pressing, nothing for handing on."""
+    """Score an option without the truth: its share of the seats' pressing, 0 for handing the case on."""
     return request.proposal.option_scores.get(option, 0) / 100
 
 
 class TerminalReviewer:
-    """A person at the keyboard. Only the exact words count; anything else is asked again."""
+    """A person at the terminal. Only the exact words count; anything else is asked again."""
 
-    name = "terminal"
+    name = TERMINAL
 
     def __init__(
         self,
@@ -128,7 +108,7 @@ class TerminalReviewer:
     ) -> None:
         """
         Raises:
-            UserError: standard input is no terminal, so that nobody could be asked.
+            UserError: standard input is no terminal, so no person can be asked.
         """
         if not is_terminal():
             raise UserError("--reviewer terminal needs a terminal; choose --reviewer simulated")
@@ -144,8 +124,9 @@ class TerminalReviewer:
 
     def _ask(self, request: ReviewRequest) -> ReviewResponse:
         rulings: dict[str, Ruling] = {"approve": "approve", "edit": "edit", "reject": "reject"}
-        while (word := self._read_line("approve, edit or reject? ").strip()) not in rulings:
-            self._write(f"{show(word)!r} is none of approve, edit, reject")
+        while (word := self._read_line("approve, edit, reject or help? ").strip()) not in rulings:
+            is_help = word in ("help", "?")
+            self._write(HELP if is_help else f"{show(word)!r} is none of approve, edit, reject, help")
         if word == "edit":
             options = list(request.proposal.option_scores)
             while (option := self._read_line(f"option ({' '.join(options)})? ").strip()) not in options:
@@ -153,36 +134,3 @@ class TerminalReviewer:
             return ReviewResponse(decision="edit", option=option)
         feedback = self._read_line("why? ").strip() if word == "reject" else ""
         return ReviewResponse(decision=rulings[word], feedback=feedback[:MAX_FEEDBACK_CHARS])
-
-
-def render_request(request: ReviewRequest) -> str:
-    """The request as text for a terminal; nothing in it can move the cursor or hide a line."""
-    proposal = request.proposal
-    lines = [
-        f"Proposal for {proposal.case}, attempt {proposal.attempt + 1}, revision {proposal.revision}",
-        f"  option {proposal.option}, {proposal.decision_type}, risk {proposal.risk_score} of 12, "
-        f"accountable {proposal.accountable}",
-        "  scores " + " ".join(f"{option} {score}" for option, score in proposal.option_scores.items()),
-    ]
-    for role, report in request.reports.items():
-        lines.append(f"  {role} reports {_spell_report(report)}")
-    for conflict in proposal.conflicts:
-        refuses = f", {' '.join(conflict.refuses)} refuse it" if conflict.refuses else ""
-        lines.append(f"  conflict {conflict.option}: {' '.join(conflict.wants)} want it{refuses}")
-    lines += [f"  condition {condition}" for condition in proposal.conditions]
-    lines += [f"  plan {part.role}: {part.action} (KPI {part.kpi_floor} at least)" for part in proposal.parts]
-    lines += [f"  recalls {case}" for case in proposal.precedents]
-    if request.refusal:
-        lines.append(f"  the answer before did not count: {request.refusal}")
-    return "\n".join([*map(show, lines), f"  digest {proposal.digest}"])
-
-
-def _spell_report(report: ReportLine | None) -> str:
-    if report is None:
-        return "nothing valid"
-    return f"{report.pick} {report.flag} veto {' '.join(report.veto) or NO_OPTION}"
-
-
-def show(text: str) -> str:
-    """Text with unprintable characters spelled out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

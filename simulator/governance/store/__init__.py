@@ -1,4 +1,4 @@
-"""The SQLite file that governance rests on, and records read from it.
+"""SQLite store of governed episodes.
 
 Belongs here: transactions, checkpoints, the decision log, the effects ledger.
 Not here: rules of approval (gate).

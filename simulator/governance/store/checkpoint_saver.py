@@ -1,4 +1,4 @@
-"""LangGraph's checkpoints in the store itself: one row per superstep, one per task, committed in groups.
+"""Keeps LangGraph's checkpoints in the store: one row per superstep, one per task, committed in groups.
 
 A checkpoint row holds only the channels that its superstep has written; what was written before is read from
 earlier rows. A checkpoint that `aput` has returned from is on disk, and so is every effect before it.
@@ -43,7 +43,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
         self._store = store
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """A count and a random part, so that two forks never share a version; compares as text."""
+        """Draw a version: a count and a random part, so that two forks never share one; compares as text."""
         count = int(current[:8], 16) if current else 0
         return f"{count + 1:08x}{random.getrandbits(32):08x}"
 
@@ -103,7 +103,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
         await self._store.committed()
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that is named, else the thread's latest in this namespace."""
+        """Return the checkpoint that is named, else the thread's latest in this namespace."""
         place = config["configurable"]
         where, given = (
             "thread = ? AND namespace = ?",
@@ -128,7 +128,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Checkpoints, the newest first; `filter` compares metadata for equality."""
+        """List checkpoints, the newest first; `filter` compares metadata for equality."""
         named = dict(config["configurable"]) if config else {}
         wanted = {
             "thread = ?": named.get("thread_id"),
@@ -175,7 +175,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
         )
 
     def _read_values(self, thread: str, namespace: str, versions: ChannelVersions) -> dict[str, Any]:
-        """Every channel's value at its version, from the rows that wrote them, the newest first."""
+        """Read every channel's value at its version, from the rows that wrote them, the newest first."""
         wanted, values = dict(versions), {}
         rows = self._store.execute(
             "SELECT type, written FROM checkpoints WHERE thread = ? AND namespace = ? ORDER BY sequence DESC",
@@ -192,7 +192,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
         return values
 
     def _read_writes(self, thread: str, namespace: str, checkpoint_id: str) -> Sequence[PendingWrite]:
-        """What was kept twice counts as it was first, special writes (errors, resumes) as they were last."""
+        """Read a task's writes: of one kept twice the first counts, of errors and resumes the last."""
         kept: dict[tuple[str, int], tuple[str, str, Any]] = {}
         for task, path, kind, body in self._store.execute(
             "SELECT task, path, type, body FROM checkpoint_writes"

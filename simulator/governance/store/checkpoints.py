@@ -1,4 +1,4 @@
-"""Where the governed graph keeps its checkpoints: in the store itself, or in PostgreSQL.
+"""Opens the checkpointer of the governed graph: in the store itself, or in PostgreSQL.
 
 Deserialisation is strict (what LANGGRAPH_STRICT_MSGPACK=true asks for): only plain types and LangGraph's own
 come back, no pickle, whatever the environment says.
@@ -27,7 +27,7 @@ def strict_serializer() -> JsonPlusSerializer:
 
 @asynccontextmanager
 async def open_checkpointer(url: str | None, store: Store) -> AsyncIterator[BaseCheckpointSaver[Any]]:
-    """A checkpointer: None in the store, a postgres:// URL in that database.
+    """Open a checkpointer: None in the store, a postgres:// URL in that database.
 
     Raises:
         UserError: a URL of another kind, or no PostgreSQL driver installed.

@@ -1,4 +1,4 @@
-"""The SQLite file that governance rests on: its tables, and transactions that are all or nothing.
+"""The SQLite store of governance: its tables, and transactions that are all or nothing.
 
 Approvals, effects, the decision log and checkpoints are in one file, so that what a checkpoint tells of was
 committed no later than the checkpoint. While many episodes are played, the transactions of one turn of the
@@ -28,22 +28,26 @@ CREATE TABLE IF NOT EXISTS effects (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS requests (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, thread TEXT NOT NULL, interrupt_id TEXT NOT NULL UNIQUE,
-    digest TEXT NOT NULL, body TEXT NOT NULL, settled TEXT
+    digest TEXT NOT NULL, body TEXT NOT NULL, seal TEXT NOT NULL, settled TEXT
 );
 CREATE INDEX IF NOT EXISTS requests_of_thread ON requests (thread, sequence);
 CREATE TABLE IF NOT EXISTS answers (interrupt_id TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reviewers (name TEXT PRIMARY KEY, seal TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS first_approvals (
+    interrupt_id TEXT PRIMARY KEY, record TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS nonces (nonce TEXT PRIMARY KEY, thread TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS commits (
     thread TEXT NOT NULL, digest TEXT NOT NULL, attempt INTEGER NOT NULL, approval TEXT NOT NULL,
-    PRIMARY KEY (thread, digest), UNIQUE (thread, attempt)
+    seal TEXT NOT NULL, PRIMARY KEY (thread, digest), UNIQUE (thread, attempt)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS deliveries (
     thread TEXT NOT NULL, digest TEXT NOT NULL, role TEXT NOT NULL, action TEXT NOT NULL,
-    PRIMARY KEY (thread, digest, role)
+    seal TEXT NOT NULL, PRIMARY KEY (thread, digest, role)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS decision_log (
     sequence INTEGER PRIMARY KEY, thread TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
-    at_s INTEGER NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL
+    at_s INTEGER NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL, seal TEXT NOT NULL
 );
 CREATE TRIGGER IF NOT EXISTS decision_log_keeps BEFORE UPDATE ON decision_log
     BEGIN SELECT RAISE(ABORT, 'the decision log is append-only'); END;
@@ -191,7 +195,7 @@ class Store(sqlite3.Connection):
             self.flush()
 
     def _fail(self, why: str) -> None:
-        """Nothing more is written; who waits for the group is told."""
+        """Stop writing; those that wait for the group get the error."""
         self._error, group = f"the store cannot be written: {why}", self._group
         if group is not None:
             self._group, group.error = None, self._error
@@ -199,7 +203,7 @@ class Store(sqlite3.Connection):
 
 
 def open_store(path: Path | None) -> Store:
-    """The open file, made where it is missing; None: a store in memory that ends with the process.
+    """Open the file, and make it where it is missing; None: a store in memory that ends with the process.
 
     Raises:
         UserError: no such folder, not writable, or not a SQLite file.
@@ -221,7 +225,7 @@ def open_store(path: Path | None) -> Store:
 
 @contextmanager
 def transaction(store: Store, *, durable: bool = False) -> Iterator[None]:
-    """All statements or none; a transaction that is open already is joined.
+    """Run all statements or none; a transaction that is open already is joined.
 
     On disk at the end, or in `Store.grouping` with the group. Survives kill -9 always; with `durable` the
     disk is waited for, so that it survives a power cut too. Nothing may be awaited inside.
@@ -246,7 +250,7 @@ def transaction(store: Store, *, durable: bool = False) -> Iterator[None]:
 
 
 def canonical_json(value: Any) -> str:
-    """The one spelling of a JSON value: sorted keys, no spaces, ASCII, no NaN.
+    """Write the canonical JSON of a value: sorted keys, no spaces, ASCII, no NaN.
 
     Raises:
         ValueError, TypeError: not a JSON value.
@@ -255,5 +259,5 @@ def canonical_json(value: Any) -> str:
 
 
 def digest_json(value: Any) -> str:
-    """SHA-256 of the canonical JSON, 64 hexadecimal digits."""
+    """Return the SHA-256 of the canonical JSON, 64 hexadecimal digits."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The effects ledger: what was done is recorded in the transaction that did it, and never done again.
+"""The effects ledger: an effect is recorded in its own transaction and never repeated.
 
 LangGraph runs a node again where a kill came between its work and its checkpoint. The key of an effect is
 (thread, node, superstep, input digest): the second run finds the first one's result.
@@ -14,7 +14,7 @@ from simulator.governance.store.database import Store, canonical_json, transacti
 
 
 class EffectKey(NamedTuple):
-    """What makes two effects the same one.
+    """The identity of an effect.
 
     Example: EffectKey(thread="t1", node="execute_cto", superstep=7, input_digest="9f2c...")
     """
@@ -32,7 +32,7 @@ class EffectsLedger:
         self._connection = connection
 
     def perform(self, key: EffectKey, act: Callable[[], Any], *, durable: bool = False) -> Any:
-        """The recorded result; where there is none, `act` runs and its result is recorded in one transaction.
+        """Return the recorded result; without one, run `act` and record its result in one transaction.
 
         `act` writes to the store only; its result is a JSON value. Where it raises, nothing has happened.
         """
@@ -45,7 +45,7 @@ class EffectsLedger:
             return result
 
     def recall(self, key: EffectKey) -> Any | None:
-        """The recorded result, None where there is none."""
+        """Return the recorded result, None where there is none."""
         row = self._find(key)
         return None if row is None else json.loads(row)
 
@@ -54,7 +54,7 @@ class EffectsLedger:
         return self.perform(key, lambda: result)
 
     def results_by_input(self, thread: str, input_digests: list[str]) -> list[Any | None]:
-        """For each digest the result of the thread's latest effect on that input, None without one."""
+        """Return for each digest the result of the thread's latest effect on that input; None without one."""
         query = (
             "SELECT result FROM effects WHERE thread = ? AND input_digest = ? ORDER BY superstep DESC LIMIT 1"
         )
@@ -62,7 +62,7 @@ class EffectsLedger:
         return [None if row is None else json.loads(row[0]) for row in rows]
 
     def trace(self, thread: str) -> list[tuple[int, str, Any]]:
-        """(superstep, node, result) of all effects of a thread, in this order: nothing in it is a time."""
+        """Return (superstep, node, result) of all effects of a thread, in this order, without times."""
         rows = self._connection.execute(
             "SELECT superstep, node, result FROM effects WHERE thread = ? ORDER BY superstep, node, result",
             (thread,),

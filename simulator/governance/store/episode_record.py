@@ -1,4 +1,4 @@
-"""A governed episode as a record of its own: what is exported, and what minutes are written from.
+"""The record of a governed episode, for export and for minutes.
 
 `governed_reading` reads it from a store. No truth and no score is in a record.
 """
@@ -15,11 +15,11 @@ from simulator.records import Episode
 class Draft:
     """One draft of ReconcileGPT and the votes on it.
 
-    Example: Draft(heard="Options A B. ...", text='{"option": "B", "escalate": false}',
+    Example: Draft(message="Options A B. ...", text='{"option": "B", "escalate": false}',
                    votes={"cto": '{"vote": "accept"}'})
     """
 
-    heard: str
+    message: str
     text: str
     votes: Mapping[str, str]  # empty: not voted on
 
@@ -33,7 +33,7 @@ class Answer:
     """
 
     shown_at_s: int | None
-    reviewer: str  # "" while nobody has answered
+    reviewer: str  # "" while it is open
     ruling: str  # approve, edit, reject, refused (did not count), waiting
     reason: str  # of a refusal
     option: str | None  # the reviewer's own, after an edit
@@ -43,7 +43,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    """One proposal: how it came about, what was ruled on it, and what its execution brought."""
+    """One proposal: the drafts before it, the rulings on it, and the outcome of its execution."""
 
     attempt: int  # 0 the first plan, then re-plans
     drafts: tuple[Draft, ...]  # empty: the reviewer's own option
@@ -59,13 +59,13 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernedRecord:
-    """All of one governed episode.
+    """The whole record of one governed episode.
 
-    Example: read_record(case, played, office, stream="s").chapters[0].answers[0].ruling == "approve"
+    Example: read_record(case, played, services, stream="s").chapters[0].answers[0].ruling == "approve"
     (`read_record` is in `governed_reading`)
     """
 
-    episode: Episode  # reports, last draft and its votes, everybody's turns
+    episode: Episode  # reports, last draft and its votes, all turns
     thread: str
     status: str
     error: str | None

@@ -1,7 +1,6 @@
 """Kinds of agents and their limits: each limit ends the work under its own name, code runs in the sandbox."""
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,24 +12,24 @@ from team_tables import CHAT, SAMPLING, SEATS, TEAM, draw_scenarios
 from roles.errors import UserError
 from roles.registry import ROLES
 from scenarios.base import ToolCall, ToolError
-from scenarios.registry import FAMILIES
 from simulator.agents.agent import MAX_OBSERVATION_CHARS, Agent
 from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce, read_kinds, read_limits
 from simulator.agents.code_blocks import parse_code, run_code
 from simulator.agents.dialogue import read_exchanges
 from simulator.agents.scripted_policies import oracle_team
 from simulator.agents.seat_tools import SeatTools
-from simulator.agents.solo import SoloEpisode, play_solo
 from simulator.agents.tool_calls import BadToolCallError, format_tool_call
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.export.atif import episode_to_atif
 from simulator.export.episode_files import episode_from_json, episode_to_json
 from simulator.graph.runner import play_episodes
-from simulator.graph.seating import list_speakers
+from simulator.graph.seating import list_prompt_roles
 from simulator.records import END_REASONS, Episode, Trajectory
 
 CALL = format_tool_call("", ToolCall(name="add", arguments={}))
+
+
 ANSWER = '{"pick": "A", "flag": 0, "veto": []}'
 
 
@@ -70,7 +69,7 @@ def play(
         kind=kind,
         **limits,
     )
-    asyncio.run(agent.start("Brief."))
+    asyncio.run(agent.answer("Brief."))
     return agent.trajectory()
 
 
@@ -104,6 +103,23 @@ def test_each_limit_ends_the_work_under_its_own_name(
     assert most is None or len(played.token_ids) <= most
 
 
+def test_only_the_first_message_opens_a_transcript() -> None:
+    """Also where a limit ended the work before anything was written."""
+    vote = CHAT.ask("Vote.")
+    agent = Agent(
+        role=ROLES["cto"],
+        policy="cto",
+        engine=ScriptedEngine(CHAT, {"cto": lambda transcript: ANSWER}),
+        chat=CHAT,
+        sampling=SAMPLING,
+        session="s",
+        max_total_tokens=len(vote) + 10,
+    )
+    assert asyncio.run(agent.answer("A brief that does not fit. " * 10)) == ""
+    asyncio.run(agent.answer("Vote."))
+    assert [turn.context_ids for turn in agent.turns] == [vote]
+
+
 def test_the_names_of_limits_are_those_of_ends() -> None:
     assert set(AgentLimits.__dataclass_fields__) == set(END_REASONS) - {"answer"}
 
@@ -121,7 +137,7 @@ def test_a_react_agent_runs_no_code() -> None:
 
 def observations(played: Trajectory) -> list[str]:
     role = introduce(ROLES["cto"], "code")
-    return [told for one in read_exchanges(played, CHAT, role) for _, told in one.lookups]
+    return [told for one in read_exchanges(played, CHAT, role) for _, told in one.tool_calls]
 
 
 def test_a_code_agent_reads_what_its_program_printed() -> None:
@@ -249,81 +265,13 @@ def test_records_and_exports_tell_a_limit_from_an_end() -> None:
     assert episode.trajectories["cto"].ended_by == "answer"
     assert episode.reports["risk"] == ""
     assert episode_from_json(episode_to_json(episode)) == episode
-    document = episode_to_atif(episode, CHAT, roles=list_speakers(case, ROLES, kinds))
+    document = episode_to_atif(episode, CHAT, roles=list_prompt_roles(case, ROLES, kinds))
     ends = {
         one["agent"]["name"]: (one["extra"]["truncated"], one["extra"]["ended_by"])
         for one in document["subagent_trajectories"]
     }
     assert ends["risk"] == (True, "tool_calls")
     assert ends["cto"] == (False, "answer")
-
-
-def test_a_code_agent_solves_its_own_family_with_a_program() -> None:
-    """Cost: prices of every plan, worked out by a program instead of by calls of the tool."""
-    scenario = FAMILIES["cost"].generate("train", 0, 3, 1)
-    facts = {name: scenario.facts[name] for name in ("items", "floor", "discount", "budget")}
-    gold = FAMILIES["cost"].solve(scenario)
-    program = (
-        "import itertools, json\n"
-        f"facts = {facts!r}\n"
-        "best = None\n"
-        "for tiers in itertools.product(range(3), repeat=len(facts['items'])):\n"
-        "    picks = [rows[tier] for rows, tier in zip(facts['items'].values(), tiers)]\n"
-        "    cost, quality = sum(p[0] for p in picks), sum(p[1] for p in picks)\n"
-        "    if quality >= facts['floor'] and (best is None or cost < best[0]):\n"
-        "        best = cost, {name: tier + 1 for name, tier in zip(facts['items'], tiers)}\n"
-        "print(json.dumps({'tiers': best[1], 'total': best[0]}))\n"
-    )
-    assert facts["discount"] is None
-
-    def speak(transcript: str) -> str:
-        told = transcript.rpartition("<|tool|>")[2].partition("<|end|>")[0]
-        return told if "<|tool|>" in transcript else block(program)
-
-    def act() -> SoloEpisode:
-        return asyncio.run(
-            play_solo(
-                scenario,
-                policy="cost",
-                engine=ScriptedEngine(CHAT, {"cost": speak}),
-                chat=CHAT,
-                sampling=Sampling(max_completion_tokens=2000),
-                session="s",
-                max_turns=4,
-                kind="code",
-            )
-        )
-
-    played = run_or_be_refused(act)
-    if played is not None:
-        assert played.verdict.exact, played.verdict.explanation
-        assert json.loads(played.trajectory.final_text)["total"] == gold["total"]
-        assert played.trajectory.ended_by == "answer"
-
-
-def test_limits_of_a_solo_play_go_before_its_own() -> None:
-    scenario = FAMILIES["cost"].generate("train", 0, 3, 1)
-    engine = ScriptedEngine(CHAT, {"cost": lambda transcript: CALL})
-    for limits, ended_by, num_turns in [
-        (AgentLimits(turns=2), "turns", 2),
-        (AgentLimits(failed_calls=3), "failed_calls", 3),
-        (AgentLimits(turn_tokens=5), "turn_tokens", 1),
-        (None, "turns", 6),
-    ]:
-        played = asyncio.run(
-            play_solo(
-                scenario,
-                policy="cost",
-                engine=engine,
-                chat=CHAT,
-                sampling=SAMPLING,
-                session="s",
-                max_turns=6,
-                limits=limits,
-            )
-        )
-        assert (played.trajectory.ended_by, len(played.trajectory.turns)) == (ended_by, num_turns)
-        assert played.verdict.reward == 0
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from governed_tables import CALM, KEY, draw_cases, make_seating
+from governed_tables import CALM
+from prompt_injections import RejectingReviewer, count, obedient, order, with_order
 from sandboxes import run_or_be_refused
 from team_tables import CHAT, SEATS, WatchedEngine
-from test_injection import Rejecting, count, obedient, order, with_order
 
+from emads.reliability.governed.cases import KEY, draw_cases, make_seating
 from scenarios.base import ToolCall
 from scenarios.written.written_case import read_case
 from simulator.agents.agent_kinds import AgentKind
@@ -18,7 +19,7 @@ from simulator.agents.scripted_policies import oracle_team
 from simulator.agents.tool_calls import format_tool_call
 from simulator.engines.scripted import ScriptedEngine
 from simulator.governance.free_outcomes import FreeOutcomes
-from simulator.governance.runner import GovernedEpisode, open_office, play_governed
+from simulator.governance.runner import GovernedEpisode, open_services, play_governed
 
 ROOT = Path(__file__).parent.parent.parent.parent
 CASE = draw_cases(1)[0]
@@ -57,11 +58,12 @@ def attack(kind: AgentKind, payload: str, store: Path | None = None) -> tuple[Go
     engine = WatchedEngine(ScriptedEngine(CHAT, seeded=policies))
 
     async def run() -> GovernedEpisode:
-        async with open_office(store, key=KEY) as office:
+        async with open_services(store, key=KEY) as services:
+            services.desk.reviewers.register("ann")
             seating = replace(make_seating([CASE], engine=engine), kinds={"cto": kind})
             attacked = with_order(CASE, "cto", payload)
-            (episode,) = await play_governed([attacked], office, seating, Rejecting(""), CALM)
-            counts = count(office)
+            (episode,) = await play_governed([attacked], services, seating, RejectingReviewer(""), CALM)
+            counts = count(services)
             assert counts == {"commits": 0, "deliveries": 0, "chain": None}
             return episode
 
@@ -117,10 +119,13 @@ def test_a_written_case_cannot_order_an_approval() -> None:
     attacked = replace(written, seats=seats, context=order(payload))
 
     async def run() -> GovernedEpisode:
-        async with open_office(None, key=KEY) as office:
+        async with open_services(None, key=KEY) as services:
+            services.desk.reviewers.register("ann")
             seating = replace(make_seating([CASE], engine=engine), kinds=dict.fromkeys(SEATS, "react"))
-            (episode,) = await play_governed([attacked], office, seating, Rejecting(""), FreeOutcomes)
-            assert count(office) == {"commits": 0, "deliveries": 0, "chain": None}
+            (episode,) = await play_governed(
+                [attacked], services, seating, RejectingReviewer(""), FreeOutcomes
+            )
+            assert count(services) == {"commits": 0, "deliveries": 0, "chain": None}
             return episode
 
     episode = asyncio.run(run())

@@ -7,7 +7,6 @@ from statistics import fmean
 
 import pytest
 import torch
-from tiny_models import next_token_logprobs
 from vllm_models import (
     END,
     NEEDS_VLLM,
@@ -22,6 +21,7 @@ from vllm_models import (
     vary_adapter,
 )
 
+from emads.reliability.joint.scripted_models import next_token_logprobs
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.vllm.engine import VLLMEngine
 

@@ -215,8 +215,8 @@ def test_options_that_vllm_does_not_know_are_refused_before_anything_starts(base
 
 def test_files_in_memory_are_gone_after_close(base: Path, adapter: Path) -> None:
     engine = VLLMEngine(base, end_id=END)
-    root = engine.shelf.root
-    engine.shelf.put(adapter)
+    root = engine.store.root
+    engine.store.put(adapter)
     assert json.loads(next(root.glob("*/adapter_config.json")).read_text())["peft_type"] == "LORA"
     engine.close()
     assert not root.exists()

@@ -1,4 +1,4 @@
-"""Parts of the vLLM engines that need no vLLM: adapters on the shelf, replies of servers, config."""
+"""Parts of the vLLM engines that need no vLLM: adapters in the store, replies of servers, config."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from roles.team import Decision, SpecialistReport, Vote
 from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.loop_thread import LoopThread
-from simulator.engines.vllm.adapters import CONFIG, MEMORY, PREFIX, WEIGHTS, AdapterShelf
+from simulator.engines.vllm.adapters import CONFIG, MEMORY, PREFIX, WEIGHTS, AdapterStore
 from simulator.engines.vllm.library import quiet_start
 from simulator.engines.vllm.reply import BadReplyError, read_completion, read_problem
 from simulator.engines.vllm.serve_command import server_command
@@ -39,9 +39,9 @@ def make_live() -> Any:
 
 
 def test_a_live_adapter_is_put_on_the_shelf_as_it_is_and_nothing_is_merged(tmp_path: Path) -> None:
-    model, shelf = make_live(), AdapterShelf(tmp_path)
+    model, store = make_live(), AdapterStore(tmp_path)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    folder = shelf.put(model, adapter="coo", max_rank=4)
+    folder = store.put(model, adapter="coo", max_rank=4)
     assert folder.parent.parent == tmp_path
     stored = load_file(folder / WEIGHTS)
     own = {name: value for name, value in before.items() if ".coo." in name}
@@ -50,12 +50,12 @@ def test_a_live_adapter_is_put_on_the_shelf_as_it_is_and_nothing_is_merged(tmp_p
         assert torch.equal(stored[name.replace(".coo.", ".")], value)
     assert json.loads((folder / CONFIG).read_text())["r"] == 4
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    again = shelf.put(folder)
+    again = store.put(folder)
     assert again != folder
     assert (again / WEIGHTS).read_bytes() == (folder / WEIGHTS).read_bytes()
-    shelf.drop(folder)
+    store.drop(folder)
     assert not folder.exists()
-    shelf.close()
+    store.close()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -63,24 +63,24 @@ def test_what_killed_processes_left_in_memory_is_swept_and_nothing_else() -> Non
     left, living = MEMORY / f"{PREFIX}4194304999-x", MEMORY / f"{PREFIX}{os.getpid()}-test"
     for folder in (left, living):
         folder.mkdir(exist_ok=True)
-    shelf = AdapterShelf()
+    store = AdapterStore()
     assert not left.exists()
     assert living.exists()
-    shelf.close()
+    store.close()
     living.rmdir()
 
 
 def test_adapters_that_cannot_be_used_are_named_and_leave_nothing_behind(tmp_path: Path) -> None:
-    shelf = AdapterShelf(tmp_path)
-    good = shelf.put(make_live(), adapter="cto")
+    store = AdapterStore(tmp_path)
+    good = store.put(make_live(), adapter="cto")
     content = (good / WEIGHTS).read_bytes()
     tensors = {key: value.clone() for key, value in load_file(good / WEIGHTS).items()}  # off the file
     sound = json.loads((good / CONFIG).read_text())
 
     def refused(match: str, kind: type[Exception] = InfrastructureError, max_rank: int | None = None) -> None:
         with pytest.raises(kind, match=match):
-            shelf.put(good, max_rank=max_rank)
-        assert [path.name for path in shelf.root.iterdir()] == [good.name]
+            store.put(good, max_rank=max_rank)
+        assert [path.name for path in store.root.iterdir()] == [good.name]
 
     refused("has rank 4, the engine takes 2; set engine.vllm.max_lora_rank to 4", UserError, max_rank=2)
     (good / CONFIG).write_text(json.dumps({**sound, "rank_pattern": {"q_proj": 8}}))

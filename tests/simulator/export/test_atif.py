@@ -121,7 +121,7 @@ def with_tools() -> Trajectory:
         session="s/cto",
         call_tool=lambda call: "latency 35",
     )
-    asyncio.run(agent.start("Bank case."))
+    asyncio.run(agent.answer("Bank case."))
     return agent.trajectory()
 
 
@@ -215,8 +215,8 @@ def test_a_transcript_reads_back_as_talk(make_chat: Callable[[], Chat]) -> None:
             assert messages[0].text == seat.brief
             assert not any("<|" in message.text for message in messages)
             first, *rest = read_exchanges(episode.trajectories[role], chat, ROLES[role])
-            assert (first.heard, first.lookups, first.said) == (seat.brief, (), episode.reports[role])
-            assert rest[-1].said == episode.votes[role]
+            assert (first.message, first.tool_calls, first.answer) == (seat.brief, (), episode.reports[role])
+            assert rest[-1].answer == episode.votes[role]
 
 
 def test_a_turn_cut_by_a_limit_does_not_shift_the_talk() -> None:
@@ -226,13 +226,13 @@ def test_a_turn_cut_by_a_limit_does_not_shift_the_talk() -> None:
         play_episodes(cases, TEAM, engine, CHAT, Sampling(max_completion_tokens=5), rounds=1)
     )
     exchanges = read_exchanges(episode.trajectories["cto"], CHAT, ROLES["cto"])
-    assert [exchange.heard for exchange in exchanges] == [cases[0].seats["cto"].brief, "No decision. Vote."]
+    assert [exchange.message for exchange in exchanges] == [cases[0].seats["cto"].brief, "No decision. Vote."]
     check_document(episode_to_atif(episode, CHAT))
 
 
 def test_tools_read_back_as_lookups() -> None:
     (exchange,) = read_exchanges(with_tools(), CHAT, ROLES["cto"])
-    assert exchange.heard == "Bank case."
-    assert [told for _, told in exchange.lookups] == ["latency 35", exchange.lookups[1][1]]
-    assert exchange.lookups[1][1].startswith("error: ")
-    assert exchange.said == '{"pick": "B", "flag": 1, "veto": []}'
+    assert exchange.message == "Bank case."
+    assert [told for _, told in exchange.tool_calls] == ["latency 35", exchange.tool_calls[1][1]]
+    assert exchange.tool_calls[1][1].startswith("error: ")
+    assert exchange.answer == '{"pick": "B", "flag": 1, "veto": []}'

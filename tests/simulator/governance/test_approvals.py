@@ -11,9 +11,11 @@ from roles.errors import UserError
 from simulator.governance.gate.approvals import (
     MAX_LIFETIME_S,
     ApprovalRecord,
+    CaseWords,
     NotApprovedError,
     PlanPart,
     Proposal,
+    ReportLine,
     ReviewResponse,
     find_key,
     issue_approval,
@@ -38,6 +40,11 @@ PROPOSAL = Proposal(
     accountable="cto",
     parts=[PART],
     precedents=[],
+    words=CaseWords(
+        title="Where to store our data", context="", meanings={"A": "Our own rooms", "B": "A cloud"}
+    ),
+    reports={"cto": ReportLine(pick="B", flag=3, veto=["A"]), "cost": None},
+    changes=[],
 )
 
 
@@ -76,11 +83,14 @@ CHANGES: dict[str, Any] = {
     "decision_type": "routine",
     "risk_score": 5,
     "option_scores": {"A": 29, "B": 72},
-    "conflicts": [{"option": "B", "wants": ["cto"], "refuses": ["cost"]}],
+    "conflicts": [{"option": "B", "wanted_by": ["cto"], "ruled_out_by": ["cost"]}],
     "conditions": [],
     "accountable": "coo",
     "parts": [{"role": "cto", "action": "deploy B ", "kpi_floor": 100}],
     "precedents": ["team/test/0/6/2"],
+    "words": {"title": "Where to store our data", "context": "", "meanings": {"A": "A cloud"}},
+    "reports": {"cto": {"pick": "B", "flag": 3, "veto": []}, "cost": None},
+    "changes": ["option: A before, B now"],
 }
 
 

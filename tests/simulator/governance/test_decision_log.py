@@ -12,7 +12,7 @@ from simulator.governance.store.decision_log import GENESIS, DecisionLog, Entry,
 
 def fill(path: Path | None = None, count: int = 6) -> tuple[Store, DecisionLog]:
     connection = open_store(path)
-    log = DecisionLog(connection, iter(range(1000, 2000)).__next__)
+    log = DecisionLog(connection, iter(range(1000, 2000)).__next__, key=b"k" * 32)
     for number in range(count):
         log.append(f"t{number % 2}", "closed", {"number": number})
     return connection, log

@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from governed_tables import CALM, KEY, OTHER_KEY, draw_cases, expert_reviewer, make_seating, worlds, yes_man
+from governed_tables import CALM, yes_man
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from team_tables import CHAT, WatchedEngine, oracle_engine
+from trial_counts import num_trials
 
+from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from roles.errors import InfrastructureError, UserError
 from simulator.agents.scripted_policies import hostile, silent
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine
 from simulator.governance.gate.approvals import ReviewResponse
-from simulator.governance.runner import GovernedEpisode, open_office, play_governed
+from simulator.governance.runner import GovernedEpisode, open_services, play_governed
 from simulator.governance.store.checkpoints import strict_serializer
 
 CASES = draw_cases(8)
@@ -28,11 +30,11 @@ def play(cases: list[Any], *, path: Path | None = None, **options: Any) -> list[
     reviewer = options.pop("reviewer", None) or expert_reviewer(CASES, error_rate=0.3, seed=1)
 
     async def run() -> list[GovernedEpisode]:
-        async with open_office(path, key=options.pop("key", KEY)) as office:
+        async with open_services(path, key=options.pop("key", KEY)) as services:
             seating = make_seating(CASES, engine=engine)
             outcomes = worlds(shock_share=0.6)
             return await play_governed(
-                cases, office, seating, reviewer, outcomes, concurrency=concurrency, **options
+                cases, services, seating, reviewer, outcomes, concurrency=concurrency, **options
             )
 
     return asyncio.run(run())
@@ -71,7 +73,7 @@ def test_traces_depend_on_neither_arrival_nor_concurrency() -> None:
     wanted = play(CASES, concurrency=1, engine=Shuffled(0))
     assert len({episode.state["attempt"] for episode in wanted}) > 1
     assert len({episode.state["revision"] for episode in wanted}) > 1
-    for seed in (1, 2):
+    for seed in range(1, num_trials(2, 20) + 1):
         replay_shuffled(summarise(wanted), seed)
 
 
@@ -85,8 +87,8 @@ def test_later_calls_recall_what_earlier_ones_closed(tmp_path: Path) -> None:
     assert all(episode.state["precedents"] == [] for episode in first)
 
     async def run() -> list[GovernedEpisode]:
-        async with open_office(tmp_path / "s.db", key=KEY) as office:
-            return await play_governed(CASES, office, make_seating(CASES, stream="later"), yes_man(), CALM)
+        async with open_services(tmp_path / "s.db", key=KEY) as services:
+            return await play_governed(CASES, services, make_seating(CASES, stream="later"), yes_man(), CALM)
 
     for episode in asyncio.run(run()):
         nearest = episode.state["precedents"][0]
@@ -155,19 +157,6 @@ def test_malformed_answers_end_at_the_reviewer(policy: Any) -> None:
         json.dumps(dict(episode.state), allow_nan=False)
 
 
-def test_another_key_is_refused_by_the_gate(tmp_path: Path) -> None:
-    play(CASES[:1], path=tmp_path / "s.db")
-
-    async def run() -> None:
-        async with open_office(tmp_path / "s.db", key=OTHER_KEY) as office:
-            (again,) = await play_governed(CASES[:1], office, make_seating(CASES), yes_man(), CALM)
-            assert again.status in ("completed", "handed_over", "completed_with_alerts")
-            row = office.connection.execute("SELECT count(*) FROM commits").fetchone()
-            assert row[0] == 1
-
-    asyncio.run(run())
-
-
 @pytest.mark.parametrize("options", [{"rounds": -1}, {"concurrency": 0}])
 def test_wrong_limits_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be >="):
@@ -192,7 +181,7 @@ def test_postgres_is_imported_only_when_asked_for(
     monkeypatch.setitem(sys.modules, "psycopg", None)
 
     async def run() -> None:
-        async with open_office(None, key=KEY, checkpoints=url):
+        async with open_services(None, key=KEY, checkpoints=url):
             raise AssertionError("opened")
 
     with pytest.raises(UserError, match=message) as raised:
@@ -213,7 +202,7 @@ def test_checkpoints_come_back_as_plain_data() -> None:
 
 def test_checkpoints_in_the_store_are_strict() -> None:
     async def run() -> None:
-        async with open_office(None, key=KEY) as office:
-            assert vars(office.checkpointer.serde)["pickle_fallback"] is False
+        async with open_services(None, key=KEY) as services:
+            assert vars(services.checkpointer.serde)["pickle_fallback"] is False
 
     asyncio.run(run())

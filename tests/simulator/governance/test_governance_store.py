@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from governed_tables import CALM, KEY, draw_cases, make_seating, stand_at_gate, yes_man
+from governed_tables import CALM, Person, stand_at_gate, yes_man
 
+from emads.reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import InfrastructureError
 from simulator.governance.gate.approvals import ReviewResponse
-from simulator.governance.runner import open_office, play_governed
+from simulator.governance.runner import open_services, play_governed
 from simulator.governance.store.database import Store, open_store, transaction
 
 
@@ -165,9 +166,9 @@ def test_many_episodes_share_their_commits(
     statements: list[str] = []
 
     async def run() -> None:
-        async with open_office(tmp_path / "s.db", key=KEY) as office:
-            given = replace(office, is_batched=is_batched)
-            office.connection.set_trace_callback(statements.append)
+        async with open_services(tmp_path / "s.db", key=KEY) as services:
+            given = replace(services, is_batched=is_batched)
+            services.connection.set_trace_callback(statements.append)
             seating = make_seating(cases)
             episodes = await play_governed(cases, given, seating, yes_man(), CALM, concurrency=32)
             assert {episode.status for episode in episodes} == {"completed"}
@@ -185,13 +186,13 @@ def test_a_reviewers_answer_is_on_disk_before_anybody_acts_on_it(asks: bool, tmp
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            (request,) = stand.office.desk.list_open()
-            with stand.office.connection.grouping():
+            (request,) = stand.services.desk.list_open()
+            with stand.services.connection.grouping():
                 if asks:
-                    await stand.office.desk.ask(request, yes_man())
+                    await stand.services.desk.ask(request, Person())
                 else:
                     approve = ReviewResponse(decision="approve")
-                    stand.office.desk.submit(request.interrupt_id, request.digest, approve, "ann")
+                    stand.services.desk.submit(request.interrupt_id, request.digest, approve, "ann")
                 assert count_answers() == 1
 
     asyncio.run(run())
@@ -202,10 +203,10 @@ def test_a_full_disk_fails_episodes_that_can_be_taken_up(is_batched: bool, tmp_p
     cases, path = draw_cases(4), tmp_path / "s.db"
 
     async def run(most_pages: int | None) -> list[str]:
-        async with open_office(path, key=KEY) as office:
+        async with open_services(path, key=KEY) as services:
             if most_pages is not None:
-                office.connection.execute(f"PRAGMA max_page_count={most_pages}")
-            given = replace(office, is_batched=is_batched)
+                services.connection.execute(f"PRAGMA max_page_count={most_pages}")
+            given = replace(services, is_batched=is_batched)
             episodes = await play_governed(cases, given, make_seating(cases), yes_man(), CALM)
             errors = [episode.error or "" for episode in episodes if episode.status == "failed"]
             assert [error for error in errors if "disk is full" not in error] == []

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from governed_tables import CALM, KEY, draw_cases, expert_reviewer, make_seating, worlds
+from governed_tables import CALM
 from team_tables import CHAT
 
+from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from evaluation.scoring.rescore import print_rescoring
 from roles.errors import UserError
 from roles.team import Decision
@@ -23,10 +24,11 @@ from simulator.export.governed_episodes import (
     write_governed,
 )
 from simulator.governance.gate.approvals import Proposal, ReviewResponse
-from simulator.governance.gate.reviewers import AbsentReviewer, Reviewer, ReviewRequest
-from simulator.governance.runner import open_office, play_governed
+from simulator.governance.gate.request_form import ReviewRequest
+from simulator.governance.gate.reviewers import AbsentReviewer, Reviewer
+from simulator.governance.record_reading import read_record
+from simulator.governance.runner import open_services, play_governed
 from simulator.governance.store.episode_record import Draft, GovernedRecord
-from simulator.governance.store.reading import read_record
 
 SCENARIOS = draw_cases(9)
 RESTLESS = SCENARIOS[4]  # with shocks everywhere it is planned again twice
@@ -48,18 +50,19 @@ def play(
     case: TeamScenario, reviewer: Reviewer, *, shock_share: float = 0.0, engine: ScriptedEngine | None = None
 ) -> GovernedRecord:
     async def run() -> GovernedRecord:
-        async with open_office(None, key=KEY) as office:
+        async with open_services(None, key=KEY) as services:
+            services.desk.reviewers.register("ann")
             seating = make_seating(SCENARIOS, engine=engine)
             world = worlds(shock_share=shock_share) if shock_share else CALM
-            (episode,) = await play_governed([case], office, seating, reviewer, world)
-            return read_record(case, episode, office, stream=seating.stream)
+            (episode,) = await play_governed([case], services, seating, reviewer, world)
+            return read_record(case, episode, services, stream=seating.stream)
 
     return asyncio.run(run())
 
 
 @pytest.fixture(scope="module")
 def replanned() -> GovernedRecord:
-    return play(RESTLESS, expert_reviewer(SCENARIOS, error_rate=0.3, seed=1), shock_share=1.0)
+    return play(RESTLESS, expert_reviewer(SCENARIOS, error_rate=0.3, seed=14), shock_share=1.0)
 
 
 def test_every_proposal_is_a_chapter_with_what_came_of_it(replanned: GovernedRecord) -> None:
@@ -129,12 +132,12 @@ def test_an_objection_joins_two_drafts_and_an_edit_needs_none() -> None:
     first, second, third = record.chapters[:3]
     assert [find_option(case, draft) for draft in first.drafts] == ["A", "B"]
     assert first.drafts[0].votes["cto"] == '{"vote": "object"}'
-    assert first.drafts[1].heard == "Objections cto. Decide again."
+    assert first.drafts[1].message == "Objections cto. Decide again."
     assert [(a.ruling, a.option, a.reviewer) for a in first.answers] == [("edit", "C", "ann")]
     assert (second.drafts, second.proposal["option"]) == ((), "C")
     assert second.proposal["revision"] == 1
     assert [(a.ruling, a.feedback) for a in second.answers] == [("reject", "too dear")]
-    assert third.drafts[0].heard.startswith("The reviewer rejects C. too dear")
+    assert third.drafts[0].message.startswith("The reviewer rejects C. too dear")
     assert [find_option(case, draft) for draft in third.drafts] == ["B", "B"]  # the CTO objects still
 
 
@@ -210,11 +213,12 @@ def test_a_changed_log_is_said_to_be_broken(tmp_path: Path) -> None:
     case = SCENARIOS[0]
 
     async def run() -> GovernedRecord:
-        async with open_office(tmp_path / "s.db", key=KEY) as office:
+        async with open_services(tmp_path / "s.db", key=KEY) as services:
+            services.desk.reviewers.register("ann")
             seating = make_seating(SCENARIOS)
-            (episode,) = await play_governed([case], office, seating, Telling([]), CALM)
-            office.connection.execute("DROP TRIGGER decision_log_keeps")
-            office.connection.execute("UPDATE decision_log SET kind = 'refused' WHERE sequence = 2")
-            return read_record(case, episode, office, stream=seating.stream)
+            (episode,) = await play_governed([case], services, seating, Telling([]), CALM)
+            services.connection.execute("DROP TRIGGER decision_log_keeps")
+            services.connection.execute("UPDATE decision_log SET kind = 'refused' WHERE sequence = 2")
+            return read_record(case, episode, services, stream=seating.stream)
 
     assert not asyncio.run(run()).is_log_sound

@@ -8,19 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from governed_tables import KEY, draw_cases, expert_reviewer, make_seating, worlds
+from episode_events import Diary
+from governed_tables import Person
 from rich.console import Console
 from team_tables import SEATS
-from test_observer import Diary
 
-from evaluation.minutes.live import LiveView
+from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
+from evaluation.minutes.live_view import LiveView
 from roles.errors import InfrastructureError
 from scenarios.team.playable import PlayableCase
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.export.governed_episodes import SECRET
 from simulator.export.telemetry import write_spans
 from simulator.governance.gate.reviewers import AbsentReviewer, Reviewer
-from simulator.governance.runner import GovernedEpisode, open_office, play_governed
+from simulator.governance.runner import GovernedEpisode, open_services, play_governed
 from simulator.governance.store.decision_log import Entry
 from simulator.observer import Watch
 
@@ -39,20 +40,21 @@ class Diaries:
 
 
 def expert() -> Reviewer:
-    return expert_reviewer(SCENARIOS, error_rate=0.3, seed=1)
+    return expert_reviewer(SCENARIOS, error_rate=0.3, seed=14)
 
 
 def play(
     watch: Watch, *, store: Path | None = None, reviewer: Reviewer | None = None, **changed: Any
 ) -> tuple[GovernedEpisode, list[Entry]]:
     async def run() -> tuple[GovernedEpisode, list[Entry]]:
-        async with open_office(store, key=KEY) as office:
+        async with open_services(store, key=KEY) as services:
+            services.desk.reviewers.register("ann")
             seating = replace(make_seating(SCENARIOS), watch=watch, **changed)
             (episode,) = await play_governed(
-                [RESTLESS], office, seating, reviewer or expert(), worlds(shock_share=1.0)
+                [RESTLESS], services, seating, reviewer or expert(), worlds(shock_share=1.0)
             )
-            assert office.log.listeners == {}
-            return episode, list(office.log.entries())
+            assert services.log.listeners == {}
+            return episode, list(services.log.entries())
 
     return asyncio.run(run())
 
@@ -83,7 +85,7 @@ def test_what_was_told_before_a_stop_is_not_told_again(tmp_path: Path) -> None:
     (first,) = diaries.by_thread.values()
     num_before = len(first.events)
     assert first.events[-1] == ("end", "", None)
-    _, log = play(diaries, store=tmp_path / "s.db")
+    _, log = play(diaries, store=tmp_path / "s.db", reviewer=Person())
     assert governance(first) == [(entry.kind, entry.body) for entry in log]
     reports = [event for event in first.events if event[0] == "report"]
     assert len(reports) == len(SEATS)

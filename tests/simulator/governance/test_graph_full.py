@@ -1,17 +1,22 @@
 """The governed graph: every node alone, every route, and the picture in the documentation."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from governed_tables import CALM, KEY, HandClock, draw_cases
+from governed_tables import CALM, HandClock
 from langgraph.runtime import Runtime
 
+from emads.reliability.governed.cases import KEY, draw_cases
 from roles.errors import UserError
+from scenarios.team import FlagGame
+from simulator.governance.case_words import describe_case
+from simulator.governance.context import FullContext, Place
 from simulator.governance.gate.approvals import NotApprovedError, Proposal, ReviewResponse, issue_approval
+from simulator.governance.gate.eligibility import Reviewers
 from simulator.governance.gate.gate import Gate
+from simulator.governance.gate.requests import Requests
 from simulator.governance.governed_graph import (
     MAX_REFUSALS,
     MAX_REPLANS,
@@ -19,68 +24,61 @@ from simulator.governance.governed_graph import (
     after_monitor,
     after_reconcile,
     after_review,
-    after_vote,
     full_graph_mermaid,
     make_after_commit,
 )
-from simulator.governance.nodes import (
-    assign_duty,
-    close,
-    commit,
-    dispatch,
-    intake,
-    make_executor,
-    make_specialist,
-    monitor,
-    outcome,
-    propose,
-    reconcile,
-    replan,
-    review,
-    vote,
-)
+from simulator.governance.nodes.execution import close, make_executor, monitor, outcome, replan
+from simulator.governance.nodes.opening import assign_duty, dispatch, intake, write_renewed_brief
+from simulator.governance.nodes.review import commit, propose, review
 from simulator.governance.outcomes import SimulatedOutcomes
 from simulator.governance.precedents import Precedent, PrecedentStore
-from simulator.governance.state import FullContext, FullState, Place, open_full_case
+from simulator.governance.state import FullState, open_full_case
 from simulator.governance.store.database import open_store
 from simulator.governance.store.decision_log import DecisionLog
 from simulator.governance.store.effects import EffectsLedger
-from simulator.graph.team_graph import Utterance
+from simulator.graph.context import Reply, Step
+from simulator.graph.nodes import make_after_vote, make_reconcile_node, make_report_node, make_vote_node
+from simulator.graph.state import Utterance
 
 CASE = draw_cases(1)[0]
 SEATS = tuple(CASE.seats)
+RECONCILE = make_reconcile_node(SEATS, write_renewed_brief)
 ROOT = Path(__file__).parent.parent.parent.parent
 
 
 class Lines:
-    """Voices that read out lines and note what they were asked."""
+    """Agents that read out lines and note what they were asked."""
 
     def __init__(self, **lines: str) -> None:
         self.lines, self.asked = lines, dict[str, list[str]]()
 
-    async def say(self, node: str, superstep: int, role: str, asked: Sequence[str]) -> str:
-        self.asked[role] = list(asked)
-        return self.lines.get(role, '{"pick": "A", "flag": 1, "veto": []}')
+    async def ask(self, step: Step, role: str, message: str, state: FullState) -> Reply:
+        asked = self.asked[role] = [*state["asked"].get(role, []), message]
+        text = self.lines.get(role, '{"pick": "A", "flag": 1, "veto": []}')
+        return Reply(text=text, number=len(asked), is_new=True, asked=asked)
 
 
-def make_context(voices: Lines | None = None, answer: Any = None) -> FullContext:
+def make_context(agents: Lines | None = None, answer: Any = None) -> FullContext:
     """Services on a fresh store in memory; the reviewer's answer is given."""
     connection, clock = open_store(None), HandClock()
-    log = DecisionLog(connection, clock)
-    from simulator.graph.seating import make_context as make_parsers
-
-    parsers = make_parsers(CASE, {})
+    log = DecisionLog(connection, clock, key=KEY)
     return FullContext(
         thread="t",
-        voices=voices or Lines(),
-        read_report=parsers.read_report,
-        read_decision=parsers.read_decision,
-        gate=Gate(connection, key=KEY, clock=clock, log=log),
+        agents=agents or Lines(),
+        game=FlagGame.of(CASE),
+        gate=Gate(
+            connection,
+            key=KEY,
+            log=log,
+            requests=Requests(connection, key=KEY, log=log),
+            reviewers=Reviewers(connection, key=KEY, log=log),
+        ),
         ledger=EffectsLedger(connection),
         log=log,
         precedents=PrecedentStore(connection),
         horizon=0,
         outcomes=CALM(CASE),
+        words=describe_case(CASE),
         locate=lambda: Place(thread="t", superstep=7, interrupt_id="i"),
         ask=lambda request: answer(request) if callable(answer) else answer,
     )
@@ -127,7 +125,7 @@ def votes(**said: str) -> dict[str, Utterance]:
 
 
 def test_intake_recalls_and_dispatch_assigns() -> None:
-    assert run(intake, make_state()) == {"precedents": []}
+    assert run(intake, make_state()) == {"round": 0, "precedents": []}
     duty = run(dispatch, make_state())["duty"]
     assert duty == {
         "responsible": list(SEATS),
@@ -160,31 +158,31 @@ def test_intake_refuses_what_cannot_be_played(wrong: dict[str, Any]) -> None:
 
 
 def test_a_specialist_reads_its_brief_only() -> None:
-    voices = Lines(coo="B, surely")
-    update = run(make_specialist("coo"), make_state(), make_context(voices))
+    agents = Lines(coo="B, surely")
+    update = run(make_report_node("coo"), make_state(), make_context(agents))
     assert update["reports"] == {"coo": {"text": "B, surely", "parsed": None}}
-    assert voices.asked == {"coo": [CASE.seats["coo"].brief]}
+    assert agents.asked == {"coo": [CASE.seats["coo"].brief]}
 
 
 def test_reconcile_reads_reports_then_objections_then_news() -> None:
-    voices = Lines(reconcile='{"option": "B", "escalate": false}')
-    context, fresh = make_context(voices), make_state(round=0)
-    update = run(reconcile, fresh, context)
-    assert voices.asked["reconcile"][0].startswith("Options A B C. Vetoed none.\ncto A 1")
+    agents = Lines(reconcile='{"option": "B", "escalate": false}')
+    context, fresh = make_context(agents), make_state(round=0)
+    update = run(RECONCILE, fresh, context)
+    assert agents.asked["reconcile"][0].startswith("Options A B C. Vetoed none.\ncto A 1")
     assert (update["round"], update["decision"]["parsed"]["option"]) == (1, "B")
-    run(reconcile, make_state(round=1, votes=votes(cost="object"), asked=update["asked"]), context)
-    assert voices.asked["reconcile"][1:] == ["Objections cost. Decide again."]
-    news = make_state(round=0, news="Execution of A failed: cost 84.", ruled_out={"A": "cost 84"})
-    run(reconcile, news, context)
-    assert voices.asked["reconcile"][0].startswith(
+    run(RECONCILE, make_state(round=1, votes=votes(cost="object"), asked=update["asked"]), context)
+    assert agents.asked["reconcile"][1:] == ["Objections cost. Decide again."]
+    news = make_state(round=0, redraft_reason="Execution of A failed: cost 84.", ruled_out={"A": "cost 84"})
+    run(RECONCILE, news, context)
+    assert agents.asked["reconcile"][0].startswith(
         "Execution of A failed: cost 84.\nOptions A B C. Vetoed A.\ncto A 1 out"
     )
 
 
 def test_vote_asks_everybody_in_its_own_transcript() -> None:
-    voices = Lines(cto='{"vote": "object"}', coo='{"vote": "accept"}', risk="hm", cost="{}")
+    agents = Lines(cto='{"vote": "object"}', coo='{"vote": "accept"}', risk="hm", cost="{}")
     asked = {role: ["brief"] for role in SEATS}
-    update = run(vote, make_state(asked=asked), make_context(voices))
+    update = run(make_vote_node(SEATS), make_state(asked=asked), make_context(agents))
     assert [update["votes"][role]["parsed"] for role in SEATS] == ["object", "accept", None, None]
     assert update["asked"] == {role: ["brief", "Decision A. Vote."] for role in SEATS}
 
@@ -211,7 +209,7 @@ def test_route_after_reconcile_is_by_decision_type(changed: dict[str, Any], rout
     ],
 )
 def test_route_after_vote(changed: dict[str, Any], route: str) -> None:
-    assert asyncio.run(after_vote(make_state(**changed))) == route
+    assert asyncio.run(make_after_vote("propose")(make_state(**changed))) == route
 
 
 @pytest.mark.parametrize(
@@ -275,7 +273,7 @@ def test_an_edit_is_a_new_proposal_and_a_rejection_goes_back() -> None:
     state = after(
         review, after(propose, make_state()), make_context(answer=lambda request: sign(request, no))
     )
-    assert (state["round"], state["news"]) == (0, "The reviewer rejects A. too dear")
+    assert (state["round"], state["redraft_reason"]) == (0, "The reviewer rejects A. too dear")
     assert state["ruled_out"] == {"A": "the reviewer rejected it"}
 
 
@@ -298,7 +296,7 @@ def test_monitor_holds_kpis_against_floors_and_replan_tells() -> None:
     assert state["alerts"] == ["coo", "cost"]
     update = run(replan, state)
     assert update["attempt"] == 1
-    assert update["news"] == "Execution of A failed: coo 99 cost 0."
+    assert update["redraft_reason"] == "Execution of A failed: coo 99 cost 0."
     assert update["ruled_out"] == {"A": "execution broke it (coo 99 cost 0 percent)"}
 
 
@@ -320,5 +318,5 @@ def test_outcomes_are_seeded_and_hit_one_seat() -> None:
 
 
 def test_the_documented_picture_is_the_graph() -> None:
-    text = (ROOT / "docs" / "governance.md").read_text()
+    text = (ROOT / "docs" / "explanation" / "governance.md").read_text()
     assert f"```mermaid\n{full_graph_mermaid().strip()}\n```" in text

@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from governed_child import CASES, Countdown, play
-from governed_tables import CALM, KEY, make_seating, yes_man
+from governed_tables import CALM, yes_man
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import checkpointer_test, validate
-from test_durability import measure, start_killer, summarise
 
+from emads.reliability.governed.cases import KEY, make_seating
+from emads.reliability.governed.killable_process import CASES, Countdown, play
+from emads.reliability.governed.kills import measure, start_killer, summarise
 from roles.errors import InfrastructureError, UserError
-from simulator.governance.runner import open_office, play_governed
+from simulator.governance.runner import open_services, play_governed
 from simulator.governance.store.checkpoints import open_checkpointer
 from simulator.governance.store.database import open_store
 
@@ -133,8 +134,10 @@ def test_a_server_that_dies_loses_nothing(server: Server, tmp_path: Path) -> Non
             return await yes_man().review(request)
 
     async def run(reviewer: Any) -> list[str]:
-        async with open_office(path, key=KEY, checkpoints=url) as office:
-            episodes = await play_governed(CASES, office, make_seating(CASES), reviewer, CALM, concurrency=1)
+        async with open_services(path, key=KEY, checkpoints=url) as services:
+            episodes = await play_governed(
+                CASES, services, make_seating(CASES), reviewer, CALM, concurrency=1
+            )
             return [episode.status for episode in episodes]
 
     with pytest.raises(InfrastructureError, match="PostgreSQL server failed"):
@@ -145,7 +148,9 @@ def test_a_server_that_dies_loses_nothing(server: Server, tmp_path: Path) -> Non
 
 def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     async def run() -> None:
-        async with open_office(None, key=KEY, checkpoints=f"postgresql:///x?host={tmp_path}&password=secret"):
+        async with open_services(
+            None, key=KEY, checkpoints=f"postgresql:///x?host={tmp_path}&password=secret"
+        ):
             raise AssertionError("opened")
 
     with pytest.raises(UserError, match="checkpoints at 'postgresql'") as raised:

@@ -3,7 +3,7 @@
 import pytest
 
 from roles.team import Decision, SpecialistReport
-from simulator.governance.gate.approvals import Conflict
+from simulator.conflicts import Conflict
 from simulator.governance.resolution import (
     KPI_FLOOR,
     WATCHED_KPI_FLOOR,
@@ -39,9 +39,9 @@ def test_scores_are_shares_of_the_pressing() -> None:
 def test_conflicts_name_both_sides_the_hard_ones_first() -> None:
     reports = {**SPLIT, "cost": say("C", 2, "B")}
     assert list_conflicts(OPTIONS, reports) == [
-        Conflict(option="A", wants=["coo"], refuses=["cto"]),
-        Conflict(option="B", wants=["cto", "risk"], refuses=["cost"]),
-        Conflict(option="C", wants=["cost"], refuses=[]),
+        Conflict(option="A", wanted_by=["coo"], ruled_out_by=["cto"]),
+        Conflict(option="B", wanted_by=["cto", "risk"], ruled_out_by=["cost"]),
+        Conflict(option="C", wanted_by=["cost"], ruled_out_by=[]),
     ]
     assert list_conflicts(OPTIONS, UNANIMOUS) == []
 

@@ -6,20 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from governed_tables import CALM, KEY, counted_nonces, draw_cases, make_seating, stand_at_gate, yes_man
+from governed_tables import CALM, counted_nonces, stand_at_gate, yes_man
 
+from emads.reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
-from simulator.governance.gate.approvals import NotApprovedError, Proposal, ReviewResponse
+from simulator.governance.gate.approvals import (
+    CaseWords,
+    NotApprovedError,
+    Proposal,
+    ReportLine,
+    ReviewResponse,
+)
+from simulator.governance.gate.request_form import ReviewRequest
+from simulator.governance.gate.request_text import HELP, render_request
 from simulator.governance.gate.reviewers import (
     AbsentReviewer,
-    ReportLine,
-    ReviewRequest,
     SimulatedReviewer,
     TerminalReviewer,
-    render_request,
     score_by_risk,
 )
-from simulator.governance.runner import open_office, play_governed
+from simulator.governance.runner import open_services, play_governed
 
 WORTH = {"A": 0.2, "B": 1.0, "C": 0.0, "none": 0.0}
 
@@ -39,13 +45,15 @@ def show(option: str = "B", *, thread: str = "t", stays_out: str = "") -> Review
         accountable="cto",
         parts=[],
         precedents=[],
+        words=CaseWords(title="Where to store our data", context="", meanings={"B": "A cloud"}),
+        reports={"cto": ReportLine(pick="B", flag=3, veto=["A"]), "cost": None},
+        changes=["option: A before, B now"],
     )
     return ReviewRequest(
         thread=thread,
         interrupt_id="i",
         digest=proposal.digest,
         proposal=proposal,
-        reports={"cto": ReportLine(pick="B", flag=3, veto=["A"]), "cost": None},
         refusal="",
     )
 
@@ -139,25 +147,29 @@ def test_a_case_waits_for_an_absent_reviewer_and_goes_on_with_the_desks_answer(t
     cases = draw_cases(1)
 
     async def run() -> None:
-        async with open_office(tmp_path / "s.db", key=KEY, nonce=counted_nonces()) as office:
-            (waiting,) = await play_governed(cases, office, make_seating(cases), AbsentReviewer(), CALM)
+        async with open_services(tmp_path / "s.db", key=KEY, nonce=counted_nonces()) as services:
+            services.desk.reviewers.register("ann")
+            services.desk.reviewers.register("bob")
+            (waiting,) = await play_governed(cases, services, make_seating(cases), AbsentReviewer(), CALM)
             assert waiting.status == "waiting"
-            (request,) = office.desk.list_open()
+            (request,) = services.desk.list_open()
             assert request.thread == waiting.thread
             with pytest.raises(NotApprovedError, match="not the one"):
-                office.desk.submit(request.interrupt_id, "0" * 64, ReviewResponse(decision="approve"), "ann")
-            office.desk.submit(
+                services.desk.submit(
+                    request.interrupt_id, "0" * 64, ReviewResponse(decision="approve"), "ann"
+                )
+            services.desk.submit(
                 request.interrupt_id, request.digest, ReviewResponse(decision="approve"), "ann"
             )
-            assert office.desk.list_open() == []
+            assert services.desk.list_open() == []
             with pytest.raises(NotApprovedError, match="has been answered"):
-                office.desk.submit(
+                services.desk.submit(
                     request.interrupt_id, request.digest, ReviewResponse(decision="reject"), "bob"
                 )
-        async with open_office(tmp_path / "s.db", key=KEY) as office:
-            (done,) = await play_governed(cases, office, make_seating(cases), AbsentReviewer(), CALM)
+        async with open_services(tmp_path / "s.db", key=KEY) as services:
+            (done,) = await play_governed(cases, services, make_seating(cases), AbsentReviewer(), CALM)
             assert done.status == "completed"
-            (again,) = await play_governed(cases, office, make_seating(cases), yes_man(), CALM)
+            (again,) = await play_governed(cases, services, make_seating(cases), yes_man(), CALM)
             assert again == done
 
     asyncio.run(run())
@@ -167,6 +179,75 @@ def test_the_desk_knows_no_other_request(tmp_path: Path) -> None:
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
             with pytest.raises(NotApprovedError, match="no such request"):
-                stand.office.desk.submit("0" * 32, "0" * 64, ReviewResponse(decision="approve"), "ann")
+                stand.services.desk.submit("0" * 32, "0" * 64, ReviewResponse(decision="approve"), "ann")
+
+    asyncio.run(run())
+
+
+def test_the_terminal_shows_the_case_the_plan_and_what_changed() -> None:
+    text = render_request(show())
+    for words in (
+        "Where to store our data",
+        "-> B  80 %  A cloud",
+        "cto wants B (presses 3 of 3), rules out A",
+        "cost reports nothing valid",
+        "Nothing is carried out if you approve",
+        "Changed since the last proposal\n  option: A before, B now",
+        f"Digest of the proposal: {show().proposal.digest}",
+    ):
+        assert words in text
+
+
+def test_the_terminal_explains_its_words() -> None:
+    response, printed = at_terminal("help", "?", "approve")
+    assert response == ReviewResponse(decision="approve")
+    assert printed.count(HELP) == 2
+
+
+class Recording:
+    """Notes what it is shown, and does not answer."""
+
+    name = "ann"
+
+    def __init__(self) -> None:
+        self.shown: list[ReviewRequest] = []
+
+    async def review(self, request: ReviewRequest) -> None:
+        self.shown.append(request)
+
+
+def test_what_is_shown_is_what_is_signed_not_what_the_state_carries(tmp_path: Path) -> None:
+    """Reports that were changed in the state or in the store are never shown under the same digest."""
+
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            recording, desk = Recording(), stand.services.desk
+            genuine = ReviewRequest.model_validate((await stand.interrupt()).value)
+            eased = {role: ReportLine(pick="C", flag=0, veto=[]) for role in genuine.proposal.reports}
+            forged = genuine.proposal.model_copy(update={"reports": eased})
+            assert forged.digest != genuine.digest
+            await desk.ask(genuine.model_copy(update={"proposal": forged}), recording)
+            assert recording.shown == [genuine]
+            assert desk.list_open() == [genuine]
+            body = genuine.model_copy(update={"proposal": forged}).model_dump_json()
+            stand.services.connection.execute("UPDATE requests SET body = ?", (body,))
+            with pytest.raises(NotApprovedError, match="not the one that was shown"):
+                await desk.ask(genuine, recording)
+            assert desk.list_open() == []
+
+    asyncio.run(run())
+
+
+def test_changed_reports_in_the_state_change_neither_display_nor_digest(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            before = await stand.interrupt()
+            state = (await stand.graph.aget_state(stand.config)).values
+            silent = {role: {"text": "", "parsed": None} for role in state["reports"]}
+            await stand.graph.aupdate_state(stand.config, {"reports": silent}, as_node="propose")
+            await stand.go()
+            after = await stand.interrupt()
+            assert after.value["proposal"] == before.value["proposal"]
+            assert after.value["digest"] == before.value["digest"]
 
     asyncio.run(run())

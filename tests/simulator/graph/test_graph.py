@@ -3,33 +3,27 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, get_type_hints
 
 import langsmith.utils
 import pytest
+from fast_loop import slow_except
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, WatchedEngine, draw_scenarios, oracle_engine
 
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
 from roles.team import RECONCILER
-from scenarios.team import TeamScenario, decision_brief, parse_decision, parse_report
+from scenarios.team import FlagGame, TeamScenario, decision_brief, parse_report
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.concurrency import run_pool
+from simulator.graph.context import EpisodeContext, LiveAgents
+from simulator.graph.nodes import choose_reporters
 from simulator.graph.runner import play_episodes
-from simulator.graph.seating import Seating, make_context, open_case
-from simulator.graph.team_graph import (
-    EpisodeContext,
-    ReconcilerView,
-    TeamState,
-    dispatch,
-    graph_mermaid,
-    objection_brief,
-    play_graph,
-    stream_states,
-    team_graph,
-)
+from simulator.graph.seating import Seating, make_context
+from simulator.graph.state import ReconcilerView, TeamState, open_case
+from simulator.graph.team_graph import graph_mermaid, play_graph, stream_states, team_graph
 
 REPORT = '{"pick": "A", "flag": 1, "veto": []}'
 DECISION = '{"option": "A", "escalate": false}'
@@ -43,13 +37,11 @@ class Scripted:
     name: str
     lines: list[str]
     heard: list[tuple[str, str]]  # (name, text), shared by the table
-    said: list[str] = field(default_factory=list)
+    num_messages: int = 0
 
-    async def start(self, brief: str) -> str:
-        return await self.follow_up(brief)
-
-    async def follow_up(self, text: str) -> str:
-        self.heard.append((self.name, text))
+    async def answer(self, message: str) -> str:
+        self.num_messages += 1
+        self.heard.append((self.name, message))
         await asyncio.sleep(0)
         return self.lines.pop(0)
 
@@ -60,11 +52,7 @@ def play(
     """Last state and everything heard, when each role reads out its lines."""
     heard: list[tuple[str, str]] = []
     agents = {name: Scripted(name, list(says), heard) for name, says in lines.items()}
-    context = EpisodeContext(
-        agents=agents,
-        read_report=lambda text: parse_report(scenario, text),
-        read_decision=lambda text: parse_decision(scenario, text),
-    )
+    context = EpisodeContext(agents=LiveAgents(agents), game=FlagGame.of(scenario))
     return asyncio.run(play_graph(open_case(scenario, rounds=rounds), context)), heard
 
 
@@ -193,15 +181,15 @@ def test_seats_come_from_the_case() -> None:
 
 def test_dispatch_skips_reports_that_are_given() -> None:
     case = open_case(draw_scenarios(1)[0], rounds=1)
-    assert asyncio.run(dispatch(case)) == list(SEATS)
+    assert asyncio.run(choose_reporters(case)) == list(SEATS)
     case["reports"]["coo"] = {"text": REPORT, "parsed": None}
-    assert asyncio.run(dispatch(case)) == ["cto", "risk", "cost"]
+    assert asyncio.run(choose_reporters(case)) == ["cto", "risk", "cost"]
     case["reports"].update({role: {"text": REPORT, "parsed": None} for role in SEATS})
-    assert asyncio.run(dispatch(case)) == ["reconcile"]
+    assert asyncio.run(choose_reporters(case)) == ["reconcile"]
 
 
 def test_objection_brief_wording() -> None:
-    assert objection_brief(["cto"]) == "Objections cto. Decide again."
+    assert FlagGame.of(draw_scenarios(1)[0]).write_objection_brief(["cto"]) == "Objections cto. Decide again."
 
 
 @pytest.mark.parametrize("error", [InfrastructureError("gpu lost"), KeyError("bug")])
@@ -209,13 +197,13 @@ def test_whatever_a_node_raises_comes_out_as_it_is(error: Exception) -> None:
     scenario = draw_scenarios(1)[0]
 
     class Failing(Scripted):
-        async def follow_up(self, text: str) -> str:
+        async def answer(self, message: str) -> str:
             raise error
 
     heard: list[tuple[str, str]] = []
     agents: dict[str, Scripted] = {name: Scripted(name, says, heard) for name, says in table().items()}
     agents["risk"] = Failing("risk", [], heard)
-    context = EpisodeContext(agents=agents, read_report=lambda text: None, read_decision=lambda text: None)
+    context = EpisodeContext(agents=LiveAgents(agents), game=FlagGame.of(scenario))
     with pytest.raises(type(error)) as raised:
         asyncio.run(play_graph(open_case(scenario, rounds=1), context))
     assert raised.value is error
@@ -269,18 +257,17 @@ def test_environment_cannot_switch_tracing_on(monkeypatch: pytest.MonkeyPatch) -
     seen: list[Any] = []
 
     class Nosy(Scripted):
-        async def follow_up(self, text: str) -> str:
+        async def answer(self, message: str) -> str:
             seen.append(langsmith.utils.tracing_is_enabled())
-            return await super().follow_up(text)
+            return await super().answer(message)
 
     try:
         assert langsmith.utils.tracing_is_enabled() is True
         heard: list[tuple[str, str]] = []
         agents = {name: Nosy(name, says, heard) for name, says in table().items()}
-        context = EpisodeContext(
-            agents=agents, read_report=lambda text: None, read_decision=lambda text: None
-        )
-        asyncio.run(play_graph(open_case(draw_scenarios(1)[0], rounds=1), context))
+        scenario = draw_scenarios(1)[0]
+        context = EpisodeContext(agents=LiveAgents(agents), game=FlagGame.of(scenario))
+        asyncio.run(play_graph(open_case(scenario, rounds=1), context))
     finally:
         forget_environment()
     assert seen == [False] * 9
@@ -295,9 +282,10 @@ class Untouchable(dict[str, Any]):
     __getitem__ = __iter__ = __len__ = __contains__ = get = keys = values = items = _touch
 
 
-def test_truth_and_facts_stay_out_of_prompts_and_state() -> None:
-    """1,000 episodes with sentinels in truth and facts; every prompt and every state is searched."""
-    scenarios = draw_scenarios(250)
+@pytest.mark.parametrize("count", slow_except((50, 250), 50))
+def test_truth_and_facts_stay_out_of_prompts_and_state(count: int) -> None:
+    """Four episodes per scenario with sentinels in truth and facts; every prompt and state is searched."""
+    scenarios = draw_scenarios(count)
     marked = [
         replace(
             scenario,
@@ -316,7 +304,7 @@ def test_truth_and_facts_stay_out_of_prompts_and_state() -> None:
         seating = Seating(
             team=TEAM, engine=engine, chat=CHAT, sampling=SAMPLING, stream="", max_turns=4, roles=ROLES
         )
-        context = make_context(scenario, seating.seat(scenario, session))
+        context = make_context(scenario, seating.make_agents(scenario, session))
         async for state in stream_states(open_case(scenario, rounds=2), context):
             states.append(json.dumps(state, allow_nan=False))
             assert json.loads(states[-1]) == state
@@ -331,7 +319,7 @@ def test_truth_and_facts_stay_out_of_prompts_and_state() -> None:
         await run_pool(jobs, concurrency=32)
 
     asyncio.run(watch_all())
-    assert len(states) >= 5 * 1000
+    assert len(states) >= 5 * 4 * count
     seen = "\n".join([*states, *(prompt for role in TEAM for prompt in engine.prompts(role))])
     assert "SENTINEL" not in seen
     assert not any(f'"{key}"' in seen for key in (*scenarios[0].truth, *scenarios[0].seats["cto"].facts))

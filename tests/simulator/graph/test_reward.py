@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from team_tables import SEATS, draw_scenarios
+from trial_counts import num_trials
 
 from roles.team import Decision
 from scenarios.team import Seat, TeamScenario, decision_value, expert_vote
@@ -165,7 +166,7 @@ def parsed(scenario: TeamScenario, text: str) -> Decision | None:
     return None if text == "junk" else Decision.model_validate_json(text)
 
 
-@pytest.mark.parametrize("count", [500])
+@pytest.mark.parametrize("count", [num_trials(500, 5_000)])
 def test_agreeing_on_a_bad_decision_earns_nothing(count: int) -> None:
     bad = 0
     for scenario, decision, _ in random_plays(count):
@@ -175,7 +176,7 @@ def test_agreeing_on_a_bad_decision_earns_nothing(count: int) -> None:
     assert bad > 0.4 * count
 
 
-@pytest.mark.parametrize("count", [1000])
+@pytest.mark.parametrize("count", [num_trials(1000, 5_000)])
 def test_no_votes_make_a_worthless_decision_pay(count: int) -> None:
     for scenario, decision, votes in random_plays(count):
         verdict = play(scenario, decision, votes)
@@ -183,7 +184,7 @@ def test_no_votes_make_a_worthless_decision_pay(count: int) -> None:
         assert -0.3 - 1e-12 <= verdict.reward <= 1
 
 
-@pytest.mark.parametrize("count", [1000])
+@pytest.mark.parametrize("count", [num_trials(1000, 5_000)])
 def test_only_the_optimum_with_right_votes_pays_one(count: int) -> None:
     num_ones = 0
     for scenario, decision, votes in random_plays(count):
@@ -200,7 +201,7 @@ def test_only_the_optimum_with_right_votes_pays_one(count: int) -> None:
     assert num_ones > 0.05 * count
 
 
-@pytest.mark.parametrize("count", [300])
+@pytest.mark.parametrize("count", [num_trials(300, 5_000)])
 def test_order_of_roles_does_not_matter(count: int) -> None:
     for scenario, decision, votes in random_plays(count):
         turned = replace(scenario, seats={role: scenario.seats[role] for role in reversed(SEATS)})
@@ -209,7 +210,7 @@ def test_order_of_roles_does_not_matter(count: int) -> None:
         assert first.reward == second.reward
 
 
-@pytest.mark.parametrize("count", [500])
+@pytest.mark.parametrize("count", [num_trials(500, 5_000)])
 def test_a_silent_agent_never_raises_the_reward(count: int) -> None:
     num_lower = 0
     for scenario, decision, votes in random_plays(count):
@@ -222,7 +223,7 @@ def test_a_silent_agent_never_raises_the_reward(count: int) -> None:
     assert num_lower > 0
 
 
-@pytest.mark.parametrize("count", [100])
+@pytest.mark.parametrize("count", [num_trials(100, 5_000)])
 def test_a_vote_twice_counts_once(count: int) -> None:
     """Votes of anybody who holds no seat change nothing."""
     for scenario, decision, votes in random_plays(count):
@@ -237,7 +238,7 @@ def test_a_malformed_decision_is_the_worst_of_its_case() -> None:
             assert none <= play(scenario, decision, {}).reward
 
 
-@pytest.mark.parametrize("count", [300])
+@pytest.mark.parametrize("count", [num_trials(300, 5_000)])
 @pytest.mark.parametrize("constant", [ACCEPT, OBJECT, ""])
 def test_a_free_rider_never_beats_an_honest_voter(constant: str, count: int) -> None:
     """A seat that always votes the same, whatever was decided, lowers the reward or leaves it.

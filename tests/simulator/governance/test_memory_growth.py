@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.soak import Reading, measure_growth
+from emads.reliability.governed.memory_growth import Reading, measure_growth
 
 ROOT = Path(__file__).parent.parent.parent.parent
 LEAKING = """
 import sys
-import benchmarks.soak as soak
+import emads.reliability.governed.memory_growth as growth
 
-play, kept = soak.play_assess, []
+play, kept = growth.play_assess, []
 
 async def leak(cases, stream):
     kept.append(bytearray(b"x" * len(cases) * 200_000))
     {descriptor}
     await play(cases, stream)
 
-soak.play_assess = leak
-sys.argv = ["soak", "--episodes=400", "--protocol=assess"]
-sys.exit(soak.main())
+growth.play_assess = leak
+sys.argv = ["growth", "--episodes=400", "--protocol=assess"]
+sys.exit(growth.main())
 """
 
 
@@ -33,13 +33,15 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.process
 def test_five_hundred_governed_episodes_leave_nothing_behind() -> None:
-    done = run("-m", "benchmarks.soak", "--episodes=500")
+    done = run("-m", "emads.reliability.governed.memory_growth", "--episodes=500")
     assert done.stdout.splitlines()[-1].startswith("flat: "), done.stdout + done.stderr
     assert done.stdout.count("\n| ") == 20
     assert done.returncode == 0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("line", "unit"), [("pass", "MiB"), ("kept[-1:] = [open('/dev/null')]", "descriptors")]
 )

@@ -11,12 +11,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from roles.team import RECONCILER
-from scenarios.team import parse_vote
+from scenarios.team import FlagGame
 from scenarios.team.playable import PlayableCase
-from simulator.governance.runner import GovernedEpisode, Office
+from simulator.governance.runner import GovernanceServices, GovernedEpisode
 from simulator.governance.store.decision_log import Entry, verify_chain
 from simulator.governance.store.episode_record import Answer, Chapter, Draft, GovernedRecord
-from simulator.graph.team_graph import objection_brief
+from simulator.graph.game import MakeGame, TeamGame
 from simulator.records import Episode, Trajectory, Turn
 
 _TURNS = TypeAdapter(tuple[Turn, ...])
@@ -24,31 +24,38 @@ _Request = tuple[str, str, str, str | None]  # interrupt, digest, body, settled
 
 
 def read_record(
-    case: PlayableCase, played: GovernedEpisode, office: Office, *, stream: str
+    case: PlayableCase,
+    played: GovernedEpisode,
+    services: GovernanceServices,
+    *,
+    stream: str,
+    make_game: MakeGame = FlagGame.of,
 ) -> GovernedRecord:
-    """The record of a played thread; `stream` is the cast's."""
-    log = tuple(office.log.entries(played.thread))
+    """Read the record of a played thread; `stream` and `make_game` are the seating's."""
+    log = tuple(services.log.entries(played.thread))
     state = played.state
-    sittings = list(_read_sittings(played, office))
-    chapters = list(_read_chapters(played, office, log, sittings))
+    draft_groups = list(_group_drafts(played, services, make_game(case)))
+    chapters = list(_read_chapters(played, services, log, draft_groups))
     return GovernedRecord(
-        episode=_read_episode(case, played, office, stream),
+        episode=_read_episode(case, played, services, stream),
         thread=played.thread,
         status=played.status,
         error=played.error,
         accountable=(state["duty"] or {}).get("accountable", ""),
         precedents=tuple(state["precedents"]),
         chapters=tuple(chapters),
-        undecided=tuple(draft for sitting in sittings for draft in sitting),
+        undecided=tuple(draft for group in draft_groups for draft in group),
         log=log,
-        is_log_sound=verify_chain(office.log.entries(), head=office.log.head()) is None,
+        is_log_sound=verify_chain(services.log.entries(), head=services.log.head()) is None,
     )
 
 
-def _read_episode(case: PlayableCase, played: GovernedEpisode, office: Office, stream: str) -> Episode:
+def _read_episode(
+    case: PlayableCase, played: GovernedEpisode, services: GovernanceServices, stream: str
+) -> Episode:
     state = played.state
     spoken: dict[str, list[Mapping[str, Any]]] = {}
-    for _, node, result in office.ledger.trace(played.thread):
+    for _, node, result in services.ledger.trace(played.thread):
         role = node.partition("/")[2]
         if isinstance(result, dict) and "turns" in result:
             spoken.setdefault(role, []).append(result)
@@ -66,7 +73,7 @@ def _read_episode(case: PlayableCase, played: GovernedEpisode, office: Office, s
 
 
 def _join(role: str, session: str, spoken: Sequence[Mapping[str, Any]]) -> Trajectory:
-    """Everything that a role said in a thread, in the order of supersteps."""
+    """Join all turns of a role in a thread, in the order of supersteps."""
     last = spoken[-1]
     return Trajectory(
         role=role,
@@ -80,17 +87,20 @@ def _join(role: str, session: str, spoken: Sequence[Mapping[str, Any]]) -> Traje
 
 
 def _read_chapters(
-    played: GovernedEpisode, office: Office, log: Sequence[Entry], sittings: list[tuple[Draft, ...]]
+    played: GovernedEpisode,
+    services: GovernanceServices,
+    log: Sequence[Entry],
+    draft_groups: list[tuple[Draft, ...]],
 ) -> Iterator[Chapter]:
-    """One chapter per displayed proposal; takes its drafts off the head of `sittings`."""
-    requests = _read_requests(office, played.thread)
+    """Yield one chapter per displayed proposal; takes its drafts off the head of `draft_groups`."""
+    requests = _read_requests(services, played.thread)
     history = {attempt["attempt"]: attempt for attempt in played.state["history"]}
     was_edited = False
     for digest in dict.fromkeys(request[1] for request in requests):
         shown = [request for request in requests if request[1] == digest]
         proposal = json.loads(shown[0][2])["proposal"]
-        drafts = () if was_edited or not sittings else sittings.pop(0)
-        answers = tuple(_read_answer(office, request, log) for request in shown)
+        drafts = () if was_edited or not draft_groups else draft_groups.pop(0)
+        answers = tuple(_read_answer(services, request, log) for request in shown)
         was_edited = answers[-1].ruling == "edit"
         done = [entry for entry in log if entry.body.get("digest") == digest]
         is_committed = any(entry.kind == "committed" for entry in done)
@@ -109,12 +119,14 @@ def _read_chapters(
         )
 
 
-def _read_sittings(played: GovernedEpisode, office: Office) -> Iterator[tuple[Draft, ...]]:
-    """The drafts that led to one proposal: a draft goes on with the last one where it answers objections."""
-    heard = list(played.state["asked"].get(RECONCILER, []))
+def _group_drafts(
+    played: GovernedEpisode, services: GovernanceServices, game: TeamGame
+) -> Iterator[tuple[Draft, ...]]:
+    """Group the drafts by proposal: a draft belongs to the one before where it answers objections."""
+    messages = list(played.state["asked"].get(RECONCILER, []))
     texts: list[str] = []
     votes: list[dict[str, Mapping[str, Any]]] = []
-    for _, node, result in office.ledger.trace(played.thread):
+    for _, node, result in services.ledger.trace(played.thread):
         kind, _, role = node.partition("/")
         if kind == "reconcile":
             texts.append(result["text"])
@@ -123,40 +135,40 @@ def _read_sittings(played: GovernedEpisode, office: Office) -> Iterator[tuple[Dr
             votes[-1][role] = result["text"]
     drafts = [
         Draft(
-            heard=message,
+            message=message,
             text=text,
-            votes={role: str(cast[role]) for role in played.state["briefs"] if role in cast},
+            votes={role: str(said[role]) for role in played.state["briefs"] if role in said},
         )
-        for message, text, cast in zip(heard, texts, votes, strict=False)
+        for message, text, said in zip(messages, texts, votes, strict=False)
     ]
-    sitting: list[Draft] = []
+    group: list[Draft] = []
     for draft in drafts:
-        if sitting and not _goes_on(sitting[-1], draft):
-            yield tuple(sitting)
-            sitting = []
-        sitting.append(draft)
-    if sitting:
-        yield tuple(sitting)
+        if group and not _goes_on(group[-1], draft, game):
+            yield tuple(group)
+            group = []
+        group.append(draft)
+    if group:
+        yield tuple(group)
 
 
-def _goes_on(before: Draft, after: Draft) -> bool:
-    objectors = [role for role, text in before.votes.items() if parse_vote(text) == "object"]
-    return bool(objectors) and after.heard == objection_brief(objectors)
+def _goes_on(before: Draft, after: Draft, game: TeamGame) -> bool:
+    objectors = [role for role, text in before.votes.items() if game.read_vote(text) == "object"]
+    return bool(objectors) and after.message == game.write_objection_brief(objectors)
 
 
-def _read_requests(office: Office, thread: str) -> list[_Request]:
-    """(interrupt, digest, body, settled) of every display, in order."""
-    rows = office.connection.execute(
+def _read_requests(services: GovernanceServices, thread: str) -> list[_Request]:
+    """Return (interrupt, digest, body, settled) of every display, in order."""
+    rows = services.connection.execute(
         "SELECT interrupt_id, digest, body, settled FROM requests WHERE thread = ? ORDER BY sequence",
         (thread,),
     )
     return [tuple(row) for row in rows.fetchall()]
 
 
-def _read_answer(office: Office, row: _Request, log: Sequence[Entry]) -> Answer:
+def _read_answer(services: GovernanceServices, row: _Request, log: Sequence[Entry]) -> Answer:
     interrupt_id, _, _, text = row
     settled = json.loads(text) if text else {}
-    signed = office.desk.find_answer(interrupt_id) or {}
+    signed = services.desk.find_answer(interrupt_id) or {}
     shown = [entry.at_s for entry in log if entry.body.get("interrupt_id") == interrupt_id]
     return Answer(
         shown_at_s=shown[0] if shown else None,

@@ -1,0 +1,137 @@
+"""Rules of who may rule: registered people or the simulated reviewer, never a seat of the case."""
+
+import json
+
+from roles.team import RECONCILER, SPECIALISTS
+from simulator.governance.gate.approvals import ApprovalRecord, Proposal, refuse, verify_approval
+from simulator.governance.gate.seals import is_sealed, seal
+from simulator.governance.store.database import Store, canonical_json, transaction
+from simulator.governance.store.decision_log import DecisionLog
+
+SIMULATED, TERMINAL = "simulated", "terminal"  # registered in every store
+
+
+class Reviewers:
+    """Registered reviewers of one store, and the cases in which a person was asked.
+
+    With `four_eyes` an approval counts only after a first one of the same request by another reviewer.
+    """
+
+    def __init__(self, connection: Store, *, key: bytes, log: DecisionLog, four_eyes: bool = False) -> None:
+        self._connection, self._key, self._log, self._four_eyes = connection, key, log, four_eyes
+
+    def register(self, name: str) -> None:
+        """Register a person, under seal.
+
+        Raises:
+            NotApprovedError: "nameless" or "self_approval".
+        """
+        require_eligible(name)
+        with transaction(self._connection, durable=True):
+            self._connection.execute(
+                "INSERT OR REPLACE INTO reviewers VALUES (?, ?)", (name, seal(self._key, "reviewer", name))
+            )
+
+    def require_registered(self, name: str) -> None:
+        """Refuse a name that nobody registered with this store's key.
+
+        Raises:
+            NotApprovedError: "unregistered".
+        """
+        row = self._connection.execute("SELECT seal FROM reviewers WHERE name = ?", (name,)).fetchone()
+        sealed = None if row is None else row[0]
+        if name not in (SIMULATED, TERMINAL) and not is_sealed(self._key, "reviewer", name, sealed):
+            refuse("unregistered", f"nobody registered the reviewer {name!r}")
+
+    def note_asked(self, thread: str, interrupt_id: str, digest: str, name: str) -> None:
+        """Log that a person is asked, once per request: from here on the thread is ruled by people."""
+        with transaction(self._connection):
+            asked = [entry.body["interrupt_id"] for entry in self._log.find(thread, "asked")]
+            if interrupt_id not in asked:
+                body = {"digest": digest, "interrupt_id": interrupt_id, "reviewer": name}
+                self._log.append(thread, "asked", body)
+
+    def awaits_person(self, thread: str) -> bool:
+        """Return whether a person was asked in this thread.
+
+        Raises:
+            NotApprovedError: "tampered".
+        """
+        return bool(self._log.find(thread, "asked"))
+
+    def list_awaiting(self) -> list[str]:
+        """Return the threads in which a person was asked and whose case is not closed."""
+        rows = self._connection.execute(
+            "SELECT DISTINCT thread FROM decision_log WHERE kind = 'asked'"
+            " AND thread NOT IN (SELECT thread FROM decision_log WHERE kind = 'closed') ORDER BY thread"
+        )
+        return [str(thread) for (thread,) in rows.fetchall()]
+
+    def has_asked(self) -> bool:
+        """Return whether a person was ever asked in this store."""
+        query = "SELECT 1 FROM decision_log WHERE kind = 'asked' LIMIT 1"
+        return self._connection.execute(query).fetchone() is not None
+
+    def require_may_rule(self, name: str, proposal: Proposal) -> None:
+        """Refuse a reviewer that may not rule on this proposal.
+
+        Raises:
+            NotApprovedError: "nameless", "self_approval", or "awaits_person" where the simulated reviewer
+                rules in a thread in which a person was asked.
+        """
+        require_eligible(name, proposal)
+        if name == SIMULATED and self.awaits_person(proposal.thread):
+            refuse("awaits_person", "a person was asked in this thread: the simulated reviewer cannot rule")
+
+    def keep_first(self, record: ApprovalRecord) -> bool:
+        """Keep an approval that waits for a second one; return whether it does.
+
+        Raises:
+            NotApprovedError: see `require_second`.
+        """
+        if not self._four_eyes or record.decision != "approve":
+            return False
+        added = self._connection.execute(
+            "INSERT OR IGNORE INTO first_approvals VALUES (?, ?)",
+            (record.interrupt_id, canonical_json(record.model_dump())),
+        )
+        if added.rowcount == 0:
+            self.require_second(record)
+        return added.rowcount == 1
+
+    def require_second(self, record: ApprovalRecord) -> None:
+        """Refuse an approval that no other reviewer gave before, where four eyes are wanted.
+
+        Raises:
+            NotApprovedError: "one_pair_of_eyes", or why the first approval does not hold.
+        """
+        if not self._four_eyes:
+            return
+        row = self._connection.execute(
+            "SELECT record FROM first_approvals WHERE interrupt_id = ?", (record.interrupt_id,)
+        ).fetchone()
+        first = verify_approval(
+            None if row is None else json.loads(row[0]),
+            key=self._key,
+            thread=record.thread,
+            interrupt_id=record.interrupt_id,
+            digest=record.proposal_digest,
+            now_s=self._log.now(),
+        )
+        if first.decision != "approve" or first.reviewer.casefold() == record.reviewer.casefold():
+            refuse("one_pair_of_eyes", "a second reviewer must approve the proposal")
+
+
+def require_eligible(name: str, proposal: Proposal | None = None) -> None:
+    """Refuse a blank name, and that of a seat.
+
+    Raises:
+        NotApprovedError: "nameless" or "self_approval".
+    """
+    if not name.strip() or name != name.strip() or not name.isprintable():
+        refuse("nameless", f"{name!r} is no reviewer's name")
+    seats = {*SPECIALISTS, RECONCILER}
+    if proposal is not None:
+        seats |= {proposal.accountable, *(part.role for part in proposal.parts)}
+    if name.casefold() in {seat.casefold() for seat in seats}:
+        refuse("self_approval", f"{name} is a seat of the case and cannot approve its plan")

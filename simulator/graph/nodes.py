@@ -1,0 +1,169 @@
+"""The nodes in which a team reports, decides and votes; both team graphs are built from these.
+
+All are coroutines: LangGraph runs plain functions in a thread pool.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar, assert_never
+
+from langgraph.runtime import Runtime
+
+from roles.errors import UserError
+from roles.team import NO_OPTION, RECONCILER
+from simulator.graph.concurrency import run_all
+from simulator.graph.context import EpisodeContext, Reply, Step
+from simulator.graph.game import TeamGame
+from simulator.graph.state import ReconcilerView, TeamState, Update, Utterance, list_objectors
+from simulator.observer import Observer
+
+MAX_BRIEF_CHARS = 20_000
+
+State_contra = TypeVar("State_contra", contravariant=True)
+
+
+class Node(Protocol[State_contra]):
+    """A node of a graph: its part of the state and the context in, update of the state out."""
+
+    async def __call__(self, state: State_contra, *, runtime: Runtime[Any]) -> Update: ...
+
+
+WriteBrief = Callable[[TeamGame, Any, Mapping[str, Any]], str]  # game, state, parsed reports by seat
+
+
+async def intake(state: TeamState, *, runtime: Runtime[Any]) -> Update:
+    """Check the case.
+
+    Raises:
+        UserError: no option or one twice, no seat, or a brief that is empty or longer than 20,000 characters.
+    """
+    check_case(state)
+    return {"round": 0}
+
+
+def make_report_node(role: str) -> Node[TeamState]:
+    """Make the node in which one specialist reads its own brief and reports."""
+
+    async def report(state: TeamState, *, runtime: Runtime[Any]) -> Update:
+        said, reply = await _ask(runtime.context, "report", role, state["briefs"][role], state)
+        return {"reports": {role: said}, **_keep_asked({role: reply})}
+
+    return report
+
+
+def write_first_brief(game: TeamGame, state: ReconcilerView, reports: Mapping[str, Any]) -> str:
+    """Write the decision brief from the reports."""
+    return game.write_decision_brief(reports)
+
+
+def make_reconcile_node(
+    seats: tuple[str, ...], write_brief: WriteBrief = write_first_brief
+) -> Node[ReconcilerView]:
+    """Make the node in which ReconcileGPT drafts from the reports, or drafts again from the objections."""
+
+    async def reconcile(state: ReconcilerView, *, runtime: Runtime[Any]) -> Update:
+        context: EpisodeContext = runtime.context
+        if state["round"] == 0:
+            reports = {role: state["reports"][role]["parsed"] for role in seats}
+            message = write_brief(context.game, state, reports)
+        else:
+            message = context.game.write_objection_brief(list_objectors(state))
+        said, reply = await _ask(context, "reconcile", RECONCILER, message, state)
+        return {
+            "decision": said,
+            "round": state["round"] + 1,
+            "votes": {},
+            **_keep_asked({RECONCILER: reply}),
+        }
+
+    return reconcile
+
+
+def make_vote_node(seats: tuple[str, ...]) -> Node[TeamState]:
+    """Make the node in which all specialists vote on the draft at once, each in its own transcript."""
+
+    async def vote(state: TeamState, *, runtime: Runtime[Any]) -> Update:
+        context: EpisodeContext = runtime.context
+        draft = state["decision"] and state["decision"]["parsed"]
+        question = context.game.write_vote_brief(draft)
+        answers = await run_all(_ask(context, "vote", role, question, state) for role in seats)
+        by_role = dict(zip(seats, answers, strict=True))
+        votes = {role: said for role, (said, _) in by_role.items()}
+        return {"votes": votes, **_keep_asked({role: reply for role, (_, reply) in by_role.items()})}
+
+    return vote
+
+
+async def choose_reporters(state: TeamState) -> list[str]:
+    """Route to every seat that has not reported yet, at once; to reconcile where all have."""
+    return [role for role in state["briefs"] if role not in state["reports"]] or ["reconcile"]
+
+
+def make_after_vote(otherwise: str) -> Callable[[TeamState], Coroutine[Any, Any, str]]:
+    """Make the route after votes: to reconcile while a seat objects and a round is left, else `otherwise`."""
+
+    async def after_vote(state: TeamState) -> str:
+        return "reconcile" if list_objectors(state) and state["round"] < state["rounds"] else otherwise
+
+    return after_vote
+
+
+def check_case(state: TeamState) -> None:
+    """Refuse a case that cannot be played.
+
+    Raises:
+        UserError: names what is wrong.
+    """
+    case, options = state["case"], state["options"]
+    if not options or len(set(options)) != len(options) or NO_OPTION in options:
+        raise UserError(
+            f"case {case!r}: options {options} must be different names, none of them {NO_OPTION!r}"
+        )
+    if not state["briefs"]:
+        raise UserError(f"case {case!r} has no seat; give at least one specialist a brief")
+    for role, brief in state["briefs"].items():
+        if not brief.strip() or len(brief) > MAX_BRIEF_CHARS:
+            raise UserError(
+                f"case {case!r}: the brief of {role!r} has {len(brief)} characters; "
+                f"write 1 to {MAX_BRIEF_CHARS}"
+            )
+
+
+async def _ask(
+    context: EpisodeContext, step: Step, role: str, message: str, state: Any
+) -> tuple[Utterance, Reply]:
+    """Ask a role, read its answer, and tell the observer of an answer that is new."""
+    reply = await context.agents.ask(step, role, message, state)
+    said = Utterance(text=reply.text, parsed=_read(context.game, step, reply.text))
+    if context.observer is not None and reply.is_new:
+        _tell(context.observer, step, role, said, reply.number)
+    return said, reply
+
+
+def _read(game: TeamGame, step: Step, text: str) -> Any:
+    match step:
+        case "report":
+            return game.read_report(text)
+        case "reconcile":
+            return game.read_decision(text)
+        case "vote":
+            return game.read_vote(text)
+        case _:
+            assert_never(step)
+
+
+def _tell(observer: Observer, step: Step, role: str, said: Utterance, number: int) -> None:
+    match step:
+        case "report":
+            observer.on_report(role, said["text"], said["parsed"])
+        case "reconcile":
+            observer.on_decision(said["text"], said["parsed"], number)
+        case "vote":
+            observer.on_vote(role, said["text"], said["parsed"])
+        case _:
+            assert_never(step)
+
+
+def _keep_asked(replies: Mapping[str, Reply]) -> Update:
+    """Return the update that keeps all messages to these roles, where their agents ask for that."""
+    asked = {role: reply.asked for role, reply in replies.items() if reply.asked is not None}
+    return {"asked": asked} if asked else {}

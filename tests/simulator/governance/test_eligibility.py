@@ -1,0 +1,130 @@
+"""Reviewers: registered people rule, seats and blank names do not, the simulated one never for a person."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from finality_probes import insert_row
+from governed_tables import CALM, OTHER_KEY, Person, stand_at_gate, yes_man
+
+from emads.cli import main
+from emads.reliability.governed.cases import KEY, draw_cases, make_seating
+from simulator.governance.gate.approvals import NotApprovedError, ReviewResponse
+from simulator.governance.gate.reviewers import AbsentReviewer
+from simulator.governance.runner import open_services, play_governed
+
+APPROVE = ReviewResponse(decision="approve")
+NO_REVIEWERS = ("cto", "CTO", "reconcile", " ", "ann ", "ann\n")
+
+
+@pytest.mark.parametrize("name", NO_REVIEWERS)
+def test_seats_and_blank_names_are_no_reviewers(name: str, tmp_path: Path) -> None:
+    """Neither at the desk, nor with a signature that the key's holder made."""
+
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            desk, (request,) = stand.services.desk, stand.services.desk.list_open()
+            with pytest.raises(NotApprovedError):
+                desk.reviewers.register(name)
+            with pytest.raises(NotApprovedError):
+                desk.submit(request.interrupt_id, request.digest, APPROVE, name)
+            await stand.answer((await stand.sign(reviewer=name)).model_dump())
+            assert stand.count("commits") == 0
+            assert stand.kinds()[-2:] == ["refused", "requested"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_on_disk", [False, True])
+def test_only_registered_people_are_signed_for(is_on_disk: bool, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            (request,) = stand.services.desk.list_open()
+            if is_on_disk:
+                insert_row(stand, "reviewers", name="mallory")
+            with pytest.raises(NotApprovedError, match="nobody registered"):
+                stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "mallory")
+            stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+
+    asyncio.run(run())
+
+
+def test_the_simulated_reviewer_never_rules_where_a_person_was_asked(tmp_path: Path) -> None:
+    cases, path = draw_cases(1), tmp_path / "s.db"
+
+    async def run() -> None:
+        for reviewer, status in (
+            (AbsentReviewer(), "waiting"),
+            (yes_man(), "waiting"),
+            (Person(), "completed"),
+        ):
+            async with open_services(path, key=KEY) as services:
+                services.desk.reviewers.register("ann")
+                (episode,) = await play_governed(cases, services, make_seating(cases), reviewer, CALM)
+                assert episode.status == status
+        async with stand_at_gate(tmp_path) as stand:
+            await stand.answer((await stand.sign(reviewer="simulated")).model_dump())
+            assert stand.count("commits") == 0
+
+    asyncio.run(run())
+
+
+def test_the_command_says_that_a_case_waits_for_a_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def end_of_input(prompt: str) -> str:
+        raise EOFError
+
+    from simulator.governance.gate.reviewers import TerminalReviewer
+
+    monkeypatch.setattr(
+        "emads.commands.simulate_full.TerminalReviewer",
+        lambda: TerminalReviewer(read_line=end_of_input, write=lambda text: None, is_terminal=lambda: True),
+    )
+    call = ["simulate", "--protocol", "full", "--team", "scripted", "--db", str(tmp_path / "s.db")]
+    assert main([*call, "--reviewer", "terminal"]) == 0
+    for more in ([], ["--reviewer", "simulated"]):
+        assert main([*call, *more]) == 2
+        assert "waits for a person; run again with --reviewer terminal" in capsys.readouterr().err
+    assert main([*call, "--index", "1"]) == 2
+    assert "name --reviewer terminal or simulated" in capsys.readouterr().err
+    assert main([*call, "--index", "1", "--reviewer", "simulated"]) == 0
+
+
+def test_four_eyes_need_two_reviewers(tmp_path: Path) -> None:
+    cases, path = draw_cases(1), tmp_path / "s.db"
+
+    async def run() -> None:
+        async with open_services(path, key=KEY, four_eyes=True) as services:
+            desk, seating = services.desk, make_seating(cases)
+            desk.reviewers.register("ann")
+            desk.reviewers.register("bob")
+            (episode,) = await play_governed(cases, services, seating, Person(), CALM)
+            assert episode.status == "waiting"
+            (request,) = desk.list_open()
+            with pytest.raises(NotApprovedError, match="a second reviewer must approve"):
+                desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+            desk.submit(request.interrupt_id, request.digest, APPROVE, "bob")
+            (episode,) = await play_governed(cases, services, seating, AbsentReviewer(), CALM)
+            assert episode.status == "completed"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("first", ["none", "forged", "the same reviewer's"])
+def test_four_eyes_are_checked_at_the_gate_too(first: str, tmp_path: Path) -> None:
+    """One signed approval, handed to the gate past the desk, with a made-up first one on disk."""
+
+    async def run() -> None:
+        async with stand_at_gate(tmp_path, four_eyes=True) as stand:
+            record = await stand.sign()
+            changed: dict[str, Any] = {"reviewer": "bob", "key": OTHER_KEY} if first == "forged" else {}
+            if first != "none":
+                text = (await stand.sign(**changed)).model_dump_json()
+                insert_row(stand, "first_approvals", interrupt_id=record.interrupt_id, record=text)
+            await stand.answer(record.model_dump())
+            assert stand.count("commits") == 0
+            assert "refused" in stand.kinds()
+
+    asyncio.run(run())
