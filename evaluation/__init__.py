@@ -1,1 +1,4 @@
-"""What training was worth: sealed evaluation, statistics, baselines and the report."""
+"""Evaluation of trained teams: sealed plays, baselines, statistics, diagnostics, reports, verifier audit.
+
+Nothing here trains.
+"""

@@ -1,5 +1,5 @@
-"""Attacks on verifiers and on the team reward, before anything is trained on them.
+"""Attacks on verifiers and on the team reward.
 
-Belongs here: the tiers, the probes' order, their journal.
-Not here: what a verifier pays (scenarios).
+Belongs here: running the probes at a tier, the journal of their results.
+Not here: the rules of a verdict (scenarios).
 """

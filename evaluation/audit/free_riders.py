@@ -1,4 +1,4 @@
-"""V9: what a free rider does to the team reward.
+"""V9: measures what a seat that does not work does to the team reward.
 
 The other axioms of V9 (order of roles, duplicates, silence, bad consensus) are in
 tests/simulator/graph/test_reward.py.
@@ -9,8 +9,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
+from evaluation.audit.probe_list import TEAM
 from evaluation.audit.records import Row, Tier
-from evaluation.audit.tiers import TEAM
 from roles.team import SPECIALISTS
 from scenarios.team import (
     TeamScenario,
@@ -42,13 +42,13 @@ def report_loudly(scenario: TeamScenario, _role: str, _honest: Mapping[str, str]
 
 
 def block_others(scenario: TeamScenario, role: str, _honest: Mapping[str, str], _rng: random.Random) -> str:
-    """The own favourite, and a veto against everything else."""
+    """Return the own favourite, and a veto against everything else."""
     own = favourite(scenario.seats[role])
     return _write(own, 3, [option for option in scenario.options if option != own])
 
 
 def echo_neighbour(_scenario: TeamScenario, role: str, honest: Mapping[str, str], _rng: random.Random) -> str:
-    """What the next seat reports."""
+    """Return the report of the next seat."""
     return honest[SPECIALISTS[(SPECIALISTS.index(role) + 1) % len(SPECIALISTS)]]
 
 

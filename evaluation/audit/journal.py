@@ -1,4 +1,4 @@
-"""Rows of an audit on disk, so that a long one can be stopped and taken up again.
+"""Keeps the rows of an audit on disk, so that a stopped audit can go on.
 
 One JSON line per row. A row counts again only for the same tier, seed and source code.
 """
@@ -42,7 +42,7 @@ class AuditJournal:
         self._rows = {(row.family, row.probe): row for row in self._read()}
 
     def find(self, family: str, probe: str) -> Row | None:
-        """What an earlier run found."""
+        """Return the row that an earlier run kept, or None."""
         return self._rows.get((family, probe))
 
     def keep(self, row: Row) -> None:

@@ -19,7 +19,7 @@ def no_names(_scenario: Scenario) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """What may stand in one field of an answer.
+    """Values that one field of an answer may hold.
 
     Example: Field(kind="plan", names=lambda scenario: list(scenario.facts["items"]), values=(1, 2, 3))
     """
@@ -51,7 +51,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """What an attacker has at hand on one case.
+    """Everything that an attacker knows of one case.
 
     Example: Attack(subject=SUBJECTS["cost"], scenario=case, gold={"tiers": {"S1": 2}, "total": 61},
                     other={"tiers": {"S1": 1}, "total": 40}, rng=random.Random(0))
@@ -70,7 +70,7 @@ class Attack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What one probe found about one verifier.
+    """Result of one probe on one verifier.
 
     Example: Row(probe="V2", family="cost", counts="300 rewrites", worst="change 0.00")
     """
@@ -84,7 +84,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """How much each probe does. Counts are per family."""
+    """Size of each probe. Counts are per family."""
 
     name: str
     hostile_outputs: int  # V1

@@ -1,7 +1,6 @@
-"""What the cells of an ablation came to: scores over seeds beside each other, as JSON, table and plot."""
+"""Results of an ablation: scores of its cells over seeds, as JSON, table and plot."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from evaluation.scoring.detail_table import owner_title, stage_title
-from evaluation.scoring.run_table import change_cell, short
 from evaluation.scoring.scores import read_scores
 from evaluation.stats.intervals import Interval
 from evaluation.stats.over_seeds import seeded_interval
+from evaluation.summary.detail_table import owner_title, stage_title
+from evaluation.summary.run_table import change_cell, short
+from simulator.export.atomic_files import write_atomic
 
 ABLATION_FILE, MARKDOWN_FILE, PLOT_FILE = "ablation.json", "results.md", "plot.svg"
 
@@ -51,7 +51,7 @@ def measure_cell(
     train_s: float,
     first: Sequence[Path] = (),
 ) -> AblationRow:
-    """The row of a cell from the score files of its finished seeds.
+    """Return the row of a cell from the score files of its finished seeds.
 
     `first` holds the first cell's runs, seed by seed beside `paths`; leave it out where tests differ.
     """
@@ -96,7 +96,7 @@ def measure_cell(
 
 
 def best_low(rows: Sequence[AblationRow]) -> float:
-    """The lower end of the best cell's interval."""
+    """Return the lower end of the best cell's interval."""
     best = max((row.mean for row in rows if row.mean is not None), key=lambda mean: mean.mean, default=None)
     return best.low if best is not None else float("-inf")
 
@@ -171,7 +171,7 @@ def table_rows(rows: Sequence[AblationRow]) -> tuple[list[str], list[list[str]]]
 
 
 def ablation_table(title: str, rows: Sequence[AblationRow]) -> Table:
-    """The table for a terminal."""
+    """Return the table for a terminal."""
     titles, cells = table_rows(rows)
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", caption=CAPTION)
     for place, name in enumerate(titles):
@@ -188,7 +188,7 @@ CAPTION = (
 
 
 def ablation_markdown(name: str, question: str, rows: Sequence[AblationRow], command: str) -> str:
-    """A section of a page: question, command, table, how to read it."""
+    """Return a section of a page: question, command, table, how to read it."""
     titles, cells = table_rows(rows)
     lines = [titles, ["---", *["---:"] * (len(titles) - 2), "---"], *cells]
     table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
@@ -209,9 +209,7 @@ def write_ablation(
 
 
 def _replace(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    write_atomic(path, text)
 
 
 def _interval(interval: Interval | None) -> str:

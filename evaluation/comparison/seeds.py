@@ -1,7 +1,6 @@
 """Several trained seeds of one config: stage means and changes with intervals over seeds and scenarios."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from evaluation.scoring.scores import RoleScores, Scores, read_scores
-from evaluation.scoring.summary import ROLE_COMPARISONS, TEAM_COMPARISONS
 from evaluation.stats.effects import cliffs_delta, cohens_dz
 from evaluation.stats.intervals import holm, paired_permutation_p
 from evaluation.stats.over_seeds import seeded_interval
+from evaluation.summary.run_summary import ROLE_COMPARISONS, TEAM_COMPARISONS
 from roles.errors import UserError
+from simulator.export.atomic_files import write_atomic
 
-ACROSS_FILE = "across.json"
+SEED_COMPARISON_FILE = "seed_comparison.json"
 TEAM = "team"
 
 
@@ -33,7 +33,7 @@ class SeedScores:
 
 
 def read_seed(run_path: Path, seed: int) -> SeedScores:
-    """The stored scores of a run.
+    """Return the stored scores of a run.
 
     Raises:
         UserError: none, or damaged ones.
@@ -143,26 +143,24 @@ def _adjust(owners: Mapping[str, dict[str, Any]]) -> None:
         team[name]["p"] = p
 
 
-def write_across(folder: Path, across: Mapping[str, Any]) -> Path:
-    """Write across.json, all or nothing."""
-    path = folder / ACROSS_FILE
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(across, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+def write_seed_comparison(folder: Path, comparison: Mapping[str, Any]) -> Path:
+    """Write seed_comparison.json, all or nothing."""
+    path = folder / SEED_COMPARISON_FILE
+    write_atomic(path, json.dumps(comparison, indent=1, allow_nan=False) + "\n")
     return path
 
 
-def read_across(folder: Path) -> dict[str, Any]:
-    """What `write_across` stored; empty where nothing is.
+def read_seed_comparison(folder: Path) -> dict[str, Any]:
+    """Return what `write_seed_comparison` stored; empty where nothing is.
 
     Raises:
         UserError: a damaged file.
     """
-    path = folder / ACROSS_FILE
+    path = folder / SEED_COMPARISON_FILE
     if not path.is_file():
         return {}
     try:
-        across = json.loads(path.read_text(encoding="utf-8"))
+        comparison = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{path} is not JSON ({error}); evaluate the runs together again") from None
-    return dict(across)
+    return dict(comparison)

@@ -7,8 +7,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from evaluation.scoring.detail_table import owner_title, stage_title
-from evaluation.scoring.run_table import (
+from evaluation.summary.detail_table import owner_title, stage_title
+from evaluation.summary.run_table import (
     STAGE_TITLES,
     TEAM_TITLES,
     change_cell,
@@ -23,10 +23,10 @@ CAPTION = (
 )
 
 
-def across_rows(across: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]]:
+def seed_comparison_rows(comparison: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]]:
     """(stage rows: who, stage, mean, per seed), (change rows: who, change, mean, per seed, p, dz, delta)."""
     stages, changes = [], []
-    for owner, section in across["owners"].items():
+    for owner, section in comparison["owners"].items():
         order = list(TEAM_TITLES if owner == "team" else STAGE_TITLES)
         for stage in sorted(section["stages"], key=partial(_place, order)):
             row = section["stages"][stage]
@@ -50,14 +50,14 @@ STAGE_TITLES_ROW = ("who", "stage", "reward", "by seed")
 CHANGE_TITLES_ROW = ("who", "paired change", "reward", "by seed", "p", "dz", "delta")
 
 
-def across_tables(across: Mapping[str, Any]) -> list[Table]:
+def seed_comparison_tables(comparison: Mapping[str, Any]) -> list[Table]:
     """Stage means and changes of several seeds."""
     tables = []
-    seeds = ", ".join(str(seed) for seed in across["seeds"])
+    seeds = ", ".join(str(seed) for seed in comparison["seeds"])
     for title, names, rows in zip(
         (f"Seeds {seeds} together", "Changes over these seeds"),
         (STAGE_TITLES_ROW, CHANGE_TITLES_ROW),
-        across_rows(across),
+        seed_comparison_rows(comparison),
         strict=True,
     ):
         table = Table(title=title, caption=CAPTION, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")

@@ -59,7 +59,7 @@ class Sessions:
         self._by_token: OrderedDict[str, _Session] = OrderedDict()
 
     def open(self, token: str | None, name: ScenarioName) -> str:
-        """The session's token; opening it again with the same scenario changes nothing.
+        """Return the session's token; opening it again with the same scenario changes nothing.
 
         Raises:
             HTTPException: 409 where the session plays another scenario, 422 for an unknown family.
@@ -79,7 +79,7 @@ class Sessions:
         return token
 
     def call_tool(self, token: str | None, call: ToolCall) -> str:
-        """What the tool says; a call that it refuses is an observation too.
+        """Return the tool's observation; a call that it refuses is an observation too.
 
         Raises:
             HTTPException: 404 without a session.
@@ -95,7 +95,7 @@ class Sessions:
         return moved.observation
 
     def verify(self, token: str | None, name: ScenarioName, answer: str) -> dict[str, Any]:
-        """The reward of the session's first answer, with its components.
+        """Return the reward of the session's first answer, with its components.
 
         Raises:
             HTTPException: 409 where the session plays another scenario.
@@ -138,7 +138,7 @@ class Sessions:
 
 
 def make_app(families: Mapping[str, Family] = FAMILIES, *, max_sessions: int = MAX_SESSIONS) -> FastAPI:
-    """The server's app; every session is in this process."""
+    """Return the server's app; every session is in this process."""
     app = FastAPI(title="emads environments")
     sessions = Sessions(families, max_sessions)
 
@@ -167,7 +167,7 @@ def make_app(families: Mapping[str, Family] = FAMILIES, *, max_sessions: int = M
 
 
 def find_answer(response: Mapping[str, Any]) -> str:
-    """The text of the last message of a Responses object; "" where it ends without one."""
+    """Return the text of the last message of a Responses object; "" where it ends without one."""
     output = response.get("output")
     last = output[-1] if isinstance(output, list) and output else None
     if not isinstance(last, dict) or last.get("type") != "message":
@@ -187,7 +187,7 @@ def serve(port: int, families: Mapping[str, Family] = FAMILIES) -> None:
 
 
 async def _read_object(request: Request) -> dict[str, Any]:
-    """The body as a strict JSON object."""
+    """Return the body as a strict JSON object."""
     body = await request.body()
     if len(body) > MAX_BODY_BYTES:
         raise HTTPException(413, f"the body has {len(body)} bytes, at most {MAX_BODY_BYTES}")

@@ -1,4 +1,4 @@
-"""Rows for the HTTP environments: what NeMo Gym and verifiers read as a data set, one scenario per line."""
+"""Rows for the HTTP environments, one scenario per line, as NeMo Gym and verifiers read a data set."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

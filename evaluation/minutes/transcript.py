@@ -1,26 +1,21 @@
-"""A played team episode as people read it: briefs, reports, decision, votes, scores; alone or side by side.
+"""A played team episode as people read it: briefs, reports, decision, votes, scores.
 
 Model text is untrusted: control characters are made visible, HTML is escaped, nothing in it is evaluated.
 """
 
 import json
-import os
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
-from pathlib import Path
 from typing import Any, ClassVar
 
 from markupsafe import Markup
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
-from evaluation.scoring.run_table import role_title
+from evaluation.summary.run_table import role_title
 from roles.base import AnswerError, parse_answer, parse_strict_json
-from roles.errors import UserError
 from roles.team import RECONCILER, Vote
 
-SIDE_BY_SIDE_FILE = "episodes_side_by_side.json"
 MAX_SHOWN_CHARS = 2_000  # of one text
 NOTHING = "(nothing)"
 
@@ -35,7 +30,7 @@ SCORE_TITLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """What a reader sees of one episode; token ids and truth are left out.
+    """One episode for a reader; token ids and truth are left out.
 
     Example: Transcript(label="after MARL", scenario_key="team/test/0/7/2", briefs={"cto": "Retail ..."},
                         reports={"cto": 'stakes 83 {"pick": "B", "flag": 3, "veto": []}'},
@@ -60,7 +55,7 @@ class Transcript:
 def transcript(
     episode: Mapping[str, Any], verdict: Mapping[str, Any], *, briefs: Mapping[str, str], label: str = ""
 ) -> Transcript:
-    """The transcript of an Episode in plain dict form and the parts of its verdict.
+    """Return the transcript of an Episode in plain dict form and the parts of its verdict.
 
     Numbers of `verdict` (those in its "parts" too) become scores, its "explanation" stays text.
     """
@@ -77,36 +72,6 @@ def transcript(
         scores={name: float(value) for name, value in numbers.items() if isinstance(value, int | float)},
         explanation=str(verdict.get("explanation", "")),
     )
-
-
-Pair = tuple[Transcript, Transcript]  # before, after
-_PAIRS: TypeAdapter[list[Pair]] = TypeAdapter(list[Pair])
-
-
-def write_side_by_side(run_path: Path, pairs: Sequence[Pair]) -> Path:
-    """Write before/after pairs into the run folder, where the report finds them."""
-    path = run_path / SIDE_BY_SIDE_FILE
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(_PAIRS.dump_json(list(pairs), indent=1))
-    os.replace(partial, path)
-    return path
-
-
-def read_side_by_side(run_path: Path) -> list[Pair]:
-    """Pairs written by write_side_by_side; none where the file is missing.
-
-    Raises:
-        UserError: the file is there and is not a list of pairs.
-    """
-    path = run_path / SIDE_BY_SIDE_FILE
-    if not path.is_file():
-        return []
-    try:
-        return _PAIRS.validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{path} is not a list of transcript pairs ({where}: {first['msg']})") from None
 
 
 def visible(text: str, *, max_chars: int = MAX_SHOWN_CHARS) -> str:
@@ -138,23 +103,8 @@ def readable(text: str) -> str:
 def render_text(played: Transcript, *, width: int = 100) -> str:
     """One episode for a terminal, as plain text (no markup)."""
     lines = [f"{played.label or 'episode'} - {played.scenario_key}", "=" * min(width, 60)]
-    for title, text in _sections(played):
-        lines += [title, *("  " + line for line in _wrapped(text, width - 2)), ""]
-    return "\n".join(lines)
-
-
-def render_side_by_side_text(before: Transcript, after: Transcript, *, width: int = 100) -> str:
-    """Two episodes on one scenario in two columns; texts that both share stand once, over both."""
-    column = max(20, (width - 3) // 2)
-    lines = [before.scenario_key, "", f"{before.label:<{column}} | {after.label}", "-" * (2 * column + 3)]
-    for title, left, right in _paired_sections(before, after):
-        lines.append(title if left == right else f"{title} (differs)")
-        if left == right:
-            lines += ["  " + line for line in _wrapped(left, width - 2)]
-        else:
-            columns = zip_longest(_wrapped(left, column), _wrapped(right, column), fillvalue="")
-            lines += [f"{one:<{column}} | {other}".rstrip() for one, other in columns]
-        lines.append("")
+    for title, text in list_sections(played):
+        lines += [title, *("  " + line for line in wrap_lines(text, width - 2)), ""]
     return "\n".join(lines)
 
 
@@ -162,31 +112,13 @@ def render_html(played: Transcript) -> Markup:
     """One episode as an HTML fragment (class "transcript")."""
     body = Markup("").join(
         Markup('<div class="say"><h4>{}</h4><p>{}</p></div>').format(title, text)
-        for title, text in _sections(played)
+        for title, text in list_sections(played)
     )
     head = Markup("<header>{} <code>{}</code></header>").format(played.label, played.scenario_key)
     return Markup('<article class="transcript">{}{}</article>').format(head, body)
 
 
-def render_side_by_side_html(before: Transcript, after: Transcript) -> Markup:
-    """Two episodes as an HTML fragment: a row per section, one cell where both are the same."""
-    rows = []
-    for title, left, right in _paired_sections(before, after):
-        if left == right:
-            cells = Markup('<div class="say both"><p>{}</p></div>').format(left)
-        else:
-            cells = Markup("").join(
-                Markup('<div class="say {}"><span class="tag">{}</span><p>{}</p></div>').format(
-                    side, tag, text
-                )
-                for side, tag, text in (("before", before.label, left), ("after", after.label, right))
-            )
-        rows.append(Markup('<h4>{}</h4><div class="row">{}</div>').format(title, cells))
-    head = Markup("<header>scenario <code>{}</code></header>").format(before.scenario_key)
-    return Markup('<article class="transcript">{}{}</article>').format(head, Markup("").join(rows))
-
-
-def _sections(played: Transcript) -> list[tuple[str, str]]:
+def list_sections(played: Transcript) -> list[tuple[str, str]]:
     """Titles and readable texts in the order of play: specialists first, then who reads their reports."""
     sections = []
     for role in {**played.reports, **played.briefs}:
@@ -204,12 +136,6 @@ def _sections(played: Transcript) -> list[tuple[str, str]]:
 
 def _written(played: Transcript, role: str, text: str) -> str:
     return readable(text) + ("\n(cut off by a limit)" if role in played.cut_off else "")
-
-
-def _paired_sections(before: Transcript, after: Transcript) -> Iterable[tuple[str, str, str]]:
-    left, right = dict(_sections(before)), dict(_sections(after))
-    for title in {**left, **right}:
-        yield title, left.get(title, NOTHING), right.get(title, NOTHING)
 
 
 def _score_lines(played: Transcript) -> str:
@@ -236,5 +162,6 @@ def _spoken(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def wrap_lines(text: str, width: int) -> list[str]:
+    """Lines of at most `width` characters; empty lines stay."""
     return [part for line in text.split("\n") for part in textwrap.wrap(line, width) or [""]]

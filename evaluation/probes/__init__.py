@@ -1,5 +1,5 @@
-"""Diagnosis of a team: who is heard, who rides free, what a swap costs.
+"""Diagnostics of a team: ignored reports, free riders, role swaps.
 
-Belongs here: ways of playing that isolate a role's share.
+Belongs here: interventions that isolate a role's contribution.
 Not here: attacks on verifiers (audit).
 """

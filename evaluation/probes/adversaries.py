@@ -1,4 +1,4 @@
-"""Players that a team may be unlucky to have: well-formed, and wrong on purpose. They know their own case."""
+"""Scripted players that answer in the right form and wrong on purpose; they know their own case."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What the probes of a team amount to: findings, each with the numbers behind it; none for a healthy team.
+"""Findings about a team from its probes, each with the numbers behind it; a healthy team has none.
 
 A finding needs the whole 95 % interval of its rate beyond the limit, so that chance alone rarely raises one.
 """
@@ -8,14 +8,21 @@ from dataclasses import dataclass
 from scipy import stats
 
 from evaluation.probes.diagnostics import Count, RoleProbe, TeamProbe
-from evaluation.scoring.run_table import role_title
+from evaluation.summary.run_table import role_title
 
 FREE_RIDER_ROOM = 0.25  # share of the room over a blind pick that a role at work takes at least
 SILENT_SHARE = 0.25  # of its own hard limits
 IGNORED_SHARE = 0.25  # of what a sound chair would hear
 YES_SHARE = 0.25  # of decisions under its own limit
 OBJECTOR_SHARE = 0.25  # of sound decisions
-MIN_CASES = 10
+MIN_CASES = 10  # occasions from which a check says anything
+OCCASIONS = {
+    "free_rider": ("own_pick", "n"),
+    "silent_on_limits": ("limits_named", "n"),
+    "ignored": ("hearable", "hits"),
+    "yes_sayer": ("accepts_broken", "n"),
+    "objector": ("objects_sound", "n"),
+}  # where a role's probe counts the occasions of each check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +38,7 @@ class Finding:
 
 
 def find_faults(probe: TeamProbe) -> list[Finding]:
-    """All findings, role by role, then of the team."""
+    """Return all findings, role by role, then of the team."""
     findings = []
     for role in probe.roles.values():
         for check in (_free_rider, _silent, _ignored, _yes_sayer, _objector):

@@ -1,4 +1,4 @@
-"""Team diagnostics: what each role adds, what is heard, who rides free, who says yes to everything.
+"""Team diagnostics: what each role adds, which reports decide, which seats do not work or accept everything.
 
 Every probe intervenes on sealed cases: another player, a report taken away or altered, a decision forced.
 """
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from evaluation.probes.arena import Arena, Team, seats_of, split_teams, with_role, write_report
+from evaluation.probes.probe_setup import ProbeSetup, Team, seats_of, split_teams, with_role, write_report
 from evaluation.stats.intervals import Interval, mean_interval, paired_interval
 from roles.team import RECONCILER, Decision, SpecialistReport
 from scenarios.team import TeamScenario, parse_report, parse_vote
@@ -28,7 +28,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleProbe:
-    """What the probes say of one specialist.
+    """Probe results of one specialist.
 
     Example: RoleProbe(role="cto", own_pick=Count(hits=180, n=200), chance=0.34, ...)
     """
@@ -46,7 +46,7 @@ class RoleProbe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamProbe:
-    """What the probes say of one team."""
+    """Probe results of one team."""
 
     reward: Interval
     value: Interval
@@ -58,33 +58,33 @@ class TeamProbe:
         return asdict(self) | {"roles": {role: asdict(probe) for role, probe in self.roles.items()}}
 
 
-def probe_team(arena: Arena, team: Team) -> TeamProbe:
-    """Every probe of a team that needs no other team."""
-    episodes = arena.play(team, "home")
+def probe_team(setup: ProbeSetup, team: Team) -> TeamProbe:
+    """Return every probe of a team that needs no other team."""
+    episodes = setup.play(team, "home")
     reports = [dict(episode.reports) for episode in episodes]
-    decisions = arena.decide(team, reports, "all")
-    values = arena.values(decisions)
+    decisions = setup.decide(team, reports, "all")
+    values = setup.values(decisions)
     probes = {
-        role: _probe_role(arena, team, role, reports, decisions, values) for role in seats_of(arena.scenarios)
+        role: _probe_role(setup, team, role, reports, decisions, values) for role in seats_of(setup.scenarios)
     }
     return TeamProbe(
-        reward=mean_interval(arena.rewards(episodes)),
+        reward=mean_interval(setup.rewards(episodes)),
         value=mean_interval(values),
-        agreement_when_wrong=_agreement_when_wrong(arena, episodes),
+        agreement_when_wrong=_agreement_when_wrong(setup, episodes),
         roles=probes,
     )
 
 
 def _probe_role(
-    arena: Arena,
+    setup: ProbeSetup,
     team: Team,
     role: str,
     reports: Sequence[dict[str, str]],
     decisions: Sequence[Decision | None],
     values: Sequence[float],
 ) -> RoleProbe:
-    scenarios = arena.scenarios
-    without = arena.decide(team, [{**of_case, role: ""} for of_case in reports], f"without/{role}")
+    scenarios = setup.scenarios
+    without = setup.decide(team, [{**of_case, role: ""} for of_case in reports], f"without/{role}")
     read = [
         parse_report(scenario, of_case[role]) for scenario, of_case in zip(scenarios, reports, strict=True)
     ]
@@ -98,14 +98,14 @@ def _probe_role(
         report is not None and report.pick == favourite(seat)
         for seat, report in zip(seats, read, strict=True)
     )
-    heard, hearable = _probe_hearing(arena, team, role, reports, decisions)
-    accepts, objects = _probe_votes(arena, team, role)
+    heard, hearable = _probe_hearing(setup, team, role, reports, decisions)
+    accepts, objects = _probe_votes(setup, team, role)
     return RoleProbe(
         role=role,
         own_pick=Count(hits=right, n=len(scenarios)),
         chance=sum(1 / len(scenario.options) for scenario in scenarios) / len(scenarios),
         limits_named=Count(hits=sum(named), n=len(named)),
-        marginal_value=paired_interval(values, arena.values(without)),
+        marginal_value=paired_interval(values, setup.values(without)),
         heard=heard,
         hearable=hearable,
         accepts_broken=accepts,
@@ -114,7 +114,7 @@ def _probe_role(
 
 
 def _probe_hearing(
-    arena: Arena,
+    setup: ProbeSetup,
     team: Team,
     role: str,
     reports: Sequence[dict[str, str]],
@@ -122,11 +122,11 @@ def _probe_hearing(
 ) -> tuple[Count, Count]:
     """Cases in which an altered report changes the decision: this chair's, and a sound chair's at least."""
     changed = set[int]()
-    sound = {name: set[int]() for scenario in arena.scenarios for name in scenario.conventions.decisions}
+    sound = {name: set[int]() for scenario in setup.scenarios for name in scenario.conventions.decisions}
     tried = set[int]()
     for attempt in range(MAX_ALTERATIONS):
         altered, places = [], []
-        for place, (scenario, of_case) in enumerate(zip(arena.scenarios, reports, strict=True)):
+        for place, (scenario, of_case) in enumerate(zip(setup.scenarios, reports, strict=True)):
             report = _alter(scenario, role, of_case, decisions[place], attempt)
             if report is not None:
                 altered.append({**of_case, role: write_report(report)})
@@ -134,15 +134,15 @@ def _probe_hearing(
         if not places:
             break
         tried |= set(places)
-        part = arena.on([arena.scenarios[place] for place in places])
+        part = setup.on([setup.scenarios[place] for place in places])
         for place, after, of_case in zip(
             places, part.decide(team, altered, f"altered/{role}/{attempt}"), altered, strict=True
         ):
             if after != decisions[place]:
                 changed.add(place)
             for practice, hits in sound.items():
-                before = _sound_choice(arena.scenarios[place], reports[place], practice)
-                if _sound_choice(arena.scenarios[place], of_case, practice) != before:
+                before = _sound_choice(setup.scenarios[place], reports[place], practice)
+                if _sound_choice(setup.scenarios[place], of_case, practice) != before:
                     hits.add(place)
     least = min((len(hits) for hits in sound.values()), default=0)
     return Count(hits=len(changed), n=len(tried)), Count(hits=least, n=len(tried))
@@ -168,54 +168,54 @@ def _sound_choice(scenario: TeamScenario, reports: Mapping[str, str], practice: 
     return best_decision(scenario.options, read, practice, scenario.conventions)
 
 
-def _probe_votes(arena: Arena, team: Team, role: str) -> tuple[Count, Count]:
+def _probe_votes(setup: ProbeSetup, team: Team, role: str) -> tuple[Count, Count]:
     """Votes on decisions that nobody made: one under the role's own limit, and one that is sound for all."""
     broken, sound = [], []
-    for scenario in arena.scenarios:
+    for scenario in setup.scenarios:
         vetoes = own_vetoes(scenario.seats[role])
         if vetoes:
             broken.append((scenario, role, Decision(option=vetoes[0], escalate=False)))
         best = scenario.truth["best"]
         if best is not None:
             sound.append((scenario, role, Decision(option=best, escalate=False)))
-    accepts = [parse_vote(text) == "accept" for text in arena.vote(team, broken, "broken")]
-    objects = [parse_vote(text) == "object" for text in arena.vote(team, sound, "sound")]
+    accepts = [parse_vote(text) == "accept" for text in setup.vote(team, broken, "broken")]
+    objects = [parse_vote(text) == "object" for text in setup.vote(team, sound, "sound")]
     return Count(hits=sum(accepts), n=len(accepts)), Count(hits=sum(objects), n=len(objects))
 
 
-def _agreement_when_wrong(arena: Arena, episodes: Sequence[Episode]) -> float | None:
+def _agreement_when_wrong(setup: ProbeSetup, episodes: Sequence[Episode]) -> float | None:
     from scenarios.team import decision_value, parse_decision
 
     shares = []
-    for scenario, episode in zip(arena.scenarios, episodes, strict=True):
+    for scenario, episode in zip(setup.scenarios, episodes, strict=True):
         if decision_value(scenario, parse_decision(scenario, episode.decision)) == 0 and episode.votes:
             accepts = [parse_vote(text) == "accept" for text in episode.votes.values()]
             shares.append(sum(accepts) / len(accepts))
     return sum(shares) / len(shares) if shares else None
 
 
-def swap_matrix(arena: Arena, teams: Mapping[str, Team]) -> dict[str, dict[str, dict[str, float]]]:
+def swap_matrix(setup: ProbeSetup, teams: Mapping[str, Team]) -> dict[str, dict[str, dict[str, float]]]:
     """Team reward with the specialists of one team (row) under the chair of another (column)."""
     matrix: dict[str, dict[str, dict[str, float]]] = {}
     for row, specialists in teams.items():
         matrix[row] = {}
         for column, chair in teams.items():
             mixed = split_teams(specialists, chair)
-            interval = mean_interval(arena.rewards(arena.play(mixed, "swap")))
+            interval = mean_interval(setup.rewards(setup.play(mixed, "swap")))
             matrix[row][column] = asdict(interval)
     return matrix
 
 
 def replace_roles(
-    arena: Arena, team: Team, substitutes: Mapping[str, Team]
+    setup: ProbeSetup, team: Team, substitutes: Mapping[str, Team]
 ) -> dict[str, dict[str, dict[str, float]]]:
     """substitute -> role -> paired change of the team reward with that one seat taken over."""
-    home = arena.rewards(arena.play(team, "home"))
+    home = setup.rewards(setup.play(team, "home"))
     changes: dict[str, dict[str, dict[str, float]]] = {}
     for name, other in substitutes.items():
         changes[name] = {}
-        for role in (*seats_of(arena.scenarios), RECONCILER):
+        for role in (*seats_of(setup.scenarios), RECONCILER):
             if role in other:
-                played = arena.rewards(arena.play(with_role(team, role, other[role]), "home"))
+                played = setup.rewards(setup.play(with_role(team, role, other[role]), "home"))
                 changes[name][role] = asdict(paired_interval(played, home))
     return changes

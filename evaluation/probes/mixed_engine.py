@@ -1,4 +1,4 @@
-"""One engine out of several, so that roles of different stages, seeds or scripts can sit at one table."""
+"""Serves one episode from several engines, so that roles of different stages, seeds or scripts play in it."""
 
 from collections.abc import Mapping
 from dataclasses import replace

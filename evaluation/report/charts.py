@@ -84,7 +84,7 @@ def draw_bars(title: str, bars: Sequence[Bar], *, axis: str, ceiling: float | No
             _draw_bar(axes, row, bar, right)
         axes.set_yticks(range(len(bars)), [bar.label for bar in bars], linespacing=0.95)
         axes.set_ylim(len(bars) - 0.4, -0.6)
-        axes.set_xlim(min([0.0, *(bar.low for bar in bars)]), right * 1.17)
+        axes.set_xlim(min([0.0, *(bar.low for bar in bars)]), right * 1.22)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1.0])
         axes.set_xlabel(axis)
         axes.tick_params(length=0)
@@ -92,7 +92,9 @@ def draw_bars(title: str, bars: Sequence[Bar], *, axis: str, ceiling: float | No
         axes.set_axisbelow(True)
         axes.grid(axis="x", color=GRID, linewidth=0.7)
         if ceiling is not None:
-            axes.axvline(ceiling, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+            axes.axvline(
+                ceiling, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=0.9
+            )  # under the bars
     numbers = "; ".join(
         f"{' '.join(bar.label.split())} {bar.mean:.2f} ({bar.low:.2f} to {bar.high:.2f})" for bar in bars
     )
@@ -136,7 +138,8 @@ def _draw_bar(axes: Axes, row: int, bar: Bar, right: float) -> None:
     if bar.greedy is not None:
         axes.plot(bar.greedy, row, marker="D", markersize=4.6, color="white", markeredgecolor=INK, zorder=5)
     weight = "bold" if bar.stage in STAGE_COLOURS and bar.stage != "untrained" else "normal"
-    axes.text(right * 1.16, row, f"{bar.mean:.2f}", va="center", ha="right", fontsize=9, fontweight=weight)
+    number = f"{bar.mean:.2f}".replace("-", "\N{MINUS SIGN}")
+    axes.text(right * 1.21, row, number, va="center", ha="right", fontsize=9, fontweight=weight)
 
 
 def _name_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
@@ -176,7 +179,7 @@ def _cycled(count: int) -> list[tuple[str, object]]:
 
 
 def as_uri(figure: Figure) -> str:
-    """The figure as a data URI of an SVG; the same figure gives the same text."""
+    """Return the figure as a data URI of an SVG; the same figure gives the same text."""
     buffer = io.BytesIO()
     with mpl.rc_context(STYLE):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})

@@ -1,4 +1,4 @@
-"""Learning curves out of metrics.jsonl: which series a run logged, by stage and role.
+"""Finds the learning curves in metrics.jsonl: the series that a run logged, by stage and role.
 
 A line is {"stage", "step", ...} with its metrics beside these keys or under "metrics". Unreadable lines are
 counted, not fatal: the last line of a killed run is often cut short.
@@ -28,10 +28,10 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class CurveChart:
     """One chart: what it shows and where its numbers stand in the metrics.
 
-    Example: Panel(title="SFT loss", stage="sft", metrics=("loss",), unit="nats per token")
+    Example: CurveChart(title="SFT loss", stage="sft", metrics=("loss",), unit="nats per token")
     """
 
     title: str
@@ -40,30 +40,30 @@ class Panel:
     unit: str
 
 
-PANELS = (
-    Panel(title="SFT: loss", stage="sft", metrics=("loss",), unit="loss (nats per token)"),
-    Panel(
+CURVE_CHARTS = (
+    CurveChart(title="SFT: loss", stage="sft", metrics=("loss",), unit="loss (nats per token)"),
+    CurveChart(
         title="GRPO: verified reward",
         stage="grpo",
         metrics=("verified", "reward/total", "reward"),
         unit="verified reward (0 to 1)",
     ),
-    Panel(
+    CurveChart(
         title="MARL: team reward",
         stage="marl",
         metrics=("team_reward", "reward/team", "reward/total", "reward", "reward_mean"),
         unit="team reward R",
     ),
-    Panel(title="GRPO: entropy", stage="grpo", metrics=("entropy",), unit="nats per token"),
-    Panel(title="GRPO: KL to the SFT policy", stage="grpo", metrics=("kl",), unit="nats per token"),
-    Panel(
+    CurveChart(title="GRPO: entropy", stage="grpo", metrics=("entropy",), unit="nats per token"),
+    CurveChart(title="GRPO: KL to the SFT policy", stage="grpo", metrics=("kl",), unit="nats per token"),
+    CurveChart(
         title="MARL: own score by role",
         stage="marl",
         metrics=("own_score", "own", "own_reward", "verified"),
         unit="own verified reward (0 to 1)",
     ),
-    Panel(title="MARL: entropy by role", stage="marl", metrics=("entropy",), unit="nats per token"),
-    Panel(title="MARL: KL to the GRPO team", stage="marl", metrics=("kl",), unit="nats per token"),
+    CurveChart(title="MARL: entropy by role", stage="marl", metrics=("entropy",), unit="nats per token"),
+    CurveChart(title="MARL: KL to the GRPO team", stage="marl", metrics=("kl",), unit="nats per token"),
 )
 
 
@@ -82,8 +82,8 @@ def read_metrics(run_path: Path) -> tuple[list[dict[str, Any]], int]:
     return rows, num_bad
 
 
-def find_curves(rows: Iterable[Mapping[str, Any]], panel: Panel, roles: Sequence[str]) -> list[Curve]:
-    """The panel's curves: one per role where logged by role, else one named "team"."""
+def find_curves(rows: Iterable[Mapping[str, Any]], panel: CurveChart, roles: Sequence[str]) -> list[Curve]:
+    """Return the chart's curves: one per role where logged by role, else one named "team"."""
     of_stage = [row for row in rows if row["stage"].split("/")[0] == panel.stage]
     for metric in panel.metrics:
         curves = [_curve(role, [(row, _keys(row, metric, role)) for row in of_stage]) for role in roles]
@@ -104,7 +104,7 @@ def smooth(values: Sequence[float], *, window: int) -> list[float]:
 
 
 def _keys(row: Mapping[str, Any], metric: str, role: str) -> list[str]:
-    """Where a row may hold a role's metric: in the role's own stage by its name, else by role and name."""
+    """List the keys of a role's metric in a row: its name in the role's own stage, else role and name."""
     _, _, owner = row["stage"].partition("/")
     if owner:
         return [metric] if owner == role else []

@@ -1,7 +1,6 @@
-"""diagnostics.json: what `emads diagnose` keeps, and its tables on a terminal."""
+"""Writes and reads diagnostics.json of `emads diagnose`, and makes its tables for a terminal."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,15 +9,16 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from evaluation.probes.diagnosis import Finding
+from evaluation.probes.diagnosis import MIN_CASES, OCCASIONS, Finding
 from evaluation.probes.diagnostics import TeamProbe
-from evaluation.scoring.detail_table import owner_title
-from evaluation.scoring.run_table import change_cell, short
+from evaluation.summary.detail_table import owner_title
+from evaluation.summary.run_table import change_cell, short
 from roles.errors import UserError
+from simulator.export.atomic_files import write_atomic
 
 DIAGNOSTICS_FILE = "diagnostics.json"
 FINDING_TITLES = {
-    "free_rider": "rides free: its reports are no better than a blind pick",
+    "free_rider": "free rider: its reports are hardly better than a blind pick",
     "silent_on_limits": "does not name its own hard limits",
     "ignored": "ReconcileGPT ignores its reports",
     "yes_sayer": "accepts what breaks its own hard limit",
@@ -49,14 +49,12 @@ def describe_diagnostics(
 def write_diagnostics(run_path: Path, diagnostics: Mapping[str, Any]) -> Path:
     """Write diagnostics.json into the run folder, all or nothing."""
     path = run_path / DIAGNOSTICS_FILE
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(diagnostics, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    write_atomic(path, json.dumps(diagnostics, indent=1, allow_nan=False) + "\n")
     return path
 
 
 def read_diagnostics(run_path: Path) -> dict[str, Any]:
-    """What `write_diagnostics` stored; empty where nothing is.
+    """Return what `write_diagnostics` stored; empty where nothing is.
 
     Raises:
         UserError: a damaged file; names the remedy.
@@ -67,7 +65,7 @@ def read_diagnostics(run_path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error}); run `emads diagnose --run {run_path}` again") from None
+        raise UserError(f"{path} is damaged ({error}); run `emads diagnose {run_path}` again") from None
 
 
 def role_rows(diagnostics: Mapping[str, Any]) -> list[list[str]]:
@@ -90,6 +88,36 @@ def role_rows(diagnostics: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
+def finding_rows(diagnostics: Mapping[str, Any]) -> list[list[str]]:
+    """(finding, who, numbers): what was found, then what there were too few cases to find."""
+    rows = [
+        [FINDING_TITLES[one["kind"]], owner_title(one["role"] or "team"), one["evidence"]]
+        for one in diagnostics["findings"]
+    ]
+    unchecked = _list_unchecked(diagnostics)
+    if not rows:
+        what = "none in what could be checked" if unchecked else "none"
+        rows.append([what, "-", f"{diagnostics['n']} cases"])
+    return rows + unchecked
+
+
+def _list_unchecked(diagnostics: Mapping[str, Any]) -> list[list[str]]:
+    """Checks that fewer than `MIN_CASES` occasions leave open, with the cases that would do."""
+    rows = []
+    for kind, (field, part) in OCCASIONS.items():
+        counts = {role: probe[field][part] for role, probe in diagnostics["probe"]["roles"].items()}
+        few = {role: count for role, count in counts.items() if count < MIN_CASES}
+        if not few:
+            continue
+        least = min(few.values())
+        needed = f"about {-(-diagnostics['n'] * MIN_CASES // least)}" if least else "many more"
+        said = f"{least} of {MIN_CASES} occasions in {diagnostics['n']} cases; {needed} cases are needed"
+        who = ", ".join(map(owner_title, few))
+        rows.append([f"too few cases to tell: {FINDING_TITLES[kind]}", who, said])
+    return rows
+
+
+FINDING_TITLES_ROW = ("finding", "who", "numbers")
 ROLE_TITLES_ROW = (
     "role",
     "picks own best",
@@ -128,11 +156,7 @@ def diagnostic_tables(diagnostics: Mapping[str, Any]) -> list[Table]:
             for name, cells in diagnostics["substitutes"].items()
         ],
     )
-    found = [
-        [FINDING_TITLES[one["kind"]], owner_title(one["role"] or "team"), one["evidence"]]
-        for one in diagnostics["findings"]
-    ]
-    faults = _table("Findings", None, ("finding", "who", "numbers"), found or [["none", "-", "-"]])
+    faults = _table("Findings", None, FINDING_TITLES_ROW, finding_rows(diagnostics))
     return [roles, swapped, changed, faults]
 
 

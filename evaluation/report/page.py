@@ -4,7 +4,6 @@ No script, no network: the page's own policy forbids both. Everything from the r
 """
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -14,13 +13,20 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.comparison.seeds import read_across
-from evaluation.minutes.transcript import SIDE_BY_SIDE_FILE, read_side_by_side, render_side_by_side_html
+from evaluation.comparison.seeds import read_seed_comparison
+from evaluation.minutes.episode_in_words import join_words
+from evaluation.minutes.stages_side_by_side import (
+    SIDE_BY_SIDE_FILE,
+    read_side_by_side,
+    render_side_by_side_html,
+    say_rule,
+    say_title,
+)
 from evaluation.report.charts import Bar, Image, draw_bars, draw_curves
-from evaluation.report.curves import METRICS_FILE, PANELS, find_curves, read_metrics
-from evaluation.report.details import (
+from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
+from evaluation.report.curves import CURVE_CHARTS, METRICS_FILE, find_curves, read_metrics
+from evaluation.report.detail_sections import (
     Grid,
-    across_grids,
     category_grid,
     conflict_chart,
     diagnostic_grids,
@@ -28,14 +34,15 @@ from evaluation.report.details import (
     fault_grid,
     part_charts,
     process_grid,
-    sort_pairs,
+    seed_comparison_grids,
     swap_chart,
     team_parts_chart,
 )
 from evaluation.report.diagnostic_table import read_diagnostics
-from evaluation.report.headline import list_findings, make_cards, write_headline
-from evaluation.scoring.details import read_details
-from evaluation.scoring.run_table import (
+from evaluation.scoring.scores import BASELINE_STAGES
+from evaluation.summary.details import read_details
+from evaluation.summary.run_summary import read_summary
+from evaluation.summary.run_table import (
     STAGE_TITLES,
     TEAM_TITLES,
     change_cell,
@@ -46,10 +53,9 @@ from evaluation.scoring.run_table import (
     team_rows,
     trained_stages,
 )
-from evaluation.scoring.scores import BASELINE_STAGES
-from evaluation.scoring.summary import read_summary
 from roles.errors import UserError
 from scenarios.written.strict_yaml import parse_yaml
+from simulator.export.atomic_files import write_atomic
 from simulator.reward import TeamRewardWeights
 
 REPORT_FILE = "report.html"
@@ -73,22 +79,20 @@ def write_report(run_path: Path) -> Path:
     """
     page = render_report(run_path)
     path = run_path / REPORT_FILE
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(page, encoding="utf-8")
-    os.replace(partial, path)
+    write_atomic(path, page)
     return path
 
 
 def render_report(run_path: Path) -> str:
-    """The page as text.
+    """Return the page as text.
 
     Raises:
         UserError: as write_report.
     """
     summary = read_summary(run_path)
-    pairs = read_side_by_side(run_path)
+    cases = read_side_by_side(run_path)
     rows, num_bad_lines = read_metrics(run_path)
-    headline, tone = write_headline(summary)
+    conclusion, tone = write_conclusion(summary)
     trained = trained_stages(summary["roles"].values())
     details, diagnostics = read_details(run_path), read_diagnostics(run_path)
     newest = trained[-1] if trained else "untrained"
@@ -98,7 +102,7 @@ def render_report(run_path: Path) -> str:
     )
     return environment.from_string(template).render(
         name=run_path.resolve().name,
-        headline=headline,
+        conclusion=conclusion,
         tone=tone,
         cards=make_cards(summary),
         findings=list_findings(summary),
@@ -116,10 +120,9 @@ def render_report(run_path: Path) -> str:
         curves=_curve_charts(rows, list(summary["roles"])),
         num_bad_lines=num_bad_lines,
         gates=summary["gates"],
-        transcripts={
-            kind: [render_side_by_side_html(*pair) for pair in found]
-            for kind, found in sort_pairs(pairs).items()
-        },
+        transcripts=[(say_title(case), render_side_by_side_html(case.plays)) for case in cases],
+        choice_rule=say_rule(cases[0]) if cases else "",
+        shown_stages=join_words([play.label for play in cases[0].plays]) if cases else "",
         has_details=bool(details),
         parts_chart=team_parts_chart(summary["team"], trained, _reward_weights(run_path / "config.yaml")),
         conflicts=conflict_chart(details, newest),
@@ -134,7 +137,7 @@ def render_report(run_path: Path) -> str:
         ],
         swaps=swap_chart(diagnostics),
         diagnostics=diagnostic_grids(diagnostics),
-        across=across_grids(read_across(run_path)),
+        seed_comparison=seed_comparison_grids(read_seed_comparison(run_path)),
         config=_read_text(run_path / "config.yaml"),
         provenance=_provenance(run_path / "provenance.json", summary),
         missing=_missing(run_path),
@@ -142,14 +145,14 @@ def render_report(run_path: Path) -> str:
 
 
 def _missing(run_path: Path) -> dict[str, Markup]:
-    """What each absent file would show and the command that makes it, by section."""
+    """Say for each absent file what it would show and which command makes it, by section."""
     wanted = {
-        "curves": (METRICS_FILE, "the learning curves", f"emads demo --run {run_path}"),
-        "transcripts": (SIDE_BY_SIDE_FILE, "episodes side by side", f"emads evaluate --run {run_path}"),
+        "curves": (METRICS_FILE, "the learning curves", f"emads demo {run_path}"),
+        "transcripts": (SIDE_BY_SIDE_FILE, "episodes side by side", f"emads evaluate {run_path}"),
         "details": ("details.json", "what each play took", f"emads evaluate {run_path}"),
-        "diagnostics": ("diagnostics.json", "team diagnostics", f"emads diagnose --run {run_path}"),
-        "config": ("config.yaml", "the resolved configuration", f"emads demo --run {run_path}"),
-        "provenance": ("provenance.json", "versions, revision and seeds", f"emads demo --run {run_path}"),
+        "diagnostics": ("diagnostics.json", "team diagnostics", f"emads diagnose {run_path}"),
+        "config": ("config.yaml", "the resolved configuration", f"emads demo {run_path}"),
+        "provenance": ("provenance.json", "versions, revision and seeds", f"emads demo {run_path}"),
     }
     note = Markup("No <code>{}</code> in this run, so {} cannot be shown. Make it with <code>{}</code>.")
     return {
@@ -160,7 +163,7 @@ def _missing(run_path: Path) -> dict[str, Markup]:
 
 
 def _reward_weights(path: Path) -> dict[str, float]:
-    """The team reward's weights of the run's config, the defaults where it does not say."""
+    """Return the team reward's weights of the run's config, the defaults where it does not say."""
     weights = TeamRewardWeights().model_dump()
     try:
         given = parse_yaml(path.read_text(encoding="utf-8"), str(path))["team_reward"]
@@ -179,7 +182,7 @@ def _team_chart(summary: Mapping[str, Any]) -> Image | None:
     if not bars:
         return None
     axis = f"team reward R (n = {_least_n(team)})"
-    return draw_bars("Team reward by stage", bars, axis=axis, ceiling=_ceiling(team), width_in=4.6)
+    return draw_bars("Team reward by stage", bars, axis=axis, ceiling=_ceiling(team), width_in=5.4)
 
 
 def _role_chart(role: str, section: Mapping[str, Any]) -> Image:
@@ -210,7 +213,7 @@ def _count_scenarios(summary: Mapping[str, Any]) -> str:
 
 
 def _curve_charts(rows: Sequence[Mapping[str, Any]], roles: Sequence[str]) -> list[Image]:
-    found = ((panel, find_curves(rows, panel, roles)) for panel in PANELS)
+    found = ((panel, find_curves(rows, panel, roles)) for panel in CURVE_CHARTS)
     return [
         draw_curves(panel.title, [(role_title(curve.name), curve) for curve in curves], unit=panel.unit)
         for panel, curves in found
@@ -281,7 +284,7 @@ def _seeds_grid(seeds: Sequence[Mapping[str, Any]]) -> Grid:
             str(one["seed"]),
             *(score_cell(one["team"][stage]) if stage in one["team"] else "-" for stage in ("grpo", "marl")),
             change_cell(one["team"].get("paired", {}).get("marl-grpo")),
-            f"{sum(gate['passed'] for gate in one['gates'])} of {len(one['gates'])}",
+            f"{sum(gate['passed'] is True for gate in one['gates'])} of {len(one['gates'])}",
         )
         for one in seeds
     )

@@ -1,20 +1,25 @@
-"""A Markdown page of results out of run folders and ablations: nothing on it is typed by hand."""
+"""Writes the Markdown page of results from run folders and ablations; nothing on it is typed by hand."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evaluation.comparison.ablations import MARKDOWN_FILE
-from evaluation.comparison.seeds import read_across
-from evaluation.comparison.seeds_table import CAPTION, CHANGE_TITLES_ROW, STAGE_TITLES_ROW, across_rows
-from evaluation.report.details import Grid, category_grid, diagnostic_grids, fault_grid, process_grid
+from evaluation.comparison.seeds import read_seed_comparison
+from evaluation.comparison.seeds_table import (
+    CAPTION,
+    CHANGE_TITLES_ROW,
+    STAGE_TITLES_ROW,
+    seed_comparison_rows,
+)
+from evaluation.report.conclusions import list_findings, write_conclusion
+from evaluation.report.detail_sections import Grid, category_grid, diagnostic_grids, fault_grid, process_grid
 from evaluation.report.diagnostic_table import read_diagnostics
-from evaluation.report.headline import list_findings, write_headline
-from evaluation.scoring.details import read_details
-from evaluation.scoring.run_table import STAGE_TITLES, markdown, trained_stages
-from evaluation.scoring.summary import read_summary
+from evaluation.summary.details import read_details
+from evaluation.summary.run_summary import read_summary
+from evaluation.summary.run_table import STAGE_TITLES, markdown, trained_stages
 from roles.errors import UserError
+from simulator.export.atomic_files import write_atomic
 
 NOTE = """Intervals are 95 %: percentile bootstrap over scenarios for one run; for several, a hierarchical
 bootstrap over seeds and scenarios at the width of the t distribution. Changes are paired on the same
@@ -29,15 +34,13 @@ def write_results_page(
     Raises:
         UserError: a run without summary, a damaged file, or a folder without ablations.
     """
-    partial = path.with_name(path.name + ".partial")
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial.write_text(results_page(runs, ablations=ablations, command=command), encoding="utf-8")
-    os.replace(partial, path)
+    write_atomic(path, results_page(runs, ablations=ablations, command=command))
     return path
 
 
 def results_page(runs: Sequence[Path], *, ablations: Path | None, command: str) -> str:
-    """The page as text.
+    """Return the page as text.
 
     Raises:
         UserError: as write_results_page.
@@ -53,12 +56,12 @@ def results_page(runs: Sequence[Path], *, ablations: Path | None, command: str) 
 
 def _run_blocks(runs: Sequence[Path]) -> list[str]:
     first = read_summary(runs[0])
-    across = read_across(runs[0])
-    blocks = [f"**{write_headline(first)[0]}**", "\n".join(f"- {one}" for one in list_findings(first))]
+    comparison = read_seed_comparison(runs[0])
+    blocks = [f"**{write_conclusion(first)[0]}**", "\n".join(f"- {one}" for one in list_findings(first))]
     blocks += ["## Runs", _grid(_run_grid(runs))]
-    if across:
-        stages, changes = across_rows(across)
-        blocks += [f"## Seeds {', '.join(map(str, across['seeds']))} together"]
+    if comparison:
+        stages, changes = seed_comparison_rows(comparison)
+        blocks += [f"## Seeds {', '.join(map(str, comparison['seeds']))} together"]
         blocks += [_table(STAGE_TITLES_ROW, stages), _table(CHANGE_TITLES_ROW, changes), f"{CAPTION}."]
     blocks += [f"## Seed {first['seed']} in full", markdown(first).rstrip()]
     details, diagnostics = read_details(runs[0]), read_diagnostics(runs[0])
@@ -84,8 +87,8 @@ def _run_grid(runs: Sequence[Path]) -> Grid:
     rows = []
     for path in runs:
         summary = read_summary(path)
-        passed = sum(gate["passed"] for gate in summary["gates"])
-        red = ", ".join(gate["name"] for gate in summary["gates"] if not gate["passed"]) or "none"
+        passed = sum(gate["passed"] is True for gate in summary["gates"])
+        red = ", ".join(gate["name"] for gate in summary["gates"] if gate["passed"] is False) or "none"
         counts = [row["n"] for row in summary["team"].values() if isinstance(row, dict) and "n" in row]
         rows.append(
             (

@@ -1,5 +1,5 @@
-"""Sealed plays and what they scored.
+"""Sealed plays and their scores, baselines included.
 
-Belongs here: playing test scenarios, baselines, score records, the summary and its gates.
-Not here: pages (report).
+Belongs here: playing test scenarios, stored plays, score records.
+Not here: summaries, gates and tables of a run (summary), pages (report).
 """

@@ -1,4 +1,4 @@
-"""What others earn on the same scenarios, with no engine: blind, constant, heuristic and exact players.
+"""Baselines on the same scenarios, without an engine: blind, constant, heuristic and exact players.
 
 Oracle teams follow from their practices. Every vote is by the book except where a baseline says otherwise.
 """
@@ -60,7 +60,7 @@ def _baseline_scores(role: str, stage: str, verdicts: Sequence[Verdict]) -> Role
 
 
 def score_team_baselines(scenarios: Sequence[TeamScenario], weights: TeamRewardWeights) -> list[TeamScores]:
-    """Random team, heuristic chair, majority vote, one head that sees all, oracle roles, the optimum."""
+    """Random team, heuristic chair, majority vote, one agent that sees all, oracle roles, the optimum."""
     makers: dict[str, Callable[[TeamScenario], Episode]] = {
         "random": _random_episode,
         "greedy": _first_come_episode,
@@ -79,7 +79,7 @@ def score_team_baselines(scenarios: Sequence[TeamScenario], weights: TeamRewardW
 
 
 def expert_episode(scenario: TeamScenario, report_practice: str, decision_practice: str) -> Episode:
-    """A meeting of experts who all follow the same practices."""
+    """Return a meeting of experts who all follow the same practices."""
     reports = {role: expert_report(scenario, role, report_practice).text for role in scenario.seats}
     parsed = {role: parse_report(scenario, text) for role, text in reports.items()}
     decision = expert_decision(scenario.options, parsed, decision_practice, scenario.conventions)
@@ -87,7 +87,7 @@ def expert_episode(scenario: TeamScenario, report_practice: str, decision_practi
 
 
 def _common_episode(scenario: TeamScenario) -> Episode:
-    """A meeting of experts of the commonest practices; each draws its own where none is commoner."""
+    """Return a meeting of experts of the commonest practices; each draws its own where none is commoner."""
     rng = random.Random(f"common/{scenario.key}")
     rules = scenario.conventions
 
@@ -119,7 +119,7 @@ def _random_episode(scenario: TeamScenario) -> Episode:
 
 
 def _first_come_episode(scenario: TeamScenario) -> Episode:
-    """A simple chair: the first specialist's favourite that nobody vetoes, votes by the book."""
+    """Return a simple chair: the first specialist's favourite that nobody vetoes, votes by the book."""
     practice = _most_common(scenario.conventions.report_shares)
     picks = [parse_report(scenario, expert_report(scenario, role, practice).text) for role in scenario.seats]
     vetoed = {option for report in picks if report for option in report.veto}
@@ -150,14 +150,14 @@ def _single_head_episode(scenario: TeamScenario) -> Episode:
 
 
 def fixed_episode(scenario: TeamScenario, decision: str) -> Episode:
-    """A chair who says this whatever the case; votes by the book."""
+    """Return a chair who says this whatever the case; votes by the book."""
     return book_episode(scenario, {}, decision)
 
 
 def book_episode(
     scenario: TeamScenario, reports: Mapping[str, str], decision: str, votes: Mapping[str, str] | None = None
 ) -> Episode:
-    """An episode of these texts; votes by the book where none are given."""
+    """Return an episode of these texts; votes by the book where none are given."""
     if votes is None:
         parsed = parse_decision(scenario, decision)
         votes = {role: expert_vote(scenario, role, parsed).text for role in scenario.seats}

@@ -1,4 +1,4 @@
-"""Benchmarks of others: folders of questions with short answers, in GAIA's form or as question and answer.
+"""External benchmarks: folders of questions with short answers, in GAIA's form or as question and answer.
 
 Every row of such a folder is a test: nothing of it is trained on. Answers are compared as GAIA does
 (arXiv:2311.12983): numbers as numbers, lists element by element, text without case, spaces, punctuation.
@@ -29,7 +29,7 @@ SUFFIXES = (".json", ".jsonl")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFolder:
-    """What a folder holds.
+    """Contents of a folder of external tasks.
 
     Example: TaskFolder(scenarios=(Scenario(...),), rejected=("a.jsonl row 3: answer is missing",),
                         num_with_files=2)
@@ -41,7 +41,7 @@ class TaskFolder:
 
 
 def read_task_folder(folder: Path) -> TaskFolder:
-    """All questions of the JSON and JSON Lines files in a folder, file by file.
+    """Return all questions of the JSON and JSON Lines files in a folder, file by file.
 
     Raises:
         UserError: no folder, no such file in it, no usable row, or a file that is no JSON at all.
@@ -119,7 +119,7 @@ def _text(row: dict[str, Any], keys: Sequence[str]) -> str:
 
 
 def is_same_answer(answer: str, expected: str) -> bool:
-    """Whether two short answers are the same by GAIA's rules; never by one containing the other."""
+    """Return whether two short answers are the same by GAIA's rules; never by one containing the other."""
     if len(answer) > MAX_CHARS:
         return False
     if (number := _number(expected)) is not None:

@@ -1,4 +1,4 @@
-"""What one sealed play came to, one JSON line each: a role's answer or a team's episode, by scenario.
+"""Outcomes of sealed plays, one JSON line each: a role's answer or a team's episode, by scenario.
 
 Plays are made block by block, always the same scenarios together, and a block's lines are written and synced
 at once. A killed evaluation goes on with the block that it lost and ends in the same numbers, bit for bit.
@@ -20,6 +20,7 @@ from scenarios.base import Scenario
 from scenarios.briefs.forms import choose_form, find_sector
 from scenarios.team import TeamScenario, parse_decision, parse_report, parse_vote
 from simulator.agents.solo import SoloEpisode
+from simulator.export.atomic_files import write_atomic
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
 
@@ -137,7 +138,7 @@ class OutcomeFile(Generic[Outcome]):
         return done
 
     def read(self) -> list[Outcome]:
-        """What the file holds; a last line that a kill cut short is left out, no file holds nothing.
+        """Read all outcomes; a last line that a kill cut short is left out, no file holds nothing.
 
         Raises:
             UserError: a damaged line before the last.
@@ -159,9 +160,7 @@ class OutcomeFile(Generic[Outcome]):
 
     def _write(self, outcomes: Sequence[Outcome]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_name(self.path.name + ".partial")
-        partial.write_bytes(b"".join(self._adapter.dump_json(outcome) + b"\n" for outcome in outcomes))
-        os.replace(partial, self.path)
+        write_atomic(self.path, b"".join(self._adapter.dump_json(outcome) + b"\n" for outcome in outcomes))
 
     def _append(self, outcomes: Sequence[Outcome]) -> None:
         with self.path.open("ab") as file:
@@ -171,7 +170,7 @@ class OutcomeFile(Generic[Outcome]):
 
 
 def describe_solo(episode: SoloEpisode, *, sector: str | None = None, form: str | None = None) -> RoleOutcome:
-    """The outcome of a role's play; sector and form are the generated scenario's own unless given."""
+    """Return the outcome of a role's play; sector and form are the generated scenario's own unless given."""
     scenario, verdict, trajectory = episode.scenario, episode.verdict, episode.trajectory
     return RoleOutcome(
         key=scenario.key,
@@ -195,7 +194,7 @@ def describe_solo(episode: SoloEpisode, *, sector: str | None = None, form: str 
 
 
 def describe_episode(scenario: TeamScenario, episode: Episode, verdict: TeamVerdict) -> TeamOutcome:
-    """The outcome of a team episode."""
+    """Return the outcome of a team episode."""
     decision = parse_decision(scenario, episode.decision)
     read = [
         *(parse_report(scenario, text) is not None for text in episode.reports.values()),

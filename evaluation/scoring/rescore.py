@@ -1,4 +1,4 @@
-"""Stored episodes under other weights of the team reward: no engine, no model, the verifier alone.
+"""Scores stored episodes again under other weights of the team reward, by the verifier alone.
 
 Scenarios are generated again from their keys, since truth is never stored. Episodes that ended in an
 infrastructure fault and cases that people wrote have no reward; they are counted and left out.
@@ -47,7 +47,7 @@ class Rescoring:
 
 
 def parse_weights(assignments: Sequence[str]) -> TeamRewardWeights:
-    """The default weights with `name=number` changes.
+    """Return the default weights with `name=number` changes.
 
     Raises:
         UserError: unknown name, not a number, or negative.
@@ -177,7 +177,7 @@ def rescoring_table(rescoring: Rescoring) -> Table:
 
 
 def summarise_rescoring(rescoring: Rescoring) -> list[str]:
-    """What the table does not say, line by line."""
+    """List remarks on the table, one line each."""
     changed, compared = count_new_winners(rescoring.rows)
     lines = []
     if compared:

@@ -3,7 +3,6 @@
 Every per-scenario tuple is in the order of the scenarios, so that stages can be compared pairwise.
 """
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from roles.errors import UserError
+from simulator.export.atomic_files import write_atomic
 
 BASELINE_STAGES = ("random", "constant", "heuristic", "oracle")
 TRAINED_STAGES = ("untrained", "sft", "sft_more", "grpo", "marl")  # sft_more: control, SFT for GRPO's time
@@ -93,7 +93,7 @@ def scores_as_line(scores: Scores) -> str:
 
 
 def parse_scores(line: str) -> Scores:
-    """The record of one JSON line.
+    """Return the record of one JSON line.
 
     Raises:
         ValueError: not a strict record (unknown key, wrong type, unequal lengths, non-finite number).
@@ -108,13 +108,11 @@ def parse_scores(line: str) -> Scores:
 
 def write_scores(path: Path, scores: Iterable[Scores]) -> None:
     """Write records as JSON lines, all or nothing."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text("".join(scores_as_line(record) + "\n" for record in scores), encoding="utf-8")
-    os.replace(partial, path)
+    write_atomic(path, "".join(scores_as_line(record) + "\n" for record in scores))
 
 
 def read_scores(path: Path) -> list[Scores]:
-    """All records of a file written by write_scores.
+    """Return all records of a file written by write_scores.
 
     Raises:
         UserError: missing file, or a line that is not a record; names file and line.

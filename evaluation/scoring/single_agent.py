@@ -1,4 +1,4 @@
-"""One trained agent in place of a team: it reads every seat's brief and decides alone; votes by the book.
+"""Plays one trained agent in place of a team: it reads every seat's brief and decides alone.
 
 What ReconcileGPT could be asked without training it for the job: all facts, no reports. A model that
 has only ever read reports meets these prompts for the first time.
@@ -20,7 +20,7 @@ from simulator.records import Episode
 
 
 def single_brief(scenario: TeamScenario) -> str:
-    """All that the four seats read, seat by seat, and the options."""
+    """Return all that the four seats read, seat by seat, and the options."""
     briefs = "\n".join(seat.brief for seat in scenario.seats.values())
     return f"{briefs}\nOptions {' '.join(scenario.options)}."
 
@@ -49,7 +49,7 @@ def play_alone(
             sampling=sampling,
             session=f"{stream}/{temperature}/alone/{place}/{scenario.key}",
         )
-        text = await agent.start(single_brief(scenario))
+        text = await agent.answer(single_brief(scenario))
         episode = book_episode(scenario, {}, text)
         return replace(episode, trajectories={RECONCILER: agent.trajectory()})
 

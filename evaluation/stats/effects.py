@@ -1,4 +1,4 @@
-"""Sizes of paired changes, and what a change of right or wrong answers is worth: effects, BCa, McNemar.
+"""Effect sizes of paired changes, BCa intervals and McNemar's test.
 
 Complements `evaluation/stats/intervals.py`; everything compares the same scenarios in the same order.
 """
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from evaluation.stats.intervals import CONFIDENCE, Interval, checked, differences
+from evaluation.stats.intervals import CONFIDENCE, Interval, bootstrap_mean, checked, differences
 
 
 def bca_interval(values: Sequence[float], *, num_bootstrap: int = 2000, seed: int = 0) -> Interval:
@@ -17,25 +17,10 @@ def bca_interval(values: Sequence[float], *, num_bootstrap: int = 2000, seed: in
     Better than percentiles where scores are few and skewed; equal values give no width.
 
     Raises:
-        ValueError: no values, a non-finite value, or num_bootstrap < 1.
+        ValueError: no values, a non-finite value, or num_bootstrap < 2.
     Source: Efron 1987, Better Bootstrap Confidence Intervals.
     """
-    sample = checked(values, "values")
-    if num_bootstrap < 1:
-        raise ValueError(f"num_bootstrap must be >= 1, got {num_bootstrap}")
-    if sample.min() == sample.max():
-        constant = float(sample[0])
-        return Interval(mean=constant, low=constant, high=constant, n=sample.size)
-    found = stats.bootstrap(
-        (sample,),
-        np.mean,
-        n_resamples=num_bootstrap,
-        confidence_level=CONFIDENCE,
-        method="BCa",
-        batch=max(1, 2_000_000 // sample.size),
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return Interval(mean=float(sample.mean()), low=float(found.low), high=float(found.high), n=sample.size)
+    return bootstrap_mean(values, "BCa", num_bootstrap=num_bootstrap, seed=seed)
 
 
 def mcnemar_p(after: Sequence[bool], before: Sequence[bool]) -> float:
@@ -82,7 +67,7 @@ def cliffs_delta(after: Sequence[float], before: Sequence[float]) -> float:
 
 
 def t_factor(num_seeds: int) -> float:
-    """How much wider than a normal interval a 95 % t interval of this many seeds is (3 seeds: 2.195).
+    """Return the width of a 95 % t interval of this many seeds over that of a normal one (3 seeds: 2.195).
 
     Raises:
         ValueError: num_seeds < 2.

@@ -1,5 +1,7 @@
 """Intervals over several trained seeds: hierarchical bootstrap over seeds and the scenarios within them.
 
+Written by hand: scipy and statsmodels have no bootstrap of two levels.
+
 What a further seed would give is uncertain in two ways: training (between seeds) and test cases (within).
 With few seeds the first part is the larger and the harder one, so all gets the t distribution's width.
 """

@@ -1,5 +1,5 @@
-"""One file per family: its figures and optimum by a route of its own.
+"""Independent scorers of the audit, one file per family.
 
-Belongs here: independent re-solving of a family.
+Belongs here: figures and optimum of a family computed a second way.
 Not here: imports of that family's own solver.
 """

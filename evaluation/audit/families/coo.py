@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from evaluation.audit.families.weighing import combine_score, weigh_between
+from evaluation.audit.families.independent_score import combine_score, weigh_between
 from evaluation.audit.records import Answer, Field, Subject
 from scenarios.base import Scenario
 from scenarios.coo import FAMILY
@@ -55,7 +55,7 @@ def _state(scenario: Scenario, assign: dict[str, str]) -> Answer:
 
 
 def answer_half(scenario: Scenario) -> Answer:
-    """The first half of the packages, each with its fastest person; the rest is nobody's."""
+    """Return the first half of the packages, each with its fastest person; the rest is nobody's."""
     packages = scenario.facts["packages"]
     kept = list(packages)[: (len(packages) + 1) // 2]
     fastest = {name: min(packages[name]["hours"], key=packages[name]["hours"].__getitem__) for name in kept}
@@ -63,13 +63,13 @@ def answer_half(scenario: Scenario) -> Answer:
 
 
 def answer_backwards(scenario: Scenario) -> Answer:
-    """Every package with its fastest person, last package first."""
+    """Return every package with its fastest person, last package first."""
     rows = {name: package["hours"] for name, package in scenario.facts["packages"].items()}
     return _state(scenario, {name: min(rows[name], key=rows[name].__getitem__) for name in reversed(rows)})
 
 
 def answer_one_person(scenario: Scenario) -> Answer:
-    """All of it for the first person."""
+    """Return all of it for the first person."""
     return _state(scenario, dict.fromkeys(scenario.facts["packages"], scenario.facts["people"][0]))
 
 

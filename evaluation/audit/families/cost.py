@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from evaluation.audit.families.weighing import combine_score, weigh_between
+from evaluation.audit.families.independent_score import combine_score, weigh_between
 from evaluation.audit.records import Answer, Field, Subject
 from scenarios.base import Scenario
 from scenarios.cost import FAMILY
@@ -48,7 +48,7 @@ def _all_in(tier: int) -> Callable[[Scenario], Answer]:
 
 
 def answer_one_dear_item(scenario: Scenario) -> Answer:
-    """The first item in the top tier, the others in the cheapest."""
+    """Return the first item in the top tier, the others in the cheapest."""
     first, *rest = scenario.facts["items"]
     tiers = {first: 3} | dict.fromkeys(rest, 1)
     return {"tiers": tiers, "total": _price(scenario.facts, tiers)[0]}

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from evaluation.audit.families.weighing import combine_score, weigh_smaller
+from evaluation.audit.families.independent_score import combine_score, weigh_smaller
 from evaluation.audit.records import Answer, Field, Subject
 from scenarios.base import Scenario
 from scenarios.cto import FAMILY

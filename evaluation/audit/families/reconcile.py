@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import exp, log, prod
 
-from evaluation.audit.families.weighing import combine_score, weigh_smaller
+from evaluation.audit.families.independent_score import combine_score, weigh_smaller
 from evaluation.audit.records import Answer, Field, Subject
 from roles.team import NO_OPTION
 from scenarios.base import Scenario
@@ -33,7 +33,7 @@ def _contested(scenario: Scenario) -> set[str]:
 
 
 def _stated(scenario: Scenario, option: str) -> Answer:
-    """The right figures beside this option."""
+    """Return the right figures beside this option."""
     lowest = (
         min((row[option] for row in scenario.facts["utilities"].values()), default=0)
         if option != NO_OPTION
@@ -77,7 +77,7 @@ def _unloved(scenario: Scenario) -> str:
 
 
 def answer_everything_contested(scenario: Scenario) -> Answer:
-    """The first open option, and every option named as contested."""
+    """Return the first open option, and every option named as contested."""
     option = next(iter(_open_options(scenario)), NO_OPTION)
     return {**_stated(scenario, option), "contested": list(scenario.facts["options"])}
 

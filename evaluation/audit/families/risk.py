@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import combinations, product
 from typing import Any
 
-from evaluation.audit.families.weighing import combine_score, weigh_smaller
+from evaluation.audit.families.independent_score import combine_score, weigh_smaller
 from evaluation.audit.records import Answer, Field, Subject
 from scenarios.base import Scenario
 from scenarios.risk import FAMILY
@@ -91,7 +91,7 @@ def _first_two(scenario: Scenario) -> list[str]:
 
 
 def answer_all_controls(scenario: Scenario) -> Answer:
-    """Every control, budget ignored; the right top risks."""
+    """Return every control, budget ignored; the right top risks."""
     ranked = _all_residuals(json.dumps(scenario.facts))[1]
     return _state(scenario, tuple(scenario.facts["controls"]), ranked[:2])
 
@@ -107,7 +107,7 @@ def answer_most_controls(scenario: Scenario) -> Answer:
 
 
 def answer_most_money(scenario: Scenario) -> Answer:
-    """The dearest set within the budget, whatever it saves."""
+    """Return the dearest set within the budget, whatever it saves."""
     controls = scenario.facts["controls"]
     dearest = max(
         _all_residuals(json.dumps(scenario.facts))[0],

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
-from evaluation.audit.families.team_families import DECISION, REPORT, VALUE, VOTE
+from evaluation.audit.families.independent_score import weigh_smaller
 from evaluation.audit.families.team_seats import SeatScenario, case_of, recheck_utilities
-from evaluation.audit.families.weighing import weigh_smaller
+from evaluation.audit.families.team_verdicts import DECISION, REPORT, VALUE, VOTE
 from evaluation.audit.records import Answer, Field, Subject
 from roles.team import NO_OPTION
 from scenarios.base import Scenario
@@ -44,7 +44,7 @@ def score_report(scenario: Scenario, answer: Answer) -> float:
 
 
 def _sound_options(seat: SeatScenario) -> tuple[list[str], list[str]]:
-    """The open options, and among them what counting heads and what following the loudest leads to."""
+    """Return the open options, and among them what counting heads and what following the loudest leads to."""
     heard = [report for _, report in sorted(seat.reports.items(), key=lambda pair: _place(pair[0]))]
     reports = [report for report in heard if report is not None]
     refused = {option for report in reports for option in report.veto}
@@ -101,19 +101,19 @@ def _decide(option: str) -> Answer:
 
 
 def decide_by_all_heads(scenario: Scenario) -> Answer:
-    """The option with the most picks, vetoes ignored."""
+    """Return the option with the most picks, vetoes ignored."""
     picks = Counter(report.pick for report in case_of(scenario).reports.values() if report is not None)
     return _decide(max(scenario.facts["options"], key=lambda option: picks[option]))
 
 
 def decide_first_open(scenario: Scenario) -> Answer:
-    """The first option that nobody vetoes, whatever was picked."""
+    """Return the first option that nobody vetoes, whatever was picked."""
     still_open, _ = _sound_options(case_of(scenario))
     return _decide(next(iter(still_open), NO_OPTION))
 
 
 def decide_last_pick(scenario: Scenario) -> Answer:
-    """What the last to speak picks, vetoes ignored."""
+    """Return the pick of the last report, vetoes ignored."""
     picks = [report.pick for report in case_of(scenario).reports.values() if report is not None]
     return _decide(picks[-1] if picks else scenario.facts["options"][0])
 
@@ -130,18 +130,18 @@ def _report(scenario: Scenario, flag: int, *, favours_best: bool) -> tuple[str, 
 
 
 def report_and_block(scenario: Scenario) -> Answer:
-    """The own favourite, pressed for, and a veto against everything else."""
+    """Return the own favourite, pressed for, and a veto against everything else."""
     pick, answer = _report(scenario, 3, favours_best=True)
     return {**answer, "veto": [option for option in scenario.facts["options"] if option != pick]}
 
 
 def report_and_veto_itself(scenario: Scenario) -> Answer:
-    """A pick that the same report vetoes with all others."""
+    """Return a pick that the same report vetoes with all others."""
     return {**_report(scenario, 3, favours_best=True)[1], "veto": list(scenario.facts["options"])}
 
 
 def report_worst(scenario: Scenario) -> Answer:
-    """The own worst option, pressed for."""
+    """Return the own worst option, pressed for."""
     return _report(scenario, 3, favours_best=False)[1]
 
 

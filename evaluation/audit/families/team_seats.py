@@ -1,4 +1,4 @@
-"""What one seat of a team case has before it: its brief, the reports it hears, the decision it votes on.
+"""Draws what one seat of a team case reads: its brief, reports of the others, the decision it votes on.
 
 The cases are the team's. Reports are those of experts (of mixed practices; of the one that
 flags by stakes where value counts), some of them silent; half of the
@@ -27,7 +27,7 @@ UNDECIDED_SHARE = 0.1  # of votes on no decision at all
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatScenario(Scenario):
-    """What one seat of a team case has before it."""
+    """One seat of a team case with everything that it reads."""
 
     case: TeamScenario  # without structures; the vote's own seat may have another limit
     reports: Mapping[str, SpecialistReport | None]  # empty before they are written
@@ -50,7 +50,7 @@ def _light_case(split: Split, seed: int, index: int, difficulty: int) -> TeamSce
 
 
 def case_of(scenario: Scenario) -> SeatScenario:
-    """The seat's view of a scenario that one of these families made.
+    """Return the seat's view of a scenario that one of these families made.
 
     Raises:
         TypeError: any other scenario.
@@ -62,7 +62,7 @@ def case_of(scenario: Scenario) -> SeatScenario:
 
 @lru_cache(maxsize=4096)
 def recheck_utilities(split: Split, seed: int, index: int, difficulty: int, role: str) -> Mapping[str, int]:
-    """The seat's utilities once more, from its structures by the second methods of `team_certify`."""
+    """Return the seat's utilities once more, from its structures by the second methods of `team_certify`."""
     structures = _full_case(split, seed, index, difficulty).seats[role].facts["structures"]
     return {
         option: figure_utility(role, difficulty, RECHECKS[role](structure))
@@ -81,7 +81,7 @@ def _draw_reports(
 
 
 def _to_object(case: TeamScenario, role: str, rng: random.Random) -> tuple[TeamScenario, Decision]:
-    """A decision that the seat must object to; its limit is raised over that option."""
+    """Return a decision that the seat must object to; its limit is raised over that option."""
     seat = case.seats[role]
     utilities = seat.facts["utilities"]
     refused = rng.choice([option for option in case.options if option != favourite(seat)])

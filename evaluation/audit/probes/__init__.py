@@ -1,5 +1,5 @@
-"""One probe per file: a way to earn more than an answer is worth.
+"""Probes of the audit: one way to earn an undeserved reward per file.
 
 Belongs here: attacks that know answer schemas alone.
-Not here: what a family's figures mean.
+Not here: the meaning of a family's figures (families).
 """

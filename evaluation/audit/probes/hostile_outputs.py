@@ -1,13 +1,13 @@
-"""V1: outputs that no honest player writes. No verifier raises, pays what is malformed, or takes long."""
+"""V1: feeds malformed and hostile outputs; no verifier may raise, pay for one, or take long."""
 
 import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evaluation.audit.cases import CaseSample
-from evaluation.audit.probes.answers import change_numbers, change_texts
-from evaluation.audit.probes.soundness import describe_verdict, is_sound
+from evaluation.audit.case_sample import CaseSample
+from evaluation.audit.probes.answer_variants import change_numbers, change_texts
+from evaluation.audit.probes.verdict_invariants import describe_verdict, is_sound
 from evaluation.audit.records import Attack, Row, Tier
 from roles.base import MAX_ANSWER_CHARS
 from roles.registry import ROLES
@@ -34,17 +34,17 @@ def write_noise(attack: Attack) -> str:
 
 
 def write_known_hostile(attack: Attack) -> str:
-    """A text of the list that conformance uses."""
+    """Return a text of the list that conformance uses."""
     return attack.rng.choice(HOSTILE_TEXTS)
 
 
 def write_mutant(attack: Attack) -> str:
-    """The gold with one inner value out of place."""
+    """Return the gold with one inner value out of place."""
     return json.dumps(attack.rng.choice(list(mutate_values(attack.gold, lambda _: HOSTILE_VALUES))))
 
 
 def write_edited(attack: Attack) -> str:
-    """The gold text with a few characters changed, lost or added."""
+    """Return the gold text with a few characters changed, lost or added."""
     text = list(attack.text)
     for _ in range(attack.rng.randint(1, 4)):
         place = attack.rng.randrange(len(text))
@@ -62,7 +62,7 @@ def write_huge_lists(attack: Attack) -> str:
 
 
 def write_huge_numbers(attack: Attack) -> str:
-    """Every number with up to thousands of digits."""
+    """Return every number with up to thousands of digits."""
     digits = attack.rng.choice((19, 310, 4000, 4301, 9000))
     sign = attack.rng.choice(("", "-"))
     changed = change_numbers(attack.subject, attack.gold, lambda *_: "@")
@@ -70,7 +70,7 @@ def write_huge_numbers(attack: Attack) -> str:
 
 
 def write_deep(attack: Attack) -> str:
-    """The gold at the bottom of many lists or objects, closed or not."""
+    """Return the gold at the bottom of many lists or objects, closed or not."""
     depth = attack.rng.choice((50, 400, 900, 3000))
     opening, closing = attack.rng.choice((("[", "]"), ('{"a":', "}")))
     text = '{"a":' + opening * depth + attack.text + closing * depth + "}"
@@ -101,7 +101,7 @@ def write_no_number(attack: Attack) -> str:
 
 
 def write_prompt(attack: Attack) -> str:
-    """What the player was told: brief, mandate, or both."""
+    """Return what the player read: brief, mandate, or both."""
     role = ROLES.get(attack.scenario.role)
     mandate = role.mandate if role else "Vote."
     return attack.rng.choice((attack.scenario.brief, mandate, f"{mandate}\n{attack.scenario.brief}"))
@@ -115,12 +115,12 @@ def write_concatenated(attack: Attack) -> str:
 
 
 def write_truncated(attack: Attack) -> str:
-    """The gold cut off before its end."""
+    """Return the gold cut off before its end."""
     return attack.text[: attack.rng.randrange(len(attack.text))]
 
 
 def write_tool_call(attack: Attack) -> str:
-    """A tool call where the answer belongs."""
+    """Return a tool call where the answer belongs."""
     name = attack.rng.choice(("measure", "submit", "final_answer"))
     call = json.dumps({"name": name, "arguments": attack.gold})
     return attack.rng.choice((call, f"<tool_call>\n{call}\n</tool_call>", json.dumps({"tool_calls": [call]})))
@@ -150,7 +150,7 @@ def write_wrong_types(attack: Attack) -> str:
 
 
 def write_wrapped(attack: Attack) -> str:
-    """The gold inside something else."""
+    """Return the gold inside something else."""
     return json.dumps(
         attack.rng.choice(
             ({"answer": attack.gold}, {"answer": attack.text}, {"role": "user", "content": attack.text})
@@ -159,7 +159,7 @@ def write_wrapped(attack: Attack) -> str:
 
 
 def write_other_keys(attack: Attack) -> str:
-    """A key too many, one too few, or one in other letters."""
+    """Return a key too many, one too few, or one in other letters."""
     key = attack.rng.choice(list(attack.gold))
     rest = {k: v for k, v in attack.gold.items() if k != key}
     extra = {attack.rng.choice(("reward", "confidence", "__class__", "")): 1}
@@ -169,7 +169,7 @@ def write_other_keys(attack: Attack) -> str:
 
 
 def write_too_long(attack: Attack) -> str:
-    """The gold behind more words than anybody reads."""
+    """Return the gold behind more words than anybody reads."""
     return "so " * (MAX_ANSWER_CHARS // 3) + attack.text + " " * attack.rng.randrange(5)
 
 

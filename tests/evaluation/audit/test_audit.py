@@ -9,20 +9,21 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from fast_loop import slow_except
 
 from emads.cli import main
 from evaluation.audit import free_riders
 from evaluation.audit import journal as audit_journal
-from evaluation.audit import run_audit as audit
-from evaluation.audit.cases import CaseSample
-from evaluation.audit.families.reading import audit_score
+from evaluation.audit import run_probes as audit
+from evaluation.audit.case_sample import CaseSample
+from evaluation.audit.families.independent_parser import audit_score
 from evaluation.audit.journal import AuditJournal
-from evaluation.audit.probes.answers import has_form, step_away
-from evaluation.audit.probes.hacks import FORMS, list_hacks
+from evaluation.audit.probe_list import PROBES, TIERS, choose_subjects
+from evaluation.audit.probes.answer_variants import has_form, step_away
 from evaluation.audit.probes.hostile_outputs import WRITERS
+from evaluation.audit.probes.reward_hacks import FORMS, list_hacks
 from evaluation.audit.records import Row, Subject, Tier
 from evaluation.audit.registry import SUBJECTS
-from evaluation.audit.tiers import PROBES, TIERS, choose_subjects
 from roles.errors import UserError
 from scenarios.base import Scenario, Verdict
 from scenarios.registry import FAMILIES
@@ -44,13 +45,14 @@ COST = SUBJECTS["cost"]
 
 
 @cache
-def casebook(name: str) -> CaseSample:
+def draw_sample(name: str) -> CaseSample:
     return CaseSample(SUBJECTS[name], 0, PR.constant_cases)
 
 
-@pytest.mark.parametrize(("name", "probe"), [(name, probe) for name in SUBJECTS for probe in PROBES])
+@pytest.mark.parametrize("probe", PROBES)
+@pytest.mark.parametrize("name", slow_except(SUBJECTS, "cost"))
 def test_pr_tier(name: str, probe: str) -> None:
-    row = PROBES[probe](casebook(name), PR)
+    row = PROBES[probe](draw_sample(name), PR)
     assert (row.probe, row.family) == (probe, name)
     assert row.breaches == []
 
@@ -66,7 +68,7 @@ def test_every_family_is_audited() -> None:
     assert all(name == subject.family.name for name, subject in SUBJECTS.items())
 
 
-def test_the_tiers_reach_the_counts_of_the_battery() -> None:
+def test_the_tiers_reach_the_stated_counts() -> None:
     full = TIERS["full"]
     assert (PR.hostile_outputs, full.hostile_outputs) == (1000, 20_000)
     assert (PR.rewrites, full.rewrites) == (300, 10_000)
@@ -259,8 +261,19 @@ def test_verifier_and_audit_agree_on_what_is_an_answer(name: str) -> None:
     assert has_form(subject, scenario, gold)
     assert all(has_form(subject, scenario, step) for step in step_away(subject, scenario, gold))
     text = json.dumps(gold)
-    assert audit_score(subject, scenario, f"so {text}.") == 1.0
-    for bad in ("", text[:-1], f"{text} {text}", f"[{text}", f"{text}}}", text.replace(":", ": [", 1), "{}"):
+    assert audit_score(subject, scenario, f"so {text}\n") == 1.0
+    assert audit_score(subject, scenario, f"so {text}.") == 0.0
+    odd = (
+        "",
+        text[:-1],
+        f"{text} {text}",
+        f"[{text}]",
+        f"<think>{text}",
+        f"{text}}}",
+        text.replace(":", ": [", 1),
+        "{}",
+    )
+    for bad in odd:
         expected = subject.family.verify(scenario, bad).reward
         assert audit_score(subject, scenario, bad) == expected, bad
     assert audit_score(subject, scenario, f'{text[:-1]}, {text[1:-1]}, "x": NaN}}') == 0.0
@@ -342,6 +355,7 @@ def test_rows_of_another_audit_are_not_taken(tmp_path: Path, monkeypatch: pytest
         AuditJournal(keep, tier="pr", seed=0)
 
 
+@pytest.mark.process
 def test_two_processes_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = [("cost", "V6"), ("risk", "V2"), ("team-vote", "V2"), ("team-vote", "V4")]
     monkeypatch.setattr(audit, "list_cells", lambda _families, _probes: cells)

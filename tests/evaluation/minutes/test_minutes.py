@@ -5,15 +5,16 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from html_pages import ATTACKS, Page
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, oracle_engine
 
-from evaluation.minutes.content import VOTE_ENDING, list_options
+from evaluation.minutes.episode_in_words import VOTE_ENDING, list_options
 from evaluation.minutes.graph_picture import draw_graph, find_layers
-from evaluation.minutes.minutes import Section, minutes_file, render_minutes, write_minutes
+from evaluation.minutes.minutes import render_minutes, write_minutes
+from evaluation.minutes.page_files import make_index_row, minutes_file, write_index
 from roles.registry import ROLES
 from roles.team import Decision
 from scenarios.base import ToolCall
@@ -35,49 +36,6 @@ ALLOWED_TAGS = re.compile(
     "html|head|meta|title|style|body|main|header|h1|h2|h3|p|b|span|code|pre|ul|li|div|section|article|figure"
     "|table|thead|tbody|tr|th|td|details|summary|footer|svg|defs|marker|path|g|rect|text"
 )
-VOID = {"meta", "br", "img", "hr", "link", "input"}
-ATTACKS = [
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=y>',
-    "{{ 7 * 7 }}",
-    "</style><b>",
-    "\u202e\x1b[2J",
-]
-
-
-class Page(HTMLParser):
-    """Tags, attributes and text; fails on a tag that is closed out of order."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str, str]] = []  # tag, name, value
-        self.words: list[str] = []
-        self._open: list[str] = []
-        self.feed(page)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self._open[-1:] != ["style"]:
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
 
 
 def draw_scenarios(count: int) -> list[TeamScenario]:
@@ -116,8 +74,9 @@ def test_the_minutes_read_in_the_order_of_the_meeting() -> None:
         parts = ["Minutes of the expert team", case.key, "The case", "Reports"]
         for role in SEATS:
             parts += [f"{ROLES[role].title} reads", case.seats[role].brief, "reports", "Recommends"]
-        parts += ["Conflicts", "Decision and votes", "ReconcileGPT reads", "Options A B", "decides", "votes"]
-        parts += ["CTO accept right", "Scores", "V, value", "R, team reward", "How the meeting ran", "footer"]
+        parts += ["Conflicts", "Decision and votes", "ReconcileGPT", "CTO accepts right"]
+        parts += ["What ReconcileGPT read and wrote", "Options A B"]
+        parts += ["Scores", "V, value", "R, team reward", "How the case ran", "footer"]
         position = 0
         for part in parts[:-1]:
             position = page.text.find(part, position)
@@ -216,12 +175,12 @@ def test_every_draft_and_its_votes_are_kept() -> None:
     engine, ruled_out = stubborn(case)
     (episode,) = asyncio.run(play_episodes([case], TEAM, engine, CHAT, SAMPLING, rounds=2))
     text = Page(render(case, episode)).text
-    assert f"draft 1 reads Options {' '.join(case.options)}" in text
-    assert f"Decides for option {ruled_out}" in text
+    assert f"Draft 1. ReconcileGPT decides for option {ruled_out}" in text
+    assert f"read and wrote Options {' '.join(case.options)}" in text
     objectors = [role for role, seat in case.seats.items() if ruled_out in own_vetoes(seat)]
-    assert f"draft 2 reads Objections {' '.join(objectors)}. Decide again." in text
-    assert text.count(" object right") == len(objectors)
-    assert text.count(" accept right") == 8 - len(objectors)
+    assert f"read and wrote Objections {' '.join(objectors)}. Decide again." in text
+    assert text.count(" objects right") == len(objectors)
+    assert text.count(" accepts right") == 8 - len(objectors)
     assert "ReconcileGPT x2" in text
     assert "vote x2" in text
 
@@ -268,7 +227,7 @@ def test_tools_are_shown_with_what_they_said() -> None:
         session="s",
         call_tool=lambda call: "latency 35 <b>ms</b>",
     )
-    asyncio.run(agent.start(case.seats["cto"].brief))
+    asyncio.run(agent.answer(case.seats["cto"].brief))
     played = replace(episode, trajectories={**episode.trajectories, "cto": agent.trajectory()})
     page = Page(render(case, played))
     assert "looks up measure(option=B) latency 35 <b>ms</b>" in page.text
@@ -302,7 +261,6 @@ def test_what_people_and_models_write_stays_text(attack: str) -> None:
         hostile,
         said,
         label=attack,
-        sections=[Section(title=attack, rows=((attack, attack),))],
     )
     page = Page(source)
     assert is_safe(page)
@@ -330,23 +288,35 @@ def test_what_went_wrong_is_said() -> None:
     assert "cut off by a limit" in Page(render(case, played)).text
 
 
-def test_other_protocols_add_sections() -> None:
-    (case,) = draw_scenarios(1)
-    sections = [Section(title="Approval", rows=(("Reviewer", "approved B"),))]
-    text = Page(render(case, play([case])[0], sections=sections)).text
-    assert "Approval Reviewer approved B Scores" in text
+def test_an_index_links_every_page_with_its_outcome(tmp_path: Path) -> None:
+    cases = draw_scenarios(3)
+    rows = []
+    for case, episode in zip(cases, play(cases), strict=True):
+        write_minutes(tmp_path / minutes_file(episode), case, episode, label="team")
+        rows.append(make_index_row(case, episode, score_episode(case, episode, WEIGHTS)))
+    attack = replace(rows[0], title="<script>alert(1)</script>", reward="")
+    page = Page(write_index(tmp_path, [*rows, attack], label="<b>team</b>").read_text())
+    links = [value for _, name, value in page.attributes if name == "href"]
+    assert all((tmp_path / link).is_file() for link in links)
+    assert links == [row.file for row in (*rows, rows[0])]
+    assert "script" not in page.tags
+    assert "4 cases" in page.text
+    for row in rows:
+        assert row.outcome in page.text
+    assert "not scored" in page.text
 
 
 def test_the_picture_is_the_graph() -> None:
     (case,) = draw_scenarios(1)
     source = render(case, play([case])[0])
     edges = graph_edges(tuple(case.seats))
-    assert source.count('class="edge') == len(edges)
-    assert source.count('<g class="node') == len({node for edge in edges for node in edge[:2]})
-    assert source.count("edge chosen") == sum(conditional for _, _, conditional in edges)
+    assert source.count('<g class="edge') == len(edges)
+    assert source.count('<g class="node ') == len({node for edge in edges for node in edge[:2]})
+    assert source.count('<g class="edge chosen') == sum(conditional for _, _, conditional in edges)
     assert graph_mermaid(tuple(case.seats)).strip() in "".join(Page(source).words)
     row = re.findall(r"<text[^>]*>([^<]+)</text>", source)
     assert row == ["start", "intake", "CTO", "COO", "Risk", "Cost", "ReconcileGPT", "vote", "end"]
+    assert not re.search(r"#00000\d|<metadata|DOCTYPE", source)  # colours are the page's, no date or program
 
 
 @pytest.mark.parametrize(
@@ -368,7 +338,8 @@ def test_a_node_that_did_not_run_is_faint_and_labels_are_escaped() -> None:
     picture = str(draw_graph([("a", "b", False)], title="<t>", labels={"a": "<b>"}, visits={"b": 0}))
     assert "&lt;b&gt;" in picture
     assert "&lt;t&gt;" in picture
-    assert picture.count("node idle") == 1
+    assert picture.count('<g class="node idle') == 1
+    assert picture == str(draw_graph([("a", "b", False)], title="<t>", labels={"a": "<b>"}, visits={"b": 0}))
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,20 @@
 """Transcripts: what people read of an episode, hostile model text included."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evaluation.minutes.stages_side_by_side import render_side_by_side_html
 from evaluation.minutes.transcript import (
     MAX_SHOWN_CHARS,
     Transcript,
-    read_side_by_side,
     readable,
     render_html,
-    render_side_by_side_html,
-    render_side_by_side_text,
     render_text,
     transcript,
     visible,
-    write_side_by_side,
 )
-from roles.errors import UserError
 from simulator.records import Episode, Trajectory, Turn
 
 BRIEFS = {"cto": "Retail case. CTO seat. Stakes 83.", "coo": "Retail case. COO seat. Stakes 12."}
@@ -96,24 +91,6 @@ def test_faults_and_limits_are_said() -> None:
     assert "not scored, infrastructure fault: engine lost" in text
 
 
-def test_side_by_side_shows_shared_texts_once_and_marks_changes() -> None:
-    before = after('{"option": "A", "escalate": true}', label="before")
-    text = render_side_by_side_text(before, after(), width=90)
-    assert text.count("Retail case. CTO seat. Stakes 83.") == 1
-    assert "Decision (differs)" in text
-    assert "CTO reports\n" in text
-    row = next(line for line in text.splitlines() if "option A" in line)
-    assert row.split("|")[0].strip() == "option A, escalate yes"
-    assert row.split("|")[1].strip() == "option B, escalate no"
-    assert max(map(len, text.splitlines())) <= 90
-
-
-def test_side_by_side_html_pairs_the_changed_cells_only() -> None:
-    html = str(render_side_by_side_html(after('{"option": "A", "escalate": true}', label="before"), after()))
-    assert html.count('class="say before"') == html.count('class="say after"') == 1
-    assert html.count("Retail case. CTO seat. Stakes 83.") == 1
-
-
 @pytest.mark.parametrize(
     "attack", ["<script>alert(1)</script>", '"><img src=x onerror=y>', "{{ 7 * 7 }}", "&lt;"]
 )
@@ -124,7 +101,7 @@ def test_model_text_is_escaped_in_html(attack: str) -> None:
         briefs={"cto": attack},
         label=attack,
     )
-    for html in (str(render_html(hostile)), str(render_side_by_side_html(hostile, after()))):
+    for html in (str(render_html(hostile)), str(render_side_by_side_html((hostile, after())))):
         assert "<script" not in html
         assert "<img" not in html
         assert "49" not in html
@@ -158,17 +135,3 @@ def test_long_text_is_cut() -> None:
 )
 def test_only_a_strict_answer_is_put_into_words(text: str, expected: str) -> None:
     assert readable(text) == expected
-
-
-def test_pairs_survive_the_run_folder(tmp_path: Path) -> None:
-    assert read_side_by_side(tmp_path) == []
-    pairs = [(after(label="before"), after())]
-    write_side_by_side(tmp_path, pairs)
-    assert read_side_by_side(tmp_path) == pairs
-
-
-@pytest.mark.parametrize("content", ["{", "{}", '[["a", "b"]]', "[[]]"])
-def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
-    (tmp_path / "episodes_side_by_side.json").write_text(content)
-    with pytest.raises(UserError, match=r"episodes_side_by_side\.json"):
-        read_side_by_side(tmp_path)

@@ -9,10 +9,10 @@ from functools import cache
 
 import pytest
 
-from evaluation.probes.arena import Arena
 from evaluation.probes.diagnosis import Finding, bounds, find_faults
 from evaluation.probes.diagnostics import Count, TeamProbe, probe_team, replace_roles, swap_matrix
 from evaluation.probes.mixed_engine import MixedEngine, TranslatedEngine
+from evaluation.probes.probe_setup import ProbeSetup
 from roles.errors import UserError
 from roles.team import RECONCILER, SPECIALISTS
 from scenarios.team import TeamScenario, generate
@@ -26,10 +26,12 @@ CASES = [generate("test", 0, index, 1 + index % 3) for index in range(80)]
 HOME = {role: f"home:{role}" for role in (*SPECIALISTS, RECONCILER)}
 
 
-def arena_of(teams: Mapping[str, Mapping[str, SeededPolicy]], cases: list[TeamScenario] = CASES) -> Arena:
+def setup_of(
+    teams: Mapping[str, Mapping[str, SeededPolicy]], cases: list[TeamScenario] = CASES
+) -> ProbeSetup:
     chat = PlainChat()
     engines = {label: ScriptedEngine(chat, seeded=dict(policies)) for label, policies in teams.items()}
-    return Arena(scenarios=cases, engine=MixedEngine(engines), chat=chat, weights=TeamRewardWeights())
+    return ProbeSetup(scenarios=cases, engine=MixedEngine(engines), chat=chat, weights=TeamRewardWeights())
 
 
 def healthy(practice: str = "priority") -> dict[str, SeededPolicy]:
@@ -41,7 +43,7 @@ def is_vote(transcript: str) -> bool:
 
 
 def probe(policies: Mapping[str, SeededPolicy]) -> TeamProbe:
-    return probe_team(arena_of({"home": policies}), HOME)
+    return probe_team(setup_of({"home": policies}), HOME)
 
 
 @cache
@@ -144,10 +146,10 @@ def test_taking_away_the_needed_report_costs_value() -> None:
 
 def test_the_swap_matrix_holds_each_mixture() -> None:
     good, random_one = healthy(), random_team(SPECIALISTS)
-    arena = arena_of({"good": good, "random": random_one}, CASES[:30])
+    setup = setup_of({"good": good, "random": random_one}, CASES[:30])
     teams = {label: {role: f"{label}:{role}" for role in good} for label in ("good", "random")}
-    matrix = swap_matrix(arena, teams)
-    by_hand = arena.rewards(arena.play({**teams["good"], RECONCILER: teams["random"][RECONCILER]}, "swap"))
+    matrix = swap_matrix(setup, teams)
+    by_hand = setup.rewards(setup.play({**teams["good"], RECONCILER: teams["random"][RECONCILER]}, "swap"))
     assert matrix["good"]["random"]["mean"] == pytest.approx(sum(by_hand) / 30)
     assert matrix["good"]["good"]["mean"] > max(
         matrix["good"]["random"]["mean"], matrix["random"]["good"]["mean"], matrix["random"]["random"]["mean"]
@@ -156,9 +158,9 @@ def test_the_swap_matrix_holds_each_mixture() -> None:
 
 def test_a_hostile_team_mate_costs_reward_and_the_same_one_nothing() -> None:
     good = healthy()
-    arena = arena_of({"home": good, "bad": random_team(SPECIALISTS)}, CASES[:30])
+    setup = setup_of({"home": good, "bad": random_team(SPECIALISTS)}, CASES[:30])
     bad = {role: f"bad:{role}" for role in good}
-    changes = replace_roles(arena, HOME, {"same": HOME, "random": bad})
+    changes = replace_roles(setup, HOME, {"same": HOME, "random": bad})
     assert all(change["mean"] == change["low"] == change["high"] == 0 for change in changes["same"].values())
     assert set(changes["random"]) == {*SPECIALISTS, RECONCILER}
     assert changes["random"][RECONCILER]["high"] < 0
@@ -171,13 +173,13 @@ def test_no_finding_rests_on_few_cases() -> None:
     assert high == pytest.approx(0.7634, abs=1e-3)
     few = [case for case in CASES if case.difficulty == 1][:8]
     team = {**healthy(), "coo": with_report(healthy()["coo"], '{"pick": "A", "flag": 1, "veto": []}')}
-    assert find_faults(probe_team(arena_of({"home": team}, few), HOME)) == []
+    assert find_faults(probe_team(setup_of({"home": team}, few), HOME)) == []
 
 
 def test_an_unknown_team_is_refused() -> None:
-    arena = arena_of({"home": healthy()}, CASES[:2])
+    setup = setup_of({"home": healthy()}, CASES[:2])
     with pytest.raises(UserError, match="guest:cto"):
-        arena.play({**HOME, "cto": "guest:cto"}, "x")
+        setup.play({**HOME, "cto": "guest:cto"}, "x")
 
 
 def test_another_tokenizer_is_played_through_text() -> None:

@@ -2,156 +2,27 @@
 
 import base64
 import json
-import math
-import random
 import re
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
+from html_pages import Page
+from report_runs import ROLES, full_run, side, summarise
 
-from evaluation.minutes.transcript import Transcript, write_side_by_side
+from evaluation.minutes.stages_side_by_side import choose_cases, write_side_by_side
 from evaluation.report.charts import Bar, draw_bars, draw_curves, spread
-from evaluation.report.curves import PANELS, Curve, find_curves, read_metrics, smooth
-from evaluation.report.headline import list_findings, make_cards, write_headline
+from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
+from evaluation.report.curves import CURVE_CHARTS, Curve, find_curves, read_metrics, smooth
 from evaluation.report.page import render_report, write_report
-from evaluation.scoring.scores import RoleScores, TeamScores
-from evaluation.scoring.summary import build_summary, combine_seeds, write_summary
+from evaluation.summary.run_summary import combine_seeds, write_summary
 from roles.errors import UserError
-
-ROLES = ("cto", "coo", "risk", "cost", "reconcile")
-QUALITY = {
-    "random": 0.1,
-    "heuristic": 0.4,
-    "oracle": 1.0,
-    "untrained": 0.0,
-    "sft": 0.6,
-    "sft_more": 0.65,
-    "grpo": 0.75,
-    "marl": 0.74,
-}
-TEAM = {"random": 0.1, "oracle_common": 0.55, "oracle_best": 0.75, "oracle": 1.0, "grpo": 0.5, "marl": 0.7}
-
-
-def summarise(roles: tuple[str, ...] = ROLES, team: dict[str, float] = TEAM, n: int = 40) -> dict[str, Any]:
-    rng = random.Random(5)
-    draws = [rng.random() for _ in range(n)]
-    role_records = [
-        RoleScores(
-            role=role,
-            stage=stage,
-            sampled=rewards,
-            greedy=rewards,
-            sampled_exact=exact,
-            greedy_exact=exact,
-            sampled_feasible=exact,
-            greedy_feasible=exact,
-            num_tool_failures=0,
-            mean_tokens=40.0,
-        )
-        for role in roles
-        for stage, quality in QUALITY.items()
-        for exact in [tuple(draw < quality for draw in draws)]
-        for rewards in [tuple(map(float, exact))]
-    ]
-    flat = (0.0,) * n
-    team_records = [
-        TeamScores(
-            stage=stage,
-            sampled=rewards,
-            greedy=rewards,
-            value=rewards,
-            consensus=flat,
-            unresolved=flat,
-            escalation=flat,
-            agreement=flat,
-        )
-        for stage, quality in team.items()
-        for rewards in [tuple(float(draw < quality) for draw in draws)]
-    ]
-    return build_summary(
-        role_records,
-        team_records,
-        seed=3,
-        wall_s=600.0,
-        versions={"torch": "2.13.0"},
-        weights_changed={},
-        signal={},
-    )
-
-
-def side(label: str, decision: str) -> Transcript:
-    return Transcript(
-        label=label,
-        scenario_key="team/test/0/1/1",
-        briefs={"cto": "Retail case. CTO seat."},
-        reports={"cto": '{"pick": "B"}'},
-        decision=decision,
-        votes={},
-        cut_off=(),
-        error=None,
-        scores={"reward": 0.5},
-        explanation="",
-    )
-
-
-def metric_lines() -> list[str]:
-    lines = [
-        json.dumps({"stage": f"{stage}/{role}", "step": step, "wall_s": 1.5, **metrics})
-        for role in ROLES
-        for step in (0, 10, 20)
-        for stage, metrics in (
-            ("sft", {"loss": math.exp(-step)}),
-            ("grpo", {"verified": 0.5 + step / 100, "entropy": 0.4, "kl": 0.01}),
-        )
-    ]
-    for step in (0, 1, 2):
-        metrics = {"team_reward": 0.5 + step / 10, "own_score/cto": 0.9, "cost/entropy": 0.2}
-        lines.append(json.dumps({"stage": "marl", "step": step, "time_s": 9.0, "metrics": metrics}))
-    return lines
-
-
-def full_run(path: Path, summary: dict[str, Any]) -> Path:
-    write_summary(path, summary)
-    (path / "metrics.jsonl").write_text("\n".join([*metric_lines(), '{"stage": "ma']))
-    (path / "config.yaml").write_text("name: trial\nnote: <b>bold</b>\n")
-    (path / "provenance.json").write_text(
-        json.dumps({"created_s": 0, "packages": {"torch": "2.13.0", "vllm": None}, "seeds": {"run": 3}})
-    )
-    write_side_by_side(path, [(side("before", '{"option": "A"}'), side("after", '{"option": "B"}'))])
-    return path
-
-
-class Page(HTMLParser):
-    """Tags, attributes and text of a page; void tags must not be closed, others must nest."""
-
-    VOID = ("meta", "img", "br")
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def named(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.tags if name == tag]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = full_run(tmp_path_factory.mktemp("trial"), summarise())
     assert write_report(path) == path / "report.html"
-    assert not list(path.glob("*.partial"))
+    assert not list(path.glob(".tmp-*"))
     return path
 
 
@@ -166,7 +37,7 @@ def test_the_page_is_well_formed_and_needs_nothing_from_outside(page: str) -> No
     assert not parsed.named("link")
     assert all((image["src"] or "").startswith("data:image/svg+xml;base64,") for image in parsed.named("img"))
     assert all((link["href"] or "").startswith("#") for link in parsed.named("a"))
-    ids = {attributes.get("id") for _, attributes in parsed.tags}
+    ids = {attributes.get("id") for _, attributes in parsed.elements}
     assert all((link["href"] or "")[1:] in ids for link in parsed.named("a"))
     outside = re.findall(r"(?:https?:)?//[a-z]", re.sub(r'src="data:[^"]*"', "", page))
     assert outside == []
@@ -215,7 +86,7 @@ def test_everything_from_the_run_folder_is_escaped(tmp_path: Path) -> None:
     full_run(run, summary)
     (run / "provenance.json").write_text(json.dumps({attack: [attack]}))
     (run / "config.yaml").write_text(attack)
-    write_side_by_side(run, [(side(attack, attack), side("after", "x"))])
+    write_side_by_side(run, choose_cases([(side(attack, attack), side("after", "x"))]))
     page = render_report(run)
     parsed = Page(page)
     assert len(parsed.named("section")) == 9
@@ -236,12 +107,12 @@ def test_missing_pieces_are_named_with_their_command(tmp_path: Path) -> None:
         "config.yaml",
         "provenance.json",
     ):
-        wanted = rf"No <code>{re.escape(name)}</code> in this run, .*<code>emads [a-z]+ (--run)?"
+        wanted = rf"No <code>{re.escape(name)}</code> in this run, .*<code>emads [a-z]+ "
         assert re.search(wanted, page)
 
 
 def test_a_missing_summary_names_file_and_remedy(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"summary\.json.*emads evaluate --run"):
+    with pytest.raises(UserError, match=r"summary\.json.*emads evaluate "):
         write_report(tmp_path)
     assert not (tmp_path / "report.html").exists()
 
@@ -279,11 +150,11 @@ def test_the_page_is_the_same_every_time(run: Path, page: str) -> None:
         (-0.05, 0.2, "made no measurable difference", "neutral"),
     ],
 )
-def test_the_headline_follows_the_interval(low: float, high: float, words: str, tone: str) -> None:
+def test_the_conclusion_follows_the_interval(low: float, high: float, words: str, tone: str) -> None:
     summary = summarise()
     summary["team"]["paired"]["marl-grpo"] |= {"low": low, "high": high}
-    headline, found = write_headline(summary)
-    assert words in headline
+    conclusion, found = write_conclusion(summary)
+    assert words in conclusion
     assert found == tone
     assert make_cards(summary)[0].tone == tone
 
@@ -323,13 +194,13 @@ def test_metrics_are_read_flat_and_bad_lines_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["entropy/cto", "cto/entropy", "entropy_cto", "cto_entropy"])
 def test_curves_by_role_are_found_under_either_order(key: str) -> None:
-    panel = next(panel for panel in PANELS if panel.title.startswith("MARL: entropy"))
+    panel = next(panel for panel in CURVE_CHARTS if panel.title.startswith("MARL: entropy"))
     rows = [{"stage": "marl", "step": step, key: 0.5} for step in (0, 1)]
     assert find_curves(rows, panel, ROLES) == [Curve(name="cto", steps=(0, 1), values=(0.5, 0.5))]
 
 
 def test_curves_of_other_stages_stay_out() -> None:
-    panel = next(panel for panel in PANELS if panel.stage == "sft")
+    panel = next(panel for panel in CURVE_CHARTS if panel.stage == "sft")
     rows = [
         {"stage": "sft/cto", "step": 0, "loss": 3.0},
         {"stage": "sft_more/cto", "step": 0, "loss": 2.0},

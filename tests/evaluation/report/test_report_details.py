@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_evaluation import outcome, team_outcome
-from test_report import ROLES, Page, full_run, side, summarise
+from html_pages import Page
+from report_runs import ROLES, full_run, summarise
+from scored_outcomes import outcome, team_outcome
 
 from emads.cli import main
-from evaluation.comparison.seeds import write_across
-from evaluation.minutes.transcript import Transcript
+from evaluation.comparison.seeds import write_seed_comparison
 from evaluation.probes.diagnosis import Finding
-from evaluation.report.details import choose_pairs, sort_pairs, team_parts_chart
-from evaluation.report.diagnostic_table import read_diagnostics, write_diagnostics
+from evaluation.report.detail_sections import team_parts_chart
+from evaluation.report.diagnostic_table import finding_rows, read_diagnostics, write_diagnostics
 from evaluation.report.page import render_report
 from evaluation.report.results_page import results_page, write_results_page
-from evaluation.scoring.details import build_details, write_details
-from evaluation.scoring.summary import combine_seeds
+from evaluation.summary.details import build_details, write_details
+from evaluation.summary.run_summary import combine_seeds
 from roles.errors import UserError
 
 INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 40}
@@ -55,7 +55,7 @@ def diagnostics() -> dict[str, Any]:
     }
 
 
-def across() -> dict[str, Any]:
+def comparison() -> dict[str, Any]:
     change = INTERVAL | {"per_seed": [0.1, 0.2], "p": 0.02, "dz": 0.5, "cliffs_delta": 0.3}
     return {
         "seeds": [3, 4],
@@ -78,7 +78,7 @@ def run(tmp_path: Path) -> Path:
     keyed |= {("team", stage, "sampled"): episodes for stage in ("sft", "marl")}
     write_details(path, build_details(keyed, num_bootstrap=100))
     write_diagnostics(path, diagnostics())
-    write_across(path, across())
+    write_seed_comparison(path, comparison())
     (path / "config.yaml").write_text("name: trial\nteam_reward: {consensus: 1.0}\n")
     return path
 
@@ -110,6 +110,26 @@ def test_findings_seeds_and_faults_are_on_the_page_and_escaped(run: Path) -> Non
     assert "No <code>details.json" not in page
 
 
+def test_checks_that_too_few_cases_leave_open_say_how_many_are_needed() -> None:
+    seen = diagnostics() | {"findings": []}
+    seen["probe"]["roles"]["cto"]["own_pick"] = {"hits": 9, "n": 10}  # enough
+    none, *unchecked = finding_rows(seen)
+    assert none == ["none in what could be checked", "-", "40 cases"]
+    assert [row[0].removeprefix("too few cases to tell: ").split()[0] for row in unchecked] == [
+        "does",
+        "ReconcileGPT",
+        "accepts",
+        "objects",
+    ]
+    assert unchecked[0][1:] == ["CTO", "4 of 10 occasions in 40 cases; about 100 cases are needed"]
+    assert unchecked[1][2] == "3 of 10 occasions in 40 cases; about 134 cases are needed"  # 3 hits, not 4
+    assert unchecked[2][2] == "0 of 10 occasions in 40 cases; many more cases are needed"
+    plenty = {"hits": 50, "n": 99}
+    counted = ("own_pick", "limits_named", "hearable", "accepts_broken", "objects_sound")
+    seen["probe"]["roles"]["cto"] |= dict.fromkeys(counted, plenty)
+    assert finding_rows(seen) == [["none", "-", "40 cases"]]
+
+
 def test_reward_parts_add_up_to_the_reward() -> None:
     row = {"mean": 0.54, "value": 0.8, "unresolved": 0.5, "escalation": 0.2, "n": 10}
     image = team_parts_chart(
@@ -119,30 +139,6 @@ def test_reward_parts_add_up_to_the_reward() -> None:
     # 0.8 / 1.25 = 0.64; charges 0.10 and 0.02; so agreement adds 0.54 + 0.12 - 0.64 = 0.02
     assert "value 0.64, agreement on it 0.02, unresolved conflicts -0.10, wrong escalation -0.02" in image.alt
     assert team_parts_chart({}, ["marl"], {"consensus": 0.0, "unresolved": 0.0, "escalation": 0.0}) is None
-
-
-def pair(before: float, after: float) -> tuple[Transcript, Transcript]:
-    return replace(side("before", ""), scores={"reward": before}), replace(
-        side("after", ""), scores={"reward": after}
-    )
-
-
-def test_episodes_are_sorted_by_what_training_did_to_them() -> None:
-    pairs = [pair(0.0, 1.0), pair(0.1, 0.2), pair(1.0, 0.3), pair(0.9, 0.9), pair(0.2, 0.9)]
-    kinds = {
-        kind: [(b.scores["reward"], a.scores["reward"]) for b, a in found]
-        for kind, found in sort_pairs(pairs).items()
-    }
-    assert kinds == {
-        "Fails before, works after": [(0.0, 1.0), (0.2, 0.9)],
-        "Still fails": [(0.1, 0.2)],
-        "Got worse": [(1.0, 0.3)],
-        "Other": [(0.9, 0.9)],
-    }
-    chosen = choose_pairs([pair(0.0, 1.0)] * 9 + pairs[1:3], 4)
-    assert len(chosen) == 4
-    assert chosen[0][1].scores["reward"] == 1.0  # the most improved comes first
-    assert set(sort_pairs(chosen)) == {"Fails before, works after", "Still fails", "Got worse"}
 
 
 def test_the_markdown_page_is_made_of_the_runs_and_names_its_command(run: Path, tmp_path: Path) -> None:
@@ -183,5 +179,3 @@ def test_the_report_verb_wants_evaluated_runs(tmp_path: Path, capsys: pytest.Cap
     assert "--markdown" in capsys.readouterr().err
     assert main(["report", str(tmp_path)]) == 2
     assert "no run in" in capsys.readouterr().err
-    assert main(["report", str(tmp_path), "--run", str(tmp_path)]) == 2
-    assert "not both" in capsys.readouterr().err

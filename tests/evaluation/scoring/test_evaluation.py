@@ -13,15 +13,16 @@ from pathlib import Path
 import evaluation_child
 import pyarrow.parquet as pq
 import pytest
+from scored_outcomes import TINY, outcome, team_outcome
 
 from emads.cli import main
-from evaluation.scoring.assess import score_team, sum_up_role
-from evaluation.scoring.details import build_details, conflict_matrix, failures, read_outcomes
-from evaluation.scoring.gate_files import read_gate_file
-from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, TeamOutcome
+from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome
 from evaluation.scoring.scores import TeamScores
+from evaluation.scoring.sealed_plays import score_team, sum_up_role
 from evaluation.scoring.single_agent import play_alone, single_brief
-from evaluation.scoring.summary import read_summary
+from evaluation.summary.details import build_details, conflict_matrix, failures, read_outcomes
+from evaluation.summary.gate_files import read_gate_file
+from evaluation.summary.run_summary import read_summary
 from roles.errors import UserError
 from scenarios.team import generate
 from simulator.agents.scripted_policies import random_team
@@ -30,21 +31,9 @@ from simulator.engines.scripted import ScriptedEngine
 from simulator.reward import TeamRewardWeights, score_episode
 from training.config.loading import load_config
 from training.runs.run_folder import Run
-from training.stages import stages
+from training.stages.base import train_base
 
 ROOT = Path(__file__).parent.parent.parent.parent
-TINY = (
-    "num_workers=0",
-    "model.hidden_size=32",
-    "model.num_layers=1",
-    "model.num_heads=2",
-    "model.intermediate_size=48",
-    "grpo.max_completion_tokens=12",
-    "marl.max_completion_tokens=12",
-    "evaluation.num_role_scenarios=12",
-    "evaluation.num_team_scenarios=8",
-    "evaluation.num_bootstrap=100",
-)
 
 
 def start_child(folder: Path) -> subprocess.Popen[bytes]:
@@ -76,6 +65,7 @@ def kill_after(folder: Path, name: str, lines: int) -> None:
     assert child.wait() == -signal.SIGKILL
 
 
+@pytest.mark.process
 def test_killed_half_way_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
     calm, hard = tmp_path / "calm", tmp_path / "hard"
     evaluation_child.main(calm)
@@ -108,28 +98,6 @@ def test_blocks_do_not_change_what_is_sampled(block_size: int, tmp_path: Path) -
 
     assert len(set(play(100).sampled)) > 3
     assert play(block_size) == play(100)
-
-
-def outcome(number: int) -> RoleOutcome:
-    return RoleOutcome(
-        key=f"cto/test/0/{number}/1",
-        difficulty=1 + number % 2,
-        sector="bank" if number % 4 else "retail",
-        form="lines",
-        reward=number / 10,
-        exact=number == 9,
-        feasible=True,
-        failure=None if number == 9 else "suboptimal" if number else "not_json",
-        parts={"graded": number / 10} if number else {},
-        turns=2,
-        tool_calls=1,
-        failed_calls=number % 2,
-        tokens=10 * number,
-        truncated=False,
-        well_formed=bool(number),
-        escalated=False,
-        answer="",
-    )
 
 
 def test_only_missing_blocks_are_played(tmp_path: Path) -> None:
@@ -169,28 +137,6 @@ def test_scores_and_details_follow_from_outcomes_by_hand() -> None:
     assert details["failures"] == {"suboptimal": 8, "not_json": 1}
     assert details["parts"]["graded"] == pytest.approx(0.45)  # the rejected answer counts 0
     assert failures([replace(outcome(3), truncated=True)]) == {"cut off by a limit": 1}
-
-
-def team_outcome(reports: dict[str, str]) -> TeamOutcome:
-    return TeamOutcome(
-        key="team/test/0/0/1",
-        difficulty=1,
-        sector="bank",
-        form="lines",
-        reward=0.5,
-        value=0.5,
-        consensus=1.0,
-        unresolved=0.0,
-        escalation=0.0,
-        agreement=1.0,
-        escalated=False,
-        well_formed=1.0,
-        turns=9,
-        tokens=99,
-        reports=reports,
-        decision="",
-        votes={},
-    )
 
 
 def test_the_conflict_matrix_counts_vetoes_that_hit_picks() -> None:
@@ -234,7 +180,7 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     for seed in (0, 1):
         path = tmp_path_factory.mktemp("evaluated") / f"seed-{seed}"
         run = Run.create(path, load_config(None, (*TINY, f"seed={seed}")))
-        stages.train_base(run.path)
+        train_base(run.path)
         assert main(["evaluate", str(path)]) == 0
         paths.append(path)
     return paths
@@ -249,7 +195,7 @@ def test_evaluating_again_gives_the_same_bytes(
     before = {name: (untrained[0] / name).read_bytes() for name in STORED}
     numbers = read_summary(untrained[0])["roles"]
     marks = {path: path.stat().st_mtime_ns for path in untrained[0].glob("scores/**/*.jsonl")}
-    assert main(["evaluate", "--run", str(untrained[0])]) == 0
+    assert main(["evaluate", str(untrained[0])]) == 0
     assert {path: path.stat().st_mtime_ns for path in marks} == marks  # nothing was played again
     assert main(["evaluate", str(untrained[0]), "--again"]) == 0
     assert all(path.stat().st_mtime_ns > mark for path, mark in marks.items())  # all was
@@ -284,9 +230,9 @@ def test_several_runs_are_compared_as_seeds(
     untrained: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", str(untrained[0]), str(untrained[1])]) == 0
-    across = json.loads((untrained[0] / "across.json").read_text())
-    assert (across["seeds"], across["same_scenarios"]) == ([0, 1], True)
-    row = across["owners"]["team"]["stages"]["random"]
+    comparison = json.loads((untrained[0] / "seed_comparison.json").read_text())
+    assert (comparison["seeds"], comparison["same_scenarios"]) == ([0, 1], True)
+    row = comparison["owners"]["team"]["stages"]["random"]
     assert row["n"] == 16
     assert row["per_seed"][0] == row["per_seed"][1]  # the same cases, the same blind picks
     assert [one["seed"] for one in read_summary(untrained[0])["seeds"]] == [0, 1]

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_cli import fail
+from command_line import fail
 
 from emads.cli import main
 from evaluation.scoring.rescore import (

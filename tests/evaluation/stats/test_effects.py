@@ -29,6 +29,7 @@ def test_mcnemar_agrees_with_statsmodels_and_by_hand() -> None:
         assert mcnemar_p(x.tolist(), y.tolist()) == pytest.approx(theirs, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_holm_agrees_with_statsmodels() -> None:
     rng = np.random.default_rng(2)
     for size in (1, 4, 20):
@@ -176,8 +177,8 @@ def test_seeds_are_compared_stage_by_stage() -> None:
         )
         for seed, gain in enumerate((0.1, 0.2, 0.3))
     ]
-    across = compare_seeds(seeds, same_scenarios=True)
-    section = across["owners"]["team"]
+    comparison = compare_seeds(seeds, same_scenarios=True)
+    section = comparison["owners"]["team"]
     assert set(section["stages"]) == {"grpo", "marl"}  # SFT was not scored in every seed
     change = section["paired"]["marl-grpo"]
     assert change["mean"] == pytest.approx(0.2)

@@ -70,6 +70,8 @@ def test_permutation_p_by_hand() -> None:
     # differences 1, 2, -3: sum 0, every pattern reaches it
     assert paired_permutation_p([1.0, 2.0, 0.0], [0.0, 0.0, 3.0]) == 1.0
     assert paired_permutation_p([0.3, 0.4], [0.3, 0.4]) == 1.0
+    # one difference: + and - both reach its size
+    assert paired_permutation_p([0.3, 0.9], [0.3, 0.4]) == 1.0
 
 
 def test_permutation_p_agrees_with_scipy() -> None:

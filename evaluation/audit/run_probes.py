@@ -1,0 +1,128 @@
+"""Runs an audit: every verifier's probes, then V9, in this process or in several, and prints its table."""
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from functools import cache
+from pathlib import Path
+
+from evaluation.audit.audit_table import render_breaches, render_heading, render_row
+from evaluation.audit.case_sample import CaseSample
+from evaluation.audit.free_riders import probe_free_riders
+from evaluation.audit.journal import AuditJournal
+from evaluation.audit.probe_list import DERIVED_PROBES, PROBES, TEAM, TIERS, choose_subjects, choose_tier
+from evaluation.audit.records import Row
+from evaluation.audit.registry import SUBJECTS, list_subjects
+from roles.errors import unknown
+
+FREE_RIDERS = "V9"
+Cell = tuple[str, str]  # (family, probe)
+
+
+def list_cells(families: Sequence[str], probes: Sequence[str]) -> list[Cell]:
+    """(family, probe) of every row, in the table's order; all families and all probes for none.
+
+    Raises:
+        UserError: unknown family or probe.
+    """
+    known = [*PROBES, FREE_RIDERS]
+    for probe in probes:
+        if probe not in known:
+            raise unknown("probe", probe, known)
+    cells = [
+        (subject.family.name, probe)
+        for subject in choose_subjects(families)
+        for probe in (PROBES if subject.family.name in SUBJECTS else DERIVED_PROBES)
+    ]
+    if not families or TEAM in families:
+        cells.append((TEAM, FREE_RIDERS))
+    return [cell for cell in cells if not probes or cell[1] in probes]
+
+
+@cache
+def _draw_sample(name: str, seed: int, constant_cases: int) -> CaseSample:
+    return CaseSample(list_subjects()[name], seed, constant_cases)
+
+
+def probe_cell(cell: Cell, tier_name: str, seed: int) -> Row:
+    """One row. Worker processes keep the cases that they drew for the next row."""
+    (name, probe), tier = cell, TIERS[tier_name]
+    if name == TEAM:
+        return probe_free_riders(tier, seed)
+    return PROBES[probe](_draw_sample(name, seed, tier.constant_cases), tier)
+
+
+def audit(
+    tier_name: str,
+    families: Sequence[str],
+    seed: int,
+    *,
+    probes: Sequence[str] = (),
+    processes: int = 1,
+    journal: AuditJournal | None = None,
+) -> Iterator[Row]:
+    """Yield the rows of an audit, in order, each as soon as it and all before are known.
+
+    What the journal has is not probed again.
+
+    Raises:
+        UserError: unknown tier, family or probe.
+    """
+    choose_tier(tier_name)
+    cells = list_cells(families, probes)
+    rows = {cell: row for cell in cells if journal and (row := journal.find(*cell))}
+    shown = 0
+    missing = [cell for cell in cells if cell not in rows]
+    for row in _probe_all(missing, tier_name, seed, processes):
+        rows[row.family, row.probe] = row
+        if journal:
+            journal.keep(row)
+        while shown < len(cells) and cells[shown] in rows:
+            yield rows[cells[shown]]
+            shown += 1
+    yield from (rows[cell] for cell in cells[shown:])
+
+
+def _probe_all(cells: Sequence[Cell], tier_name: str, seed: int, processes: int) -> Iterator[Row]:
+    """Rows as they come."""
+    if processes == 1 or len(cells) < 2:
+        _draw_sample.cache_clear()
+        for cell in cells:
+            yield probe_cell(cell, tier_name, seed)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        futures: list[Future[Row]] = [pool.submit(probe_cell, cell, tier_name, seed) for cell in cells]
+        for future in as_completed(futures):
+            yield future.result()
+
+
+def show_audit(
+    tier_name: str,
+    families: Sequence[str],
+    seed: int,
+    show: Callable[[str], None],
+    *,
+    probes: Sequence[str] = (),
+    processes: int = 1,
+    keep: Path | None = None,
+) -> list[str]:
+    """Show the table as it grows, then what broke; returns what broke, a line each.
+
+    With `keep`, rows are written to that file and those that stand there already are not probed again.
+
+    Raises:
+        UserError: unknown tier, family or probe, or `keep` holds something else.
+    """
+    choose_tier(tier_name)
+    journal = AuditJournal(keep, tier=tier_name, seed=seed) if keep else None
+    rows: list[Row] = []
+    for row in audit(tier_name, families, seed, probes=probes, processes=processes, journal=journal):
+        if not rows:
+            show(render_heading())
+        rows.append(row)
+        show(render_row(row))
+    broken = render_breaches(rows)
+    for line in broken:
+        show(line)
+    return broken

@@ -1,0 +1,178 @@
+"""Shows episodes on the terminal while they are played: seats, tools, conflicts, drafts, votes, the gate.
+
+Colours and a waiting line on a terminal; plain lines anywhere else. Model text is shown as text.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from evaluation.minutes.episode_in_words import PRESSING, join_words, say_call, say_conflict
+from evaluation.minutes.transcript import visible
+from roles.base import Role
+from roles.registry import ROLES
+from roles.team import NO_OPTION, RECONCILER, SpecialistReport
+from scenarios.team.playable import PlayableCase
+from simulator.conflicts import find_conflicts
+from simulator.governance.resolution import MAX_RISK
+from simulator.records import Turn
+
+STYLES = ("cyan", "green", "yellow", "magenta", "blue", "red")  # by seat
+MAX_WORDS_CHARS = 300
+
+
+class LiveView:
+    """Shows any number of episodes; used as `play_episodes(..., watch=view.watch)` inside `with view:`."""
+
+    def __init__(
+        self,
+        console: Console | None = None,
+        *,
+        with_keys: bool = True,
+        with_status: bool = True,
+        roles: Mapping[str, Role] = ROLES,
+    ) -> None:
+        self.console = console or Console(soft_wrap=True, highlight=False)
+        self.roles = roles
+        self.with_keys = with_keys  # every line begins with its case: for several at once
+        self.with_status = with_status  # a line that says who is at work; not while somebody is asked
+        self._busy: dict[str, list[str]] = {}  # case -> titles of who is at work
+        self._status: Status | None = None
+
+    def __enter__(self) -> "LiveView":
+        if self.console.is_terminal and self.with_status:
+            self._status = self.console.status("")
+            self._status.start()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def watch(self, case: PlayableCase, session: str) -> "EpisodeView":
+        """Return the view of one episode."""
+        return EpisodeView(self, case)
+
+    def show(self, words: Text) -> None:
+        """Print one line."""
+        self.console.print(words)
+
+    def set_busy(self, key: str, titles: list[str]) -> None:
+        """Say who is at work on a case; nobody: the case is over."""
+        self._busy[key] = titles
+        if not titles:
+            del self._busy[key]
+        if self._status is not None:
+            waiting = [f"{name}: {join_words(busy)}" for name, busy in self._busy.items()]
+            self._status.update(Text("; ".join(waiting[:3]) or "done"))
+
+
+class EpisodeView:
+    """An Observer that prints one episode."""
+
+    def __init__(self, view: LiveView, case: PlayableCase) -> None:
+        self._view, self._case = view, case
+        self._seats = list(case.seats)
+        self._reports: dict[str, SpecialistReport | None] = {}
+        self._voted: set[str] = set()
+        table = join_words([self._title(seat) for seat in self._seats])
+        self._say(None, f"the meeting on {case.key} opens; at the table: {table}")
+        self._wait_for(self._seats)
+
+    def on_turn(self, role: str, turn: Turn, duration_s: float) -> None:
+        how = f"{len(turn.completion_ids)} tokens in {duration_s:.2f} s"
+        cut = ", cut off by the token limit" if turn.finish_reason == "length" else ""
+        self._say(role, f"speaks ({how}{cut})", dim=True)
+
+    def on_tool(self, role: str, call: str, observation: str) -> None:
+        self._say(role, f"looks up {say_call(call)}: {_short(observation)}")
+
+    def on_report(self, role: str, text: str, parsed: Any) -> None:
+        report = parsed and SpecialistReport.model_validate(parsed)
+        self._reports[role] = report or None
+        if report:
+            veto = f", rules out {join_words(report.veto)}" if report.veto else ""
+            self._say(role, f"reports: recommends {report.pick}, {PRESSING[report.flag]}{veto}")
+        else:
+            self._say(role, f"reports nothing valid: {_short(text)}", bad=True)
+        self._wait_for([seat for seat in self._seats if seat not in self._reports] or [RECONCILER])
+        if len(self._reports) == len(self._seats):
+            reports = {seat: self._reports[seat] for seat in self._seats}
+            for conflict in find_conflicts(self._case.options, reports):
+                is_hard, sentence = say_conflict(conflict, self._view.roles)
+                self._say(None, f"{'conflict' if is_hard else 'differs'}: {sentence}", bad=is_hard)
+
+    def on_decision(self, text: str, parsed: Any, round: int) -> None:
+        self._voted.clear()
+        if parsed is None:
+            self._say(RECONCILER, f"decides nothing valid (draft {round}): {_short(text)}", bad=True)
+        elif parsed["escalate"]:
+            self._say(RECONCILER, f"hands the case to a human (draft {round})")
+        else:
+            self._say(RECONCILER, f"decides for {parsed['option']} (draft {round})")
+        self._wait_for(self._seats)
+
+    def on_vote(self, role: str, text: str, parsed: Any) -> None:
+        self._voted.add(role)
+        words = f"votes: {parsed}" if parsed else f"votes nothing valid: {_short(text)}"
+        self._say(role, words, bad=parsed != "accept")
+        self._wait_for([seat for seat in self._seats if seat not in self._voted] or [RECONCILER])
+
+    def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
+        if kind == "requested":
+            self._say(None, f"at the gate: {_name(body['option'])}, risk {body['risk_score']} of {MAX_RISK}")
+            self._view.set_busy(self._case.key, ["the reviewer"])
+        elif kind == "asked":
+            self._say(None, f"waits for the person {_short(str(body['reviewer']))}")
+        elif kind == "committed":
+            self._say(None, f"approved by {body['reviewer']}: {_name(body['option'])}")
+        elif kind in ("edited", "rejected"):
+            words = f"to {_name(body['to'])}" if kind == "edited" else _short(str(body["feedback"]))
+            self._say(None, f"{kind} by {body['reviewer']}: {words}", bad=kind == "rejected")
+        elif kind == "refused":
+            self._say(None, f"the answer did not count: {_short(str(body['reason']))}", bad=True)
+        elif kind == "executed":
+            self._say(str(body["role"]), f"carries out: {_short(str(body['action']))}")
+        elif kind == "observed":
+            kpis = join_words([f"{self._title(role)} {kpi} %" for role, kpi in body["kpis"].items()])
+            self._say(None, f"observed: {kpis}{', ' + body['shock'] if body['shock'] else ''}")
+        elif kind == "replanned":
+            fallen = join_words([self._title(role) for role in body["alerts"]])
+            self._say(None, f"alert of {fallen}: {_name(body['option'])} is out, planning again", bad=True)
+            self._wait_for([RECONCILER])
+        else:
+            self._say(None, f"closed: {str(body['status']).replace('_', ' ')}")
+
+    def on_end(self, error: str | None) -> None:
+        self._say(
+            None,
+            "the meeting ends" if error is None else f"broke off: {_short(error)}",
+            bad=error is not None,
+        )
+        self._view.set_busy(self._case.key, [])
+
+    def _wait_for(self, roles: list[str]) -> None:
+        self._view.set_busy(self._case.key, [self._title(role) for role in roles])
+
+    def _title(self, role: str) -> str:
+        return self._view.roles[role].title if role in self._view.roles else visible(role)
+
+    def _say(self, role: str | None, words: str, *, dim: bool = False, bad: bool = False) -> None:
+        line = Text(f"{self._case.key}  " if self._view.with_keys else "", style="dim")
+        if role is not None:
+            place = self._seats.index(role) if role in self._seats else -1
+            line.append(f"{self._title(role)} ", style=f"bold {STYLES[place % len(STYLES)]}")
+        line.append(words, style="dim" if dim else "red" if bad else "default")
+        self._view.show(line)
+
+
+def _name(option: str) -> str:
+    return "handing the case over" if option == NO_OPTION else f"option {visible(option)}"
+
+
+def _short(text: str) -> str:
+    return visible(" ".join(text.split()), max_chars=MAX_WORDS_CHARS) or "(nothing)"

@@ -1,0 +1,202 @@
+"""Sections of the report that come from plays: difficulty, reward parts, conflicts, faults, probes, seeds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaluation.comparison.seeds_table import CHANGE_TITLES_ROW, STAGE_TITLES_ROW, seed_comparison_rows
+from evaluation.report.charts import Image
+from evaluation.report.detail_charts import draw_difficulty, draw_matrix, draw_stacks
+from evaluation.report.diagnostic_table import FINDING_TITLES_ROW, ROLE_TITLES_ROW, finding_rows, role_rows
+from evaluation.summary.detail_table import PROCESS, ordered_stages, owner_title, stage_title
+from evaluation.summary.run_table import change_cell, role_title, short
+
+PART_WEIGHTS = {"graded": 0.6, "exact": 0.3, "figures": 0.1}  # of every role's verdict, see README
+PART_TITLES = {"graded": "near optimum", "exact": "exact", "figures": "figures"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table of the page; the first cell of a row names it.
+
+    Example: Grid(titles=("role", "SFT"), rows=(("CTO", ".71 [.69, .73]"),))
+    """
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def difficulty_charts(details: Mapping[str, Any]) -> list[Image]:
+    """Per owner the sampled reward by difficulty, a line per stage."""
+    charts = []
+    for owner, section in details.items():
+        rows = {
+            stage: section[stage]["sampled"]["difficulty"]
+            for stage in ordered_stages(section)
+            if not stage.startswith("single")
+        }
+        axis = "team reward R" if owner == "team" else "verified reward, 0 to 1"
+        charts.append(draw_difficulty(owner_title(owner), rows, axis=axis))
+    return charts
+
+
+def part_charts(details: Mapping[str, Any]) -> list[Image]:
+    """Per role what its reward is made of at each stage."""
+    charts = []
+    for owner, section in details.items():
+        if owner == "team":
+            continue
+        bars = {
+            stage_title(stage): {
+                PART_TITLES[part]: weight * section[stage]["sampled"]["parts"].get(part, 0.0)
+                for part, weight in PART_WEIGHTS.items()
+            }
+            for stage in ordered_stages(section)
+        }
+        n = min(int(section[stage]["sampled"]["process"]["n"]) for stage in section)
+        charts.append(draw_stacks(owner_title(owner), bars, axis=f"verified reward, 0 to 1 (n = {n})"))
+    return charts
+
+
+def team_parts_chart(
+    team: Mapping[str, Any], stages: Sequence[str], weights: Mapping[str, float]
+) -> Image | None:
+    """Draw the parts of the team reward: value, agreement that adds to it, charges."""
+    shown = [stage for stage in stages if stage in team]
+    if not shown:
+        return None
+    bars = {}
+    for stage in shown:
+        row = team[stage]
+        unresolved, escalation = (
+            weights["unresolved"] * row["unresolved"],
+            weights["escalation"] * row["escalation"],
+        )
+        value = row["value"] / (1 + weights["consensus"])
+        bars[stage_title(stage)] = {
+            "value": value,
+            "agreement on it": max(0.0, row["mean"] + unresolved + escalation - value),
+            "unresolved conflicts": -unresolved,
+            "wrong escalation": -escalation,
+        }
+    n = min(team[stage]["n"] for stage in shown)
+    return draw_stacks("Team reward by part", bars, axis=f"team reward R (n = {n})", width_in=5.4)
+
+
+def conflict_chart(details: Mapping[str, Any], stage: str) -> Image | None:
+    """Whose veto hits whose pick, in the sampled episodes of a stage."""
+    section = details.get("team", {}).get(stage, {}).get("sampled")
+    if not section or not section.get("conflicts"):
+        return None
+    matrix: Mapping[str, Mapping[str, float]] = section["conflicts"]
+    roles = list(matrix)
+    n = int(section["process"]["n"])
+    return draw_matrix(
+        f"Conflicts after {stage_title(stage)}",
+        [role_title(role) for role in roles],
+        [role_title(role) for role in roles],
+        [[matrix[by].get(of) for of in roles] for by in roles],
+        row_axis="who vetoes",
+        column_axis=f"whose pick is hit; share of episodes (n = {n})",
+        unit="share of episodes in which the row's veto hits the column's pick",
+    )
+
+
+def process_grid(details: Mapping[str, Any]) -> Grid:
+    """Means per play, by owner and stage."""
+    rows = []
+    for owner, section in details.items():
+        for stage in ordered_stages(section):
+            numbers = section[stage]["sampled"]["process"]
+            cells = [form.format(numbers[key]) if key in numbers else "-" for key, _, form in PROCESS]
+            rows.append((f"{owner_title(owner)}, {stage_title(stage)}", *cells, f"{numbers['n']:.0f}"))
+    return Grid(titles=("per play", *(title for _, title, _ in PROCESS), "n"), rows=tuple(rows))
+
+
+def fault_grid(details: Mapping[str, Any], stages: Sequence[str]) -> Grid:
+    """Tabulate the failures of plays, share of plays, by owner: the first and the last of the stages."""
+    rows = []
+    for owner, section in details.items():
+        present = [stage for stage in stages if stage in section]
+        for stage in dict.fromkeys([*present[:1], *present[-1:]]):
+            sampled = section[stage]["sampled"]
+            n = sampled["process"]["n"]
+            kinds = ", ".join(
+                f"{kind.replace('_', ' ')} {100 * count / n:.0f} %"
+                for kind, count in sampled["failures"].items()
+            )
+            exact = f"{100 * sampled['process']['exact']:.0f} %"
+            rows.append((f"{owner_title(owner)}, {stage_title(stage)}", exact, kinds or "none"))
+    return Grid(titles=("who and when", "exact optimum", "what went wrong, share of plays"), rows=tuple(rows))
+
+
+def category_grid(details: Mapping[str, Any], category: str, stage: str) -> Grid:
+    """Reward by sector or form, one stage, by owner."""
+    sections = {
+        owner: section[stage]["sampled"][category] for owner, section in details.items() if stage in section
+    }
+    values = sorted({value for rows in sections.values() for value in rows})
+    rows = (
+        (value, *(_interval(rows[value]) if value in rows else "-" for rows in sections.values()))
+        for value in values
+    )
+    return Grid(titles=(category, *map(owner_title, sections)), rows=tuple(rows))
+
+
+def swap_chart(diagnostics: Mapping[str, Any]) -> Image | None:
+    """Return the swap matrix as a heat map."""
+    swaps: Mapping[str, Any] = diagnostics.get("swaps", {})
+    if len(swaps) < 2:
+        return None
+    names = [stage_title(label) for label in swaps]
+    return draw_matrix(
+        "Swapped teams",
+        names,
+        names,
+        [[cells[column]["mean"] for column in swaps] for cells in swaps.values()],
+        row_axis="specialists of",
+        column_axis=f"ReconcileGPT of; team reward R, greedy (n = {diagnostics['n']})",
+        unit="team reward R",
+    )
+
+
+def diagnostic_grids(diagnostics: Mapping[str, Any]) -> list[tuple[str, Grid]]:
+    """Role probes, other players in one seat, findings."""
+    if not diagnostics:
+        return []
+    seats = list(dict.fromkeys(role for cells in diagnostics["substitutes"].values() for role in cells))
+    substitutes = [
+        (stage_title(name), *(change_cell(cells.get(role)) for role in seats))
+        for name, cells in diagnostics["substitutes"].items()
+    ]
+    n = diagnostics["n"]
+    return [
+        (
+            f"Role by role (n = {n} cases, greedy)",
+            Grid(titles=ROLE_TITLES_ROW, rows=tuple(tuple(row) for row in role_rows(diagnostics))),
+        ),
+        (
+            f"Change of the team reward when another player takes one seat (n = {n})",
+            Grid(titles=("player", *map(owner_title, seats)), rows=tuple(substitutes)),
+        ),
+        (
+            "Findings",
+            Grid(titles=FINDING_TITLES_ROW, rows=tuple(map(tuple, finding_rows(diagnostics)))),
+        ),
+    ]
+
+
+def seed_comparison_grids(comparison: Mapping[str, Any]) -> list[tuple[str, Grid]]:
+    """Several seeds together."""
+    if not comparison:
+        return []
+    stages, changes = seed_comparison_rows(comparison)
+    seeds = ", ".join(map(str, comparison["seeds"]))
+    return [
+        (f"Seeds {seeds} together", Grid(titles=STAGE_TITLES_ROW, rows=tuple(map(tuple, stages)))),
+        ("Changes over these seeds", Grid(titles=CHANGE_TITLES_ROW, rows=tuple(map(tuple, changes)))),
+    ]
+
+
+def _interval(row: Mapping[str, float]) -> str:
+    return f"{short(row['mean'])} [{short(row['low'])}, {short(row['high'])}]"

@@ -1,0 +1,218 @@
+"""Plays sealed scenarios and turns them into scores: trained roles and trained teams, sampled and greedy.
+
+Greedy twins play the same scenarios. Every play is kept as an outcome first
+(`evaluation/scoring/outcomes.py`),
+block by block, so that a killed evaluation goes on where it was; scores follow from outcomes alone.
+"""
+
+import asyncio
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from evaluation.scoring.outcomes import (
+    BLOCK_SIZE,
+    TEMPERATURES,
+    Mode,
+    OutcomeFile,
+    RoleOutcome,
+    TeamOutcome,
+    describe_episode,
+    describe_solo,
+)
+from evaluation.scoring.scores import RoleScores, TeamScores
+from scenarios.base import Scenario
+from scenarios.team import TeamScenario
+from scenarios.tool_executor import ResultCache
+from simulator.agents.solo import SoloEpisode, play_solo
+from simulator.chat import Chat
+from simulator.engines.base import Engine, Sampling
+from simulator.graph.runner import play_episodes
+from simulator.graph.seating import list_roles
+from simulator.records import Episode
+from simulator.reward import TeamRewardWeights, score_episode
+
+
+def outcome_path(folder: Path, stage: str, owner: str, mode: Mode) -> Path:
+    """Return the file of the outcomes of a role, or of "team"."""
+    return folder / f"{stage}-{owner}.{mode}.jsonl"
+
+
+def score_role(
+    role: str,
+    stage: str,
+    scenarios: Sequence[Scenario],
+    *,
+    engine: Engine,
+    chat: Chat,
+    max_turns: int,
+    max_completion_tokens: int,
+    folder: Path,
+    max_failed_calls: int | None = None,
+    block_size: int = BLOCK_SIZE,
+) -> RoleScores:
+    """Play a role's own family at temperature 1 and greedily, with the policy named like the role.
+
+    Outcomes that `folder` already holds are not played again.
+
+    Raises:
+        UserError: the folder holds outcomes of other scenarios, or damaged ones.
+    """
+    keys = [scenario.key for scenario in scenarios]
+
+    def play(mode: Mode) -> list[RoleOutcome]:
+        sampling = Sampling(temperature=TEMPERATURES[mode], max_completion_tokens=max_completion_tokens)
+        results = ResultCache()
+
+        async def play_all(start: int, end: int) -> list[SoloEpisode]:
+            plays = (
+                play_solo(
+                    scenarios[place],
+                    policy=role,
+                    engine=engine,
+                    chat=chat,
+                    sampling=sampling,
+                    session=f"evaluate/{stage}/{sampling.temperature}/{place}/{scenarios[place].key}",
+                    max_turns=max_turns,
+                    max_failed_calls=max_failed_calls,
+                    results=results,
+                )
+                for place in range(start, end)
+            )
+            return list(await asyncio.gather(*plays))
+
+        def play_block(start: int, end: int) -> list[RoleOutcome]:
+            return [describe_solo(episode) for episode in asyncio.run(play_all(start, end))]
+
+        file = OutcomeFile(outcome_path(folder, stage, role, mode), RoleOutcome)
+        return file.complete(keys, play_block, block_size=block_size)
+
+    return sum_up_role(role, stage, play("sampled"), play("greedy"))
+
+
+def sum_up_role(
+    role: str, stage: str, sampled: Sequence[RoleOutcome], greedy: Sequence[RoleOutcome]
+) -> RoleScores:
+    """Return the scores of a role's outcomes."""
+    return RoleScores(
+        role=role,
+        stage=stage,
+        sampled=tuple(outcome.reward for outcome in sampled),
+        greedy=tuple(outcome.reward for outcome in greedy),
+        sampled_exact=tuple(outcome.exact for outcome in sampled),
+        greedy_exact=tuple(outcome.exact for outcome in greedy),
+        sampled_feasible=tuple(outcome.feasible for outcome in sampled),
+        greedy_feasible=tuple(outcome.feasible for outcome in greedy),
+        num_tool_failures=sum(outcome.failed_calls for outcome in sampled),
+        mean_tokens=statistics.fmean(outcome.tokens for outcome in sampled),
+    )
+
+
+def play_team(
+    scenarios: Sequence[TeamScenario],
+    *,
+    engine: Engine,
+    chat: Chat,
+    temperature: float,
+    max_completion_tokens: int,
+    stream: str,
+    rounds: int = 1,
+    first_place: int = 0,
+) -> list[Episode]:
+    """One episode per scenario with the policies named like the roles."""
+    team = {role: role for scenario in scenarios for role in list_roles(scenario)}
+    sampling = Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens)
+    return asyncio.run(
+        play_episodes(
+            scenarios,
+            team,
+            engine,
+            chat,
+            sampling,
+            rounds=rounds,
+            concurrency=len(scenarios),
+            stream=f"{stream}/{temperature}",
+            first_place=first_place,
+        )
+    )
+
+
+def score_team(
+    stage: str,
+    scenarios: Sequence[TeamScenario],
+    *,
+    engine: Engine,
+    chat: Chat,
+    weights: TeamRewardWeights,
+    max_completion_tokens: int,
+    folder: Path,
+    rounds: int = 1,
+    block_size: int = BLOCK_SIZE,
+) -> TeamScores:
+    """Play the team's cases at temperature 1 and greedily and score them.
+
+    Outcomes that `folder` already holds are not played again.
+
+    Raises:
+        ValueError: an episode failed; a score over fewer cases would not be the same measure.
+        UserError: the folder holds outcomes of other scenarios, or damaged ones.
+    """
+
+    def play(part: Sequence[TeamScenario], temperature: float, first_place: int) -> list[Episode]:
+        return play_team(
+            part,
+            engine=engine,
+            chat=chat,
+            temperature=temperature,
+            max_completion_tokens=max_completion_tokens,
+            stream=f"evaluate/{stage}",
+            rounds=rounds,
+            first_place=first_place,
+        )
+
+    return score_episodes(stage, scenarios, play, weights=weights, folder=folder, block_size=block_size)
+
+
+def score_episodes(
+    stage: str,
+    scenarios: Sequence[TeamScenario],
+    play: Callable[[Sequence[TeamScenario], float, int], Sequence[Episode]],
+    *,
+    weights: TeamRewardWeights,
+    folder: Path,
+    block_size: int = BLOCK_SIZE,
+) -> TeamScores:
+    """Scores of any way to play: `play(part of the scenarios, temperature, place of its first one)`.
+
+    Raises:
+        ValueError, UserError: as score_team.
+    """
+
+    def complete(mode: Mode) -> list[TeamOutcome]:
+        def play_block(start: int, end: int) -> list[TeamOutcome]:
+            part = scenarios[start:end]
+            episodes = play(part, TEMPERATURES[mode], start)
+            return [
+                describe_episode(scenario, episode, score_episode(scenario, episode, weights))
+                for scenario, episode in zip(part, episodes, strict=True)
+            ]
+
+        keys = [scenario.key for scenario in scenarios]
+        file = OutcomeFile(outcome_path(folder, stage, "team", mode), TeamOutcome)
+        return file.complete(keys, play_block, block_size=block_size)
+
+    return sum_up_team(stage, complete("sampled"), complete("greedy"))
+
+
+def sum_up_team(stage: str, sampled: Sequence[TeamOutcome], greedy: Sequence[TeamOutcome]) -> TeamScores:
+    """Return the scores of a team's outcomes."""
+    return TeamScores(
+        stage=stage,
+        sampled=tuple(outcome.reward for outcome in sampled),
+        greedy=tuple(outcome.reward for outcome in greedy),
+        value=tuple(outcome.value for outcome in sampled),
+        consensus=tuple(outcome.consensus for outcome in sampled),
+        unresolved=tuple(outcome.unresolved for outcome in sampled),
+        escalation=tuple(outcome.escalation for outcome in sampled),
+        agreement=tuple(outcome.agreement for outcome in sampled),
+    )

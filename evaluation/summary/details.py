@@ -1,0 +1,186 @@
+"""Scores broken down: by difficulty, sector and wording; steps, tokens, tool failures, format, faults.
+
+Computed from stored outcomes alone; kept as details.json beside summary.json.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.scoring.outcomes import Mode, OutcomeFile, RoleOutcome, TeamOutcome
+from evaluation.stats.intervals import mean_interval
+from roles.base import AnswerError, parse_answer
+from roles.errors import UserError
+from roles.team import RECONCILER, SPECIALISTS, SpecialistReport
+from simulator.export.atomic_files import write_atomic
+
+DETAILS_FILE = "details.json"
+OUTCOMES_FOLDER = Path("scores") / "outcomes"
+CATEGORIES = ("difficulty", "sector", "form")
+TEAM = "team"
+Outcomes = dict[tuple[str, str, Mode], list[RoleOutcome] | list[TeamOutcome]]  # by (owner, stage, mode)
+
+
+def read_outcomes(run_path: Path) -> Outcomes:
+    """Every stored outcome of a run, by owner (a role or "team"), stage and mode; none where none is stored.
+
+    Raises:
+        UserError: a damaged file.
+    """
+    found: Outcomes = {}
+    for path in sorted((run_path / OUTCOMES_FOLDER).glob("*.jsonl")):
+        name, _, mode = path.stem.rpartition(".")
+        stage, _, owner = name.rpartition("-")
+        if mode not in ("sampled", "greedy") or not stage:
+            raise UserError(f"{path} is not named STAGE-ROLE.sampled.jsonl or STAGE-ROLE.greedy.jsonl")
+        key: tuple[str, str, Mode] = (owner, stage, "sampled" if mode == "sampled" else "greedy")
+        if owner == TEAM:
+            found[key] = OutcomeFile(path, TeamOutcome).read()
+        else:
+            found[key] = OutcomeFile(path, RoleOutcome).read()
+    order = [*SPECIALISTS, RECONCILER]
+    known = sorted(found, key=lambda key: (order.index(key[0]) if key[0] in order else len(order), key[0]))
+    return {key: found[key] for key in known if found[key]}
+
+
+def build_details(outcomes: Outcomes, *, num_bootstrap: int = 2000) -> dict[str, Any]:
+    """owner -> stage -> mode -> process, failures, difficulty, sector, form, and parts or conflicts."""
+    details: dict[str, Any] = {}
+    for (owner, stage, mode), rows in outcomes.items():
+        section: dict[str, Any] = {"process": process(rows), "failures": failures(rows)}
+        for category in CATEGORIES:
+            section[category] = break_down(rows, category, num_bootstrap)
+        parts = [outcome.parts for outcome in rows if isinstance(outcome, RoleOutcome)]
+        if parts:
+            section["parts"] = _mean_parts(parts)
+        else:
+            section["conflicts"] = conflict_matrix([one for one in rows if isinstance(one, TeamOutcome)])
+        details.setdefault(owner, {}).setdefault(stage, {})[mode] = section
+    return details
+
+
+def process(outcomes: Sequence[RoleOutcome] | Sequence[TeamOutcome]) -> dict[str, float]:
+    """Means per play: turns, tokens, share well formed and escalated; of roles tool calls and limits too."""
+    numbers = {
+        "n": float(len(outcomes)),
+        "turns": _mean(outcome.turns for outcome in outcomes),
+        "tokens": _mean(outcome.tokens for outcome in outcomes),
+        "well_formed": _mean(outcome.well_formed for outcome in outcomes),
+        "escalated": _mean(outcome.escalated for outcome in outcomes),
+    }
+    roles = [outcome for outcome in outcomes if isinstance(outcome, RoleOutcome)]
+    if roles:
+        numbers["tool_calls"] = _mean(outcome.tool_calls for outcome in roles)
+        numbers["failed_calls"] = _mean(outcome.failed_calls for outcome in roles)
+        numbers["truncated"] = _mean(outcome.truncated for outcome in roles)
+        numbers["exact"] = _mean(outcome.exact for outcome in roles)
+    else:
+        numbers["exact"] = _mean(one.value == 1 for one in outcomes if isinstance(one, TeamOutcome))
+    return numbers
+
+
+def failures(outcomes: Sequence[RoleOutcome] | Sequence[TeamOutcome]) -> dict[str, int]:
+    """Count the plays that each kind of failure ended, the most frequent first; exact plays are left out."""
+    kinds: Counter[str] = Counter()
+    for outcome in outcomes:
+        if isinstance(outcome, RoleOutcome):
+            kind = "cut off by a limit" if outcome.truncated else outcome.failure
+        else:
+            kind = _team_failure(outcome)
+        if kind is not None:
+            kinds[kind] += 1
+    return dict(kinds.most_common())
+
+
+def _team_failure(outcome: TeamOutcome) -> str | None:
+    if outcome.well_formed < 1:
+        return "a message that cannot be read"
+    if outcome.escalation:
+        return "needless escalation" if outcome.escalated else "missed escalation"
+    if outcome.unresolved:
+        return "breaks a hard limit"
+    if outcome.value < 1:
+        return "open option, but not the best"
+    return None if outcome.consensus == 1 else "best option, wrong votes"
+
+
+def break_down(
+    outcomes: Sequence[RoleOutcome] | Sequence[TeamOutcome], category: str, num_bootstrap: int
+) -> dict[str, dict[str, float]]:
+    """Mean reward with its interval by difficulty, sector or form, in order of the category's values."""
+    groups: dict[Any, list[float]] = {}
+    for outcome in outcomes:
+        groups.setdefault(getattr(outcome, category), []).append(outcome.reward)
+    rows = {}
+    for value in sorted(groups):
+        interval = mean_interval(groups[value], num_bootstrap=num_bootstrap)
+        rows[str(value)] = {
+            "mean": interval.mean,
+            "low": interval.low,
+            "high": interval.high,
+            "n": float(interval.n),
+        }
+    return rows
+
+
+def conflict_matrix(outcomes: Sequence[TeamOutcome]) -> dict[str, dict[str, float]]:
+    """Of the cases in which both reports are read: the share where the row's veto hits the column's pick."""
+    hits: dict[str, dict[str, list[bool]]] = {}
+    for outcome in outcomes:
+        reports = {role: read for role, text in outcome.reports.items() if (read := _read_report(text))}
+        for by in reports:
+            for of in reports:
+                if by != of:
+                    hit = reports[of][0] in reports[by][1]
+                    hits.setdefault(by, {}).setdefault(of, []).append(hit)
+    order = [role for role in SPECIALISTS if role in hits] + [
+        role for role in hits if role not in SPECIALISTS
+    ]
+    return {by: {of: _mean(hits[by][of]) for of in order if of in hits[by]} for by in order}
+
+
+def _read_report(text: str) -> tuple[str, list[str]] | None:
+    """(pick, vetoes) of a report as it stands; what its case allows was judged when it was played."""
+    try:
+        report = parse_answer(text, SpecialistReport)
+    except AnswerError:
+        return None
+    return report.pick, report.veto
+
+
+def write_details(run_path: Path, details: Mapping[str, Any]) -> Path:
+    """Write details.json into the run folder, all or nothing."""
+    path = run_path / DETAILS_FILE
+    write_atomic(path, json.dumps(details, indent=1, allow_nan=False) + "\n")
+    return path
+
+
+def read_details(run_path: Path) -> dict[str, Any]:
+    """Return the details of a run; empty where none are stored.
+
+    Raises:
+        UserError: a damaged file; names the remedy.
+    """
+    path = run_path / DETAILS_FILE
+    if not path.is_file():
+        return {}
+    try:
+        details = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}); run `emads evaluate {run_path}` again") from None
+    if not isinstance(details, dict):
+        raise UserError(f"{path} is no object; run `emads evaluate {run_path}` again")
+    return details
+
+
+def _mean_parts(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean of each named part over all plays; a rejected answer has none and counts 0."""
+    names = dict.fromkeys(name for one in parts for name in one)
+    return {name: _mean(one.get(name, 0.0) for one in parts) for name in names}
+
+
+def _mean(values: Iterable[float]) -> float:
+    numbers = [float(value) for value in values]
+    return sum(numbers) / len(numbers)

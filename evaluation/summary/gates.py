@@ -1,0 +1,207 @@
+"""The gates of the demonstration run: conditions on its summary that make it a success.
+
+A stage or number that a gate needs and does not find fails that gate; nothing passes by being absent.
+Gates on measured changes are not judged on fewer than MIN_SCENARIOS test scenarios.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+DEMO_ROLES = ("cto", "coo", "risk", "cost", "reconcile")
+MIN_SCENARIOS = 300
+MAX_GREEDY_LOSS = 0.02  # greedy score that GRPO may cost a role
+MIN_TEAM_GAIN = 0.05
+MAX_OWN_LOSS = 0.05  # own score that joint training may cost a role
+MIN_SIGNAL = 0.02  # share of groups or rows with an advantage, under which a stage has learnt from nothing
+MISSING = "missing: "
+MEASURED_GATES = (
+    "sft_above_untrained",
+    "grpo_above_sft",
+    "grpo_greedy_kept",
+    "team_gain",
+    "own_scores_kept",
+    "enough_scenarios",
+)
+_NEEDED_STAGES = ("untrained", "sft", "grpo", "marl", "oracle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """One condition on a run.
+
+    Example: Gate(name="team_gain", passed=True, detail="sampled +0.11 [+0.09, +0.13]")
+    """
+
+    name: str
+    passed: bool | None  # None: not judged, there are too few scenarios for it
+    detail: str  # the numbers behind it, or what is missing
+
+    def as_dict(self) -> dict[str, Any]:
+        """For summary.json."""
+        return asdict(self)
+
+
+class _MissingError(Exception):
+    """A number that a gate needs is not in the summary."""
+
+
+def check_gates(summary: Mapping[str, Any], *, roles: Sequence[str] = DEMO_ROLES) -> list[Gate]:
+    """Return all gates of one seed's summary, in a fixed order; never raises on an incomplete summary."""
+    checks: tuple[tuple[str, Callable[[], tuple[bool, str]]], ...] = (
+        ("sft_above_untrained", lambda: _sft_above_untrained(summary, roles)),
+        ("grpo_above_sft", lambda: _grpo_above_sft(summary, roles)),
+        ("grpo_greedy_kept", lambda: _grpo_greedy_kept(summary, roles)),
+        ("team_gain", lambda: _team_gain(summary)),
+        ("own_scores_kept", lambda: _own_scores_kept(summary, roles)),
+        ("enough_scenarios", lambda: _enough_scenarios(summary, roles)),
+        ("oracle_is_one", lambda: _oracle_is_one(summary, roles)),
+        ("weights_changed", lambda: _weights_changed(summary, roles)),
+        ("gradient_signal", lambda: _gradient_signal(summary, roles)),
+    )
+    gates = []
+    for name, check in checks:
+        try:
+            passed, detail = check()
+        except _MissingError as error:
+            passed, detail = False, f"{MISSING}{error}"
+        gates.append(Gate(name=name, passed=passed, detail=detail))
+    return _leave_out_measured(gates)
+
+
+def _leave_out_measured(gates: Sequence[Gate]) -> list[Gate]:
+    """Return the gates with those on measured changes not judged where there are too few scenarios.
+
+    A gate that misses a number stays red: something was not done.
+    """
+    (size,) = [gate for gate in gates if gate.name == "enough_scenarios"]
+    if size.passed or size.detail.startswith(MISSING):
+        return list(gates)
+    return [
+        Gate(name=gate.name, passed=None, detail=f"too few scenarios: {size.detail}")
+        if gate.name in MEASURED_GATES and not gate.detail.startswith(MISSING)
+        else gate
+        for gate in gates
+    ]
+
+
+def failed_gates(summary: Mapping[str, Any]) -> list[str]:
+    """Names of the gates that a stored summary fails, over all its seeds ("seed 3: team_gain")."""
+    return _list_gates(summary, passed=False)
+
+
+def unjudged_gates(summary: Mapping[str, Any]) -> list[str]:
+    """Names of the gates that a stored summary had too few scenarios for, over all its seeds."""
+    return _list_gates(summary, passed=None)
+
+
+def _list_gates(summary: Mapping[str, Any], *, passed: bool | None) -> list[str]:
+    seeds = summary.get("seeds")
+    if not seeds:
+        return [gate["name"] for gate in summary["gates"] if gate["passed"] is passed]
+    return [f"seed {one['seed']}: {name}" for one in seeds for name in _list_gates(one, passed=passed)]
+
+
+def _sft_above_untrained(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+    lows = {role: _number(summary, "roles", role, "sft", "low") for role in roles}
+    highs = {role: _number(summary, "roles", role, "untrained", "high") for role in roles}
+    detail = _listing(f"{role} {lows[role]:.3f} > {highs[role]:.3f}" for role in roles)
+    return all(lows[role] > highs[role] for role in roles), f"SFT low > untrained high: {detail}"
+
+
+def _grpo_above_sft(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+    changes = {role: _change(summary, "roles", role, "paired", "grpo-sft") for role in roles}
+    num_above = sum(change["low"] > 0 for change in changes.values())
+    below = [role for role, change in changes.items() if change["high"] < 0]
+    needed = max(1, len(roles) - 1)
+    detail = _listing(f"{role} {_signed(change)}" for role, change in changes.items())
+    return num_above >= needed and not below, f"{num_above} of {len(roles)} above (>= {needed}): {detail}"
+
+
+def _grpo_greedy_kept(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+    changes = {role: _number(summary, "roles", role, "paired", "grpo-sft_greedy", "mean") for role in roles}
+    detail = _listing(f"{role} {change:+.3f}" for role, change in changes.items())
+    return min(changes.values()) >= -MAX_GREEDY_LOSS, f"greedy change >= {-MAX_GREEDY_LOSS}: {detail}"
+
+
+def _team_gain(summary: Mapping[str, Any]) -> tuple[bool, str]:
+    sampled = _change(summary, "team", "paired", "marl-grpo")
+    greedy = _change(summary, "team", "paired", "marl-grpo_greedy")
+    passed = all(change["mean"] >= MIN_TEAM_GAIN and change["low"] > 0 for change in (sampled, greedy))
+    return passed, f"sampled {_signed(sampled)}, greedy {_signed(greedy)}; both >= {MIN_TEAM_GAIN}, low > 0"
+
+
+def _own_scores_kept(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+    changes = {role: _number(summary, "roles", role, "paired", "marl-grpo", "mean") for role in roles}
+    detail = _listing(f"{role} {change:+.3f}" for role, change in changes.items())
+    return min(changes.values()) >= -MAX_OWN_LOSS, f"own score change >= {-MAX_OWN_LOSS}: {detail}"
+
+
+def _enough_scenarios(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+    for stage in _NEEDED_STAGES:
+        for role in roles:
+            _number(summary, "roles", role, stage, "n")
+        if stage != "oracle":
+            _number(summary, "team", stage, "n")
+    counts = {
+        f"{owner} {stage}": int(_number(stages, stage, "n"))
+        for owner, stages in (*summary["roles"].items(), ("team", summary["team"]))
+        for stage in stages
+        if stage != "paired"
+    }
+    smallest = min(counts, key=lambda name: counts[name])
+    least = counts[smallest]
+    return least >= MIN_SCENARIOS, f"smallest n >= {MIN_SCENARIOS}: {least} ({smallest})"
+
+
+def _oracle_is_one(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+    scores = {role: _number(summary, "roles", role, "oracle", "mean") for role in roles}
+    detail = _listing(f"{role} {score!r}" for role, score in scores.items())
+    return all(score == 1 for score in scores.values()), f"exactly 1: {detail}"
+
+
+def _weights_changed(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+    adapters = [(stage, role) for stage in ("sft", "grpo", "marl") for role in roles]
+    frozen = [
+        f"{stage}/{role}"
+        for stage, role in adapters
+        if _value(summary, "weights_changed", stage, role) is not True
+    ]
+    return not frozen, f"unchanged: {_listing(frozen)}" if frozen else f"all {len(adapters)} changed"
+
+
+def _gradient_signal(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+    shares = {
+        f"{stage}/{role}": _number(summary, "signal", stage, role)
+        for stage in ("grpo", "marl")
+        for role in roles
+    }
+    detail = _listing(f"{name} {share:.2f}" for name, share in shares.items())
+    return min(shares.values()) >= MIN_SIGNAL, f"share with an advantage >= {MIN_SIGNAL}: {detail}"
+
+
+def _value(tree: Any, *path: str) -> Any:
+    for depth, key in enumerate(path):
+        if not isinstance(tree, Mapping) or key not in tree:
+            raise _MissingError("/".join(path[: depth + 1]))
+        tree = tree[key]
+    return tree
+
+
+def _number(tree: Any, *path: str) -> float:
+    value = _value(tree, *path)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise _MissingError("/".join(path))
+    return value
+
+
+def _change(tree: Any, *path: str) -> dict[str, float]:
+    return {key: _number(tree, *path, key) for key in ("mean", "low", "high")}
+
+
+def _signed(change: Mapping[str, float]) -> str:
+    return f"{change['mean']:+.3f} [{change['low']:+.3f}, {change['high']:+.3f}]"
+
+
+def _listing(parts: Iterable[str]) -> str:
+    return ", ".join(parts)

@@ -1,0 +1,271 @@
+"""A run's numbers as tables: rich for terminals, Markdown for documents.
+
+A cell reads ".62 [.60, .65] (.71)": mean verified reward at temperature 1, 95 % interval, greedy score.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from evaluation.scoring.scores import BASELINE_STAGES, TRAINED_STAGES
+from roles.registry import ROLES
+
+STAGE_TITLES = {
+    "random": "random",
+    "constant": "constant",
+    "heuristic": "heuristic",
+    "oracle": "oracle",
+    "untrained": "untrained",
+    "sft": "SFT",
+    "sft_more": "SFT longer",
+    "grpo": "GRPO",
+    "marl": "MARL",
+}
+TEAM_TITLES = {
+    "random": "random team",
+    "greedy": "heuristic team",
+    "majority": "majority vote",
+    "single": "one agent that sees all",
+    "oracle_common": "oracle roles, common practice",
+    "oracle_best": "oracle roles, best practice",
+    "oracle": "oracle",
+    "untrained": "untrained",
+    "sft": "SFT",
+    "grpo": "GRPO",
+    "marl": "MARL",
+    "single_trained": "trained ReconcileGPT alone, sees all",
+}
+GATE_VERDICTS = {True: "[green]pass[/green]", False: "[bold red]FAIL[/bold red]", None: "not judged"}
+_PARTS = ("value", "consensus", "unresolved", "escalation", "agreement", "agreement_when_wrong")
+
+
+def role_title(role: str) -> str:
+    """Return the role as people say it; a role from outside keeps its name."""
+    return ROLES[role].title if role in ROLES else role
+
+
+def comparison_title(name: str) -> str:
+    """ "grpo-sft_greedy" as "GRPO - SFT, greedy"."""
+    pair, twin = (name.removesuffix("_greedy"), ", greedy") if name.endswith("_greedy") else (name, "")
+    after, _, before = pair.partition("-")
+    titles = TEAM_TITLES | STAGE_TITLES
+    return f"{titles.get(after, after)} - {titles.get(before, before)}{twin}"
+
+
+def short(value: float | None) -> str:
+    """Two decimals without a leading zero: .62, 1.00, -.04; "-" for None."""
+    return "-" if value is None else _bare(f"{value:.2f}")
+
+
+def short_change(value: float) -> str:
+    """Three decimals with a sign, so that an interval's end near 0 shows its side: +.110, -.002."""
+    return _bare(f"{value:+.3f}")
+
+
+def score_cell(stage: Mapping[str, Any]) -> str:
+    """ ".62 [.60, .65] (.71)"; without brackets of the greedy score where there is no twin."""
+    cell = f"{short(stage['mean'])} [{short(stage['low'])}, {short(stage['high'])}]"
+    return cell if stage["greedy"] is None else f"{cell} ({short(stage['greedy'])})"
+
+
+def change_cell(change: Mapping[str, float] | None) -> str:
+    """ "+.11 [+.09, +.13]", with a * where the interval leaves 0 out; "-" for a comparison not made."""
+    if change is None:
+        return "-"
+    star = " *" if change["low"] > 0 or change["high"] < 0 else ""
+    mean, low, high = (short_change(change[key]) for key in ("mean", "low", "high"))
+    return f"{mean} [{low}, {high}]{star}"
+
+
+def trained_stages(sections: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Training stages that any of the sections holds, in training order."""
+    present = {stage for section in sections for stage in section}
+    return [stage for stage in TRAINED_STAGES if stage in present]
+
+
+def role_table(summary: Mapping[str, Any]) -> Table:
+    """Roles x training stages; under each score the greedy one and the paired change."""
+    roles: Mapping[str, Any] = summary["roles"]
+    stages = trained_stages(roles.values())
+    caption = (
+        "mean [95 % interval] at temperature 1, below it (greedy decoding),\n"
+        "below it the change from the stage before on the same scenarios, * where its interval leaves 0 out"
+    )
+    table = _table(f"Roles alone: reward by the verifier, 0 to 1 ({_count(roles.values())})", caption)
+    table.add_column("role")
+    for stage in stages:
+        table.add_column(STAGE_TITLES[stage], justify="right")
+    for role, section in roles.items():
+        table.add_row(role_title(role), *(_stacked_cell(section, stage) for stage in stages))
+    return table
+
+
+def baseline_table(summary: Mapping[str, Any]) -> Table:
+    """Roles x baselines: what blind, constant and heuristic answers earn, and the oracle."""
+    caption = (
+        "mean [95 % interval]; random: a random legal answer, constant: always the same,\n"
+        "heuristic: a simple rule that reads the case, oracle: the exact optimum"
+    )
+    table = _table("Roles alone: untrained players on the same scenarios", caption)
+    table.add_column("role")
+    for stage in BASELINE_STAGES:
+        table.add_column(STAGE_TITLES[stage], justify="right")
+    for role, section in summary["roles"].items():
+        cells = (_interval_cell(section[stage]) if stage in section else "-" for stage in BASELINE_STAGES)
+        table.add_row(role_title(role), *cells)
+    return table
+
+
+def exact_table(summary: Mapping[str, Any]) -> Table:
+    """Roles x training stages: share of exactly optimal and of feasible answers."""
+    roles: Mapping[str, Any] = summary["roles"]
+    stages = trained_stages(roles.values())
+    caption = "share of answers that are the exact optimum (the same, greedy) / that keep every limit"
+    table = _table("Roles alone: optimal and feasible answers", caption)
+    table.add_column("role")
+    for stage in stages:
+        table.add_column(STAGE_TITLES[stage], justify="right")
+    for role, section in roles.items():
+        table.add_row(role_title(role), *(_exact_cell(section.get(stage)) for stage in stages))
+    return table
+
+
+def team_table(summary: Mapping[str, Any]) -> Table:
+    """Team stages and baselines with the parts of the team reward."""
+    table = _table(
+        f"Whole team: team reward R and its parts ({_count([summary['team']])})",
+        "R: mean [95 % interval] (greedy); V: value of the decision, C: share of votes that are right,\n"
+        "U: hard conflicts left unresolved, H: wrong escalation, accepts: share of votes to accept,\n"
+        "if bad: the same where the decision is worth nothing; last rows: changes on the same scenarios",
+    )
+    for title in ("team", "R", "V", "C", "U", "H", "accepts", "if bad"):
+        table.add_column(title, justify="left" if title == "team" else "right")
+    for stage, row in team_rows(summary["team"]):
+        table.add_row(
+            TEAM_TITLES.get(stage, stage), score_cell(row), *(short(row.get(part)) for part in _PARTS)
+        )
+    for name, change in summary["team"].get("paired", {}).items():
+        table.add_row(comparison_title(name), change_cell(change), *[""] * len(_PARTS), style="bold")
+    return table
+
+
+def summary_tables(summary: Mapping[str, Any]) -> list[Table]:
+    """Everything that a terminal shows of one run."""
+    tables = [make(summary) for make in (role_table, exact_table, baseline_table, team_table)]
+    return [*tables, gate_table(summary["gates"])]
+
+
+def gate_table(gates: Sequence[Mapping[str, Any]]) -> Table:
+    """Gates with pass or FAIL and the numbers behind each."""
+    table = _table("Gates", None)
+    table.add_column("gate")
+    table.add_column("result")
+    table.add_column("numbers", overflow="fold")
+    for gate in gates:
+        verdict = GATE_VERDICTS[gate["passed"]]
+        table.add_row(gate["name"], verdict, gate["detail"].replace("[", "\\["))
+    return table
+
+
+def team_rows(team: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Team stages, baselines first."""
+    return [(stage, team[stage]) for stage in TEAM_TITLES if stage in team]
+
+
+def markdown(summary: Mapping[str, Any]) -> str:
+    """Role and team tables as GitHub Markdown, with a line that says how to read them."""
+    roles: Mapping[str, Any] = summary["roles"]
+    stages = [stage for stage in STAGE_TITLES if any(stage in section for section in roles.values())]
+    scores = [
+        [role_title(role), *(_markdown_score(section.get(stage), stage) for stage in stages)]
+        for role, section in roles.items()
+    ]
+    names = _change_names(roles)
+    changes = [
+        [role_title(role), *(change_cell(section.get("paired", {}).get(name)) for name in names)]
+        for role, section in roles.items()
+    ]
+    team = [
+        [TEAM_TITLES[stage], score_cell(row), *(short(row.get(part)) for part in _PARTS)]
+        for stage, row in team_rows(summary["team"])
+    ]
+    team_changes = [
+        [comparison_title(name), change_cell(change)]
+        for name, change in summary["team"].get("paired", {}).items()
+    ]
+    parts = [part.replace("_", " ") for part in _PARTS]
+    blocks = (
+        _markdown_table(["role", *(STAGE_TITLES[stage] for stage in stages)], scores),
+        _markdown_table(["paired change", *map(comparison_title, names)], changes),
+        _markdown_table(["team", "reward", *parts], team),
+        _markdown_table(["paired change", "team reward"], team_changes),
+        "Mean verified reward at temperature 1 [95 % bootstrap interval] (greedy). Changes are paired on the "
+        "same scenarios; * where the interval leaves 0 out.",
+    )
+    return "\n\n".join(blocks) + "\n"
+
+
+def _markdown_score(stage: Mapping[str, Any] | None, name: str) -> str:
+    if stage is None:
+        return "-"
+    return score_cell(stage) if name in TRAINED_STAGES else short(stage["mean"])
+
+
+def _stacked_cell(section: Mapping[str, Any], stage: str) -> str:
+    if stage not in section:
+        return "-"
+    row = section[stage]
+    greedy = "" if row["greedy"] is None else f"\n({short(row['greedy'])})"
+    before = {"sft": "untrained", "sft_more": "sft", "grpo": "sft", "marl": "grpo"}.get(stage)
+    change = section.get("paired", {}).get(f"{stage}-{before}")
+    star = "*" if change and (change["low"] > 0 or change["high"] < 0) else ""
+    return _interval_cell(row) + greedy + (f"\n{short_change(change['mean'])}{star}" if change else "")
+
+
+def _count(sections: Iterable[Mapping[str, Any]]) -> str:
+    """Return the smallest number of scenarios of any stage: "400 scenarios"."""
+    n = min(
+        (row["n"] for section in sections for stage, row in section.items() if stage != "paired"), default=0
+    )
+    return f"{n} scenario{'' if n == 1 else 's'}"
+
+
+def _exact_cell(stage: Mapping[str, Any] | None) -> str:
+    if stage is None:
+        return "-"
+    greedy = "" if stage["exact_greedy"] is None else f" ({short(stage['exact_greedy'])})"
+    return f"{short(stage['exact'])}{greedy} / {short(stage['feasible'])}"
+
+
+def _bare(number: str) -> str:
+    """Without the leading zero, and without a sign in front of nothing."""
+    digits = number.lstrip("+-")
+    sign = number[: len(number) - len(digits)] if digits.strip("0.") else ""
+    return sign + (digits[1:] if digits.startswith("0.") else digits)
+
+
+def _interval_cell(stage: Mapping[str, Any]) -> str:
+    return _escaped(f"{short(stage['mean'])} [{short(stage['low'])}, {short(stage['high'])}]")
+
+
+def _escaped(text: str) -> str:
+    """Square brackets as text, not as rich markup."""
+    return text.replace("[", "\\[")
+
+
+def _table(title: str, caption: str | None) -> Table:
+    return Table(title=title, caption=caption, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+
+
+def _change_names(roles: Mapping[str, Any]) -> list[str]:
+    names: dict[str, None] = {}
+    for section in roles.values():
+        names.update(dict.fromkeys(section.get("paired", {})))
+    return list(names)
+
+
+def _markdown_table(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [titles, ["---", *["---:"] * (len(titles) - 1)], *lines]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
