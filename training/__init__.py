@@ -1,1 +1,4 @@
-"""Episodes in, weights out: data, SFT, GRPO, joint multi-agent RL, credit and checkpoints."""
+"""Training: data, SFT, GRPO, joint multi-agent RL, learner, runs and checkpoints.
+
+Episodes come in and weights go out; verbs and what they print are in emads.
+"""

@@ -1,5 +1,5 @@
-"""The configuration of a run: strict models, YAML in and out.
+"""Configuration of a run: strict models, read from and written to YAML.
 
 Belongs here: keys, defaults, checks between keys.
-Not here: what a key does.
+Not here: code that a key controls.
 """

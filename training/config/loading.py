@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from roles.errors import UserError, unknown
 from scenarios.written.strict_yaml import parse_yaml
 from training.config.run_config import RunConfig, correct_for_engine
+from training.config.section import list_keys
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
@@ -103,8 +104,7 @@ def _explain(error: ErrorDetails, source: str) -> UserError:
     keys = [part for part in path if isinstance(part, str)]
     section = _section_at(keys[:-1])
     if error["type"] == "extra_forbidden":
-        prefix = ".".join([*keys[:-1], ""])
-        return unknown("config key", where, [prefix + name for name in section.model_fields])
+        return _unknown_key(where, section, ".".join([*keys[:-1], ""]))
     value = json.dumps(error["input"])
     shown = value if len(value) <= 60 else value[:57] + "..."
     field = section.model_fields.get(keys[-1]) if keys else None
@@ -112,7 +112,8 @@ def _explain(error: ErrorDetails, source: str) -> UserError:
         known = [str(choice) for choice in get_args(field.annotation)]
         return unknown(f"value of config key {where}:", str(error["input"]), known)
     if error["type"] == "value_error":
-        return UserError(f"config key {where}: {error['ctx']['error']} (in {source} or by --set)")
+        named = f"config key {where}: " if where else ""
+        return UserError(f"{named}{error['ctx']['error']} (in {source} or by --set)")
     if field is None or (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
         return UserError(f"config key {where} = {shown}: must be a section with keys of its own")
     message = error["msg"][0].lower() + error["msg"][1:]
@@ -121,6 +122,13 @@ def _explain(error: ErrorDetails, source: str) -> UserError:
     return UserError(
         f"config key {where} = {shown}: {message} ({field.description} Default {default}; {remedy})"
     )
+
+
+def _unknown_key(where: str, section: type[BaseModel], prefix: str) -> UserError:
+    """Names the keys beside the unknown one; the nearest match is sought in the sections below, too."""
+    known = [prefix + name for name in section.model_fields]
+    nested = [name for name in list_keys(section, prefix) if name.endswith(f".{where.rpartition('.')[2]}")]
+    return unknown("config key", where, [*nested, *known] if not set(nested) & set(known) else known)
 
 
 def render_config(config: RunConfig) -> str:

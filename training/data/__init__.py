@@ -1,4 +1,4 @@
-"""Data folders of verified demonstrations, and demonstrations as token rows.
+"""Demonstrations: data folders and token rows.
 
 Belongs here: making, checking and describing data.
 Not here: training on it (stages).

@@ -7,7 +7,7 @@ from itertools import chain, islice
 
 from roles.base import Role
 from roles.registry import ROLES
-from roles.team import RECONCILER
+from roles.team import RECONCILER, TEAM_ROLES
 from scenarios import team
 from scenarios.base import Family, Scenario, Split, Step
 from scenarios.registry import FAMILIES
@@ -176,12 +176,14 @@ def supervised_rows(
     split: Split = "train",
     conventions: team.ConventionsName = "house",
 ) -> Iterator[TokenRow]:
-    """Supervised rows of a role from one split: its own family, its team seat for `seat_share`.
+    """Supervised rows of a role from one split: its own family, and its team seat for `seat_share`.
+
+    A role without a seat in generated cases has its own family alone.
 
     Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
     """
     for row in range(first_row, first_row + num_rows):
-        if int((row + 1) * seat_share) > int(row * seat_share):
+        if role in TEAM_ROLES and int((row + 1) * seat_share) > int(row * seat_share):
             yield seat_row(role, team_scenario(split, seed, row, difficulties, conventions), chat)
         else:
             yield demonstration_row(FAMILIES[role], role_scenario(role, split, seed, row, difficulties), chat)

@@ -7,7 +7,6 @@ Nothing here trains. Truth stays behind the verifier: rows carry coordinates, wh
 """
 
 import inspect
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +21,8 @@ from roles.registry import ROLES
 from scenarios.base import Scenario, Split, ToolCall, ToolError, Verdict
 from scenarios.registry import FAMILIES
 from training.data.demonstrations import difficulty_of
-from training.data.rows import build_rows, open_chat
+from training.data.folders.columns import load_messages, load_tools
+from training.data.folders.rows import build_rows, open_chat
 
 COORDINATES = ("family", "split", "seed", "index", "difficulty")
 _MESSAGE = {"role": Value("string"), "content": Value("string")}
@@ -70,11 +70,11 @@ def write_trl_folder(
 def _sft_table(rows: Sequence[dict[str, Any]], *, direct: bool, short_prompts: bool) -> Dataset:
     made = []
     for row in rows:
-        messages = json.loads(row["messages"])
+        messages = load_messages(row["messages"])
         if direct:
             messages = [*messages[:2], {"role": "assistant", "content": row["answer"]}]
         messages[0] = _system(row["role"], short_prompts)
-        made.append({"messages": messages, "tools": [] if direct else json.loads(row["tools"])})
+        made.append({"messages": messages, "tools": [] if direct else load_tools(row["tools"])})
     if direct:
         plain = [{"prompt": row["messages"][:2], "completion": row["messages"][2:]} for row in made]
         return Dataset.from_list(plain, features=Features(prompt=List(_MESSAGE), completion=List(_MESSAGE)))

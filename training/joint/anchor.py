@@ -1,10 +1,10 @@
-"""The supervised anchor: while a role's own score is down, demonstrations of its own work pull it back."""
+"""Supervised anchor: adds the loss on demonstrations of a role's own tasks while its own score is down."""
 
 from collections.abc import Callable, Sequence
 
 from torch import nn
 
-from training.config.run_config import MarlConfig
+from training.config.marl_config import MarlConfig
 from training.data.demonstrations import TokenRow
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import make_batches
@@ -32,12 +32,12 @@ def backward_anchor(
     device = next(model.parameters()).device
     total = 0.0
     batches = make_batches(
-        rows, layout=config.row_layout, max_tokens=config.micro_batch_tokens, device=device
+        rows, layout=config.memory.row_layout, max_tokens=config.memory.micro_batch_tokens, device=device
     )
     for batch in batches:
         with routed_roles(model, batch):
-            logprobs, _ = token_logprobs(model, batch, logit_rows=config.logit_rows)
-            loss = -config.anchor_coefficient * logprobs.sum() / num_tokens
+            logprobs, _ = token_logprobs(model, batch, logit_rows=config.memory.logit_rows)
+            loss = -config.guards.anchor_coefficient * logprobs.sum() / num_tokens
             loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     return total

@@ -1,15 +1,13 @@
-"""Keeps the best team by validation: greedy play on the validation split, and its best weights."""
+"""Keeps the weights of the best team by greedy play on the validation split, by the protocol in training."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from evaluation.scoring.assess import play_team
 from scenarios.team import TeamScenario
-from simulator.reward import score_episode
-from training.joint.governed_play import demand_all
-from training.joint.marl import JointLearner, full_weights, load_role_weights
+from training.joint.marl import JointLearner
+from training.joint.role_weights import full_weights, load_role_weights
 
 
 class BestTeam:
@@ -23,7 +21,9 @@ class BestTeam:
 
     def validate(self) -> dict[str, float]:
         """Mean team reward now (one number for all ranks), kept with the weights where it is the best."""
-        rewards = self._play()
+        learner = self.learner
+        groups = learner.player.play_greedily(learner.make_engine(), self.scenarios, "validation")
+        rewards = [group.report_sets[0].rewards[0] for group in learner.scorer.score(groups)]
         reward = sum(rewards) / len(rewards)
         if self.reward is None or reward > self.reward:
             self.reward, self.step = reward, self.learner.num_steps
@@ -33,30 +33,11 @@ class BestTeam:
             }
         return {"validation_reward": reward, "best_step": float(self.step)}
 
-    def _play(self) -> list[float]:
-        """The team reward of every case under the protocol that is trained."""
-        config, joint_play = self.learner.config, self.learner.joint_play
-        engine = self.learner.make_engine()
-        if config.protocol == "full":
-            played = joint_play.play_greedily(engine, self.scenarios, "validation")
-            return demand_all(played, len(self.scenarios))
-        episodes = play_team(
-            self.scenarios,
-            engine=engine,
-            chat=self.learner.chat,
-            temperature=0.0,
-            max_completion_tokens=config.max_completion_tokens,
-            stream="validation",
-            rounds=config.rounds,
-        )
-        weights = joint_play.reward_weights
-        return [score_episode(s, e, weights).reward for s, e in zip(self.scenarios, episodes, strict=True)]
-
     def restore(self) -> None:
         """Give the learner's models the best weights back; nothing where there was no validation."""
         for role, stored in self.weights.items():
             load_role_weights(self.learner.models[role], role, stored)
-        self.learner.sync_actors()
+        self.learner.updater.sync_actors()
 
     def state(self) -> dict[str, Any]:
         """Best reward, step and weights."""

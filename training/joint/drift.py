@@ -1,7 +1,7 @@
-"""Watches every role's own verified score during joint training: a team may pay for its gain with a role.
+"""Detects a fall of a role's own verified score in joint training: the team reward may rise at its expense.
 
 The mean of the last `drift_window` steps is compared with that of the first ones. A fall beyond
-`drift_alarm` is a metric, one line in the log, and the sign for the anchor until the score is back.
+`drift_alarm` sets a metric, logs one line and turns the anchor on until the score is back.
 """
 
 import logging
@@ -9,16 +9,16 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from training.config.run_config import MarlConfig
+from training.config.marl_config import MarlConfig
 
 logger = logging.getLogger(__name__)
 
 
 class DriftWatch:
-    """The scores of all roles over the steps."""
+    """Compares the latest own scores of every role with its first ones."""
 
     def __init__(self, config: MarlConfig) -> None:
-        self._alarm, self._window = config.drift_alarm, config.drift_window
+        self._alarm, self._window = config.guards.drift_alarm, config.guards.drift_window
         self._first: dict[str, list[float]] = {}  # the first `drift_window` scores
         self._last: dict[str, list[float]] = {}  # the latest ones
         self.fallen: set[str] = set()
@@ -48,7 +48,7 @@ class DriftWatch:
         return metrics
 
     def state(self) -> dict[str, Any]:
-        """Everything that later alarms depend on."""
+        """Scores and alarms so far: all that later alarms depend on."""
         return {"first": self._first, "last": self._last, "fallen": sorted(self.fallen)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:

@@ -1,68 +1,126 @@
-"""Plays governed episodes for joint training: `full` protocol, in memory, all of a step in flight at once.
+"""Plays a step under protocol `full`: governed episodes, in memory, all of a step in flight at once.
 
-Every report set of a case meets the same world, so that sets are compared on what the team did alone. The
+Every report set of a case meets the same world, so that sets are compared on the team's acts alone. The
 approver knows no truth: it passes what the house's own rules (`simulator/governance/resolution.py`) let
-through, and signs for what they hand over to it.
+through, and signs what they hand over to it.
 """
 
+import asyncio
 import secrets
-import statistics
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from roles.errors import InfrastructureError
-from roles.team import RECONCILER
+from roles.registry import ROLES
 from scenarios.team import TeamScenario
+from simulator.chat import Chat
+from simulator.engines.base import Engine
 from simulator.governance.gate.approvals import KEY_BYTES
 from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_risk
 from simulator.governance.outcomes import SimulatedOutcomes
-from simulator.governance.runner import FAILED, VIOLATION, WAITING, open_office, play_governed
+from simulator.governance.record_reading import read_record
+from simulator.governance.runner import FAILED, VIOLATION, WAITING, open_services, play_governed
 from simulator.governance.store.episode_record import GovernedRecord
-from simulator.governance.store.reading import read_record
 from simulator.graph.concurrency import run_all
+from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating
-from simulator.reward import TeamRewardWeights
-from training.config.run_config import MarlConfig
-from training.joint.governed_reward import realise_case, score_governed
-from training.joint.played import PlayedSet, complete_groups, pick_agreement
+from training.config.marl_config import MarlConfig
+from training.joint.play import make_sampling
+from training.joint.records import EpisodeGroup, ReportSet
 
 WORLD = 0  # seeds all worlds, with the case and the option
 
 
-async def play_governed_sets(
-    scenarios: Sequence[TeamScenario],
-    seating: Seating,
-    config: MarlConfig,
-    weights: TeamRewardWeights,
-    *,
-    num_sets: int,
-) -> list[PlayedSet]:
-    """`num_sets` governed episodes of every case, side by side, scored; a fault takes out its whole case.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GovernedPlayer:
+    """Plays governed episodes, one per set of reports."""
+
+    config: MarlConfig
+    chat: Chat
+    roles: tuple[str, ...]
+
+    def play(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
+    ) -> list[EpisodeGroup]:
+        """The complete groups of these scenarios; what is sampled does not depend on `first_place`."""
+        return asyncio.run(self._play(engine, scenarios, stream))
+
+    def play_greedily(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
+    ) -> list[EpisodeGroup]:
+        """One governed episode of every case at temperature 0.
+
+        Raises:
+            InfrastructureError: an episode was lost.
+        """
+        seating = self._seat(engine, stream, temperature=0.0)
+        groups = asyncio.run(play_governed_groups(scenarios, seating, self.config.rounds, num_sets=1))
+        if len(groups) != len(scenarios):
+            lost = len(scenarios) - len(groups)
+            raise InfrastructureError(f"{lost} of {len(scenarios)} validation cases were lost")
+        return groups
+
+    async def _play(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
+    ) -> list[EpisodeGroup]:
+        config = self.config
+        seating = self._seat(engine, stream, temperature=config.temperature)
+        groups = await play_governed_groups(scenarios, seating, config.rounds, num_sets=config.report_sets)
+        if config.credit.estimator != "remax":
+            return groups
+        seating = self._seat(engine, f"{stream}/greedy", temperature=0.0)
+        greedy = await play_governed_groups(scenarios, seating, config.rounds, num_sets=1)
+        by_key = {group.scenario.key: group.report_sets[0] for group in greedy}
+        return [
+            replace(group, greedy=by_key[group.scenario.key])
+            for group in groups
+            if group.scenario.key in by_key
+        ]
+
+    def _seat(self, engine: Engine, stream: str, *, temperature: float) -> Seating:
+        return Seating(
+            team={role: role for role in self.roles},
+            engine=engine,
+            chat=self.chat,
+            sampling=make_sampling(self.config, temperature),
+            stream=f"{stream}/governed",
+            max_turns=MAX_TURNS,
+            roles=ROLES,
+        )
+
+
+async def play_governed_groups(
+    scenarios: Sequence[TeamScenario], seating: Seating, rounds: int, *, num_sets: int
+) -> list[EpisodeGroup]:
+    """`num_sets` governed episodes of every case, side by side; a fault takes out its whole case.
 
     What is sampled depends on the seating's stream, the set's number and the case's key alone.
     """
     by_set = await run_all(
-        play_set(scenarios, replace(seating, stream=f"{seating.stream}/{number}"), config.rounds)
+        play_set(scenarios, replace(seating, stream=f"{seating.stream}/{number}"), rounds)
         for number in range(num_sets)
     )
-    played = [
-        score_played(scenario, record, config, weights)
+    return [
+        EpisodeGroup(
+            scenario=scenario,
+            report_sets=tuple(
+                ReportSet(episodes=(record.episode,), governed=record) for record in records if record
+            ),
+        )
         for scenario, records in zip(scenarios, zip(*by_set, strict=True), strict=True)
-        for record in records
-        if record is not None
+        if all(record is not None for record in records)
     ]
-    return complete_groups(played, num_sets)
 
 
 async def play_set(
     scenarios: Sequence[TeamScenario], seating: Seating, rounds: int
 ) -> list[GovernedRecord | None]:
-    """One governed episode per case in an office of their own; None for an infrastructure fault."""
+    """One governed episode per case on services of its own; None for an infrastructure fault."""
     reviewer = SimulatedReviewer(score_by_risk, least_share=0.0)  # passes all that it is shown
-    async with open_office(None, key=secrets.token_bytes(KEY_BYTES)) as office:
+    async with open_services(None, key=secrets.token_bytes(KEY_BYTES)) as services:
         played = await play_governed(
             scenarios,
-            office,
+            services,
             seating,
             reviewer,
             lambda scenario: SimulatedOutcomes(scenario, seed=WORLD),
@@ -74,57 +132,7 @@ async def play_set(
             if episode.status in (VIOLATION, WAITING):
                 raise RuntimeError(f"{episode.thread} ended as {episode.status}: {episode.error}")
             is_lost = episode.status == FAILED
-            records.append(None if is_lost else read_record(scenario, episode, office, stream=seating.stream))
+            records.append(
+                None if is_lost else read_record(scenario, episode, services, stream=seating.stream)
+            )
         return records
-
-
-def score_played(
-    scenario: TeamScenario, record: GovernedRecord, config: MarlConfig, weights: TeamRewardWeights
-) -> PlayedSet:
-    """A closed episode with its reward and plans.
-
-    Raises:
-        ValueError: not one call per draft of ReconcileGPT.
-    """
-    world = realise_case(scenario, SimulatedOutcomes(scenario, seed=WORLD))
-    verdict, plans = score_governed(scenario, world, record, weights)
-    num_calls = len(record.episode.trajectories[RECONCILER].turns)
-    if num_calls != len(plans.of_call):
-        raise ValueError(f"{num_calls} calls for {len(plans.of_call)} drafts in {record.thread}")
-    if config.reward == "agreement_only":
-        verdict = replace(verdict, reward=pick_agreement(scenario, record.episode))
-    return PlayedSet(scenario=scenario, decisions=(record.episode,), verdicts=(verdict,), plans=plans)
-
-
-def add_greedy(played: Sequence[PlayedSet], greedy: Sequence[PlayedSet]) -> list[PlayedSet]:
-    """The sets with the reward of their case played greedily; cases without one are left out."""
-    rewards = {one.scenario.key: one.verdicts[0].reward for one in greedy}
-    return [
-        replace(one, greedy_episode=rewards[one.scenario.key])
-        for one in played
-        if one.scenario.key in rewards
-    ]
-
-
-def demand_all(played: Sequence[PlayedSet], num_cases: int) -> list[float]:
-    """The rewards of all cases, in their order.
-
-    Raises:
-        InfrastructureError: a case is missing.
-    """
-    if len(played) != num_cases:
-        raise InfrastructureError(f"{num_cases - len(played)} of {num_cases} validation cases were lost")
-    return [one.verdicts[0].reward for one in played]
-
-
-def plan_metrics(played: Sequence[PlayedSet]) -> dict[str, float]:
-    """Re-plans per episode, share of episodes re-planned, and what the first and the last plan were worth."""
-    plans = [one.plans for one in played if one.plans is not None]
-    if not plans:
-        return {}
-    return {
-        "replans": statistics.fmean(len(one.values) - 1 for one in plans),
-        "replanned": statistics.fmean(len(one.values) > 1 for one in plans),
-        "first_plan_value": statistics.fmean(one.values[0] for one in plans),
-        "last_plan_value": statistics.fmean(one.values[-1] for one in plans),
-    }

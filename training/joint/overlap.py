@@ -1,9 +1,9 @@
-"""Rollouts of later steps while a step is learnt, over a queue of bounded length.
+"""Plays later steps in a background thread while the learner updates on an earlier one.
 
-With `max_staleness` s, the play of step n + s is handed to one background thread before the update of step n,
-with a copy of the weights of that moment; so rollouts are exactly s updates old, from step s on. Results
-depend on seed and config alone: a play is a function of its weights, its cases and its step. What corrects
-for the age is the learner's importance weighting. s = 0 plays and learns in turn, without thread or copy.
+With `max_staleness` s, the thread receives step n + s before the update of step n, with a copy of the weights
+of that moment; so rollouts are exactly s updates old, from step s on. Results depend on seed and config
+alone: a play is a function of its weights, its cases and its step. The learner's importance weights correct
+for the age. s = 0 plays and learns in turn, without thread or copy.
 """
 
 import copy
@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from scenarios.team import TeamScenario
-from training.joint.marl import JointLearner, load_role_weights
-from training.joint.played import PlayedSet
+from training.joint.marl import JointLearner
+from training.joint.records import EpisodeGroup
+from training.joint.role_weights import load_role_weights
 from training.models.adapters import named_role_parameters
 
 Weights = dict[str, dict[str, torch.Tensor]]
@@ -30,7 +31,7 @@ class _Pending:
     step: int
     version: int  # updates that its weights have seen
     weights: Weights
-    result: Future[list[PlayedSet]]
+    result: Future[list[EpisodeGroup]]
 
 
 class OverlappedLearner:
@@ -58,33 +59,33 @@ class OverlappedLearner:
                 break
             self._submit(following, self.learner.num_steps, _copy_weights(self.learner))
         pending = self._queue.popleft()
-        played = self.learner.exchange(pending.result.result())
+        groups = pending.result.result()
         staleness = self.learner.num_steps - pending.version
-        return self.learner.learn(played) | {"staleness": float(staleness)}
+        return self.learner.learn(groups) | {"staleness": float(staleness)}
 
     def close(self) -> None:
-        """Wait for what is being played and stop."""
+        """Wait for the play under way and stop."""
         self._player.shutdown(wait=True, cancel_futures=True)
 
     def _submit(self, step: int, version: int, weights: Weights) -> None:
         future = self._player.submit(self._play, step, version, weights)
         self._queue.append(_Pending(step=step, version=version, weights=weights, result=future))
 
-    def _play(self, step: int, version: int, weights: Weights) -> list[PlayedSet]:
+    def _play(self, step: int, version: int, weights: Weights) -> list[EpisodeGroup]:
         learner = self.learner
         for role, model in self._actors.items():
             load_role_weights(model, role, weights[role])
         engine = learner.make_engine(self._actors, version)
         cases, first_place = learner.ranks.shard(self.cases_of(step))
-        return learner.joint_play.play(engine, cases, f"marl/{step}", first_place)
+        return learner.player.play(engine, cases, f"marl/{step}", first_place)
 
     def state(self) -> dict[str, Any]:
-        """The learner's state, and the weights from which every waiting play can be played again."""
+        """The learner's state, and for every waiting play the weights to play it again."""
         waiting = [{"step": one.step, "version": one.version, "weights": one.weights} for one in self._queue]
         return {"learner": self.learner.state(), "waiting": waiting}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`: what waited is played again, to the same rollouts."""
+        """Go on from `state`: waiting plays are played again, to the same rollouts."""
         self.learner.load_state(state["learner"])
         for one in state["waiting"]:
             self._submit(one["step"], one["version"], one["weights"])

@@ -1,62 +1,60 @@
-"""From what was played and credited to training rows: one per trajectory, by role."""
+"""Makes training rows of scored groups and their advantages: one row per trajectory, by role."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from roles.team import RECONCILER
 from simulator.records import Trajectory
-from training.joint.played import PlayedSet
+from training.joint.records import GroupAdvantages, ScoredEpisode, ScoredGroup, ScoredReportSet, SetAdvantages
 from training.learner.rows import TrainingRow, make_row, make_tail_row, share_between_plans, spread_over_plans
 
-Groups = Sequence[Sequence[PlayedSet]]
-DecisionAdvantages = Sequence[Sequence[Sequence[float]]]  # by scenario, set of reports, decision
+
+def make_rows(
+    role: str, groups: Sequence[ScoredGroup], advantages: Sequence[GroupAdvantages]
+) -> list[TrainingRow]:
+    """The role's rows on all groups, in their order."""
+    rows_of_set = _reconciler_rows if role == RECONCILER else _specialist_rows
+    return [
+        row
+        for group, of_group in zip(groups, advantages, strict=True)
+        for report_set, of_set in zip(group.report_sets, of_group, strict=True)
+        for row in rows_of_set(role, report_set, of_set)
+    ]
 
 
-def reconciler_rows(groups: Groups, decisions: DecisionAdvantages) -> list[TrainingRow]:
+def _reconciler_rows(
+    role: str, report_set: ScoredReportSet, advantages: SetAdvantages
+) -> Iterator[TrainingRow]:
     """One row per decision; with several rounds it holds all drafts of its episode.
 
     In a governed episode each plan's drafts have that plan's share of the advantage.
     """
-    return [
-        _share_out(played, make_row(episode.trajectories[RECONCILER], advantage))
-        for group, of_group in zip(groups, decisions, strict=True)
-        for played, advantages in zip(group, of_group, strict=True)
-        for episode, advantage in zip(played.decisions, advantages, strict=True)
-    ]
+    for scored, advantage in zip(report_set.scored, advantages.episodes, strict=True):
+        yield _share_out(scored, make_row(scored.episode.trajectories[role], advantage))
 
 
-def specialist_rows(
-    role: str,
-    groups: Groups,
-    reports: Sequence[Sequence[float]],
-    decisions: DecisionAdvantages | None,
-    votes: Sequence[Sequence[float]] | None = None,
-) -> list[TrainingRow]:
-    """One row per report with its votes. With `decisions` votes count by themselves, on every decision.
+def _specialist_rows(
+    role: str, report_set: ScoredReportSet, advantages: SetAdvantages
+) -> Iterator[TrainingRow]:
+    """One row for the report with its votes on the first decision, and one for the votes on each other.
 
-    Then a report's tokens have the report's advantage and each vote's tokens that of the decision voted on
-    (what followed from it on the same reports): a row for the first decision with both, and one for the
-    votes on each other decision. With `votes` the vote on the first decision has an advantage of its own.
+    A report's tokens have the report's advantage. The tokens of votes have that of their episode, where the
+    advantages name any; else those on the first decision have the report's and others have no row.
     """
-    rows: list[TrainingRow] = []
-    for place, (group, advantages) in enumerate(zip(groups, reports, strict=True)):
-        for index, (played, advantage) in enumerate(zip(group, advantages, strict=True)):
-            trajectory = played.episode.trajectories[role]
-            num_turns = count_report_turns(trajectory, played.episode.reports[role])
-            if decisions is not None:
-                of_set = decisions[place][index]
-                rows.append(_split_row(trajectory, num_turns, advantage, of_set[0]))
-                for episode, later in zip(played.decisions[1:], of_set[1:], strict=True):
-                    rows.append(make_tail_row(episode.trajectories[role], later, first_turn=num_turns))
-            elif votes is not None:
-                rows.append(_split_row(trajectory, num_turns, advantage, votes[place][index]))
-            else:
-                rows.append(make_row(trajectory, advantage))
-    return rows
+    first = report_set.first.episode
+    trajectory = first.trajectories[role]
+    if not advantages.episodes:
+        yield make_row(trajectory, advantages.report)
+        return
+    num_turns = count_report_turns(trajectory, first.reports[role])
+    of_first, *of_others = advantages.episodes
+    yield _split_row(trajectory, num_turns, advantages.report, of_first)
+    for scored, advantage in zip(report_set.scored[1:], of_others, strict=False):
+        yield make_tail_row(scored.episode.trajectories[role], advantage, first_turn=num_turns)
 
 
-def _share_out(played: PlayedSet, row: TrainingRow) -> TrainingRow:
-    plans = played.plans
+def _share_out(scored: ScoredEpisode, row: TrainingRow) -> TrainingRow:
+    plans = scored.plans
     if plans is None:
         return row
     return spread_over_plans(row, plans.of_call, share_between_plans(row.advantage, plans.values))
@@ -71,6 +69,7 @@ def count_report_turns(trajectory: Trajectory, report: str) -> int:
 
 
 def _split_row(trajectory: Trajectory, num_turns: int, report: float, votes: float) -> TrainingRow:
+    """The trajectory with one advantage for the tokens of the report and another for those of the votes."""
     row = make_row(trajectory, report)
     start = sum(len(turn.context_ids) + len(turn.completion_ids) for turn in trajectory.turns[:num_turns])
     by_token = tuple(

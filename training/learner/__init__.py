@@ -1,5 +1,5 @@
-"""The algorithm-blind learner: rows of tokens and advantages in, new weights out.
+"""Learner: token rows with advantages in, new weights out, the same for every algorithm.
 
 Belongs here: losses, packing, ranks.
-Not here: where advantages come from (joint).
+Not here: the computation of advantages (joint).
 """

@@ -1,10 +1,10 @@
 """Training on several processes: joining them, FSDP2 sharding of a model, its whole weights again.
 
-    torchrun --nproc-per-node 4 -m training.stages.distributed_stage RUN
+    torchrun --nproc-per-node 4 -m training.stages.marl_on_ranks RUN
 
 Up to about 3B parameters every rank holds all weights (data parallel) and plays with them. Above that
-`marl.sharding` fsdp2 shards what is trained; each rank then plays with a whole copy in the precision of
-rollouts, refreshed after every step. Gradients are summed over ranks, as all losses are divided by counts
+`marl.memory.sharding` fsdp2 shards what is trained; each rank then plays with a whole copy in the precision
+of rollouts, refreshed after every step. Gradients are summed over ranks, as all losses are divided by counts
 over all ranks: the step is that of one process on all scenarios.
 """
 

@@ -1,4 +1,4 @@
-"""How far the learner's policy is from the one that sampled, and what corrects for it.
+"""Measures and corrects the mismatch between the learner's policy and the engine that sampled.
 
 The engine may compute in another precision or be some steps behind. Its logprobs are the truth about how
 likely the sample was; the learner's own are what has a gradient.

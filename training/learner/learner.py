@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from training.config.run_config import MarlConfig
+from training.config.marl_config import MarlConfig
 from training.learner.importance import EXACT, Mismatch, MismatchSums, call_weights, ratios_of
 from training.learner.kl import kl_loss
 from training.learner.lora_batch import routed_roles
@@ -24,10 +24,10 @@ from training.learner.token_logprobs import token_logprobs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossStats:
-    """What one role's loss was made of (means over its own tokens; `num_rows` counts rows with advantage)."""
+    """Parts of one role's loss (means over its own tokens; `num_rows` counts rows with advantage)."""
 
     loss: float
-    kl: float
+    kl: float | None  # to the reference; None where it was not measured
     clip_fraction: float
     entropy: float
     num_rows: int
@@ -38,7 +38,7 @@ class LossStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCounts:
-    """What a role's loss is divided by: its rows of the step on all ranks, and their own tokens."""
+    """Divisors of a role's loss: its rows of the step on all ranks, and their own tokens."""
 
     rows: float
     tokens: float
@@ -49,7 +49,7 @@ class _Sums:
     """Running sums of one role over its micro-batches."""
 
     loss: float = 0.0
-    kl: float = 0.0
+    kl: float | None = None
     clipped: float = 0.0
     entropy: float = 0.0
     tokens: float = 0.0
@@ -122,7 +122,7 @@ def backward_team(
         ValueError: KL asked for without a reference.
     """
     references = references or {}
-    weights = dict.fromkeys(rows, config.kl_coefficient) | dict(kl_coefficients or {})
+    weights = dict.fromkeys(rows, config.loss.kl_coefficient) | dict(kl_coefficients or {})
     for role in rows:
         if weights[role] > 0 and role not in references:
             raise ValueError("kl_coefficient > 0 needs a reference model")
@@ -134,8 +134,8 @@ def backward_team(
     batches = list(
         make_batches(
             [row for of_role in live.values() for row in of_role],
-            layout=config.row_layout,
-            max_tokens=config.micro_batch_tokens,
+            layout=config.memory.row_layout,
+            max_tokens=config.memory.micro_batch_tokens,
             device=device,
         )
     )
@@ -148,7 +148,7 @@ def backward_team(
     return {
         role: LossStats(
             loss=one.loss,
-            kl=one.kl / max(1.0, one.tokens),
+            kl=None if one.kl is None else one.kl / max(1.0, one.tokens),
             clip_fraction=one.clipped / max(1.0, one.tokens),
             entropy=one.entropy / max(1.0, one.tokens),
             num_rows=len(live[role]),
@@ -166,7 +166,7 @@ def count_rows(rows: Sequence[TrainingRow]) -> RowCounts:
 
 def idle_pass(model: nn.Module, config: MarlConfig, device: torch.device) -> None:
     """A pass without effect, while other ranks have rows and this one has none left."""
-    logprobs, _ = token_logprobs(model, idle_batch(device), logit_rows=config.logit_rows)
+    logprobs, _ = token_logprobs(model, idle_batch(device), logit_rows=config.memory.logit_rows)
     (0 * logprobs.sum()).backward()  # type: ignore[no-untyped-call]
 
 
@@ -180,20 +180,20 @@ def _batch_loss(
     sums: Mapping[str, _Sums],
     gaps: Mapping[str, MismatchSums],
 ) -> Tensor:
-    """The loss of one micro-batch, summed over its roles; what it was made of is added to `sums`."""
+    """The loss of one micro-batch, summed over its roles; its parts are added to `sums`."""
     logprobs, entropy = token_logprobs(
-        model, batch, temperature=config.temperature, logit_rows=config.logit_rows
+        model, batch, temperature=config.temperature, logit_rows=config.memory.logit_rows
     )
     losses, is_clipped = policy_losses(logprobs, batch, config)
     total = torch.zeros((), device=losses.device)
     for role, own in batch.role_own.items():
         loss = reduce_losses(losses[own], batch, own, counts[role], config)
-        if role in references and (kl_weights[role] > 0 or config.measure_kl):
+        if role in references and (kl_weights[role] > 0 or config.loss.measure_kl):
             base = _reference_logprobs(references[role], batch, config)[own]
-            terms, kl = kl_loss(config.kl_kind, logprobs[own], base, batch.sampling_logprobs[own])
+            terms, kl = kl_loss(config.loss.kl_kind, logprobs[own], base, batch.sampling_logprobs[own])
             if kl_weights[role] > 0:
                 loss = loss + kl_weights[role] * reduce_losses(terms, batch, own, counts[role], config)
-            sums[role].kl += float(kl.sum())
+            sums[role].kl = (sums[role].kl or 0.0) + float(kl.sum())
         one = sums[role]
         one.loss += float(loss.detach())
         one.clipped += float(is_clipped[own].sum())
@@ -209,12 +209,16 @@ def policy_losses(
 ) -> tuple[Float[Tensor, " own"], Tensor]:
     """Per own token the policy-gradient loss, and whether the clip took its gradient away."""
     sampling = batch.sampling_logprobs
-    if config.importance != "ratio":
-        weights = call_weights(logprobs.detach(), batch, level=config.importance, cap=config.importance_cap)
+    if config.loss.importance != "ratio":
+        weights = call_weights(
+            logprobs.detach(), batch, level=config.loss.importance, cap=config.loss.importance_cap
+        )
         now = torch.exp(logprobs - logprobs.detach())  # 1, with the gradient of a ratio
         return -weights * now * batch.advantages, torch.zeros_like(now, dtype=torch.bool)
-    ratio = ratios_of(logprobs, sampling, batch.row_of, level=config.clip_level)
-    return clipped_surrogate(ratio, batch.advantages, clip_low=config.clip_low, clip_high=config.clip_high)
+    ratio = ratios_of(logprobs, sampling, batch.row_of, level=config.loss.clip_level)
+    return clipped_surrogate(
+        ratio, batch.advantages, clip_low=config.loss.clip_low, clip_high=config.loss.clip_high
+    )
 
 
 def reduce_losses(
@@ -229,9 +233,9 @@ def reduce_losses(
     dapo: mean over all own tokens. grpo: mean over rows of each row's mean. dr_grpo: as if every row were
     max_completion_tokens long. The names are TRL's.
     """
-    if config.loss == "dapo":
+    if config.loss.kind == "dapo":
         return losses.sum() / counts.tokens
-    if config.loss == "dr_grpo":
+    if config.loss.kind == "dr_grpo":
         return losses.sum() / (counts.rows * config.max_completion_tokens)
     lengths = torch.tensor([max(1, row.num_own) for row in batch.rows], device=losses.device)
     return (losses / lengths[batch.row_of[own]]).sum() / counts.rows
@@ -240,6 +244,6 @@ def reduce_losses(
 @torch.no_grad()
 def _reference_logprobs(reference: nn.Module, batch: RowBatch, config: MarlConfig) -> Tensor:
     with routed_roles(reference, batch):
-        return token_logprobs(reference, batch, temperature=config.temperature, logit_rows=config.logit_rows)[
-            0
-        ]
+        return token_logprobs(
+            reference, batch, temperature=config.temperature, logit_rows=config.memory.logit_rows
+        )[0]

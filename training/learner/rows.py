@@ -1,4 +1,4 @@
-"""What the learner trains on: one row per trajectory, its sampled ids as they are, with advantages.
+"""Training rows: one per trajectory, its sampled ids as they are, with advantages.
 
 An advantage belongs to a row, or to single tokens of it where turns earned different ones (a vote, the plan
 after a re-plan, a value head).

@@ -1,4 +1,4 @@
-"""Base models, adapters, optimizers, and the files that hold their weights.
+"""Base models, adapters, optimizers, and files of weights.
 
 Belongs here: building and loading models.
 Not here: training them.

@@ -26,7 +26,7 @@ from transformers import BitsAndBytesConfig, PreTrainedModel
 from roles.errors import UserError
 from roles.registry import ROLES
 from simulator.engines.adapter_names import SHARED, SINGLE, adapter_of
-from training.config.run_config import ModelConfig
+from training.config.model_config import ModelConfig
 
 WEIGHTS = "adapter_model.safetensors"
 _KINDS = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B")  # PEFT's names of the two factors

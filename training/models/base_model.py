@@ -23,7 +23,7 @@ from transformers import (
 from transformers.utils import logging
 
 from roles.errors import UserError
-from training.config.run_config import ModelConfig
+from training.config.model_config import ModelConfig
 from training.models.adapters import quantization
 from training.models.pretrained import CHAT_TEMPLATE, SMOLLM2, prepare_smollm2
 from training.models.strict_loading import load_model, load_tokenizer

@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from roles.errors import UserError
-from training.runs.atomic_files import explain_os_errors
+from simulator.export.atomic_files import explain_os_errors
 
 SMOLLM2 = "smollm2-135m"
 HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"

@@ -13,14 +13,14 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.errors import UserError
-from roles.registry import ROLES
+from roles.team import RECONCILER, TEAM_ROLES
 from simulator.engines.adapter_names import SINGLE, adapter_of
 from training.models.adapters import (
     attach,
-    list_owners,
     load_adapters,
     named_role_parameters,
     owner_of,
+    owners_of,
     save_adapter,
 )
 from training.models.base_model import PRETRAINED, load_checkpoint, load_frozen_base
@@ -97,7 +97,7 @@ def find_weights(run: Run, stage: str, role: str) -> Path:
     found = newest_sound(folder, run=weights_identity(run, stage, owner))
     if found is None:
         raise UserError(
-            f"no sound {stage} weights in {folder}; make them with `emads train {stage} --run {run.path}`"
+            f"no sound {stage} weights in {folder}; make them with `emads train {stage} {run.path}`"
         )
     return found
 
@@ -125,20 +125,20 @@ def load_trainable(run: Run, stage: str, role: str) -> tuple[PreTrainedModel, Pr
 
 
 def load_team(run: Run, stage: str) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:
-    """Every role's weights after a stage; the tokenizer is the same for all.
+    """Every weights of the team's roles after a stage; the tokenizer is the same for all.
 
     With adapters the base is loaded once: all roles have the same model, in which `activate` chooses.
     """
     config = run.config.model
     if config.adapter == "none":
-        loaded = {role: load_weights(run, stage, role) for role in ROLES}
+        loaded = {role: load_weights(run, stage, role) for role in TEAM_ROLES}
         tokenizer = next(iter(loaded.values()))[1]
         return {role: model for role, (model, _) in loaded.items()}, tokenizer
-    model, tokenizer = load_frozen_base(find_weights(run, BASE, next(iter(ROLES))), config)
+    model, tokenizer = load_frozen_base(find_weights(run, BASE, RECONCILER), config)
     if stage != BASE:
-        folders = {owner: find_weights(run, stage, owner) for owner in list_owners(config)}
+        folders = {owner: find_weights(run, stage, owner) for owner in owners_of(config, TEAM_ROLES)}
         model = cast(PreTrainedModel, load_adapters(model, folders))
-    return dict.fromkeys(ROLES, model), tokenizer
+    return dict.fromkeys(TEAM_ROLES, model), tokenizer
 
 
 def copy_weights(model: nn.Module, role: str) -> dict[str, torch.Tensor]:
@@ -150,6 +150,25 @@ def weights_differ(model: nn.Module, before: Mapping[str, torch.Tensor]) -> bool
     """Whether any of the copied parameters is another one now."""
     now = dict(model.named_parameters())
     return any(not torch.equal(now[name], copy) for name, copy in before.items())
+
+
+def finish_stage(
+    run: Run,
+    stage: str,
+    role: str,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    before: Mapping[str, torch.Tensor],
+    *,
+    step: int,
+    train_s: float,
+    **payload: float,
+) -> None:
+    """Publish a role's new weights, then mark its stage done."""
+    save_weights(run, stage, role, model, tokenizer, step=step)
+    changed = weights_differ(model, before)
+    marker = stage_marker(run, stage, role)
+    run.mark_done(marker, {"train_s": train_s, "weights_changed": changed, "steps": step, **payload})
 
 
 def _name_base(run: Run) -> str:

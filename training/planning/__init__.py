@@ -1,4 +1,4 @@
-"""Memory, time and price of a config before it runs.
+"""Estimates of memory, time and price of a config.
 
 Belongs here: arithmetic on shapes and workloads.
 Not here: measurements of finished runs.

@@ -64,7 +64,7 @@ def pass_through(model: Any, config: RunConfig) -> tuple[int, ...]:
     ]
     batch = join_rows([rows], "meta")
     with routed_roles(model, batch):
-        logprobs, _ = token_logprobs(model, batch, logit_rows=config.marl.logit_rows)
+        logprobs, _ = token_logprobs(model, batch, logit_rows=config.marl.memory.logit_rows)
     return tuple(logprobs.shape)
 
 
@@ -83,17 +83,17 @@ def rank_memory(config: RunConfig, ranks: int) -> dict[str, float]:
     frozen = sum(p.numel() * p.element_size() for name, p in model.named_parameters() if name not in owned)
     is_full = config.model.adapter == "none"
     copies = len(roles) if is_full else 1  # with full weights every role has a model
-    parts = ranks if config.marl.sharding == "fsdp2" else 1
-    width = 2 if config.marl.sharded_bf16 or config.model.dtype == "bfloat16" else 4
+    parts = ranks if config.marl.memory.sharding == "fsdp2" else 1
+    width = 2 if config.marl.memory.sharded_bf16 or config.model.dtype == "bfloat16" else 4
     kept = shape.activation_bytes(width, checkpointing=config.model.gradient_checkpointing)
-    own = config.marl.logit_rows or config.marl.micro_batch_tokens
+    own = config.marl.memory.logit_rows or config.marl.memory.micro_batch_tokens
     held = {
         "frozen base": 0.0 if is_full else float(frozen),
         "trained weights": 4.0 * trained * copies / parts,
         "gradients": 4.0 * trained * copies / parts,
-        "optimizer": 0.0 if config.marl.cpu_offload else 8.0 * trained * copies / parts,
+        "optimizer": 0.0 if config.marl.memory.cpu_offload else 8.0 * trained * copies / parts,
         "copies that play": 4.0 * trained * copies if parts > 1 else 0.0,
-        "activations": float(kept * config.marl.micro_batch_tokens),
+        "activations": float(kept * config.marl.memory.micro_batch_tokens),
         "logits": 8.0 * own * shape.vocab,
     }
     return {name: size / GIB for name, size in held.items()}

@@ -37,7 +37,7 @@ class DryRun:
 def dry_run(config: RunConfig, model_config: Path, *, ranks: int = 1) -> DryRun:
     """Build the model of `model_config` (a folder with config.json) as `config` would train it.
 
-    With `marl.sharding` fsdp2 what is trained is divided by the ranks; a frozen base stands on each.
+    With `marl.memory.sharding` fsdp2 what is trained is divided by the ranks; a frozen base stands on each.
     """
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(
@@ -48,7 +48,7 @@ def dry_run(config: RunConfig, model_config: Path, *, ranks: int = 1) -> DryRun:
             model = attach(model, config.model, seed=0)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
-    share = ranks if config.marl.sharding == "fsdp2" else 1
+    share = ranks if config.marl.memory.sharding == "fsdp2" else 1
     per_weight = 0.55 if config.model.adapter == "qlora" else None  # 4 bits, and the scales of their blocks
     return DryRun(
         total=total,

@@ -30,7 +30,10 @@ def measure_times(config: RunConfig, phases: Sequence[Phase]) -> list[PhaseTime]
         UserError: a preset other than tiny (a large model would have to be loaded).
     """
     if config.model.preset != "tiny":
-        raise UserError(f"--device cpu measures the preset tiny, not {config.model.preset!r}; name a GPU")
+        raise UserError(
+            f"--device cpu measures the preset tiny, not {config.model.preset!r};"
+            " name a GPU: --device a100, h100 or h200"
+        )
     torch.set_num_threads(config.threads_per_worker)
     model = _build(config)
     times = []

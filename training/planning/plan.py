@@ -1,4 +1,4 @@
-"""Memory, floors and expected time of a phase on a device. Formulas: docs/performance.md, section Planning.
+"""Memory, floors and expected time of a phase on a device. Formulas: docs/notebook/performance.md.
 
 A floor is what the hardware cannot go below: arithmetic at its peak, or weights and cache read once per
 sampled token. The expected time divides it by the shares of the peak that training and sampling reach.
@@ -104,7 +104,7 @@ def _logit_rows(phase: Phase, config: RunConfig) -> float:
     width = phase.step_rows * phase.row
     if phase.name != JOINT:
         return min(width, LOGIT_CHUNK)
-    return float(config.marl.logit_rows) or width * phase.sampled / max(1.0, phase.trained)
+    return float(config.marl.memory.logit_rows) or width * phase.sampled / max(1.0, phase.trained)
 
 
 def estimate_time(shape: Shape, config: RunConfig, phase: Phase, device: Device, ranks: int) -> PhaseTime:

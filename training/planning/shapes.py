@@ -1,6 +1,6 @@
 """Sizes of the models that a plan is made for: parameters, bytes, cache, and work per token, by formula.
 
-All formulas stand in docs/performance.md, section Planning.
+All formulas stand in docs/notebook/performance.md, section Planning.
 """
 
 import json
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roles.errors import UserError
-from training.config.run_config import ModelConfig
+from training.config.model_config import ModelConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from training.planning.workload import Phase, list_phases
 
 # Tokens of one turn of a stated workload: what is new to read before it, and what is said.
 TURN_READ, TURN_SAMPLED = 256, 128
+USABLE_SHARE = 0.9  # of a device's memory; the rest is fragmentation and the runtime
 _WORKLOAD = re.compile(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,4})x([1-9][0-9]{0,3})")
 
 
@@ -20,7 +21,7 @@ def show_plan(config: RunConfig, device: str, ranks: int, price: float | None, w
         UserError: unknown device, unknown model sizes, a malformed workload.
     """
     if device != "cpu" and device not in DEVICES:
-        raise unknown("device", device, [*DEVICES, "cpu"])
+        raise unknown("device", device, ["cpu", *DEVICES])
     shape = find_shape(config.model)
     phases = list_phases(config) if workload is None else [stated_workload(workload)]
     if device == "cpu":
@@ -32,7 +33,14 @@ def show_plan(config: RunConfig, device: str, ranks: int, price: float | None, w
         title = f"{ranks} x {DEVICES[device].name}"
     lines = [f"{config.name}: {config.model.preset}, {shape.num_parameters / 1e6:,.1f} M parameters, {title}"]
     limit = None if device == "cpu" else DEVICES[device].memory
-    lines += _memory_lines(estimate_memory(shape, config, phases, ranks), limit)
+    memory = estimate_memory(shape, config, phases, ranks)
+    lines += _memory_lines(memory)
+    if limit is not None and memory.total > USABLE_SHARE * limit:
+        lines.append(
+            f"does not fit into {limit / GIB:.0f} GiB, so it has no time and no price: more ranks (--ranks),"
+            " an adapter (model.adapter=lora), model.gradient_checkpointing=true or smaller micro batches"
+        )
+        return "\n".join(lines)
     lines += _time_lines(phases, times, ranks, price)
     return "\n".join(lines)
 
@@ -62,7 +70,7 @@ def stated_workload(text: str) -> Phase:
     )
 
 
-def _memory_lines(memory: Memory, limit: float | None) -> list[str]:
+def _memory_lines(memory: Memory) -> list[str]:
     parts = {
         "weights": memory.weights,
         "gradients": memory.gradients,
@@ -72,13 +80,7 @@ def _memory_lines(memory: Memory, limit: float | None) -> list[str]:
         "cache": memory.cache,
     }
     shown = ", ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items())
-    lines = [f"memory per rank: {memory.total / GIB:.2f} GiB ({shown})"]
-    if limit is not None and memory.total > 0.9 * limit:
-        lines.append(
-            f"  that does not fit into {limit / GIB:.0f} GiB: more ranks, an adapter, gradient_checkpointing"
-            " or smaller micro batches"
-        )
-    return lines
+    return [f"memory per rank: {memory.total / GIB:.2f} GiB ({shown})"]
 
 
 def _time_lines(phases: list[Phase], times: list[PhaseTime], ranks: int, price: float | None) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roles.registry import ROLES
-from roles.team import RECONCILER
+from roles.team import RECONCILER, TEAM_ROLES
 from simulator.chat import Chat
 from simulator.chat_plain import PlainChat
 from training.config.run_config import RunConfig
@@ -51,9 +51,13 @@ def list_phases(config: RunConfig) -> list[Phase]:
     share = config.data.seat_share
     chat = _make_chat(config)
     alone = {role: measure_lengths(config, role, 0.0, chat) for role in ROLES}
-    seated = {role: measure_lengths(config, role, 1.0, chat) for role in ROLES}
+    seated = {role: measure_lengths(config, role, 1.0, chat) for role in TEAM_ROLES}
     rows = config.sft.max_steps * config.sft.batch_size
-    mixed = statistics.fmean(share * seated[r].row + (1 - share) * alone[r].row for r in ROLES)
+    rows_of_seats = [
+        share * seated[role].row + (1 - share) * lengths.row if role in seated else lengths.row
+        for role, lengths in alone.items()
+    ]
+    mixed = statistics.fmean(rows_of_seats)
     sft = Phase(
         name="SFT",
         trained=len(ROLES) * rows * mixed,
@@ -75,7 +79,7 @@ def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
         sampled=sum(played * lengths.own for lengths in alone.values()),
         batch=batch,
         row=statistics.fmean(lengths.row for lengths in alone.values()),
-        step_rows=grpo.micro_batch_size or grpo.prompts_per_step * grpo.group_size,
+        step_rows=grpo.memory.micro_batch_size or grpo.prompts_per_step * grpo.group_size,
     )
 
 
@@ -96,7 +100,7 @@ def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Phase:
         sampled=own,
         batch=marl.scenarios_per_step * marl.report_sets,
         row=(own + context) / max(1, rows),
-        step_rows=marl.micro_batch_tokens / max(1.0, (own + context) / max(1, rows)),
+        step_rows=marl.memory.micro_batch_tokens / max(1.0, (own + context) / max(1, rows)),
     )
 
 

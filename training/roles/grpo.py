@@ -20,7 +20,7 @@ from trl import GRPOTrainer
 
 from scenarios.base import Scenario
 from simulator.chat import Chat
-from training.config.run_config import GrpoConfig
+from training.config.grpo_config import GrpoConfig
 from training.roles.engine_mismatch import EngineMismatch
 from training.roles.resumable_trainer import ResumableTrainer
 from training.roles.rollouts import Rollouts
@@ -100,7 +100,7 @@ def run_grpo(
 ) -> GrpoOutcome:
     """Train `model` in place for `config.max_steps` steps (0: not at all) of prompts x group.
 
-    With `config.validate_every` it ends with the weights that did best on `validation`.
+    With `config.guards.validate_every` it ends with the weights that did best on `validation`.
 
     Raises:
         FaultyRunError: too many episodes got no reward (training/roles/scoring.py).
@@ -108,12 +108,12 @@ def run_grpo(
     """
     if config.max_steps == 0:  # the trainer would take it for "no limit"
         return GrpoOutcome(step=0, alarms={})
-    if config.validate_every and not validation:
+    if config.guards.validate_every and not validation:
         raise ValueError("no scenarios to validate on")
     rollouts = make_rollouts(scenarios, role=role, chat=chat, config=config, seed=seed)
     rollouts.begin(model)
     num_rows = config.prompts_per_step * config.group_size
-    micro = config.micro_batch_size or num_rows
+    micro = config.memory.micro_batch_size or num_rows
     args = TrlGrpoConfig(
         output_dir=str(output_dir),
         max_steps=config.max_steps,
@@ -126,9 +126,9 @@ def run_grpo(
         lr_scheduler_type="constant_with_warmup",
         adam_epsilon=config.adam_epsilon,
         warmup_steps=min(5, config.max_steps // 10),
-        beta=config.kl_coefficient,
+        beta=config.loss.kl_coefficient,
         temperature=config.temperature,
-        loss_type=config.loss,
+        loss_type=config.loss.kind,
         scale_rewards=config.scale_rewards,
         max_completion_length=config.max_turns * config.max_completion_tokens,
         gradient_checkpointing=gradient_checkpointing,
@@ -148,22 +148,25 @@ def run_grpo(
         train_dataset=Dataset.from_dict({"prompt": [str(i) for i in range(len(scenarios))]}),
         processing_class=tokenizer,
         rollout_func=rollouts,
-        callbacks=[_RolloutReporter(on_step, rollouts, stop_on_alarm=config.stop_on_alarm)],
+        callbacks=[_RolloutReporter(on_step, rollouts, stop_on_alarm=config.guards.stop_on_alarm)],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.rollouts = rollouts
-    trainer.importance_cap = config.importance_cap if config.importance == "call" else None
-    trainer.shares_prompts = config.row_layout == "shared_prompt"
+    trainer.importance_cap = config.loss.importance_cap if config.loss.importance == "call" else None
+    trainer.shares_prompts = config.memory.row_layout == "shared_prompt"
     parts: dict[str, Stateful] = {"rollouts": rollouts}
-    keeper = BestKeeper(model, patience=config.patience)
-    if config.validate_every:
+    keeper = BestKeeper(model, patience=config.guards.patience)
+    if config.guards.validate_every:
         parts["best"] = keeper
         trainer.add_callback(
             ValidateEvery(
-                keeper, lambda: rollouts.validate(model, validation), on_step, every=config.validate_every
+                keeper,
+                lambda: rollouts.validate(model, validation),
+                on_step,
+                every=config.guards.validate_every,
             )
         )
     trainer.keep_checkpoints(checkpoints, parts)
     trainer.train_on()
-    step = keeper.restore() if config.validate_every else int(trainer.state.global_step)
+    step = keeper.restore() if config.guards.validate_every else int(trainer.state.global_step)
     return GrpoOutcome(step=step, alarms=dict(rollouts.alarms.standing))

@@ -15,14 +15,14 @@ from torch import Tensor
 from transformers import Trainer, TrainerCallback
 
 from roles.errors import UserError
+from simulator.export.atomic_files import encode_json
 from training.roles.trainer_ranks import agree, collect, is_first, own_rank, wait_for_all
-from training.runs.atomic_files import encode_json
 from training.runs.faults import fault_point, inject_loss_fault
 from training.runs.random_states import capture_random_states, restore_random_states
 from training.runs.resume import (
     StageCheckpoints,
     Stateful,
-    load_trained_tensors,
+    load_tensors,
     trained_tensors,
 )
 from training.runs.run_errors import SkippedSteps
@@ -165,7 +165,7 @@ class ResumableTrainer(Trainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         stored = read_state(Path(resume_from_checkpoint), "weights")
         target: Any = self.model if model is None else model
-        load_trained_tensors(target, stored)
+        load_tensors(stored, trained_tensors(target))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.audit.families.reading import audit_score
+from evaluation.audit.families.independent_parser import audit_score
 from evaluation.audit.registry import SUBJECTS
 from simulator.agents.solo import SoloEpisode
 

@@ -22,10 +22,10 @@ from simulator.agents.solo import SoloEpisode, play_solo
 from simulator.chat import Chat
 from simulator.engines.base import PolicyEngine, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
-from training.config.run_config import GrpoConfig
+from training.config.grpo_config import GrpoConfig
 from training.roles.alarms import Alarms
+from training.roles.completion_logprobs import ReferencePolicy
 from training.roles.curriculum import Curriculum
-from training.roles.own_logprobs import StartPolicy
 from training.roles.rollout_metrics import (
     audit_episodes,
     group_outcomes,
@@ -87,13 +87,13 @@ class Rollouts:
                 replay=config.curriculum_replay,
             )
         self._faults = FaultWindow()
-        self._start: StartPolicy | None = None
+        self._reference: ReferencePolicy | None = None
         self._num_calls = 0
 
     def begin(self, model: PreTrainedModel) -> None:
         """Before the first step of the stage: these are the weights that KL is measured from."""
-        if self._config.alarm_every:
-            self._start = StartPolicy(model)
+        if self._config.guards.alarm_every:
+            self._reference = ReferencePolicy(model)
 
     def state(self) -> dict[str, Any]:
         """What later calls and log lines depend on."""
@@ -217,7 +217,7 @@ class Rollouts:
         if self.curriculum:
             metrics |= self.curriculum.metrics()
             self.curriculum.take(group_outcomes(self.episodes, self._config.group_size))
-        every = self._config.alarm_every
+        every = self._config.guards.alarm_every
         if every and self.episodes and (self._num_calls - 1) % every == 0:
             metrics |= self._watch(rewards, metrics, model)
         return metrics | (self.alarms.metrics() if every else {})
@@ -226,12 +226,12 @@ class Rollouts:
         self, rewards: Sequence[Mapping[str, float]], metrics: Mapping[str, float], model: PreTrainedModel
     ) -> dict[str, float]:
         """Measure a sample of the batch for the alarms."""
-        places = spread(len(self.episodes), self._config.alarm_rollouts)
+        places = spread(len(self.episodes), self._config.guards.alarm_rollouts)
         sample = [self.episodes[place] for place in places]
         audit = audit_episodes(sample)
         measured = {"audit": statistics.fmean(audit)} if audit else {}
-        if self._start is not None:
-            measured["kl_to_start"] = self._start.kl(
+        if self._reference is not None:
+            measured["kl_to_start"] = self._reference.kl(
                 model,
                 [(one.trajectory.token_ids, one.trajectory.loss_mask) for one in sample],
                 [v for one in sample for turn in one.trajectory.turns for v in turn.logprobs],

@@ -16,10 +16,11 @@ from transformers import (
 from trl import SFTConfig as TrlSftConfig
 from trl import SFTTrainer
 
-from training.config.run_config import SftConfig
+from roles.errors import UserError
+from training.config.sft_config import SftConfig
 from training.data.demonstrations import TokenRow
 from training.models.optimizers import muon_with_adamw
-from training.roles.own_logprobs import own_logprobs
+from training.roles.completion_logprobs import completion_logprobs
 from training.roles.resumable_trainer import ResumableTrainer
 from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints
@@ -46,7 +47,7 @@ class StepReporter(TrainerCallback):
 def mean_loss(model: nn.Module, rows: Sequence[TokenRow], *, rows_per_pass: int) -> float:
     """Mean negative log-likelihood of the rows' own tokens, in nats."""
     pairs = [(row.token_ids, row.loss_mask) for row in rows]
-    return -float(own_logprobs(model, pairs, rows_per_pass=rows_per_pass).mean())
+    return -float(completion_logprobs(model, pairs, rows_per_pass=rows_per_pass).mean())
 
 
 def run_sft(
@@ -71,6 +72,7 @@ def run_sft(
 
     Raises:
         ValueError: no rows, or no validation rows where they are needed.
+        UserError: validation of weights that are sharded over processes.
     """
     if max_steps == 0:  # the trainer would take it for "no limit"
         return 0
@@ -120,6 +122,11 @@ def run_sft(
         trainer.keep_checkpoints(checkpoints)
         trainer.train_on()
         return int(trainer.state.global_step)
+    if trainer.is_fsdp_enabled:
+        raise UserError(
+            "sft.validate_every needs the whole weights in every process, and these are sharded:"
+            " start a run with sft.validate_every=0, or train data parallel"
+        )
     keeper = BestKeeper(model, patience=config.patience)
 
     def measure() -> tuple[float, Mapping[str, float]]:

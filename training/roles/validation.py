@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import TrainerCallback
 
-from training.runs.resume import load_trained_tensors, trained_tensors
+from training.runs.resume import load_tensors, trained_tensors
 
 Measure = Callable[[], tuple[float, Mapping[str, float]]]  # a score (higher is better), and what to log
 Report = Callable[[int, Mapping[str, float]], None]
@@ -41,7 +41,7 @@ class BestKeeper:
     def restore(self) -> int:
         """Put the best weights back into the model; the step that they are of, -1 where none was scored."""
         if self._tensors:
-            load_trained_tensors(self._model, self._tensors)
+            load_tensors(self._tensors, trained_tensors(self._model))
         return self.best_step
 
     def state(self) -> Mapping[str, Any]:

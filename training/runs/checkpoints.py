@@ -18,8 +18,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import UserError
+from simulator.export.atomic_files import encode_json, explain_os_errors, sync_folder
 from training.runs.faults import fault_point
-from training.runs.atomic_files import encode_json, explain_os_errors, sync_folder
 
 MANIFEST = "MANIFEST.json"
 FORMAT = "emads-checkpoint/1"

@@ -2,19 +2,60 @@
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
 HEARTBEAT_S = 5.0
+WINDOW_S = 120.0  # of the pace that an estimate is made from
+LEAST_S, LEAST_REPORTS = 15.0, 3  # before the first estimate
+AGREEMENT = 1.5  # greatest ratio of two successive estimates that are shown
 
 
 class Progress(Protocol):
     """What a task reports to."""
 
-    def advance(self, count: int = 1, **metrics: float) -> None:
-        """`count` more units are done; `metrics` are shown beside the bar (the latest of each name)."""
+    def advance(self, count: float = 1, *, stage: str = "", worked: bool = True, **metrics: float) -> None:
+        """`count` more units are done; stage and metrics of the latest report are shown beside the bar.
+
+        Without `worked` the units were done before: they tell nothing about the pace.
+        """
         ...
+
+
+class Pace:
+    """Estimates the time left from the units of the last minutes; None until it is worth showing.
+
+    The first report only starts the clock: loading and compiling come before it.
+    """
+
+    def __init__(self) -> None:
+        self._reports: deque[tuple[float, float]] = deque()  # time, units done so far
+        self._done = 0.0
+        self._previous: tuple[float, float] | None = None  # time, estimate
+
+    def add(self, now: float, count: float) -> None:
+        """`count` units were done up to now."""
+        self._done += count
+        self._reports.append((now, self._done))
+        while self._reports[0][0] < now - WINDOW_S and len(self._reports) > LEAST_REPORTS:
+            self._reports.popleft()
+
+    def estimate_s(self, now: float, left: float) -> float | None:
+        """Seconds for the units left; None with few reports or where the last estimate was quite another."""
+        if len(self._reports) < LEAST_REPORTS or now - self._reports[0][0] < LEAST_S:
+            return None
+        start, done = self._reports[0]
+        if self._done <= done:
+            return None
+        estimate = left * (now - start) / (self._done - done)
+        previous, self._previous = self._previous, (now, estimate)
+        if previous is None:
+            return None
+        expected = max(previous[1] - (now - previous[0]), 0.0)
+        agrees = expected <= AGREEMENT * estimate and estimate <= AGREEMENT * expected
+        return estimate if agrees or max(expected, estimate) < HEARTBEAT_S else None
 
 
 class _Heartbeat:
@@ -23,26 +64,49 @@ class _Heartbeat:
     def __init__(self, title: str, total: int, stream: TextIO, clock: Callable[[], float]) -> None:
         self._title, self._total, self._stream, self._clock = title, total, stream, clock
         self._start = self._last_line = clock()
-        self._done = 0
-        self._metrics: dict[str, float] = {}
+        self._pace = Pace()
+        self.done = 0.0
+        self._shown = _Shown()
 
-    def advance(self, count: int = 1, **metrics: float) -> None:
-        self._done += count
-        self._metrics |= metrics
+    def advance(self, count: float = 1, *, stage: str = "", worked: bool = True, **metrics: float) -> None:
         now = self._clock()
+        self.done += count
+        if worked:
+            self._pace.add(now, count)
+        self._shown.take(stage, metrics)
         if now - self._last_line < HEARTBEAT_S:
             return
         self._last_line = now
-        left_s = (now - self._start) / max(self._done, 1) * max(self._total - self._done, 0)
-        self._print(f"{self._done}/{self._total}, {left_s:.0f} s left")
+        left_s = self._pace.estimate_s(now, max(self._total - self.done, 0))
+        estimate = "" if left_s is None else f", about {format_duration(left_s)} left"
+        self._print(f"{self.done:g}/{self._total}{estimate}")
 
     def finish(self) -> None:
-        """The closing line; fewer units than planned (an early stop, an exception) show in it."""
-        self._print(f"{self._done}/{self._total} in {self._clock() - self._start:.0f} s")
+        """Print the closing line; fewer units than planned (an early stop, an exception) show in it."""
+        self._print(f"{self.done:g}/{self._total} in {self._clock() - self._start:.0f} s")
 
     def _print(self, state: str) -> None:
-        shown = _format_metrics(self._metrics)
+        shown = str(self._shown)
         print(f"{self._title}: {state}{', ' if shown else ''}{shown}", file=self._stream, flush=True)
+
+
+class _Shown:
+    """The latest metrics, of one stage at a time."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._metrics: dict[str, float] = {}
+
+    def take(self, stage: str, metrics: dict[str, float]) -> None:
+        if not metrics and self._metrics:
+            return
+        if stage != self._stage:
+            self._stage, self._metrics = stage, {}
+        self._metrics |= metrics
+
+    def __str__(self) -> str:
+        text = " ".join(f"{name} {value:.4g}" for name, value in self._metrics.items())
+        return f"{self._stage} {text}".strip()
 
 
 @contextmanager
@@ -55,22 +119,27 @@ def progress(
 ) -> Iterator[Progress]:
     """Show a task of `total` units while the block runs; `stream` defaults to standard error.
 
+    A block that raises before its first unit shows nothing: the error says it all.
+
     Example: with progress("SFT cto", total=500) as bar: bar.advance(1, loss=0.31)
     """
     stream = sys.stderr if stream is None else stream
     if stream.isatty():
-        with _rich_bar(title, total, stream) as bar:
+        with _rich_bar(title, total, stream, clock) as bar:
             yield bar
         return
     heartbeat = _Heartbeat(title, total, stream, clock)
     try:
         yield heartbeat
-    finally:
-        heartbeat.finish()
+    except BaseException:
+        if heartbeat.done:
+            heartbeat.finish()
+        raise
+    heartbeat.finish()
 
 
 @contextmanager
-def _rich_bar(title: str, total: int, stream: TextIO) -> Iterator[Progress]:
+def _rich_bar(title: str, total: int, stream: TextIO, clock: Callable[[], float]) -> Iterator[Progress]:
     import rich.progress as bars
     from rich.console import Console
 
@@ -79,21 +148,37 @@ def _rich_bar(title: str, total: int, stream: TextIO) -> Iterator[Progress]:
         bars.BarColumn(),
         bars.MofNCompleteColumn(),
         bars.TimeElapsedColumn(),
-        bars.TextColumn("left"),
-        bars.TimeRemainingColumn(),
-        bars.TextColumn("{task.fields[metrics]}"),
+        bars.TextColumn("{task.fields[left]}"),
+        bars.TextColumn("{task.fields[shown]}"),
     )
     with bars.Progress(*columns, console=Console(file=stream)) as display:
-        task = display.add_task(title, total=total, metrics="")
-        shown: dict[str, float] = {}
+        task = display.add_task(title, total=total, left="", shown="")
+        shown, pace = _Shown(), Pace()
 
         class Bar:
-            def advance(self, count: int = 1, **metrics: float) -> None:
-                shown.update(metrics)
-                display.update(task, advance=count, metrics=_format_metrics(shown))
+            done = 0.0
+            last_estimate = clock()
+            left = ""
+
+            def advance(
+                self, count: float = 1, *, stage: str = "", worked: bool = True, **metrics: float
+            ) -> None:
+                now = clock()
+                self.done += count
+                if worked:
+                    pace.add(now, count)
+                shown.take(stage, metrics)
+                if now - self.last_estimate >= HEARTBEAT_S:
+                    self.last_estimate = now
+                    left_s = pace.estimate_s(now, max(total - self.done, 0))
+                    self.left = "" if left_s is None else f"about {format_duration(left_s)} left"
+                display.update(task, advance=count, left=self.left, shown=str(shown))
 
         yield Bar()
 
 
-def _format_metrics(metrics: dict[str, float]) -> str:
-    return " ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+def format_duration(seconds: float) -> str:
+    """Seconds in a unit that suits them, e.g. "40 s", "12 min", "3.5 h"."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

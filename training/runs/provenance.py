@@ -1,4 +1,4 @@
-"""What a run was made with: versions, platform, source revision, seeds. Enough to tell two runs apart."""
+"""Provenance of a run: versions of packages, platform, source revision and seeds."""
 
 import importlib.metadata
 import platform

@@ -1,4 +1,4 @@
-"""Checkpoints of an unfinished stage: when to save, what to load, and what a stage needs to go on exactly.
+"""Checkpoints of an unfinished stage: when they are saved, how they are found, and loading them.
 
 They stand in RUN/checkpoints/unfinished/STAGE/step_N until the stage is finished, and obey
 training/runs/checkpoints.py. What is in them is up to the trainer: weights and optimizer, random states,
@@ -123,13 +123,12 @@ def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
     return tensors | {f"buffer:{name}": b for name, b in model.named_buffers() if name in stored}
 
 
-def load_trained_tensors(model: nn.Module, stored: Mapping[str, Tensor]) -> None:
-    """Copy what `trained_tensors` gave back into an equal model.
+def load_tensors(stored: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
+    """Copy stored tensors into those of the same names, e.g. of `trained_tensors(model)`.
 
     Raises:
         DamagedCheckpointError: other names or shapes.
     """
-    places = trained_tensors(model)
     if places.keys() != stored.keys() or any(places[n].shape != stored[n].shape for n in places):
         raise DamagedCheckpointError("the checkpoint's weights are of another model")
     with torch.no_grad():
@@ -137,18 +136,18 @@ def load_trained_tensors(model: nn.Module, stored: Mapping[str, Tensor]) -> None
             place.copy_(stored[name])
 
 
-def save_parts(parts: Mapping[str, Stateful]) -> Callable[[Path], None]:
-    """A `write` for `StageCheckpoints.save` that stores the state of each part under its name."""
+def save_states(states: Mapping[str, Mapping[str, Any]]) -> Callable[[Path], None]:
+    """A `write` for `StageCheckpoints.save` that stores each part's state under the part's name."""
 
     def write(folder: Path) -> None:
-        for name, part in parts.items():
-            write_state(folder, name, dict(part.state()))
+        for name, state in states.items():
+            write_state(folder, name, dict(state))
 
     return write
 
 
 def load_parts(path: Path, parts: Mapping[str, Stateful]) -> None:
-    """Give each part the state that `save_parts` stored, then set the random generators."""
+    """Give each part the state that `save_states` stored, then set the random generators."""
     for name, part in parts.items():
         part.load_state(read_state(path, name))
     restore_random(path)

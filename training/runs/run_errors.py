@@ -1,4 +1,4 @@
-"""Ends of a run that are nobody's typing mistake: out of memory, a lost worker, a loss that stays infinite.
+"""Errors that stop a run: out of memory, a lost worker process, losses that stay infinite.
 
 Each has its own exit status, so that a job script can tell them apart. The run folder can be resumed.
 """
@@ -17,13 +17,13 @@ _ANEW = "or start a run with a lower {}"
 REMEDIES = {
     "sft": _HERE.format("sft.micro_batch_size"),
     "sft_more": _HERE.format("sft.micro_batch_size"),
-    "grpo": _ANEW.format("grpo.micro_batch_size, grpo.prompts_per_step or grpo.group_size"),
-    "marl": _HERE.format("marl.micro_batch_tokens"),
+    "grpo": _ANEW.format("grpo.memory.micro_batch_size, grpo.prompts_per_step or grpo.group_size"),
+    "marl": _HERE.format("marl.memory.micro_batch_tokens"),
 }
 
 
 class StoppedRunError(UserError):
-    """A run that stopped for a reason of its machine or its numbers: one line, `status` as exit status."""
+    """A run that stopped because of its machine or its numbers; `status` is the exit status."""
 
     status = WORKER_LOST
 
@@ -81,7 +81,7 @@ class SkippedSteps:
 
 
 class WorkerLostError(StoppedRunError):
-    """A worker process ended without a word: killed by the system or by somebody."""
+    """A worker process was killed by the system or by a user."""
 
 
 @contextmanager

@@ -22,11 +22,11 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import UserError
-from training.config.run_config import RunConfig, digest_values
+from simulator.export.atomic_files import encode_json, explain_os_errors, read_json, write_atomic
 from training.config.loading import load_config, read_config_file, render_config
+from training.config.run_config import RunConfig, digest_values
 from training.runs.faults import Fault
 from training.runs.provenance import describe_provenance
-from training.runs.atomic_files import encode_json, explain_os_errors, read_json, write_atomic
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -82,7 +82,7 @@ class Run:
                 raise UserError(
                     f"run folder {path} was made with another config"
                     f" ({_first_difference(run.config, config)});"
-                    " choose another --run, or --resume to go on with the stored config"
+                    " choose another folder, or --resume to go on with the stored config"
                 )
             return run
         with explain_os_errors("write run folder", path):
@@ -90,7 +90,7 @@ class Run:
             strangers = [entry.name for entry in path.iterdir() if not entry.name.startswith(".tmp-")]
             if set(strangers) - {"provenance.json"}:
                 raise UserError(
-                    f"{path} is not empty and not a run folder (no config.yaml); choose another --run"
+                    f"{path} is not empty and not a run folder (no config.yaml); choose another folder"
                 )
             write_atomic(path / "provenance.json", encode_json(describe_provenance(config)))
             write_atomic(path / "config.yaml", render_config(config).encode())
@@ -104,9 +104,7 @@ class Run:
             UserError: no such run, or a damaged config.yaml.
         """
         if not (path / "config.yaml").is_file():
-            raise UserError(
-                f"no run in {path} (no config.yaml there); start one with `emads demo --run {path}`"
-            )
+            raise UserError(f"no run in {path} (no config.yaml there); start one with `emads demo {path}`")
         return cls(path=path, config=load_config(path / "config.yaml"))
 
     @property

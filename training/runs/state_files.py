@@ -16,8 +16,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from simulator.export.atomic_files import encode_json
 from training.runs.checkpoints import DamagedCheckpointError
-from training.runs.atomic_files import encode_json
 
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 

@@ -3,12 +3,14 @@
 import multiprocessing
 import os
 import queue
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,7 @@ QUIET_S = 120.0
 Report = Callable[..., None]  # report(units done, **metrics shown)
 _reports: Any = None  # the worker's end of the progress queue
 _reported: float = 0  # units of the task at hand that were reported
+_stage = ""  # name of the task at hand, e.g. "sft/cto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +39,19 @@ class Task:
     units: int = 1  # its share of the progress bar
 
 
-def _start_worker(reports: Any, num_threads: int, faults: Sequence[Fault]) -> None:
+def _start_worker(
+    reports: Any, num_threads: int, faults: Sequence[Fault], prepare: Callable[[], None] | None
+) -> None:
     global _reports
     _reports = reports
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
     plan_faults(faults)
     threading.Thread(target=leave_with_parent, daemon=True).start()
     import torch
 
-    from training.models.base_model import quiet_libraries
-
     torch.set_num_threads(num_threads)
-    quiet_libraries()
+    if prepare is not None:
+        prepare()
 
 
 def leave_with_parent() -> None:
@@ -58,20 +63,20 @@ def leave_with_parent() -> None:
 
 
 def report_progress(units: float, **metrics: float) -> None:
-    """Called inside a task: so many more units are done."""
+    """Report from inside a task that so many more units are done."""
     global _reported
     _reported += units
     if _reports is not None:
-        _reports.put((units, metrics))
+        _reports.put((units, _stage, True, metrics))
 
 
 def _perform(task: Task) -> Any:
-    """The task's result; units that it did not report (a stage that was done already) are reported here."""
-    global _reported
-    _reported = 0
+    """Perform a task; units that it did not report (its stage was done before) are reported here."""
+    global _reported, _stage
+    _reported, _stage = 0, task.name
     result = task.call(*task.args)
-    if _reported < task.units:
-        report_progress(task.units - _reported)
+    if _reported < task.units and _reports is not None:
+        _reports.put((task.units - _reported, _stage, False, {}))
     return result
 
 
@@ -82,11 +87,13 @@ def run_tasks(
     num_threads: int,
     title: str,
     faults: Sequence[Fault] = (),
+    prepare: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
     """Run all tasks, earlier ones first wherever several are ready; results by name.
 
     With 0 workers they run in this process. The first failure stops the rest and is raised as itself.
-    `faults` are planned in every process that performs tasks.
+    `faults` are planned in every process that performs tasks. `prepare`, a module-level function, is called
+    in each worker process before its first task.
 
     Raises:
         ValueError: a task waits for one that is not in `tasks`, or tasks wait for each other.
@@ -103,7 +110,7 @@ def run_tasks(
             num_workers,
             mp_context=context,
             initializer=_start_worker,
-            initargs=(reports, num_threads, faults),
+            initargs=(reports, num_threads, faults, prepare),
         )
         try:
             return _work_off(list(tasks), pool, num_workers, reports, bar.advance)
@@ -125,31 +132,42 @@ def _check_order(tasks: Sequence[Task]) -> None:
 
 
 class _DirectReports:
-    """Stands where the queue does when the tasks run in the process that shows the bar."""
+    """Replaces the queue where tasks run in the process that shows the progress."""
 
     def __init__(self, advance: Report) -> None:
         self._advance = advance
 
-    def put(self, report: tuple[float, Mapping[str, float]]) -> None:
-        units, metrics = report
-        self._advance(units, **metrics)
+    def put(self, report: tuple[float, str, bool, Mapping[str, float]]) -> None:
+        units, stage, worked, metrics = report
+        self._advance(units, stage=stage, worked=worked, **metrics)
 
 
 def _run_here(tasks: Sequence[Task], title: str) -> dict[str, Any]:
     """One after the other in this process: for debuggers and for tests that plant faults."""
-    global _reports
     results: dict[str, Any] = {}
     waiting = list(tasks)
-    with progress(title, sum(task.units for task in tasks)) as bar:
+    with show_progress(title, sum(task.units for task in tasks)):
+        while waiting:
+            task = next(task for task in waiting if set(task.after) <= results.keys())
+            waiting.remove(task)
+            results[task.name] = _perform(task)
+    return results
+
+
+@contextmanager
+def show_progress(title: str, units: int, *, shown: bool = True) -> Iterator[None]:
+    """Show what `report_progress` is told in this process; not `shown`, it is dropped."""
+    global _reports, _stage
+    if not shown:
+        yield
+        return
+    _stage = ""  # the title names it
+    with progress(title, units) as bar:
         _reports = _DirectReports(bar.advance)
         try:
-            while waiting:
-                task = next(task for task in waiting if set(task.after) <= results.keys())
-                waiting.remove(task)
-                results[task.name] = _perform(task)
+            yield
         finally:
             _reports = None
-    return results
 
 
 def _work_off(
@@ -176,7 +194,7 @@ def _work_off(
             except BrokenProcessPool:
                 names = ", ".join(sorted(one.name for one in running.values()))
                 raise WorkerLostError(
-                    f"a worker process was killed while these ran: {names} (out of memory, or by somebody);"
+                    f"a worker process was killed while these ran: {names} (out of memory, or by a user);"
                     " go on with --resume"
                 ) from None
             del running[future]
@@ -185,19 +203,19 @@ def _work_off(
 
 
 def _drain(reports: Any, advance: Report, shown: Mapping[str, float]) -> bool:
-    """Show what came in; whether anything did."""
+    """Show the waiting reports; returns whether there were any."""
     came = False
     while True:
         try:
-            units, metrics = reports.get_nowait()
+            units, stage, worked, metrics = reports.get_nowait()
         except queue.Empty:
             return came
-        advance(units, **metrics)
+        advance(units, stage=stage, worked=worked, **metrics)
         came = True
 
 
 class SilentProgress:
-    """Says when no worker reported anything for long: after QUIET_S, then each time twice as long."""
+    """Writes a line when no worker has reported for QUIET_S, then after each time twice as long."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -208,9 +226,12 @@ class SilentProgress:
         self._since, self._next_s = self._clock(), QUIET_S
 
     def note(self, names: Sequence[str]) -> str | None:
-        """A line that names what runs without a word, if it is time for one."""
+        """A line that names the silent tasks, if it is time for one."""
         quiet_s = self._clock() - self._since
         if quiet_s < self._next_s:
             return None
         self._next_s *= 2
-        return f"no progress for {quiet_s:.0f} s from {', '.join(names)}; Ctrl-C and --resume lose little"
+        return (
+            f"no progress for {quiet_s:.0f} s from {', '.join(names)}; Ctrl-C stops the run,"
+            " --resume goes on from the newest checkpoint"
+        )

@@ -1,5 +1,5 @@
-"""One loop per stage of a run, in this process or under a launcher.
+"""Training stages: one loop per stage, in this process or on several ranks.
 
 Belongs here: reading a stage's input, looping, publishing its output.
-Not here: how a step is computed.
+Not here: the computation of a step.
 """

@@ -7,8 +7,9 @@ from pydantic import BaseModel
 
 from roles.errors import UserError
 from scenarios.written.strict_yaml import parse_yaml
+from training.config.grpo_config import GrpoConfig
 from training.config.loading import load_config, render_config, validate_config
-from training.config.run_config import GrpoConfig, RunConfig, compute_digest
+from training.config.run_config import RunConfig, compute_digest
 
 # Not configs of runs: plans of ablations, and files of trl and accelerate. Their own tests read them.
 OTHER_KINDS = {"ablations", "trl", "accelerate"}
@@ -53,6 +54,11 @@ def test_overrides_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) 
     ("assignment", "parts"),
     [
         ("grpo.group_sise=4", ["grpo.group_sise", "did you mean 'grpo.group_size'"]),
+        ("marl.loss.clip_lwo=0.1", ["marl.loss.clip_lwo", "did you mean 'marl.loss.clip_low'"]),
+        ("marl.clip_low=0.1", ["marl.clip_low", "did you mean 'marl.loss.clip_low'"]),
+        ("marl.loss.kl_target=0.1", ["marl.loss", "kl_coefficient"]),
+        ("marl.loss.clip_low=2", ["marl.loss.clip_low = 2", "--set marl.loss.clip_low=0.2"]),
+        ("marl.loss=dapo", ['marl.loss = "dapo"', "section"]),
         ("grop.max_steps=4", ["'grop'", "did you mean 'grpo'"]),
         (
             "grpo.group_size=1",
@@ -123,6 +129,17 @@ def test_missing_file_is_a_user_mistake(tmp_path: Path) -> None:
 def test_digest_is_equal_exactly_for_equal_configs() -> None:
     assert compute_digest(RunConfig()) == compute_digest(load_config())
     assert compute_digest(RunConfig()) != compute_digest(RunConfig(grpo=GrpoConfig(max_steps=61)))
+
+
+def test_neutral_keys_do_not_change_the_digest_at_any_depth() -> None:
+    config = RunConfig()
+    assert compute_digest(config.changed(marl__memory__micro_batch_tokens=99)) == compute_digest(config)
+    assert compute_digest(config.changed(marl__memory__row_layout="packed")) != compute_digest(config)
+
+
+def test_no_section_has_more_than_30_keys() -> None:
+    sizes = {model.__name__: len(model.model_fields) for model in list_models(RunConfig)}
+    assert max(sizes.values()) <= 30, sizes
 
 
 def list_models(model: type[BaseModel]) -> list[type[BaseModel]]:

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -14,11 +13,12 @@ from data_folders import hash_folder, read_rows
 
 from emads.cli import main
 from scenarios.registry import FAMILIES
-from training.data import datasets
-from training.data.baselines import score_baselines
-from training.data.datasets import generate_folder
-from training.data.row_statistics import Lengths, RowStatistics, describe_values
-from training.data.rows import COLUMNS, build_rows
+from training.data.folders import datasets
+from training.data.folders.baselines import score_baselines
+from training.data.folders.columns import COLUMNS, read_text
+from training.data.folders.datasets import generate_folder
+from training.data.folders.row_statistics import Lengths, RowStatistics, describe_values
+from training.data.folders.rows import build_rows
 
 COUNT = 15
 
@@ -65,7 +65,7 @@ def test_counts_and_difficulties(folder: Path) -> None:
 def test_lengths_are_those_of_the_rows(folder: Path) -> None:
     rows = [row for path in sorted((folder / "coo").glob("train-*")) for row in read_rows(path)]
     for column in ("brief", "messages", "tools", "answer"):
-        lengths = [len(row[column]) for row in rows]
+        lengths = [len(read_text(row, column)) for row in rows]
         (shown,) = [
             row["characters"]
             for row in read_table(folder, "Lengths")
@@ -137,19 +137,32 @@ def test_licence_version_and_digests(folder: Path) -> None:
     assert len({row["generator"] for row in digests}) == len({row["data"] for row in digests}) == 7
 
 
-def test_plain_load_dataset_opens_the_folder_with_the_right_types(tmp_path: Path, folder: Path) -> None:
-    from datasets import Value, load_dataset
+def test_plain_load_dataset_gives_chats_and_logs_no_warning(
+    tmp_path: Path, folder: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    import datasets as hf_datasets
+    from trl import is_conversational
 
-    types: dict[Any, str] = {str: "string", int: "int64"}
+    hf_datasets.logging.enable_propagation()
     for family, split, num_rows in (
         ("cto", "train", COUNT),
         ("cto", "test", 4),
         ("team", "train", 5 * COUNT),
     ):
-        loaded = load_dataset(str(folder), family, split=split, cache_dir=str(tmp_path / "cache"))
+        loaded = hf_datasets.load_dataset(str(folder), family, split=split, cache_dir=str(tmp_path / "cache"))
         assert loaded.num_rows == num_rows
-        assert loaded.features == {name: Value(types[kind]) for name, kind in COLUMNS.items()}
-        assert loaded[0]["key"].startswith(f"{family}/{split}/")
+        assert list(loaded.features) == list(COLUMNS)
+        row = loaded[0]
+        assert row["key"].startswith(f"{family}/{split}/")
+        assert is_conversational(row)
+        assert [message["role"] for message in row["messages"][:2]] == ["system", "user"]
+    called = hf_datasets.load_dataset(str(folder), "cto", split="train", cache_dir=str(tmp_path / "cache"))
+    call = called[0]["messages"][2]["tool_calls"][0]["function"]
+    assert isinstance(call["arguments"], dict)
+    assert call["name"] in [tool["function"]["name"] for tool in called[0]["tools"]]
+    hf_datasets.logging.disable_propagation()
+    assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == []
+    assert [str(one.message) for one in recwarn if "datasets" in one.filename] == []
 
 
 def test_lengths_of_nothing_are_no_error() -> None:

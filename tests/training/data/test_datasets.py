@@ -15,12 +15,19 @@ from roles.team import RECONCILER, SPECIALISTS
 from scenarios import team
 from scenarios.base import Split, ToolCall
 from scenarios.registry import FAMILIES
-from training.data import datasets
-from training.data.blocks import Block, Made, make_block
-from training.data.datasets import generate_folder
-from training.data.index import INDEX, read_index
-from training.data.rows import Case, OracleDisagreementError, build_rows, check_families, generate_case
-from training.data.validation import validate_folder
+from training.data.folders import datasets
+from training.data.folders.blocks import Block, DrawnScenario, draw_block
+from training.data.folders.columns import load_messages, load_tools
+from training.data.folders.datasets import generate_folder
+from training.data.folders.index import DatasetIndex
+from training.data.folders.rows import (
+    Case,
+    OracleDisagreementError,
+    build_rows,
+    check_families,
+    generate_case,
+)
+from training.data.folders.validation import validate_folder
 
 
 @pytest.fixture
@@ -34,7 +41,7 @@ def test_rows_hold_a_true_transcript_whose_answer_is_gold(family: str) -> None:
     for index in range(5):
         (row,) = build_rows(family, "train", 0, index, 1)
         scenario = FAMILIES[family].generate("train", 0, index, 1)
-        messages = json.loads(row["messages"])
+        messages = load_messages(row["messages"])
         assert [message["role"] for message in messages[:2]] == ["system", "user"]
         assert messages[1]["content"] == row["brief"] == scenario.brief
         for call_turn, observation in zip(messages[2:-1:2], messages[3:-1:2], strict=True):
@@ -43,7 +50,7 @@ def test_rows_hold_a_true_transcript_whose_answer_is_gold(family: str) -> None:
             assert FAMILIES[family].call_tool(scenario, call) == observation["content"]
         assert FAMILIES[family].verify(scenario, messages[-1]["content"]).exact
         assert FAMILIES[family].verify(scenario, row["answer"]).reward == pytest.approx(1.0)
-        tools = [tool["function"]["name"] for tool in json.loads(row["tools"])]
+        tools = [tool["function"]["name"] for tool in load_tools(row["tools"])]
         assert {m["tool_calls"][0]["function"]["name"] for m in messages if "tool_calls" in m} <= set(tools)
 
 
@@ -51,7 +58,7 @@ def test_a_team_case_gives_one_row_per_seat() -> None:
     rows = build_rows("team", "train", 0, 3, 1)
     assert [row["role"] for row in rows] == [*SPECIALISTS, RECONCILER]
     assert {row["key"] for row in rows} == {"team/train/0/3/1"}
-    assert [len(json.loads(row["messages"])) for row in rows] == [5, 5, 5, 5, 3]
+    assert [len(load_messages(row["messages"])) for row in rows] == [5, 5, 5, 5, 3]
     assert all(json.loads(row["answer"]) for row in rows)
 
 
@@ -89,11 +96,11 @@ def test_finished_shards_are_kept_and_damaged_ones_made_again(
     kept_since = kept.stat().st_mtime_ns
     blocks: list[Block] = []
 
-    def watch(block: Block) -> list[Made]:
+    def watch(block: Block) -> list[DrawnScenario]:
         blocks.append(block)
-        return make_block(block)
+        return draw_block(block)
 
-    monkeypatch.setattr("training.data.blocks.make_block", watch)
+    monkeypatch.setattr("training.data.folders.blocks.draw_block", watch)
     generate_folder(("cto",), 30, tmp_path)
     assert [block.start for block in blocks if block.with_rows] == [8, 12, 16]  # of indices 10 to 19
     assert kept.stat().st_mtime_ns == kept_since
@@ -131,7 +138,7 @@ def repeat_some(monkeypatch: pytest.MonkeyPatch, num_different: int, *, every: i
         return generate_case(family, split, seed, source % num_different, difficulty)
 
     monkeypatch.setattr(datasets, "generate_case", generate)
-    monkeypatch.setattr("training.data.blocks.generate_case", generate)
+    monkeypatch.setattr("training.data.folders.blocks.generate_case", generate)
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -228,10 +235,10 @@ def test_two_writers_of_one_folder_are_refused(tmp_path: Path) -> None:
 
 def test_an_index_of_another_format_is_named(tmp_path: Path) -> None:
     generate_folder(("cto",), 3, tmp_path)
-    content = (tmp_path / INDEX).read_text()
-    (tmp_path / INDEX).write_text(content.replace("emads-dataset/2", "emads-dataset/1"))
+    file = tmp_path / DatasetIndex.FILE
+    file.write_text(file.read_text().replace(DatasetIndex.FORMAT, "emads-dataset/1"))
     with pytest.raises(UserError, match="of another version; delete it"):
-        read_index(tmp_path)
+        DatasetIndex.read(tmp_path)
 
 
 @pytest.mark.parametrize(

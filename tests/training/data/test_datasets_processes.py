@@ -15,7 +15,7 @@ import pytest
 from data_folders import hash_folder
 
 from emads.cli import main
-from training.data.datasets import generate_folder
+from training.data.folders.datasets import generate_folder
 
 ROOT = Path(__file__).parent.parent.parent.parent
 NUM_KILLS = 5
@@ -26,6 +26,7 @@ def command(out: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "emads.cli", "generate", *arguments, "--out", str(out)]
 
 
+@pytest.mark.process
 def test_hash_seeds_and_workers_do_not_change_a_byte(tmp_path: Path) -> None:
     found = []
     for hash_seed, processes in itertools.product(("0", "1", "4711"), ("1", "2")):
@@ -79,6 +80,7 @@ def start(out: Path, *arguments: str) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.process
 def test_kill_nine_at_random_moments_then_resume_gives_equal_bytes(tmp_path: Path) -> None:
     arguments = ("--family", "risk", "--family", "reconcile", "--count", "1100", "--processes")
     whole = start(tmp_path / "whole", *arguments, "2")
@@ -114,11 +116,11 @@ def test_kill_nine_at_random_moments_then_resume_gives_equal_bytes(tmp_path: Pat
 def test_a_dead_worker_is_one_line_and_the_next_call_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from training.data import blocks as dataset_blocks
+    from training.data.folders import blocks as dataset_blocks
 
     arguments = ["generate", "--family", "cost", "--count", "60", "--processes", "2", "--out"]
     with monkeypatch.context() as patch:
-        patch.setattr(dataset_blocks, "make_block", os._exit)  # what a worker runs: a Block is no status
+        patch.setattr(dataset_blocks, "draw_block", os._exit)  # what a worker runs: a Block is no status
         patch.setattr(dataset_blocks, "_start_worker", die)
         assert main([*arguments, str(tmp_path / "data")]) == 2
     assert "a worker process died" in capsys.readouterr().err

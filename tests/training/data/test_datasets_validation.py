@@ -8,15 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 from data_folders import hash_folder, read_rows, rewrite
 
-from benchmarks import corrupt_rows
-from benchmarks.corrupt_rows import CORRUPTIONS, try_corrupt_rows
 from emads.cli import main
+from emads.reliability.data import corrupt_rows
+from emads.reliability.data.corrupt_rows import CORRUPTIONS, try_corrupt_rows
 from roles.errors import UserError
-from training.data import datasets
-from training.data.cleaning import REJECTED
-from training.data.datasets import generate_folder
-from training.data.index import INDEX
-from training.data.validation import RowProblem, ValidationReport, validate_folder
+from training.data.folders import datasets
+from training.data.folders.cleaning import REJECTED
+from training.data.folders.datasets import generate_folder
+from training.data.folders.index import DatasetIndex
+from training.data.folders.validation import RowProblem, ValidationReport, validate_folder
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_generate_fills_the_gaps_of_a_clean_folder(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small_shards")
 def test_a_folder_without_its_index_is_cleaned_too(tmp_path: Path) -> None:
     generate_folder(("cto",), 20, tmp_path / "data")
-    (tmp_path / "data" / INDEX).unlink()
+    (tmp_path / "data" / DatasetIndex.FILE).unlink()
     assert main(["validate", str(tmp_path / "data"), "--keep", str(tmp_path / "clean")]) == 0
     assert validate_folder(tmp_path / "clean").num_clean == 20
     assert "| cto | train | 0 | 20 | 20 | 20 | 0 | 0 | no |" in (tmp_path / "clean" / "README.md").read_text()

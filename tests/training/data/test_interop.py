@@ -20,7 +20,7 @@ from transformers.utils.chat_template_utils import get_json_schema
 from roles.errors import UserError
 from roles.registry import ROLES
 from scenarios.registry import FAMILIES
-from training.config.run_config import ModelConfig
+from training.config.model_config import ModelConfig
 from training.data.demonstrations import role_scenario
 from training.data.interop import (
     environment_factory,
@@ -62,6 +62,7 @@ def logged(output: str, name: str) -> list[float]:
     return [float(value) for value in re.findall(rf"'{re.escape(name)}': '?([-+0-9.e]+|nan)", output)]
 
 
+@pytest.mark.slow
 def test_trl_sft_and_grpo_run_on_our_folders_with_our_rewards(tmp_path: Path) -> None:
     """SFT until answers parse, then GRPO on what the verifier says: weights move, every reward is logged."""
     folders = write_trl_folder(tmp_path, ROLE, count=256, difficulties=(1,), direct=True, short_prompts=True)
@@ -150,9 +151,10 @@ def test_an_environment_has_the_roles_tools(role: str) -> None:
 
 def write_calls(role: str) -> list[tuple[str, dict[str, Any], str]]:
     """The expert's calls on the first case, and what they were answered."""
-    from training.data.rows import build_rows
+    from training.data.folders.columns import load_messages
+    from training.data.folders.rows import build_rows
 
-    messages = json.loads(build_rows(role, "train", 0, 0, DIFFICULTIES[0])[0]["messages"])
+    messages = load_messages(build_rows(role, "train", 0, 0, DIFFICULTIES[0])[0]["messages"])
     return [
         (call["function"]["name"], call["function"]["arguments"], answer["content"])
         for turn, answer in pairwise(messages)

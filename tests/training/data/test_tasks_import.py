@@ -17,8 +17,7 @@ from scenarios.base import Step, ToolCall
 from scenarios.tasks.question_files import MAX_QUESTION_CHARS, MAX_ROW_BYTES, read_questions
 from scenarios.tasks.splits import assign_split, unseal_test
 from scenarios.tasks.worked_solutions import read_solution
-from training.data.datasets import SCHEMA
-from training.data.rows import COLUMNS
+from training.data.folders.columns import COLUMNS, SCHEMA, load_messages
 from training.data.tasks.importing import import_tasks, read_rows
 
 NATALIA = (
@@ -272,7 +271,7 @@ def test_a_folder_has_the_rows_of_generated_data_and_seals_the_test_split(
     first = rows[0]
     assert list(first) == list(COLUMNS)
     assert (first["key"], first["role"], first["author"]) == ("clips/train/0/0/2", "solver", "import")
-    messages = json.loads(first["messages"])
+    messages = load_messages(first["messages"])
     assert [message["role"] for message in messages] == [
         "system",
         "user",

@@ -1,6 +1,5 @@
 """The four checks of a teacher's play: the oracle passes all, each rejects a play that only it rejects."""
 
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +9,8 @@ from teacher_server import draw, play_oracle
 
 from scenarios.base import Scenario, ToolCall
 from scenarios.registry import FAMILIES
-from training.data.rows import build_rows
+from training.data.folders.columns import load_messages
+from training.data.folders.rows import build_rows
 from training.data.teacher.checks import (
     CHECKS,
     PlayedTurn,
@@ -209,17 +209,21 @@ def test_messages_round_trip_and_others_are_told() -> None:
     (row,) = build_rows("cto", "train", 0, 1, 2)
     turns = read_messages(row["messages"], 2)
     assert turns == tuple(play(SCENARIO))
-    assert write_messages(turns) == json.loads(row["messages"])[2:]
-    messages = json.loads(row["messages"])
+    assert write_messages(turns) == load_messages(row["messages"])[2:]
+    messages = row["messages"]
     for spoilt in (
         messages[:-2],
-        [*messages, {"role": "user", "content": "x"}],
-        [*messages[:2], {**messages[2], "extra": 1}, *messages[3:]],
+        [*messages, {**messages[0], "role": "user"}],
+        [*messages[:2], {**messages[2], "name": "extra"}, *messages[3:]],
         messages[:3],
-        [*messages[:2], {"role": "assistant"}],
-        {"messages": messages},
-        7,
+        [*messages[:2], {**messages[2], "content": None}],
+        [
+            *messages[:2],
+            {
+                **messages[2],
+                "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "["}}],
+            },
+        ],
     ):
-        found = read_messages(json.dumps(spoilt), 2)
+        found = read_messages(spoilt, 2)
         assert found is None or found[-1].call is not None
-    assert read_messages("[", 2) is None

@@ -1,35 +1,47 @@
 """Credit schemes against numbers worked out by hand."""
 
 import random
+from collections.abc import Mapping, Sequence
 
 import pytest
 
+from simulator.records import Episode
+from simulator.reward import TeamVerdict
 from training.joint.credit import SCHEMES
-from training.joint.credit.base import ReportSet
-from training.joint.estimators import ScoreGroup, centre, dr_grpo
+from training.joint.credit.estimators import ScoreGroup, centre, dr_grpo
+from training.joint.records import ScoredEpisode, ScoredReportSet
+
+UNSPOKEN = Episode(scenario_key="", index_in_group=0, trajectories={}, reports={}, decision="", votes={})
+
+
+def make_set(
+    rewards: Sequence[float], counterfactual: Mapping[str, tuple[float, ...]] | None = None
+) -> ScoredReportSet:
+    """A report set of these team rewards; schemes read nothing else of it."""
+    verdicts = [
+        TeamVerdict(reward=reward, value=0, consensus=0, unresolved=0, escalation=0, explanation="")
+        for reward in rewards
+    ]
+    return ScoredReportSet(
+        scored=tuple(ScoredEpisode(episode=UNSPOKEN, verdict=verdict) for verdict in verdicts),
+        counterfactual_rewards=counterfactual or {},
+    )
+
 
 # Means 0.5, 0.9 and 0.1. Without the CTO's report 0.2, 0.9 and 0.4; without the COO's the same as with it.
-# Row a of `swapped`: the CTO's report of set a among the partners of sets 0, 1 and 2.
-SETS = (
-    ReportSet(
-        rewards=(0.8, 0.2),
-        without={"cto": 0.2, "coo": 0.5},
-        swapped={"cto": (0.5, 0.8, 0.2), "coo": (0.5,) * 3},
-    ),
-    ReportSet(
-        rewards=(1.0, 0.8),
-        without={"cto": 0.9, "coo": 0.9},
-        swapped={"cto": (0.6, 0.9, 0.3), "coo": (0.5,) * 3},
-    ),
-    ReportSet(
-        rewards=(0.0, 0.2),
-        without={"cto": 0.4, "coo": 0.1},
-        swapped={"cto": (0.4, 0.7, 0.1), "coo": (0.5,) * 3},
-    ),
+REWARDS = ((0.8, 0.2), (1.0, 0.8), (0.0, 0.2))
+ABSENT = ({"cto": (0.2,), "coo": (0.5,)}, {"cto": (0.9,), "coo": (0.9,)}, {"cto": (0.4,), "coo": (0.1,)})
+# Row a: the CTO's report of set a among the partners of sets 0, 1 and 2.
+SWAPPED = (
+    {"cto": (0.5, 0.8, 0.2), "coo": (0.5,) * 3},
+    {"cto": (0.6, 0.9, 0.3), "coo": (0.5,) * 3},
+    {"cto": (0.4, 0.7, 0.1), "coo": (0.5,) * 3},
 )
+SETS = [make_set(rewards, absent) for rewards, absent in zip(REWARDS, ABSENT, strict=True)]
+SWAPPED_SETS = [make_set(rewards, swapped) for rewards, swapped in zip(REWARDS, SWAPPED, strict=True)]
 
 
-def advantages(name: str, role: str, sets: tuple[ReportSet, ...] | list[ReportSet]) -> list[float]:
+def advantages(name: str, role: str, sets: Sequence[ScoredReportSet]) -> list[float]:
     scores = SCHEMES[name]().specialist_scores(role, sets)
     return dr_grpo([ScoreGroup(scores=tuple(scores))])[0]
 
@@ -71,18 +83,20 @@ def test_difference_gives_a_specialist_what_its_own_report_added() -> None:
 
 
 def test_cross_rescored_averages_over_everybodys_partners() -> None:
-    assert SCHEMES["cross_rescored"]().specialist_scores("cto", SETS) == pytest.approx([0.5, 0.6, 0.4])
+    assert SCHEMES["cross_rescored"]().specialist_scores("cto", SWAPPED_SETS) == pytest.approx(
+        [0.5, 0.6, 0.4]
+    )
     # shared credit says +0.4 and -0.4: most of that was the partners' doing
-    assert advantages("cross_rescored", "cto", SETS) == pytest.approx([0.0, 0.1, -0.1])
-    assert advantages("cross_rescored", "coo", SETS) == [0.0, 0.0, 0.0]
+    assert advantages("cross_rescored", "cto", SWAPPED_SETS) == pytest.approx([0.0, 0.1, -0.1])
+    assert advantages("cross_rescored", "coo", SWAPPED_SETS) == [0.0, 0.0, 0.0]
 
 
 def test_hierarchical_compares_reports_among_the_same_partners() -> None:
     # 0.5 - mean(0.5, 0.6, 0.4), 0.9 - mean(0.8, 0.9, 0.7), 0.1 - mean(0.2, 0.3, 0.1)
-    assert SCHEMES["hierarchical"]().specialist_scores("cto", SETS) == pytest.approx([0.0, 0.1, -0.1])
+    assert SCHEMES["hierarchical"]().specialist_scores("cto", SWAPPED_SETS) == pytest.approx([0.0, 0.1, -0.1])
     uneven = [
-        ReportSet(rewards=(0.0, 0.0), swapped={"cto": (0.9, 0.5)}),
-        ReportSet(rewards=(0.0, 0.0), swapped={"cto": (0.1, 0.5)}),
+        make_set((0.0, 0.0), {"cto": (0.9, 0.5)}),
+        make_set((0.0, 0.0), {"cto": (0.1, 0.5)}),
     ]
     # among the partners of set 0 the reports are 0.8 apart, among those of set 1 they are worth the same
     assert SCHEMES["hierarchical"]().specialist_scores("cto", uneven) == pytest.approx([0.4, 0.0])
@@ -91,7 +105,7 @@ def test_hierarchical_compares_reports_among_the_same_partners() -> None:
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_equal_sets_carry_no_signal(name: str) -> None:
-    one = ReportSet(rewards=(0.7, 0.1), without={"cto": 1 / 3}, swapped={"cto": (0.1, 0.2, 0.3, 0.7)})
+    one = make_set((0.7, 0.1), {"cto": (0.1, 0.2, 0.3, 0.7)})
     assert advantages(name, "cto", [one] * 4) == [0.0] * 4
 
 
@@ -99,14 +113,14 @@ def test_equal_sets_carry_no_signal(name: str) -> None:
 def test_equal_rewards_in_another_order_carry_no_signal(name: str) -> None:
     """0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1 differ in floating point."""
     orders = [(0.1, 0.2, 0.3), (0.3, 0.2, 0.1), (0.2, 0.2, 0.2)]
-    sets = [ReportSet(rewards=rewards, without={"cto": 0.4}) for rewards in orders]
+    sets = [make_set(rewards, {"cto": (0.4,)}) for rewards in orders]
     assert len({sum(rewards) for rewards in orders}) > 1
     assert advantages(name, "cto", sets) == [0.0] * 3
 
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_scenario_with_one_report_set_cannot_be_credited(name: str) -> None:
-    one = ReportSet(rewards=(0.8, 0.2), without={"cto": 0.2}, swapped={"cto": (0.5,)})
+    one = make_set((0.8, 0.2), {"cto": (0.5,)})
     with pytest.raises(ValueError, match="at least 2"):
         advantages(name, "cto", [one])
 
@@ -118,15 +132,10 @@ def test_the_order_of_the_sets_does_not_matter(name: str) -> None:
     rewards = [(rng.random(), rng.random(), rng.random()) for _ in range(6)]
     without = [rng.random() for _ in range(6)]
 
-    def make(order: list[int]) -> list[ReportSet]:
-        return [
-            ReportSet(
-                rewards=rewards[i],
-                without={"cto": without[i]},
-                swapped={"cto": tuple(table[i][j] for j in order)},
-            )
-            for i in order
-        ]
+    def make(order: list[int]) -> list[ScoredReportSet]:
+        if name == "difference":
+            return [make_set(rewards[i], {"cto": (without[i],)}) for i in order]
+        return [make_set(rewards[i], {"cto": tuple(table[i][j] for j in order)}) for i in order]
 
     order = rng.sample(range(6), 6)
     straight = advantages(name, "cto", make(list(range(6))))
@@ -134,14 +143,6 @@ def test_the_order_of_the_sets_does_not_matter(name: str) -> None:
     assert len(set(straight)) == 6
 
 
-def test_schemes_say_what_must_be_played_for_them() -> None:
-    assert {name: scheme().counterfactuals for name, scheme in SCHEMES.items()} == {
-        "shared": "none",
-        "episode": "none",
-        "role_normalised": "none",
-        "difference": "absences",
-        "cross_rescored": "swaps",
-        "hierarchical": "swaps",
-    }
+def test_one_scheme_pools_decisions_and_one_normalises_roles() -> None:
     assert [name for name, scheme in SCHEMES.items() if scheme().pools_decisions] == ["episode"]
     assert [name for name, scheme in SCHEMES.items() if scheme().normalises_roles] == ["role_normalised"]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from training.joint.critic import generalised_advantages
-from training.joint.estimators import ESTIMATORS, LEAST_STD, ScoreGroup, normalise_role
+from training.joint.credit.critic import generalised_advantages
+from training.joint.credit.estimators import ESTIMATORS, LEAST_STD, ScoreGroup, normalise_role
 from training.learner.kl import KLController, estimate_kl, kl_loss
 
 GROUPS = (ScoreGroup(scores=(1.0, 0.0, 0.5, 0.5), greedy=0.25), ScoreGroup(scores=(0.2, 0.2), greedy=0.2))

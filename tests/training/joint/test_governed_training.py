@@ -8,21 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_marl import (
+from joint_learning import (
     CONFIG,
     WEIGHTS,
     Engines,
     FaultyEngine,
-    all_rows,
     draw,
-    half_expert,
     make_learner,
+    play,
+    rows_of,
     transcripts,
 )
-from test_marl import real as real
-from test_marl import scripted as scripted  # the fixtures
 from tiny_models import same_weights, tiny_chat, weights_of
 
+from emads.reliability.joint.scripted_models import half_expert_team
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER, SPECIALISTS, Decision
@@ -33,14 +32,16 @@ from simulator.engines.scripted import ScriptedEngine, SeededPolicy
 from simulator.governance.outcomes import SimulatedOutcomes
 from simulator.graph.seating import Seating
 from training.config.loading import load_config
-from training.config.run_config import MarlConfig
+from training.config.marl_config import MarlConfig
 from training.joint.best_team import BestTeam
-from training.joint.governed_play import plan_metrics, play_governed_sets, play_set
-from training.joint.governed_reward import realise_case, realised_value
+from training.joint.governed_play import play_governed_groups, play_set
+from training.joint.governed_score import GovernedScorer, realise_case, realised_value
+from training.joint.metrics import heard_episode, plan_metrics
 from training.joint.overlap import OverlappedLearner
-from training.joint.played import Plans, PlayedSet, group_by_scenario, heard_episode
+from training.joint.records import Plans, ScoredEpisode, ScoredGroup
+from training.joint.score import reward_team
 
-FULL = CONFIG.model_copy(update={"protocol": "full"})
+FULL = CONFIG.changed(protocol="full")
 CASES = draw(7)[4:]  # where some experts' plans fail
 UTILITIES = {  # limit 30, of Cost 50
     "cto": (40, {"A": 90, "B": 60, "C": 40, "D": 56}),
@@ -57,7 +58,7 @@ CARRIED = (1 + 0.25 * 0.75) / 1.25  # Cost objects wrongly to what it is asked a
 
 
 def change(**options: Any) -> MarlConfig:
-    return MarlConfig.model_validate(FULL.model_dump() | options)
+    return FULL.changed(**options)
 
 
 def make_case() -> TeamScenario:
@@ -101,15 +102,25 @@ def make_seating(speaking: Mapping[str, SeededPolicy], stream: str) -> Seating:
 
 
 @pytest.fixture(scope="module")
-def courses() -> list[PlayedSet]:
+def courses() -> ScoredGroup:
     """Thirty courses of the scripted case."""
-    seating = make_seating(speakers(), "courses")
-    return asyncio.run(play_governed_sets([make_case()], seating, FULL, WEIGHTS, num_sets=30))
+    return play_courses("courses", FULL.rounds, 30)
 
 
-def list_drafts(played: PlayedSet) -> list[str]:
+def play_courses(stream: str, rounds: int, num_sets: int) -> ScoredGroup:
+    seating = make_seating(speakers(), stream)
+    groups = asyncio.run(play_governed_groups([make_case()], seating, rounds, num_sets=num_sets))
+    (group,) = GovernedScorer(weights=WEIGHTS, reward=reward_team).score(groups)
+    return group
+
+
+def firsts(*groups: ScoredGroup) -> list[ScoredEpisode]:
+    return [one.first for group in groups for one in group.report_sets]
+
+
+def list_drafts(scored: ScoredEpisode) -> list[str]:
     names = {text: name for name, text in DRAFTS.items()}
-    turns = played.episode.trajectories[RECONCILER].turns
+    turns = scored.episode.trajectories[RECONCILER].turns
     return [names[turn.text] for turn in turns]
 
 
@@ -147,21 +158,21 @@ def test_two_options_may_turn_out_equally_best() -> None:
         assert realised_value(level, decision) == 1.0
 
 
-def test_rewards_of_replanned_episodes_by_hand(courses: list[PlayedSet]) -> None:
-    seen = {tuple(list_drafts(one)) for one in courses}
+def test_rewards_of_replanned_episodes_by_hand(courses: ScoredGroup) -> None:
+    seen = {tuple(list_drafts(one)) for one in firsts(courses)}
     assert {("A", "B", "D"), ("A", "words"), ("A", "none"), ("A", "A"), ("B", "D"), ("D",)} <= seen
-    for one in courses:
+    for one in firsts(courses):
         assert one.plans is not None
         drafts = list_drafts(one)
         reward, values = expected_course(drafts)
-        assert one.verdicts[0].reward == pytest.approx(reward), drafts
-        assert one.verdicts[0].value == pytest.approx(values[-1])
+        assert one.verdict.reward == pytest.approx(reward), drafts
+        assert one.verdict.value == pytest.approx(values[-1])
         assert one.plans.values == pytest.approx(tuple(values))
         assert one.plans.of_call == tuple(range(len(drafts)))
         assert one.plans.ruled_out == tuple(drafts[:-1])
-    assert min(one.verdicts[0].reward for one in courses) == pytest.approx(-0.3)  # a malformed draft
-    metrics = plan_metrics(courses)
-    by_hand = [expected_course(list_drafts(one))[1] for one in courses]
+    assert min(one.verdict.reward for one in firsts(courses)) == pytest.approx(-0.3)  # a malformed draft
+    metrics = plan_metrics([courses])
+    by_hand = [expected_course(list_drafts(one))[1] for one in firsts(courses)]
     assert metrics["replans"] == pytest.approx(sum(len(v) - 1 for v in by_hand) / 30)
     assert metrics["replanned"] == pytest.approx(sum(len(v) > 1 for v in by_hand) / 30)
     assert metrics["first_plan_value"] == pytest.approx(sum(v[0] for v in by_hand) / 30)
@@ -170,9 +181,8 @@ def test_rewards_of_replanned_episodes_by_hand(courses: list[PlayedSet]) -> None
 
 def test_who_is_not_asked_has_accepted() -> None:
     """Without rounds nobody votes, and Cost has nothing to object to."""
-    seating = make_seating(speakers(), "quiet")
-    played = asyncio.run(play_governed_sets([make_case()], seating, change(rounds=0), WEIGHTS, num_sets=8))
-    rewards = {tuple(list_drafts(one)): one.verdicts[0].reward for one in played}
+    played = firsts(play_courses("quiet", 0, 8))
+    rewards = {tuple(list_drafts(one)): one.verdict.reward for one in played}
     assert rewards[("B",)] == pytest.approx(1.0)
     assert rewards[("D",)] == pytest.approx(VALUES["D"])
     assert all(not one.episode.votes for one in played)
@@ -185,11 +195,11 @@ def share_by_hand(advantage: float, values: Sequence[float]) -> list[float]:
     return [advantage * len(values) * move / sum(moves) for move in moves]
 
 
-def test_each_plans_drafts_have_its_share_of_the_advantage(courses: list[PlayedSet]) -> None:
-    rows = make_learner(FULL).rows(RECONCILER, group_by_scenario(courses))
-    rewards = [expected_course(list_drafts(one))[0] for one in courses]
+def test_each_plans_drafts_have_its_share_of_the_advantage(courses: ScoredGroup) -> None:
+    rows = rows_of(make_learner(FULL), RECONCILER, [courses])
+    rewards = [expected_course(list_drafts(one))[0] for one in firsts(courses)]
     mean, seen = sum(rewards) / len(rewards), set()
-    for one, row, reward in zip(courses, rows, rewards, strict=True):
+    for one, row, reward in zip(firsts(courses), rows, rewards, strict=True):
         drafts = list_drafts(one)
         expected = share_by_hand(reward - mean, expected_course(drafts)[1])
         lengths = [len(turn.completion_ids) for turn in one.episode.trajectories[RECONCILER].turns]
@@ -203,13 +213,13 @@ def test_each_plans_drafts_have_its_share_of_the_advantage(courses: list[PlayedS
 
 
 @pytest.mark.parametrize("credit", ["shared", "episode", "role_normalised"])
-def test_a_specialists_row_has_the_reports_advantage(courses: list[PlayedSet], credit: str) -> None:
-    learner = make_learner(change(credit=credit, rounds=2))  # votes, too, have the one reward
-    rewards = [expected_course(list_drafts(one))[0] for one in courses]
+def test_a_specialists_row_has_the_reports_advantage(courses: ScoredGroup, credit: str) -> None:
+    learner = make_learner(change(credit__scheme=credit, rounds=2))  # votes, too, have the one reward
+    rewards = [expected_course(list_drafts(one))[0] for one in firsts(courses)]
     centred = [reward - sum(rewards) / 30 for reward in rewards]
     deviation = (sum(value * value for value in centred) / 30) ** 0.5 + 1e-4
     scale = deviation if credit == "role_normalised" else 1.0
-    rows = learner.rows("coo", group_by_scenario(courses))
+    rows = rows_of(learner, "coo", [courses])
     assert [row.advantage for row in rows] == pytest.approx([value / scale for value in centred])
     assert all(row.token_advantages is None for row in rows)
 
@@ -219,7 +229,7 @@ def test_all_sets_of_a_case_meet_one_world() -> None:
     cases, met = draw(6), dict[tuple[str, str], set[tuple[Any, ...]]]()
     num_seen, shocks = 0, set()
     for number in range(4):
-        for record in asyncio.run(play_set(cases, make_seating(half_expert(cases), f"s/{number}"), 1)):
+        for record in asyncio.run(play_set(cases, make_seating(half_expert_team(cases), f"s/{number}"), 1)):
             assert record is not None
             assert {answer.ruling for c in record.chapters for answer in c.answers} == {"approve"}
             for chapter in record.chapters:
@@ -236,9 +246,9 @@ def test_all_sets_of_a_case_meet_one_world() -> None:
 @pytest.mark.parametrize("rounds", [0, 1, 2])
 def test_rows_are_exactly_what_was_sampled(scripted: Engines, rounds: int) -> None:
     learner = make_learner(change(rounds=rounds))
-    played = learner.play(CASES)
-    rows, sampled = all_rows(learner, played), transcripts(scripted[0])
-    plans = [one.plans for one in played if one.plans is not None]
+    groups = play(learner, CASES)
+    rows, sampled = learner.make_rows(groups), transcripts(scripted[0])
+    plans = [one.plans for one in firsts(*groups) if one.plans is not None]
     assert any(len(one.values) > 1 for one in plans)
     assert any(len(one.of_call) > len(one.values) for one in plans) == (rounds == 2)  # a plan of two drafts
     for role, of_role in rows.items():
@@ -249,26 +259,26 @@ def test_rows_are_exactly_what_was_sampled(scripted: Engines, rounds: int) -> No
 def test_random_weights_are_played_and_handed_over(real: Engines) -> None:
     """Nothing valid is said: every case ends on the reviewer's desk, and no group has a difference."""
     learner = make_learner(change(max_completion_tokens=8), scale=6.0)
-    played = learner.play(draw(2))
-    rows, sampled = all_rows(learner, played), transcripts(real[0])
+    groups = play(learner, draw(2))
+    rows, sampled = learner.make_rows(groups), transcripts(real[0])
     for role, of_role in rows.items():
         assert {(row.token_ids, row.loss_mask, row.sampling_logprobs) for row in of_role} == sampled[role]
         assert not any(row.has_signal for row in of_role)
-    assert all(one.verdicts[0].reward == pytest.approx(-0.3) for one in played)
+    assert all(one.verdict.reward == pytest.approx(-0.3) for one in firsts(*groups))
 
 
 def test_a_fault_leaves_its_whole_case_out(scripted: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = CASES
-    healthy = make_learner(FULL).play(cases)
+    healthy = play(make_learner(FULL), cases)
 
     def fails(session: str) -> bool:
         return session.startswith("marl/0/governed/1/") and cases[1].key in session
 
     monkeypatch.setattr(FaultyEngine, "fails", staticmethod(fails))
-    played = make_learner(FULL).play(cases)
-    assert [one.scenario.key for one in played] == [cases[place].key for place in (0, 0, 0, 2, 2, 2)]
-    kept = [one for one in healthy if one.scenario.key != cases[1].key]
-    assert [one.verdicts for one in played] == [one.verdicts for one in kept]
+    groups = play(make_learner(FULL), cases)
+    assert [group.scenario.key for group in groups] == [cases[0].key, cases[2].key]
+    kept = [group for group in healthy if group.scenario.key != cases[1].key]
+    assert [one.verdict for one in firsts(*groups)] == [one.verdict for one in firsts(*kept)]
     monkeypatch.setattr(FaultyEngine, "fails", staticmethod(lambda session: True))
     learner = make_learner(FULL)
     before = weights_of(learner.models["cto"])
@@ -279,8 +289,9 @@ def test_a_fault_leaves_its_whole_case_out(scripted: Engines, monkeypatch: pytes
 def test_a_part_of_a_step_plays_as_in_the_whole(scripted: Engines) -> None:
     """Ranks divide a step's cases; each plays its own as one process would."""
     cases = CASES
-    whole, part = make_learner(FULL).play(cases), make_learner(FULL).play(cases[1:], 1)
-    assert [one.episode.trajectories for one in part] == [one.episode.trajectories for one in whole[3:]]
+    whole, part = play(make_learner(FULL), cases), play(make_learner(FULL), cases[1:], 1)
+    trajectories = [one.episode.trajectories for one in firsts(*whole[1:])]
+    assert [one.episode.trajectories for one in firsts(*part)] == trajectories
     assert make_learner(FULL).play([]) == []
 
 
@@ -297,7 +308,7 @@ def test_a_step_changes_every_role_and_tells_of_plans(scripted: Engines) -> None
 
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_two_steps_resume_exactly(scripted: Engines, staleness: int) -> None:
-    config = change(max_staleness=staleness, importance="token")
+    config = change(max_staleness=staleness, loss__importance="token")
 
     def cases_of(step: int) -> list[TeamScenario]:
         return CASES[:2] if step else CASES[2:]
@@ -323,19 +334,21 @@ def test_two_steps_resume_exactly(scripted: Engines, staleness: int) -> None:
 
 
 def test_remax_compares_with_the_case_played_greedily(scripted: Engines) -> None:
-    learner = make_learner(change(estimator="remax"))
-    played = learner.play(draw(2))
+    learner = make_learner(change(credit__estimator="remax"))
+    groups = play(learner, draw(2))
     greedy = [r for r, _ in scripted[0].calls if r.session.startswith("marl/0/greedy/")]
     assert greedy
     assert all(request.sampling.temperature == 0 for request in greedy)
-    rows = learner.rows("cto", group_by_scenario(played))
-    for one, row in zip(played, rows, strict=True):
-        assert one.greedy_episode is not None
-        assert row.advantage == pytest.approx(one.verdicts[0].reward - one.greedy_episode, abs=1e-9)
+    rows = iter(rows_of(learner, "cto", groups))
+    for group in groups:
+        assert group.greedy_reward is not None
+        for one in firsts(group):
+            expected = one.verdict.reward - group.greedy_reward
+            assert next(rows).advantage == pytest.approx(expected, abs=1e-9)
 
 
 def test_value_heads_credit_whole_courses(scripted: Engines) -> None:
-    learner = make_learner(change(estimator="gae"))
+    learner = make_learner(change(credit__estimator="gae"))
     before = weights_of(learner.models[RECONCILER])
     learner.step(draw(2))
     assert not same_weights(before, weights_of(learner.models[RECONCILER]))
@@ -347,28 +360,29 @@ def test_the_best_team_is_chosen_by_governed_play(scripted: Engines, monkeypatch
     reward = best.validate()["validation_reward"]
     calls = scripted[-1].calls
     assert {request.session.split("/")[1] for request, _ in calls} == {"governed"}
-    played = learner.joint_play.play_greedily(learner.make_engine(), draw(2), "validation")
-    assert reward == pytest.approx(sum(one.verdicts[0].reward for one in played) / 2)
+    groups = learner.player.play_greedily(learner.make_engine(), draw(2), "validation")
+    rewards = [one.verdict.reward for one in firsts(*learner.scorer.score(groups))]
+    assert reward == pytest.approx(sum(rewards) / 2)
 
 
-def test_what_is_out_counts_as_vetoed_where_reports_are_judged(courses: list[PlayedSet]) -> None:
-    one = next(one for one in courses if list_drafts(one) == ["A", "D"])
+def test_what_is_out_counts_as_vetoed_where_reports_are_judged(courses: ScoredGroup) -> None:
+    one = next(one for one in firsts(courses) if list_drafts(one) == ["A", "D"])
     assert one.plans == Plans(values=(0.0, VALUES["D"]), of_call=(0, 1), ruled_out=("A",))
-    heard = heard_episode(one)
+    heard = heard_episode(courses.scenario, one)
     assert all('"veto": ["A"]' in text for text in heard.reports.values())
     assert all('"veto": []' in text for text in one.episode.reports.values())
-    assert heard_episode(replace(one, plans=None)) == one.episode
+    assert heard_episode(courses.scenario, replace(one, plans=None)) == one.episode
 
 
 @pytest.mark.parametrize("credit", ["difference", "cross_rescored", "hierarchical"])
 def test_credit_that_needs_other_decisions_is_refused(credit: str) -> None:
-    with pytest.raises(ValueError, match=f"credit {credit}.*protocol full.*set credit to shared, episode"):
-        MarlConfig(protocol="full", credit=credit)  # type: ignore[arg-type]
-    MarlConfig(protocol="assess", credit=credit)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"{credit}.*protocol full.*set it to shared, episode"):
+        MarlConfig().changed(protocol="full", credit__scheme=credit)
+    MarlConfig().changed(protocol="assess", credit__scheme=credit)
 
 
 def test_a_config_with_credit_that_protocol_full_has_not_is_told_so() -> None:
-    with pytest.raises(UserError, match=r"marl.*credit hierarchical.*set credit to shared"):
-        load_config(None, ["marl.protocol=full", "marl.credit=hierarchical"])
+    with pytest.raises(UserError, match=r"marl.*hierarchical.*set it to shared"):
+        load_config(None, ["marl.protocol=full", "marl.credit.scheme=hierarchical"])
     assert load_config(None, ["marl.protocol=full"]).marl.protocol == "full"
     assert MarlConfig().protocol == "assess"

@@ -8,9 +8,20 @@ from typing import Any
 
 import pytest
 import torch
+from joint_learning import (
+    CONFIG,
+    SEATS,
+    SMALL,
+    WEIGHTS,
+    Engines,
+    change,
+    draw,
+    make_learner,
+    play,
+    rows_of,
+    sets_of,
+)
 from peft import LoraConfig, get_peft_model
-from test_marl import CONFIG, SEATS, WEIGHTS, Engines, draw, make_learner
-from test_marl import scripted as scripted  # the fixture
 from tiny_models import same_weights, small_model, tiny_chat, weights_of
 
 from roles.errors import UserError
@@ -18,22 +29,16 @@ from roles.registry import ROLES
 from roles.team import RECONCILER
 from scenarios.team import TeamScenario
 from training.config.loading import load_config
-from training.config.run_config import MarlConfig
+from training.config.marl_config import MarlConfig
 from training.joint.best_team import BestTeam
 from training.joint.credit import SCHEMES
+from training.joint.credit.estimators import ESTIMATORS
 from training.joint.drift import DriftWatch
-from training.joint.estimators import ESTIMATORS
 from training.joint.marl import JointLearner
+from training.joint.metrics import team_behaviour
 from training.joint.overlap import OverlappedLearner
-from training.joint.played import group_by_scenario, pick_agreement
-from training.joint.team_diagnostics import team_behaviour
+from training.joint.score import share_of_agreement
 from training.models.adapters import named_role_parameters
-
-SMALL = CONFIG.model_copy(update={"scenarios_per_step": 2})
-
-
-def change(**options: Any) -> MarlConfig:
-    return MarlConfig.model_validate(SMALL.model_dump() | options)
 
 
 def all_weights(learner: JointLearner) -> dict[str, dict[str, torch.Tensor]]:
@@ -48,7 +53,7 @@ def moved(learner: JointLearner, before: Mapping[str, Mapping[str, torch.Tensor]
 
 @pytest.mark.parametrize("credit", SCHEMES)
 def test_every_scheme_trains_every_role(scripted: Engines, credit: str) -> None:
-    learner = make_learner(change(credit=credit))
+    learner = make_learner(change(credit__scheme=credit))
     before = all_weights(learner)
     metrics = learner.step(draw(2))
     assert moved(learner, before) == set(ROLES)
@@ -59,7 +64,7 @@ def test_every_scheme_trains_every_role(scripted: Engines, credit: str) -> None:
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_estimator_trains_every_role(scripted: Engines, estimator: str) -> None:
-    learner = make_learner(change(estimator=estimator))
+    learner = make_learner(change(credit__estimator=estimator))
     before = all_weights(learner)
     metrics = learner.step(draw(2))
     assert moved(learner, before) == set(ROLES)
@@ -67,20 +72,19 @@ def test_every_estimator_trains_every_role(scripted: Engines, estimator: str) ->
 
 
 def test_asking_the_reconciler_itself_about_mixed_reports(scripted: Engines) -> None:
-    learner = make_learner(change(credit="cross_rescored", rescore="engine"))
-    played = learner.play(draw(2))
+    learner = make_learner(change(credit__scheme="cross_rescored"))
+    groups = play(learner, draw(2))
     asked = [r for r, _ in scripted[0].calls if "/swapped/" in r.session and r.policy == RECONCILER]
     assert asked  # every situation that nobody sent together, and once only
     situations = [
         tiny_chat().decode(request.prompt_ids) + request.session.split("/", 5)[5] for request in asked
     ]
     assert len(set(situations)) * 2 == len(situations)  # decisions_per_set is 2
-    for group in group_by_scenario(played):
-        for one in group:
-            assert {role: len(row) for role, row in one.swapped.items()} == dict.fromkeys(SEATS, len(group))
+    for _, one in sets_of(groups):
+        assert {role: len(row) for role, row in one.counterfactual_rewards.items()} == dict.fromkeys(SEATS, 3)
     for role in SEATS:
-        rows = learner.rows(role, group_by_scenario(played))
-        means = [statistics.fmean(one.swapped[role]) for one in played]
+        rows = rows_of(learner, role, groups)
+        means = [statistics.fmean(one.counterfactual_rewards[role]) for _, one in sets_of(groups)]
         for place in (0, 3):
             centre = statistics.fmean(means[place : place + 3])
             expected = [mean - centre for mean in means[place : place + 3]]
@@ -88,21 +92,25 @@ def test_asking_the_reconciler_itself_about_mixed_reports(scripted: Engines) -> 
 
 
 def test_remax_plays_greedily_once_and_compares_with_that(scripted: Engines) -> None:
-    learner = make_learner(change(estimator="remax"))
-    played = learner.play(draw(2))
+    learner = make_learner(change(credit__estimator="remax"))
+    groups = play(learner, draw(2))
     greedy = [request for request, _ in scripted[0].calls if "/greedy/" in request.session]
     assert greedy
     assert all(request.sampling.temperature == 0 for request in greedy)
-    rows = learner.rows("cto", group_by_scenario(played))
-    for row, one in zip(rows, played, strict=True):
-        assert one.greedy_episode is not None
-        assert row.advantage == pytest.approx(one.report_set.mean_reward - one.greedy_episode, abs=1e-9)
+    rows = iter(rows_of(learner, "cto", groups))
+    for group in groups:
+        assert group.greedy_reward is not None
+        for one in group.report_sets:
+            expected = statistics.fmean(one.rewards) - group.greedy_reward
+            assert next(rows).advantage == pytest.approx(expected, abs=1e-9)
 
 
 def test_value_heads_learn_the_reward_and_give_each_token_its_advantage(scripted: Engines) -> None:
-    learner = make_learner(change(estimator="gae", critic_learning_rate=0.01, gae_lambda=1.0))
-    rows = learner.rows("cto", group_by_scenario(learner.play(draw(2))))
-    critic = learner.critics["cto"]
+    learner = make_learner(
+        change(credit__estimator="gae", credit__critic_learning_rate=0.01, credit__gae_lambda=1.0)
+    )
+    rows = rows_of(learner, "cto", play(learner, draw(2)))
+    critic = learner.updater.critics["cto"]
     credited, first = critic.credit(learner.models["cto"], rows)
     by_ids = {row.token_ids: row for row in rows}
     for row in credited:  # heads start at 0, so with lambda 1 every token has the reward
@@ -133,7 +141,7 @@ def test_specialists_and_reconciler_take_turns(scripted: Engines) -> None:
 
 def test_roles_have_learning_rates_of_their_own() -> None:
     learner = make_learner(change(role_learning_rates={"cto": 0.5}))
-    rates = {role: one.param_groups[0]["lr"] for role, one in learner.optimizers.items()}
+    rates = {role: one.param_groups[0]["lr"] for role, one in learner.updater.optimizers.items()}
     assert rates == {role: 0.5 if role == "cto" else CONFIG.learning_rate for role in ROLES}
 
 
@@ -143,44 +151,45 @@ def test_rates_fall_in_a_straight_line_to_zero_unless_they_are_constant(scripted
     for share in (1.0, 0.75, 0.5, 0.25):
         falling.step(draw(2))
         constant.step(draw(2))
-        rates = {role: one.param_groups[0]["lr"] for role, one in falling.optimizers.items()}
+        rates = {role: one.param_groups[0]["lr"] for role, one in falling.updater.optimizers.items()}
         assert rates == pytest.approx(
             {role: share * (0.4 if role == "cto" else CONFIG.learning_rate) for role in ROLES}
         )
-        assert constant.optimizers["cto"].param_groups[0]["lr"] == CONFIG.learning_rate
+        assert constant.updater.optimizers["cto"].param_groups[0]["lr"] == CONFIG.learning_rate
     before = all_weights(falling)
     falling.step(draw(2))  # past the last step nothing is learnt
     assert moved(falling, before) == set()
     resumed = make_learner(change(max_steps=4, rate_schedule="linear"))
-    resumed.num_steps = 3
+    resumed.updater.num_steps = 3
     resumed.step(draw(2))
-    assert resumed.optimizers["coo"].param_groups[0]["lr"] == pytest.approx(0.25 * CONFIG.learning_rate)
+    assert resumed.updater.optimizers["coo"].param_groups[0]["lr"] == pytest.approx(
+        0.25 * CONFIG.learning_rate
+    )
 
 
 def test_several_rounds_train_both_drafts_and_votes_on_every_decision(scripted: Engines) -> None:
     learner = make_learner(change(rounds=2))
-    played = learner.play(draw(4))
-    groups = group_by_scenario(played)
-    decisions = learner._decision_advantages(groups)
-    flat = [advantages for of_group in decisions for advantages in of_group]
-    drafts = [len(episode.trajectories[RECONCILER].turns) for one in played for episode in one.decisions]
+    groups = play(learner, draw(4))
+    sets = [one for _, one in sets_of(groups)]
+    assigned = learner.credit.assign(tuple(ROLES), groups)[RECONCILER]
+    flat = [of_set.episodes for of_group in assigned for of_set in of_group]
+    drafts = [len(scored.episode.trajectories[RECONCILER].turns) for one in sets for scored in one.scored]
     assert max(drafts) == 2
     assert min(drafts) == 1
-    reconciler = learner.rows(RECONCILER, groups)
-    assert [row.calls()[-1] + 1 for row in reconciler] == drafts
-    assert [row.advantage for row in reconciler] == [a for of_set in flat for a in of_set]
+    rows = learner.make_rows(groups)
+    assert [row.calls()[-1] + 1 for row in rows[RECONCILER]] == drafts
+    assert [row.advantage for row in rows[RECONCILER]] == [a for of_set in flat for a in of_set]
     for role in SEATS:
-        rows = learner.rows(role, groups)
-        assert len(rows) == len(played) * CONFIG.decisions_per_set
-        for place, one in enumerate(played):
-            whole, votes = rows[2 * place], rows[2 * place + 1]
+        assert len(rows[role]) == len(sets) * CONFIG.decisions_per_set
+        for place, one in enumerate(sets):
+            whole, votes = rows[role][2 * place], rows[role][2 * place + 1]
             own = whole.own_advantages()
             assert own[0] == pytest.approx(whole.advantage)
             assert own[-1] == pytest.approx(flat[place][0])
             assert set(votes.own_advantages()) == {flat[place][1]}
             words = tuple(t for t, bit in zip(votes.token_ids, votes.loss_mask, strict=True) if bit)
-            assert tiny_chat().decode(words).endswith(one.decisions[1].votes[role])
-            assert one.episode.reports[role] not in tiny_chat().decode(words)
+            assert tiny_chat().decode(words).endswith(one.scored[1].episode.votes[role])
+            assert one.first.episode.reports[role] not in tiny_chat().decode(words)
     before = all_weights(learner)
     learner.step(draw(4))
     assert moved(learner, before) == set(ROLES)
@@ -198,10 +207,10 @@ def adapted_team() -> dict[str, Any]:
 
 @pytest.mark.parametrize("layout", ["padded", "shared_prompt"])
 def test_adapters_on_one_base_learn_together_and_each_its_own(scripted: Engines, layout: str) -> None:
-    config = change(row_layout=layout, frozen_roles=("risk",))
+    config = change(memory__row_layout=layout, frozen_roles=("risk",))
     models = adapted_team()
     learner = JointLearner(models, config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=0)
-    assert len({id(one) for one in learner.optimizers.values()}) == len(ROLES)
+    assert len({id(one) for one in learner.updater.optimizers.values()}) == len(ROLES)
     model = models["cto"]
     before = {role: {n: p.clone() for n, p in named_role_parameters(model, role)} for role in ROLES}
     base = {n: p.clone() for n, p in model.named_parameters() if "lora_" not in n}
@@ -221,15 +230,14 @@ def test_adapters_on_one_base_learn_together_and_each_its_own(scripted: Engines,
 
 def test_agreement_alone_can_be_rewarded_for_comparison(scripted: Engines) -> None:
     learner = make_learner(change(reward="agreement_only"))
-    for one in learner.play(draw(2)):
-        for episode, verdict in zip(one.decisions, one.verdicts, strict=True):
-            assert verdict.reward == pick_agreement(one.scenario, episode)
-            assert 0 <= verdict.value <= 1  # still measured, only not rewarded
+    for scenario, one in sets_of(play(learner, draw(2))):
+        for scored in one.scored:
+            assert scored.verdict.reward == share_of_agreement(scenario, scored.episode)
+            assert 0 <= scored.verdict.value <= 1  # still measured, only not rewarded
 
 
 def test_behaviour_is_counted_by_hand(scripted: Engines) -> None:
-    played = make_learner().play(draw(3))
-    pairs = [(one.scenario, one.episode) for one in played]
+    pairs = [(scenario, one.first.episode) for scenario, one in sets_of(play(make_learner(), draw(3)))]
     shares = team_behaviour(pairs)
     accepted = [vote == '{"vote": "accept"}' for _, e in pairs for vote in e.votes.values()]
     assert shares["agreement"] == pytest.approx(statistics.fmean(accepted))
@@ -245,7 +253,7 @@ def scores(value: float) -> dict[str, float]:
 def test_a_falling_own_score_is_reported_once_and_ends_when_it_is_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    watch = DriftWatch(MarlConfig(drift_window=2, drift_alarm=0.1))
+    watch = DriftWatch(MarlConfig().changed(guards__drift_window=2, guards__drift_alarm=0.1))
     alarms = []
     with caplog.at_level(logging.WARNING):
         for value in (0.9, 0.9, 0.85, 0.7, 0.68, 0.9, 0.9):
@@ -258,7 +266,7 @@ def test_a_falling_own_score_is_reported_once_and_ends_when_it_is_back(
         "cto: own verified score fell by 0.125 (0.900 to 0.775, means of 2 steps)"
     ]
     assert watch.fallen == set()
-    silent = DriftWatch(MarlConfig(drift_window=1, drift_alarm=0.0))
+    silent = DriftWatch(MarlConfig().changed(guards__drift_window=1, guards__drift_alarm=0.0))
     assert [silent.update(scores(v))["drift_alarm/cto"] for v in (0.9, 0.1)] == [0.0, 0.0]
 
 
@@ -271,10 +279,15 @@ def test_a_fallen_role_is_anchored_and_others_are_not(scripted: Engines) -> None
         asked.append((role, step))
         return [TokenRow(token_ids=(5, 9, 11, 12), loss_mask=(0, 0, 1, 1))]
 
-    config = change(anchor="sft", anchor_coefficient=10.0, drift_alarm=0.01, drift_window=1)
+    config = change(
+        guards__anchor="sft",
+        guards__anchor_coefficient=10.0,
+        guards__drift_alarm=0.01,
+        guards__drift_window=1,
+    )
     learner = make_learner(config, anchor_rows=rows)
     plain = make_learner(config, anchor_rows=rows)
-    learner.drift.fallen.add("risk")
+    learner.updater.drift.fallen.add("risk")
     learner.step(draw(2))
     plain.step(draw(2))
     assert asked == [("risk", 0)]
@@ -282,11 +295,13 @@ def test_a_fallen_role_is_anchored_and_others_are_not(scripted: Engines) -> None
         same = same_weights(weights_of(learner.models[role]), weights_of(plain.models[role]))
         assert same == (role != "risk")
     held = make_learner(
-        change(anchor="kl", anchor_coefficient=0.3),
+        change(guards__anchor="kl", guards__anchor_coefficient=0.3),
         references={role: small_model(place).eval() for place, role in enumerate(ROLES)},
     )
-    held.drift.fallen.add("risk")
-    assert {role: held._kl_coefficient(role) for role in ROLES} == {r: 0.3 * (r == "risk") for r in ROLES}
+    held.updater.drift.fallen.add("risk")
+    assert {role: held.updater._kl_coefficient(role) for role in ROLES} == {
+        r: 0.3 * (r == "risk") for r in ROLES
+    }
 
 
 def test_the_best_validated_team_is_kept(scripted: Engines) -> None:
@@ -318,7 +333,7 @@ def run_overlapped(learner: JointLearner, steps: int, max_steps: int = 3) -> tup
 
 
 def test_overlap_is_as_stale_as_it_says_and_repeatable(scripted: Engines) -> None:
-    config = change(max_staleness=1, importance="call")
+    config = change(max_staleness=1, loss__importance="call")
     first, second, plain = make_learner(config), make_learner(config), make_learner(config)
     trainer, staleness = run_overlapped(first, 3)
     trainer.close()
@@ -342,7 +357,7 @@ def test_without_staleness_overlap_is_the_plain_learner(scripted: Engines) -> No
 
 
 def test_overlapped_training_goes_on_exactly(scripted: Engines) -> None:
-    config = change(max_staleness=1, importance="token")
+    config = change(max_staleness=1, loss__importance="token")
     whole, part, resumed = make_learner(config), make_learner(config), make_learner(config, seed=0)
     run_overlapped(whole, 3)[0].close()
     trainer, _ = run_overlapped(part, 2)
@@ -361,9 +376,12 @@ def test_overlapped_training_goes_on_exactly(scripted: Engines) -> None:
     [
         (["marl.frozen_roles=[ctoo]"], ["marl.frozen_roles", "'ctoo'", "did you mean 'cto'"]),
         (["marl.role_learning_rates={legal: 0.1}"], ["role_learning_rates", "'legal'"]),
-        (["marl.estimator=remax", "marl.credit=difference"], ["remax", "difference", "use shared"]),
-        (["marl.kl_target=0.1"], ["kl_target", "kl_coefficient"]),
-        (["marl.max_staleness=1"], ["max_staleness", "set importance to token or call"]),
+        (
+            ["marl.credit.estimator=remax", "marl.credit.scheme=difference"],
+            ["remax", "difference", "use shared"],
+        ),
+        (["marl.loss.kl_target=0.1"], ["kl_target", "kl_coefficient"]),
+        (["marl.max_staleness=1"], ["max_staleness", "set loss.importance to token or call"]),
         (["marl.frozen_roles=[cto, coo, risk, cost, reconcile]"], ["nothing would be trained"]),
     ],
 )

@@ -6,23 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from test_joint_options import change
-from test_marl import SEATS, Engines, draw, make_learner
-from test_marl import scripted as scripted  # the fixture
+from joint_learning import SEATS, Engines, change, draw, make_learner, play, rows_of
 
 from roles.team import SPECIALISTS, Decision
 from scenarios.team import TeamScenario, parse_decision, verify_vote
 from scenarios.team.practices import best_vote
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, score_episode
-from training.joint.played import PlayedSet, group_by_scenario, pick_agreement
-from training.joint.vote_credit import vote_scores
+from training.joint.credit.votes import vote_scores
+from training.joint.records import ScoredEpisode, ScoredGroup, ScoredReportSet
+from training.joint.score import share_of_agreement
 
 WEIGHTS = TeamRewardWeights(consensus=0.25, unresolved=0.2, escalation=0.1)
 OTHER = {"accept": "object", "object": "accept"}
 
 
-def decide(scenario: TeamScenario, option: str, wrong: Sequence[str]) -> PlayedSet:
+def decide(scenario: TeamScenario, option: str, wrong: Sequence[str]) -> ScoredReportSet:
     """An episode that decides `option`, with every vote right but those of `wrong`."""
     decision = Decision(option=option, escalate=False)
     votes = {}
@@ -38,7 +37,11 @@ def decide(scenario: TeamScenario, option: str, wrong: Sequence[str]) -> PlayedS
         votes=votes,
     )
     verdict = score_episode(scenario, episode, WEIGHTS)
-    return PlayedSet(scenario=scenario, decisions=(episode,), verdicts=(verdict,))
+    return ScoredReportSet(scored=(ScoredEpisode(episode=episode, verdict=verdict),))
+
+
+def score_votes(role: str, scenario: TeamScenario, *report_sets: ScoredReportSet) -> list[float]:
+    return vote_scores(role, ScoredGroup(scenario=scenario, report_sets=report_sets), WEIGHTS)
 
 
 def test_a_right_vote_is_worth_its_share_of_consensus_and_a_wrong_one_nothing() -> None:
@@ -50,13 +53,13 @@ def test_a_right_vote_is_worth_its_share_of_consensus_and_a_wrong_one_nothing() 
             decide(scenario, scenario.options[0], ["cto", "risk"]),
             decide(scenario, scenario.options[1], ["cto"]),
         ]
-        mean = statistics.fmean(one.verdicts[0].value for one in group)
-        assert vote_scores("cto", group, WEIGHTS) == pytest.approx([mean / 20, 0.0, 0.0])
-        assert vote_scores("risk", group, WEIGHTS) == pytest.approx([mean / 20, 0.0, mean / 20])
-        assert vote_scores("coo", group, WEIGHTS) == pytest.approx([mean / 20] * 3)
+        mean = statistics.fmean(one.first.verdict.value for one in group)
+        assert score_votes("cto", scenario, *group) == pytest.approx([mean / 20, 0.0, 0.0])
+        assert score_votes("risk", scenario, *group) == pytest.approx([mean / 20, 0.0, mean / 20])
+        assert score_votes("coo", scenario, *group) == pytest.approx([mean / 20] * 3)
         same = [group[0], decide(scenario, scenario.options[0], ["coo"])]
-        difference = same[0].verdicts[0].reward - same[1].verdicts[0].reward
-        right, wrong = vote_scores("coo", same, WEIGHTS)
+        difference = same[0].rewards[0] - same[1].rewards[0]
+        right, wrong = score_votes("coo", scenario, *same)
         assert right - wrong == pytest.approx(difference)
         compared += mean > 0
     assert compared > 2
@@ -65,31 +68,29 @@ def test_a_right_vote_is_worth_its_share_of_consensus_and_a_wrong_one_nothing() 
 def test_a_missing_vote_is_a_wrong_one() -> None:
     scenario = draw(1)[0]
     full = decide(scenario, scenario.options[0], [])
-    silent = replace(full, decisions=(replace(full.episode, votes={}),))
-    assert vote_scores("coo", [full, silent], WEIGHTS)[1] == 0.0
+    silent = ScoredEpisode(episode=replace(full.first.episode, votes={}), verdict=full.first.verdict)
+    assert score_votes("coo", scenario, full, ScoredReportSet(scored=(silent,)))[1] == 0.0
 
 
 @pytest.mark.parametrize("credit", ["hierarchical", "cross_rescored"])
 def test_report_tokens_have_the_reports_credit_and_vote_tokens_the_votes(
     scripted: Engines, credit: str
 ) -> None:
-    learner = make_learner(change(credit=credit))
-    played = learner.play(draw(4))
+    learner = make_learner(change(credit__scheme=credit))
+    groups = play(learner, draw(4))
     differing = 0
     for role in SEATS:
-        rows = learner.rows(role, group_by_scenario(played))
-        for first in range(0, len(played), 3):
-            group = played[first : first + 3]
+        rows = rows_of(learner, role, groups)
+        for number, group in enumerate(groups):
+            first = 3 * number
+            episodes = [one.first.episode for one in group.report_sets]
             right = [
                 verify_vote(
-                    one.scenario,
-                    role,
-                    parse_decision(one.scenario, one.episode.decision),
-                    one.episode.votes[role],
+                    group.scenario, role, parse_decision(group.scenario, one.decision), one.votes[role]
                 ).exact
-                for one in group
+                for one in episodes
             ]
-            worth = statistics.fmean(one.verdicts[0].value for one in group) / 20
+            worth = statistics.fmean(one.first.verdict.value for one in group.report_sets) / 20
             for row, is_right in zip(rows[first : first + 3], right, strict=True):
                 own = row.own_advantages()
                 vote = worth * (is_right - statistics.fmean(right))
@@ -100,22 +101,25 @@ def test_report_tokens_have_the_reports_credit_and_vote_tokens_the_votes(
     assert differing > 4
 
 
-def test_rewarded_for_agreement_alone_exchanges_are_worth_agreement_and_votes_nothing(
+def test_under_agreement_only_swapped_reports_earn_agreement_and_votes_nothing(
     scripted: Engines,
 ) -> None:
-    learner = make_learner(change(credit="hierarchical", reward="agreement_only", decisions_per_set=3))
-    played = learner.play(draw(4))
+    learner = make_learner(
+        change(credit__scheme="hierarchical", reward="agreement_only", decisions_per_set=3)
+    )
+    groups = play(learner, draw(4))
     for role in SEATS:
-        for row in learner.rows(role, group_by_scenario(played)):
+        for row in rows_of(learner, role, groups):
             assert row.own_advantages()[-1] == 0.0
-    for one in played:
-        agreement = {
-            pick_agreement(one.scenario, replace(one.episode, decision=decision(option)))
-            for option in (*one.scenario.options, "none")
-        }
-        for role in SPECIALISTS:
-            own = one.swapped[role][played.index(one) % 3]
-            assert min(agreement) - 1e-9 <= own <= max(agreement) + 1e-9
+    for group in groups:
+        for place, one in enumerate(group.report_sets):
+            agreement = {
+                share_of_agreement(group.scenario, replace(one.first.episode, decision=decision(option)))
+                for option in (*group.scenario.options, "none")
+            }
+            for role in SPECIALISTS:
+                own = one.counterfactual_rewards[role][place]
+                assert min(agreement) - 1e-9 <= own <= max(agreement) + 1e-9
 
 
 def decision(option: str) -> str:

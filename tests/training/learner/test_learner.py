@@ -9,19 +9,20 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from tiny_models import next_token_logprobs, same_weights, small_model, tiny_tokenizer, weights_of
+from tiny_models import same_weights, small_model, tiny_tokenizer, weights_of
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from training.config.run_config import MarlConfig
-from training.joint.estimators import ESTIMATORS, ScoreGroup
+from emads.reliability.joint.scripted_models import next_token_logprobs
+from training.config.marl_config import MarlConfig
+from training.joint.credit.estimators import ESTIMATORS, ScoreGroup
 from training.learner.kl import estimate_kl
 from training.learner.learner import backward_role, clipped_surrogate
 from training.learner.packing import micro_batches, pad_rows
 from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
 
-CONFIG = MarlConfig(clip_low=0.2, clip_high=0.3)
+CONFIG = MarlConfig().changed(loss__clip_low=0.2, loss__clip_high=0.3)
 SCALE = 8.0  # of the random weights, so that the policy is far from uniform
 
 
@@ -123,7 +124,7 @@ def test_the_loss_is_the_mean_over_own_tokens() -> None:
     assert stats.loss == pytest.approx(-(0.5 * 4 - 1.0 * 7 + 0.25 * 10) / 21, abs=1e-5)
     assert (stats.num_rows, stats.num_tokens) == (3, 21)
     assert stats.clip_fraction == 0.0
-    assert stats.kl == 0.0
+    assert stats.kl is None
     assert 0 < stats.entropy < math.log(len(tiny_tokenizer()))
 
 
@@ -144,7 +145,7 @@ def test_the_ratio_is_one_on_policy_at_every_temperature(temperature: float) -> 
         predicted = torch.log_softmax(logits / temperature, -1)
         sampled = [float(predicted[i - 1, t]) * row.loss_mask[i] for i, t in enumerate(row.token_ids)]
         rows.append(replace(row, sampling_logprobs=tuple(sampled)))
-    stats = backward_role(model, rows, CONFIG.model_copy(update={"temperature": temperature}))
+    stats = backward_role(model, rows, CONFIG.changed(temperature=temperature))
     assert stats.clip_fraction == 0.0
     assert stats.loss == pytest.approx(-(0.5 * 4 - 1.0 * 7) / 11, abs=1e-5)
 
@@ -207,7 +208,7 @@ def test_gradients_do_not_depend_on_padding_or_micro_batches(micro_batch_tokens:
     model = make_model()
     rows = make_rows([0.5, -1.0, 0.25, 0.8, -0.1], model=model, shift=0.1)
     whole = gradients(model, rows)
-    cut = gradients(model, rows[::-1], CONFIG.model_copy(update={"micro_batch_tokens": micro_batch_tokens}))
+    cut = gradients(model, rows[::-1], CONFIG.changed(memory__micro_batch_tokens=micro_batch_tokens))
     assert largest_difference(cut, whole) < 1e-5 < 1e-3 * max(float(g.abs().max()) for g in whole.values())
 
 
@@ -246,7 +247,7 @@ def test_no_advantage_at_all_leaves_no_gradient() -> None:
 def test_kl_to_the_reference_enters_loss_and_gradient() -> None:
     model, reference = make_model(0), make_model(1)
     rows = make_rows([0.5, -1.0], model=model)
-    config = CONFIG.model_copy(update={"kl_coefficient": 0.3})
+    config = CONFIG.changed(loss__kl_coefficient=0.3)
     expected = 0.0
     for row in rows:
         mine, theirs = (next_token_logprobs(one, row.token_ids) for one in (model, reference))
@@ -266,7 +267,7 @@ def test_kl_to_the_reference_enters_loss_and_gradient() -> None:
 
 def test_kl_without_a_reference_and_no_rows_are_refused() -> None:
     model = make_model()
-    config = CONFIG.model_copy(update={"kl_coefficient": 0.1})
+    config = CONFIG.changed(loss__kl_coefficient=0.1)
     with pytest.raises(ValueError, match="needs a reference"):
         backward_role(model, make_rows([1.0]), config)
     with pytest.raises(ValueError, match="no rows"):
@@ -306,9 +307,14 @@ def test_loss_and_gradients_are_those_of_trls_grpo(
     reference.save_pretrained(tmp_path / "reference")
     theirs.config._name_or_path = str(tmp_path / "reference")  # where TRL takes its reference from
     beta = 0.3 if kl else 0.0
-    options = {"loss": loss, "clip_level": level, "kl_coefficient": beta, "max_completion_tokens": 64}
-    options |= {"kl_kind": kl or "k3"}
-    config = CONFIG.model_copy(update=options)
+    options = {
+        "loss__kind": loss,
+        "loss__clip_level": level,
+        "loss__kl_coefficient": beta,
+        "max_completion_tokens": 64,
+    }
+    options |= {"loss__kl_kind": kl or "k3"}
+    config = CONFIG.changed(**options)
     rewards = [1.0, 0.2, 0.0, 0.6]
     rows = make_rows([0.0] * 4, model=model)
     # one prompt of three tokens for the whole group, as TRL groups by prompt
@@ -349,8 +355,8 @@ def test_loss_and_gradients_are_those_of_trls_grpo(
             max_completion_length=64,
             beta=beta,
             use_bias_correction_kl=kl == "k3_ratio",
-            epsilon=CONFIG.clip_low,
-            epsilon_high=CONFIG.clip_high,
+            epsilon=CONFIG.loss.clip_low,
+            epsilon_high=CONFIG.loss.clip_high,
             loss_type=loss,
             scale_rewards=scale,
             importance_sampling_level=level,
@@ -373,12 +379,12 @@ def test_loss_and_gradients_are_those_of_trls_grpo(
     assert kept.gradients
     assert sum(row.advantage * sum(row.loss_mask) for row in rows) != 0
     for layout in ("padded", "packed", "shared_prompt"):
-        laid_out = config.model_copy(update={"row_layout": layout, "logit_rows": 5 * (layout != "padded")})
+        laid_out = config.changed(memory__row_layout=layout, memory__logit_rows=5 * (layout != "padded"))
         model.zero_grad()
         stats = backward_role(model, on_policy, laid_out, reference=reference)
         ours = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
         assert kept.loss == pytest.approx(stats.loss, abs=1e-5)
-        assert (stats.kl > 1e-3) == (beta > 0)
+        assert (stats.kl is None) if beta == 0 else (stats.kl or 0.0) > 1e-3
         largest = max(float(gradient.abs().max()) for gradient in ours.values())
         assert largest > 1e-3
         assert largest_difference(kept.gradients, ours) < 1e-5

@@ -5,17 +5,18 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from test_packing import make_rows
-from tiny_models import next_token_logprobs, small_model, speak_by_adapters
+from tiny_models import small_model, speak_by_adapters
+from training_rows import make_rows
 
-from training.config.run_config import MarlConfig
+from emads.reliability.joint.scripted_models import next_token_logprobs
+from training.config.marl_config import MarlConfig
 from training.learner.learner import backward_role, backward_team
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import join_rows, make_batches
 from training.learner.token_logprobs import token_logprobs
 from training.models.adapters import activate, named_role_parameters
 
-CONFIG = MarlConfig(row_layout="shared_prompt")
+CONFIG = MarlConfig().changed(memory__row_layout="shared_prompt")
 TEAM = ("cto", "coo", "reconcile")
 
 
@@ -55,7 +56,7 @@ def test_one_pass_over_all_roles_equals_a_pass_of_each(layout: str, micro_batch_
         assert not any(role_gradients(model, other) for other in TEAM if other != role)
     model.zero_grad()
     activate(model, "coo")  # whoever was active must not matter
-    config = CONFIG.model_copy(update={"row_layout": layout, "micro_batch_tokens": micro_batch_tokens})
+    config = CONFIG.changed(memory__row_layout=layout, memory__micro_batch_tokens=micro_batch_tokens)
     stats = backward_team(model, rows, config)
     for role in TEAM:
         assert stats[role].loss == pytest.approx(losses[role], abs=1e-5)

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import next_token_logprobs, small_model, tiny_tokenizer
+from tiny_models import small_model, tiny_tokenizer
+from training_rows import make_rows
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from training.config.run_config import MarlConfig
+from emads.reliability.joint.scripted_models import next_token_logprobs
+from training.config.marl_config import MarlConfig
 from training.learner.importance import call_weights, ratios_of
 from training.learner.learner import LossStats, backward_role
 from training.learner.packing import join_rows, make_batches, pad_rows
@@ -17,7 +19,7 @@ from training.learner.row_attention import RowLayout, Segment
 from training.learner.rows import TrainingRow, share_between_plans, spread_over_plans
 from training.learner.token_logprobs import token_logprobs
 
-CONFIG = MarlConfig(clip_low=0.2, clip_high=0.3)
+CONFIG = MarlConfig().changed(loss__clip_low=0.2, loss__clip_high=0.3)
 Gradients = dict[str, torch.Tensor]
 
 
@@ -43,34 +45,9 @@ def llama_model() -> Any:
 MODELS = {"qwen3": lambda: small_model(0, 8.0).eval(), "llama": llama_model}
 
 
-def make_rows(
-    model: Any, groups: Sequence[int], *, role: str = "cto", shift: float = 0.1
-) -> list[TrainingRow]:
-    """Groups of so many rows, each with a prompt of its own; two stretches of own tokens; near on policy."""
-    generator = torch.Generator().manual_seed(len(groups))
-    rows = []
-    for number, size in enumerate(groups):
-        prompt = torch.randint(2, 200, (5 + 4 * number,), generator=generator).tolist()
-        for place in range(size):
-            tail = torch.randint(2, 200, (6 + 2 * place,), generator=generator).tolist()
-            ids = (*prompt, *tail)
-            mask = (*[0] * len(prompt), 1, 1, 1, 0, *[1] * (len(tail) - 4))
-            predicted = next_token_logprobs(model, ids)
-            logprobs = tuple(
-                float(predicted[i - 1, ids[i]]) + shift if mask[i] else 0.0 for i in range(len(ids))
-            )
-            advantage = (-1.0) ** place * (0.3 + 0.2 * number + 0.1 * place)
-            rows.append(
-                TrainingRow(
-                    role=role, token_ids=ids, loss_mask=mask, sampling_logprobs=logprobs, advantage=advantage
-                )
-            )
-    return rows
-
-
 def learn(model: Any, rows: Sequence[TrainingRow], **options: Any) -> tuple[LossStats, Gradients]:
     model.zero_grad()
-    stats = backward_role(model, rows, CONFIG.model_copy(update=options))
+    stats = backward_role(model, rows, CONFIG.changed(**options))
     return stats, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -86,7 +63,7 @@ def test_layout_and_cuts_change_nothing(architecture: str, layout: str, micro_ba
     model = MODELS[architecture]()
     rows = make_rows(model, [3, 1, 4])
     expected, gradients = learn(model, rows)
-    options = {"row_layout": layout, "micro_batch_tokens": micro_batch_tokens}
+    options = {"memory__row_layout": layout, "memory__micro_batch_tokens": micro_batch_tokens}
     for order in (rows, rows[::-1]):
         stats, found = learn(model, order, **options)
         assert stats.loss == pytest.approx(expected.loss, abs=1e-5)
@@ -101,9 +78,9 @@ def test_layout_and_cuts_change_nothing(architecture: str, layout: str, micro_ba
 def test_logits_in_pieces_change_nothing(architecture: str, logit_rows: int, temperature: float) -> None:
     model = MODELS[architecture]()
     rows = make_rows(model, [2, 3])
-    options = {"temperature": temperature, "importance": "token"}  # the clip would leave little at 0.7
+    options = {"temperature": temperature, "loss__importance": "token"}  # the clip would leave little at 0.7
     expected, gradients = learn(model, rows, **options)
-    stats, found = learn(model, rows, **options, logit_rows=logit_rows)
+    stats, found = learn(model, rows, **options, memory__logit_rows=logit_rows)
     assert stats.loss == pytest.approx(expected.loss, abs=1e-6)
     assert stats.entropy == pytest.approx(expected.entropy, rel=1e-4)
     largest = max(float(gradient.abs().max()) for gradient in gradients.values())
@@ -116,7 +93,7 @@ def test_a_frozen_head_gets_no_gradient_and_the_rest_the_same() -> None:
     rows = make_rows(model, [2, 3])
     _, gradients = learn(model, rows)
     model.lm_head.requires_grad_(False)
-    _, found = learn(model, rows, logit_rows=4)
+    _, found = learn(model, rows, memory__logit_rows=4)
     assert gradients.keys() - found.keys() == {"lm_head.weight"}
     assert gap(found, {name: gradients[name] for name in found}) < 2e-5
 
@@ -211,9 +188,9 @@ def test_importance_weights_per_token_and_call_are_truncated() -> None:
 def test_truncated_importance_weights_the_gradient_and_mismatch_is_measured() -> None:
     model = MODELS["qwen3"]()
     rows = make_rows(model, [2], shift=0.0)
-    _, on_policy = learn(model, rows, importance="token")
+    _, on_policy = learn(model, rows, loss__importance="token")
     shifted = make_rows(model, [2], shift=-0.4)  # sampled exp(0.4) times less likely than the learner says
-    stats, weighted = learn(model, shifted, importance="token", importance_cap=1.2)
+    stats, weighted = learn(model, shifted, loss__importance="token", loss__importance_cap=1.2)
     assert gap(weighted, {name: 1.2 * gradient for name, gradient in on_policy.items()}) < 1e-4
     assert stats.mismatch.mean == pytest.approx(0.4, abs=1e-4)
     assert stats.mismatch.largest == pytest.approx(0.4, abs=1e-4)
@@ -263,6 +240,6 @@ def test_what_a_token_weighs_in_each_loss(loss: str, weights: tuple[float, float
     assert (one.num_own, other.num_own) == (5, 7)
     idle = replace(one, token_ids=(*one.token_ids, 5, 6, 7), loss_mask=(*one.loss_mask, 1, 1, 1))
     idle = replace(idle, sampling_logprobs=(*one.sampling_logprobs, 0.0, 0.0, 0.0), advantage=0.0)
-    stats, _ = learn(model, [one, other, idle], loss=loss)
+    stats, _ = learn(model, [one, other, idle], loss__kind=loss)
     expected = -(one.advantage * 5 * weights[0] + other.advantage * 7 * weights[1])
     assert stats.loss == pytest.approx(expected, abs=1e-5)

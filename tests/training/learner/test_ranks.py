@@ -10,9 +10,9 @@ from roles.errors import UserError
 from training.learner.fsdp import join_ranks
 from training.learner.ranks import ONE_RANK, Ranks
 
-PACKED = {"row_layout": "shared_prompt", "logit_rows": 16, "micro_batch_tokens": 200}
-HEADS = {"estimator": "gae", "critic_learning_rate": 0.01, "critic_epochs": 2}
-PRACTICES = {"credit": "hierarchical"}  # fitted to the decisions of all ranks
+PACKED = {"memory__row_layout": "shared_prompt", "memory__logit_rows": 16, "memory__micro_batch_tokens": 200}
+HEADS = {"credit__estimator": "gae", "credit__critic_learning_rate": 0.01, "credit__critic_epochs": 2}
+SWAPS = {"credit__scheme": "hierarchical"}
 ON_TWO = [
     {"name": "two", "first": 0, "last": 5},
     {"name": "two-2", "first": 0, "last": 2},
@@ -20,7 +20,7 @@ ON_TWO = [
     {"name": "sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED},
     {"name": "heads-two", "first": 0, "last": 4, "options": HEADS},
     {"name": "heads-two-2", "first": 0, "last": 2, "options": HEADS},
-    {"name": "practices-two", "first": 0, "last": 3, "options": PRACTICES},
+    {"name": "swaps-two", "first": 0, "last": 3, "options": SWAPS},
     {"name": "heads-sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED | HEADS},
 ]
 ON_ONE = [
@@ -33,7 +33,7 @@ ON_ONE = [
     {"name": "heads-start", "first": 0, "last": 0, "options": HEADS},
     {"name": "heads-one", "first": 0, "last": 4, "options": HEADS},
     {"name": "heads-one-3", "first": 2, "last": 3, "load": "heads-two-2", "options": HEADS},
-    {"name": "practices-one", "first": 0, "last": 3, "options": PRACTICES},
+    {"name": "swaps-one", "first": 0, "last": 3, "options": SWAPS},
     {"name": "heads-whole", "first": 0, "last": 2, "options": PACKED | HEADS},
 ]
 ON_TWO_AGAIN = [
@@ -57,30 +57,36 @@ def gap(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
     return max(float((one[name] - other[name]).abs().max()) for name in one)
 
 
+@pytest.mark.process
 def test_two_ranks_learn_what_one_does(weights: Weights) -> None:
     assert gap(weights["two"], weights["one"]) < 1e-5
     assert gap(weights["one"], weights["start"]) > 1e-3
 
 
+@pytest.mark.process
 def test_two_ranks_resume_to_the_bit(weights: Weights) -> None:
     assert gap(weights["again"], weights["two"]) == 0.0
 
 
+@pytest.mark.process
 def test_ranks_may_change_between_steps(weights: Weights) -> None:
     """Two steps on two processes, one on one, two on two."""
     assert gap(weights["mixed"], weights["two"]) < 1e-5
 
 
+@pytest.mark.process
 def test_sharded_weights_learn_what_whole_ones_do(weights: Weights) -> None:
     assert gap(weights["sharded"], weights["whole"]) < 1e-5
     assert gap(weights["sharded-3"], weights["whole-3"]) < 1e-5  # one process goes on from their state
 
 
-def test_practices_are_fitted_to_the_decisions_of_all_ranks(weights: Weights) -> None:
-    assert gap(weights["practices-two"], weights["practices-one"]) < 1e-5
-    assert gap(weights["practices-one"], weights["start"]) > 1e-3
+@pytest.mark.process
+def test_swapped_reports_are_decided_on_alike_on_every_rank(weights: Weights) -> None:
+    assert gap(weights["swaps-two"], weights["swaps-one"]) < 1e-5
+    assert gap(weights["swaps-one"], weights["start"]) > 1e-3
 
 
+@pytest.mark.process
 def test_value_heads_are_one_on_all_ranks(weights: Weights) -> None:
     """Heads and policies of `gae`: two processes, one, both in turn, and sharded policies."""
     assert gap(weights["heads-two"], weights["heads-one"]) < 1e-5

@@ -6,23 +6,30 @@ from typing import Any
 
 import pytest
 import torch
+from fast_loop import slow_except
 from peft import PeftModel
 from safetensors.torch import load_file
-from tiny_models import next_token_logprobs, same_weights, small_model, tiny_tokenizer, weights_of
+from tiny_models import same_weights, small_model, tiny_tokenizer, weights_of
 
+from emads.reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
 from roles.registry import ROLES
 from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from training.config.loading import load_config
-from training.config.run_config import ModelConfig, SftConfig
+from training.config.model_config import ModelConfig
+from training.config.sft_config import SftConfig
 from training.data.demonstrations import TokenRow
 from training.models import adapters
 from training.models.adapters import activate, attach, load_adapters, role_parameters, save_adapter
 from training.models.weights import find_weights, load_team, load_weights
 from training.roles.sft import run_sft
 from training.runs.run_folder import Run
-from training.stages import stages
+from training.stages.base import train_base
+from training.stages.evaluation import evaluate_role, evaluate_team
+from training.stages.grpo import train_grpo
+from training.stages.marl import train_marl
+from training.stages.sft import train_sft
 
 LORA = ModelConfig(adapter="lora", lora_rank=4, lora_alpha=8)
 IDS = (5, 9, 2, 41, 17, 30)
@@ -168,25 +175,25 @@ SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "model.intermediate_size=48", "model.adapter=lora", "model.lora_rank=4", "sft.max_steps=3",
     "sft.batch_size=4", "grpo.max_steps=1", "grpo.prompts_per_step=2", "grpo.group_size=2",
-    "grpo.max_completion_tokens=6", "grpo.kl_coefficient=0.1", "marl.max_steps=1",
+    "grpo.max_completion_tokens=6", "grpo.loss.kl_coefficient=0.1", "marl.max_steps=1",
     "marl.scenarios_per_step=2", "marl.report_sets=2",
     "marl.max_completion_tokens=6", "evaluation.num_role_scenarios=3", "evaluation.num_team_scenarios=2",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("sharing", ["per_role", "shared"])
+@pytest.mark.parametrize("sharing", slow_except(["per_role", "shared"], "shared"))
 def test_all_stages_with_adapters(sharing: str, tmp_path: Path) -> None:
     """One base for the run, one adapter folder per owner and stage, and every stage starts from the last."""
     run = Run.create(tmp_path / "run", load_config(None, [*SETTINGS, f"model.adapter_sharing={sharing}"]))
     owners = adapters.list_owners(run.config.model)
     assert owners == (("team",) if sharing == "shared" else tuple(ROLES))
-    stages.train_base(run.path)
+    train_base(run.path)
     for owner in owners:
-        stages.train_sft(run.path, owner)
-        stages.train_grpo(run.path, owner)
-    stages.train_marl(run.path)
-    stages.evaluate_role(run.path, "marl", "cost")
-    stages.evaluate_team(run.path, "marl")
+        train_sft(run.path, owner)
+        train_grpo(run.path, owner)
+    train_marl(run.path)
+    evaluate_role(run.path, "marl", "cost")
+    evaluate_team(run.path, "marl")
     checkpoints = run.path / "checkpoints"
     assert len(list(checkpoints.rglob("model.safetensors"))) == 1
     for stage in ("sft", "grpo", "marl"):

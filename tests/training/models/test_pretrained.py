@@ -24,6 +24,7 @@ def load() -> tuple[Any, Any]:
     return load_pretrained(SMOLLM2)
 
 
+@pytest.mark.slow
 def test_the_weights_speak() -> None:
     model, tokenizer = load()
     assert sum(parameter.numel() for parameter in model.parameters()) == 134_515_008

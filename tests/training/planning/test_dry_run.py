@@ -25,7 +25,7 @@ def test_large_schedules_are_counted_on_the_meta_device(name: str, ranks: int) -
     assert found.total == pytest.approx(shape.num_parameters, rel=1e-3)
     assert found.trained == shape.lora_parameters(config.model.lora_rank)
     assert found.frozen_bytes == 2 * found.total  # bfloat16
-    share = ranks if config.marl.sharding == "fsdp2" else 1
+    share = ranks if config.marl.memory.sharding == "fsdp2" else 1
     assert found.trained_bytes == found.trained * 16 / share
     assert found.frozen_bytes + found.trained_bytes < 60e9  # of the 80 GB of an A100, activations come on top
     print(found.describe())
@@ -33,7 +33,7 @@ def test_large_schedules_are_counted_on_the_meta_device(name: str, ranks: int) -
 
 def test_full_weights_are_shared_by_the_ranks() -> None:
     """Full weights of the 7B: 16 bytes per parameter; over 8 ranks 2 bytes of each, 15.2 GB."""
-    values = {"model": {"preset": "qwen2.5-7b"}, "marl": {"sharding": "fsdp2"}}
+    values = {"model": {"preset": "qwen2.5-7b"}, "marl": {"memory": {"sharding": "fsdp2"}}}
     config = RunConfig.model_validate(values)
     alone, eight = (dry_run(config, ROOT / "configs/models/qwen2.5-7b", ranks=ranks) for ranks in (1, 8))
     assert alone.trained == alone.total == KNOWN["qwen2.5-7b"]

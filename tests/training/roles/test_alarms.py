@@ -9,20 +9,23 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import DIFFICULTIES, ScriptedModelEngine, small_model, tiny_chat
+from tiny_models import DIFFICULTIES, small_model, tiny_chat
 
+from emads.reliability.joint.scripted_models import ScriptedModelEngine
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from simulator.agents.scripted_policies import oracle_solo
 from simulator.agents.solo import SoloEpisode
-from training.config.run_config import GrpoConfig
+from training.config.grpo_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.roles.alarms import NAMES, WINDOW, Alarms
 from training.roles.rollouts import Rollouts
 
 ROLE = "cost"
 NUM_BATCHES, PROMPTS, GROUP = 4 * WINDOW, 8, 2
-CONFIG = GrpoConfig(group_size=GROUP, alarm_every=1, alarm_rollouts=16, max_completion_tokens=80)
+CONFIG = GrpoConfig().changed(
+    group_size=GROUP, guards__alarm_every=1, guards__alarm_rollouts=16, max_completion_tokens=80
+)
 SCENARIOS = [role_scenario(ROLE, "train", 0, index, DIFFICULTIES) for index in range(NUM_BATCHES * PROMPTS)]
 Policy = Callable[[float, Scenario, random.Random], str | None]  # progress 0 to 1; None: as the expert
 
@@ -47,16 +50,14 @@ def watch(
         said = policy(now["progress"], scenario, rng)
         return expert(transcript) if said is None else said
 
-    monkeypatch.setattr(
-        "training.roles.rollouts.TransformersEngine",
-        lambda *, end_id, seed: ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed),
-    )
     if pay is not None:
         monkeypatch.setattr(
             "training.roles.rollouts.episode_reward", lambda episode, config: {"total": pay(episode)}
         )
     model: Any = small_model()
-    rollouts = Rollouts(SCENARIOS, role=ROLE, chat=tiny_chat(), config=CONFIG, seed=0)
+    chat = tiny_chat()
+    engine = ScriptedModelEngine({ROLE: speak}, chat=chat, end_id=chat.end_id)
+    rollouts = Rollouts(SCENARIOS, role=ROLE, chat=chat, config=CONFIG, seed=0, engine=engine)
     rollouts.begin(model)
     trainer: Any = SimpleNamespace(
         accelerator=SimpleNamespace(unwrap_model=lambda one: one),

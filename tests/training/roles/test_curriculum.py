@@ -4,27 +4,21 @@ import json
 import math
 import random
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny_models import (
-    DIFFICULTIES,
-    ScriptedModelEngine,
-    same_weights,
-    small_model,
-    tiny_chat,
-    tiny_tokenizer,
-    weights_of,
-)
+from tiny_models import DIFFICULTIES, same_weights, small_model, tiny_chat, tiny_tokenizer, weights_of
 
+from emads.reliability.joint.scripted_models import ScriptedModelEngine
 from roles.errors import UserError
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from simulator.agents.scripted_policies import oracle_solo
+from training.config.grpo_config import GrpoConfig
 from training.config.loading import load_config
-from training.config.run_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.roles.curriculum import Curriculum
 from training.roles.grpo import GrpoOutcome, run_grpo
@@ -94,7 +88,7 @@ def draw(count: int, split: Any = "train") -> list[Scenario]:
 
 
 def train(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *, skill: float, **changes: Any
+    folder: Path, *, skill: float, **changes: Any
 ) -> tuple[GrpoOutcome, Any, list[tuple[int, Mapping[str, float]]], list[set[int]]]:
     """Outcome, model, log and difficulties played, of a policy that is right with probability `skill`."""
     hard = [FAMILIES[ROLE].generate("train", 0, index, d) for index in range(8) for d in DIFFICULTIES]
@@ -115,13 +109,10 @@ def train(
             played.append({episode.scenario.difficulty for episode in self.episodes})
             return columns
 
-    monkeypatch.setattr(
-        "training.roles.rollouts.TransformersEngine",
-        lambda *, end_id, seed: ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed),
-    )
+    engine = ScriptedModelEngine({ROLE: speak}, chat=tiny_chat(), end_id=tiny_chat().end_id)
     config = GrpoConfig(
         max_steps=3, prompts_per_step=2, group_size=2, learning_rate=1e-3, max_completion_tokens=80
-    ).model_copy(update=changes)
+    ).changed(**changes)
     model, log = small_model(), []
     outcome = run_grpo(
         model,
@@ -134,18 +125,17 @@ def train(
         seed=0,
         on_step=lambda step, metrics: log.append((step, metrics)),
         validation=draw(4, "validation"),
-        make_rollouts=Noted,
+        make_rollouts=partial(Noted, engine=engine),
     )
     return outcome, model, log, played
 
 
 @pytest.mark.parametrize(("skill", "reached"), [(1.0, 2), (0.0, 1)])
 def test_training_goes_to_harder_scenarios_when_it_succeeds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skill: float, reached: int
+    tmp_path: Path, skill: float, reached: int
 ) -> None:
     _, _, log, played = train(
         tmp_path,
-        monkeypatch,
         skill=skill,
         curriculum=True,
         promote_window=4,
@@ -157,32 +147,28 @@ def test_training_goes_to_harder_scenarios_when_it_succeeds(
     assert played == [{1}, {1}, {reached}]
 
 
-def test_validation_comes_before_training_and_the_best_step_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_validation_comes_before_training_and_the_best_step_is_kept(tmp_path: Path) -> None:
     """A policy that cannot improve: the weights of step 0 stay the best, and patience ends the stage."""
-    outcome, model, log, _ = train(tmp_path, monkeypatch, skill=1.0, validate_every=1, patience=2)
+    outcome, model, log, _ = train(tmp_path, skill=1.0, guards__validate_every=1, guards__patience=2)
     validated = [(step, row["validation/verified"]) for step, row in log if "validation/verified" in row]
     assert validated == [(0, 1.0), (1, 1.0), (2, 1.0)]
     assert outcome.step == 0
     assert same_weights(weights_of(model), weights_of(small_model()))
-    plain, _, log, _ = train(tmp_path, monkeypatch, skill=0.5)
+    plain, _, log, _ = train(tmp_path, skill=0.5)
     assert plain.step == 3
     assert not any("validation/verified" in row for _, row in log)
 
 
-def test_measuring_for_alarms_changes_nothing_that_is_learnt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = (train(tmp_path, monkeypatch, skill=0.5, alarm_every=every) for every in (0, 1))
+def test_measuring_for_alarms_changes_nothing_that_is_learnt(tmp_path: Path) -> None:
+    first, second = (train(tmp_path, skill=0.5, guards__alarm_every=every) for every in (0, 1))
     assert same_weights(weights_of(first[1]), weights_of(second[1]))
     assert not same_weights(weights_of(first[1]), weights_of(small_model()))
     assert not any("alarm/kl_runaway" in row for _, row in first[2])
     assert all(row["alarm/kl_runaway"] == 0 and "kl_to_start" in row for _, row in second[2])
 
 
-def test_micro_batches_leave_the_step_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, cut = (train(tmp_path, monkeypatch, skill=0.5, micro_batch_size=size)[1] for size in (0, 2))
+def test_micro_batches_leave_the_step_as_it_is(tmp_path: Path) -> None:
+    whole, cut = (train(tmp_path, skill=0.5, memory__micro_batch_size=size)[1] for size in (0, 2))
     pairs = zip(weights_of(whole).values(), weights_of(cut).values(), strict=True)
     assert all(torch.allclose(one, other, atol=1e-5) for one, other in pairs)
     assert not same_weights(weights_of(whole), weights_of(small_model()))
@@ -191,9 +177,9 @@ def test_micro_batches_leave_the_step_as_it_is(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("grpo.patience=3", "needs validations"),
+        ("grpo.guards.patience=3", "needs validations"),
         ("sft.patience=3", "needs validations"),
-        ("grpo.micro_batch_size=5", "must divide"),
+        ("grpo.memory.micro_batch_size=5", "must divide"),
         ("sft.micro_batch_size=5", "must divide"),
     ],
 )

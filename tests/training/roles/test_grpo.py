@@ -9,17 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tiny_models import (
-    DIFFICULTIES,
-    RecordingEngine,
-    ScriptedModelEngine,
-    same_weights,
-    small_model,
-    tiny_chat,
-    tiny_tokenizer,
-    weights_of,
-)
+from grpo_cases import CONFIG, ROLE, draw
+from tiny_models import RecordingEngine, same_weights, small_model, tiny_chat, tiny_tokenizer, weights_of
 
+from emads.reliability.joint.scripted_models import ScriptedModelEngine
 from roles.errors import UserError
 from scenarios.base import Scenario, Verdict
 from scenarios.registry import FAMILIES
@@ -27,22 +20,13 @@ from simulator.agents.scripted_policies import oracle_solo
 from simulator.agents.solo import SoloEpisode
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.records import Trajectory
-from training.config.run_config import GrpoConfig
-from training.data.demonstrations import role_scenario
+from training.config.grpo_config import GrpoConfig
 from training.roles import grpo
 from training.roles.grpo import run_grpo, verified_reward
 from training.roles.rollouts import Rollouts, episode_reward
 
-ROLE = "coo"
-CONFIG = GrpoConfig(
-    max_steps=2, prompts_per_step=2, group_size=4, learning_rate=1e-3, max_turns=4, max_completion_tokens=60
-)
 Engines = list[Any]
 Log = list[tuple[int, Mapping[str, float]]]
-
-
-def draw(count: int) -> list[Scenario]:
-    return [role_scenario(ROLE, "train", 0, index, DIFFICULTIES) for index in range(count)]
 
 
 @pytest.fixture
@@ -58,7 +42,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Engines:
         return FAMILIES[ROLE].baselines["random"](scenario, rng)
 
     def make(*, end_id: int, seed: int) -> ScriptedModelEngine:
-        engine = ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed)
+        engine = ScriptedModelEngine({ROLE: speak}, chat=tiny_chat(), end_id=end_id, seed=seed)
         engines.append(engine)
         return engine
 
@@ -150,7 +134,7 @@ def test_rollout_metrics_are_those_of_the_episodes(scripted: Engines) -> None:
 
 
 def test_later_calls_sample_afresh_and_know_their_weights(real: Engines) -> None:
-    rollouts = make_rollouts(CONFIG.model_copy(update={"max_completion_tokens": 8}))
+    rollouts = make_rollouts(CONFIG.changed(max_completion_tokens=8))
     model = small_model()
     first, second = (rollouts(["0", "1"], fake_trainer(model, step)) for step in (0, 1))
     assert first["prompt_ids"] == second["prompt_ids"]
@@ -190,13 +174,13 @@ def episode(reward: float, num_turns: int, *, exact: bool) -> SoloEpisode:
     ],
 )
 def test_the_reward_preset_of_the_config_is_used(preset: str, num_turns: int, total: float) -> None:
-    config = CONFIG.model_copy(update={"reward": preset, "reward_weights": {}})
+    config = CONFIG.changed(**{"reward": preset, "reward_weights": {}})
     assert draw(1)[0].optimal_tool_calls == 1
     assert episode_reward(episode(1.0, num_turns, exact=True), config)["total"] == pytest.approx(total)
 
 
 def test_the_reward_weights_of_the_config_are_used() -> None:
-    config = CONFIG.model_copy(update={"reward_weights": {"step": 0.05, "correctness": 2.0}})
+    config = CONFIG.changed(reward_weights={"step": 0.05, "correctness": 2.0})
     parts = episode_reward(episode(0.5, 3, exact=True), config)
     assert parts == pytest.approx({"correctness": 1.0, "format": 0.1, "step": -0.15, "total": 0.95})
     assert episode_reward(episode(1.0, 3, exact=True), GrpoConfig())["step"] == 0  # the demo charges no steps
@@ -213,10 +197,12 @@ def test_failed_calls_cut_a_trajectory_off(monkeypatch: pytest.MonkeyPatch) -> N
     expert = oracle_solo(draw(8))
     monkeypatch.setattr(
         "training.roles.rollouts.TransformersEngine",
-        lambda *, end_id, seed: ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed),
+        lambda *, end_id, seed: ScriptedModelEngine(
+            {ROLE: speak}, chat=tiny_chat(), end_id=end_id, seed=seed
+        ),
     )
     for limit, num_turns in ((1, 2), (2, 3), (9, 4)):  # CONFIG allows 4 turns
-        rollouts = make_rollouts(CONFIG.model_copy(update={"max_failed_calls": limit}))
+        rollouts = make_rollouts(CONFIG.changed(max_failed_calls=limit))
         rollouts(["0", "0"], fake_trainer(small_model()))
         for played in rollouts.episodes:
             assert len(played.trajectory.turns) == num_turns
@@ -278,11 +264,13 @@ def test_two_steps_train_on_groups_of_the_same_scenario(scripted: Engines, tmp_p
     assert again[1][1][1]["reward"] == log[1][1]["reward"]
 
 
-@pytest.mark.parametrize("change", [{"loss": "dr_grpo"}, {"adam_epsilon": 1e-2}, {"scale_rewards": "group"}])
+@pytest.mark.parametrize(
+    "change", [{"loss__kind": "dr_grpo"}, {"adam_epsilon": 1e-2}, {"scale_rewards": "group"}]
+)
 def test_loss_and_optimizer_options_reach_the_trainer(
     scripted: Engines, tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    plain, changed = (train(tmp_path, config=CONFIG.model_copy(update=update))[0] for update in ({}, change))
+    plain, changed = (train(tmp_path, config=CONFIG.changed(**update))[0] for update in ({}, change))
     assert not same_weights(weights_of(plain), weights_of(changed))
 
 
@@ -295,14 +283,14 @@ def test_the_engine_plays_the_weights_in_training(scripted: Engines, tmp_path: P
 
 def test_equal_rewards_train_nothing(real: Engines, tmp_path: Path) -> None:
     """Random weights say nothing valid: every group is level."""
-    model, log, _ = train(tmp_path, config=CONFIG.model_copy(update={"max_completion_tokens": 6}))
+    model, log, _ = train(tmp_path, config=CONFIG.changed(max_completion_tokens=6))
     assert same_weights(weights_of(model), weights_of(small_model()))
     assert [metrics["groups_with_signal"] for _, metrics in log] == [0.0, 0.0]
     assert [metrics["grad_norm"] for _, metrics in log] == [0.0, 0.0]
 
 
 def test_no_steps_leave_the_model_as_it_is(scripted: Engines, tmp_path: Path) -> None:
-    model, log, asked = train(tmp_path, config=CONFIG.model_copy(update={"max_steps": 0}))
+    model, log, asked = train(tmp_path, config=CONFIG.changed(max_steps=0))
     assert same_weights(weights_of(model), weights_of(small_model()))
     assert (log, asked) == ([], [])
 
@@ -335,7 +323,7 @@ def test_advantages_by_hand(
 
     monkeypatch.setattr(grpo.ResumableGrpoTrainer, "_compute_loss", note)
     changes = {"max_steps": 1, "scale_rewards": scale}
-    _, log, _ = train(tmp_path, config=CONFIG.model_copy(update=changes), scenarios=draw(2))
+    _, log, _ = train(tmp_path, config=CONFIG.changed(**changes), scenarios=draw(2))
     assert sorted(advantage for _, advantage in seen) == pytest.approx(sorted(expected), abs=1e-3)
     assert log[0][1]["reward/total"] == pytest.approx(0.4)
     assert log[0][1]["groups_with_signal"] == 0.5

@@ -4,29 +4,24 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny_models import (
-    DIFFICULTIES,
-    ScriptedModelEngine,
-    same_weights,
-    small_model,
-    tiny_chat,
-    tiny_tokenizer,
-    weights_of,
-)
+from tiny_models import DIFFICULTIES, same_weights, small_model, tiny_chat, tiny_tokenizer, weights_of
 
+from emads.reliability.joint.scripted_models import ScriptedModelEngine
 from roles.errors import InfrastructureError
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from simulator.agents.scripted_policies import oracle_solo
 from simulator.engines.base import Completion, CompletionRequest
-from training.config.run_config import GrpoConfig
+from training.config.grpo_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.roles.grpo import run_grpo
+from training.roles.rollouts import Rollouts
 from training.roles.scoring import FaultWindow, FaultyRunError, Scored, score_all, usable_groups
 from training.runs.faults import parse_fault, plan_faults
 
@@ -111,8 +106,14 @@ def draw(count: int) -> list[Scenario]:
 
 
 @pytest.fixture(autouse=True)
-def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Rollouts speak like the expert half of the time, else they answer at random."""
+def no_planned_faults() -> Iterator[None]:
+    """Faults that a test plans end with it."""
+    yield
+    plan_faults([])
+
+
+def make_engine() -> ScriptedModelEngine:
+    """Speaks like the expert half of the time, else answers at random."""
     expert = oracle_solo(draw(8))
 
     def speak(transcript: str, rng: random.Random) -> str:
@@ -121,12 +122,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         scenario = next(one for one in draw(8) if one.brief in transcript)
         return FAMILIES[ROLE].baselines["random"](scenario, rng)
 
-    monkeypatch.setattr(
-        "training.roles.rollouts.TransformersEngine",
-        lambda *, end_id, seed: ScriptedModelEngine({ROLE: speak}, end_id=end_id, seed=seed),
-    )
-    yield
-    plan_faults([])
+    return ScriptedModelEngine({ROLE: speak}, chat=tiny_chat(), end_id=tiny_chat().end_id)
 
 
 def train(
@@ -141,12 +137,13 @@ def train(
         model,
         tiny_tokenizer(),
         scenarios,
-        CONFIG.model_copy(update=changes),
+        CONFIG.changed(**changes),
         role=ROLE,
         chat=tiny_chat(),
         output_dir=folder,
         seed=0,
         on_step=lambda step, metrics: log.append(metrics),
+        make_rollouts=partial(Rollouts, engine=make_engine()),
     )
     return weights_of(model), log
 
@@ -160,7 +157,7 @@ def test_the_rest_of_the_step_is_as_if_the_group_had_not_been_played(
     tmp_path: Path, kind: str, loss: str
 ) -> None:
     """The second group of two is spoilt: the step equals one on the first group alone, KL term included."""
-    options: dict[str, Any] = {"loss": loss, "kl_coefficient": 0.1, "max_steps": 2}
+    options: dict[str, Any] = {"loss__kind": loss, "loss__kl_coefficient": 0.1, "max_steps": 2}
     first = draw(1)
     alone, _ = train(tmp_path, first * 2, prompts_per_step=1, **options)
     spoilt, log = train(tmp_path, first * 4, [f"{kind}@reward:6", f"{kind}@reward:14"], **options)

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from test_grpo import CONFIG, ROLE, draw
+from grpo_cases import CONFIG, ROLE, draw
 from tiny_models import small_model, tiny_chat, tiny_tokenizer, weights_of
 
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.engine import TransformersEngine
 from training.config.loading import load_config, validate_config
-from training.config.run_config import GrpoConfig
 from training.roles.engine_mismatch import weigh_calls
 from training.roles.grpo import run_grpo
 from training.roles.rollouts import Rollouts
@@ -59,7 +58,7 @@ def train(
     folder: Path, shift: float, **options: Any
 ) -> tuple[dict[str, torch.Tensor], list[Mapping[str, float]], OffEngine]:
     """One role's GRPO on one engine for all steps; what changed, what was logged, and the engine."""
-    config = GrpoConfig.model_validate(CONFIG.model_dump() | {"loss": "dapo"} | options)
+    config = CONFIG.changed(**{"loss__kind": "dapo"} | options)
     model = small_model(scale=6.0)
     before = weights_of(model)
     engine = OffEngine(end_id=tiny_chat().end_id, seed=0)
@@ -103,10 +102,10 @@ def test_every_step_logs_the_mismatch_and_new_weights_are_new_versions(tmp_path:
 
 def test_the_correction_weighs_a_step_by_what_the_engine_said(tmp_path: Path) -> None:
     """The learner is surer of every token, so every call weighs as much as the cap: twice the gradient."""
-    options = {"max_steps": 1, "importance_cap": 2.0}
+    options = {"max_steps": 1, "loss__importance_cap": 2.0}
     _, plain, _ = train(tmp_path, 3.0, **options)
-    _, corrected, _ = train(tmp_path, 3.0, importance="call", **options)
-    _, agreed, _ = train(tmp_path, 0.0, importance="call", **options)
+    _, corrected, _ = train(tmp_path, 3.0, loss__importance="call", **options)
+    _, agreed, _ = train(tmp_path, 0.0, loss__importance="call", **options)
     norms = [
         next(row["grad_norm"] for row in rows if "grad_norm" in row) for rows in (plain, corrected, agreed)
     ]
@@ -117,10 +116,10 @@ def test_the_correction_weighs_a_step_by_what_the_engine_said(tmp_path: Path) ->
 
 def test_engines_that_are_not_the_learners_are_corrected_unless_the_config_says_otherwise() -> None:
     embedded = load_config()
-    assert (embedded.grpo.importance, embedded.marl.importance) == ("none", "ratio")
+    assert (embedded.grpo.loss.importance, embedded.marl.loss.importance) == ("none", "ratio")
     vllm = load_config(None, ["engine.name=vllm", "marl.max_steps=3"])
-    assert (vllm.grpo.importance, vllm.marl.importance, vllm.marl.max_steps) == ("call", "call", 3)
-    told = load_config(None, ["engine.name=vllm", "grpo.importance=none", "marl.importance=token"])
-    assert (told.grpo.importance, told.marl.importance) == ("none", "token")
+    assert (vllm.grpo.loss.importance, vllm.marl.loss.importance, vllm.marl.max_steps) == ("call", "call", 3)
+    told = load_config(None, ["engine.name=vllm", "grpo.loss.importance=none", "marl.loss.importance=token"])
+    assert (told.grpo.loss.importance, told.marl.loss.importance) == ("none", "token")
     again = validate_config(json.loads(vllm.model_dump_json()), "what a run keeps")
     assert again == vllm

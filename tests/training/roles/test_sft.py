@@ -10,18 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import (
-    DIFFICULTIES,
-    next_token_logprobs,
-    same_weights,
-    small_model,
-    tiny_chat,
-    tiny_tokenizer,
-    weights_of,
-)
+from tiny_models import DIFFICULTIES, same_weights, small_model, tiny_chat, tiny_tokenizer, weights_of
 
+from emads.reliability.joint.scripted_models import next_token_logprobs
 from roles.team import RECONCILER
-from training.config.run_config import SftConfig
+from training.config.sft_config import SftConfig
 from training.data.demonstrations import TokenRow, supervised_rows
 from training.roles import sft
 from training.roles.sft import run_sft

@@ -9,7 +9,7 @@ import torch
 from tiny_models import small_model, tiny_chat, tiny_tokenizer
 from torch import Tensor
 
-from training.config.run_config import GrpoConfig
+from training.config.grpo_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.learner.row_attention import RowLayout
 from training.learner.token_logprobs import token_logprobs
@@ -103,16 +103,16 @@ def test_a_step_of_grpo_ends_with_the_weights_of_the_padded_layout(
             model,
             tiny_tokenizer(),
             [role_scenario("coo", "train", 0, index, (1,)) for index in range(4)],
-            GrpoConfig(
+            GrpoConfig().changed(
                 max_steps=2,
                 prompts_per_step=2,
                 group_size=4,
-                micro_batch_size=4,
-                kl_coefficient=0.1,
+                memory__micro_batch_size=4,
+                loss__kl_coefficient=0.1,
                 learning_rate=1e-3,
                 max_turns=1,
                 max_completion_tokens=8,
-                row_layout=layout,
+                memory__row_layout=layout,
             ),
             role="coo",
             chat=tiny_chat(),

@@ -14,11 +14,11 @@ from training.runs.faults import (
     PlannedFaultError,
     count_places,
     enter_stage,
+    fault_point,
+    inject_loss_fault,
     parse_fault,
     parse_faults,
     plan_faults,
-    fault_point,
-    inject_loss_fault,
     spoil_reward,
 )
 

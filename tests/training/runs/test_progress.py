@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from training.runs.progress import progress
+from training.runs.progress import Pace, format_duration, progress
 
 
 class Clock:
@@ -27,10 +27,51 @@ def test_heartbeat_is_at_most_one_line_per_five_seconds_and_a_closing_line() -> 
             clock.now = step / 4  # 12.5 s in all
             bar.advance(1, loss=1 / step)
     assert stream.getvalue().splitlines() == [
-        "SFT cto: 20/100, 20 s left, loss 0.05",
-        "SFT cto: 40/100, 15 s left, loss 0.025",
+        "SFT cto: 20/100, loss 0.05",
+        "SFT cto: 40/100, loss 0.025",
         "SFT cto: 50/100 in 12 s, loss 0.02",
     ]
+
+
+def test_no_estimate_before_the_pace_is_known_and_none_that_is_far_off() -> None:
+    """Loading takes 100 s, units that were done before come at once, then each unit takes a second."""
+    stream, clock = io.StringIO(), Clock()
+    with progress("demo", total=1000, stream=stream, clock=clock) as bar:
+        clock.now = 100
+        bar.advance(400, stage="sft/cto", worked=False)
+        for step in range(1, 61):
+            clock.now = 100 + step
+            bar.advance(1, stage="grpo/coo", reward=0.5)
+    lines = stream.getvalue().splitlines()
+    assert lines[:2] == ["demo: 400/1000, sft/cto", "demo: 405/1000, grpo/coo reward 0.5"]
+    assert "left" not in "".join(lines[:4])
+    estimates = [line for line in lines if "left" in line]
+    assert estimates[0] == "demo: 425/1000, about 10 min left, grpo/coo reward 0.5"
+    assert len(estimates) == 8
+
+
+def test_a_pace_that_changes_much_gives_no_estimate_until_it_is_steady() -> None:
+    pace = Pace()
+    shown = []
+    for step in range(1, 40):
+        now = 10.0 * step
+        pace.add(now, 100 if step < 6 else 1)
+        shown.append(pace.estimate_s(now, 1000))
+    assert shown[3] is not None
+    assert None in shown[6:20]  # the pace fell to a hundredth
+    assert shown[-1] == pytest.approx(10_000, rel=0.1)
+
+
+def test_a_block_that_fails_before_its_first_unit_shows_nothing() -> None:
+    stream = io.StringIO()
+    with pytest.raises(RuntimeError), progress("marl", total=10, stream=stream):
+        raise RuntimeError("no weights")
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(40, "40 s"), (700, "12 min"), (12600, "3.5 h")])
+def test_durations_have_a_unit_that_suits_them(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
 
 
 def test_an_exception_still_shows_how_far_it_came() -> None:

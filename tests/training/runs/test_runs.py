@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from roles.errors import UserError
-from training.config.run_config import GrpoConfig, RunConfig, compute_digest, digest_values
+from training.config.grpo_config import GrpoConfig
+from training.config.run_config import RunConfig, compute_digest, digest_values
 from training.runs.run_folder import Run
 
 OTHER = RunConfig(grpo=GrpoConfig(max_steps=20))

@@ -1,9 +1,11 @@
 """Training on real vLLM: GRPO of one role and joint steps of the team, adapters synced after every step."""
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +17,12 @@ from vllm_models import NEEDS_VLLM, ROLES, make_base
 
 from simulator.agents.solo import SoloEpisode
 from simulator.reward import TeamRewardWeights
-from training.config.run_config import EngineConfig, GrpoConfig, MarlConfig
+from training.config.grpo_config import GrpoConfig
+from training.config.marl_config import MarlConfig
+from training.config.run_config import EngineConfig
 from training.data.demonstrations import role_scenario, team_scenario
 from training.joint.marl import JointLearner
-from training.joint.played import PlayedSet
+from training.joint.records import ScoredGroup
 from training.models.engine_factory import close_engine, make_engine
 from training.roles.grpo import run_grpo
 from training.roles.rollouts import Rollouts
@@ -60,24 +64,38 @@ def check_mismatch(metrics: Mapping[str, float], suffix: str = "") -> None:
     assert metrics[f"effective_share{suffix}"] == pytest.approx(1.0, abs=1e-3)
 
 
-def differ(played: PlayedSet, place: int) -> PlayedSet:
+def differ(groups: Sequence[ScoredGroup]) -> list[ScoredGroup]:
     """Random weights earn nothing: rewards that differ stand in for the team's."""
-    verdicts = [
-        replace(verdict, reward=0.1 * ((3 * place + number) % 5))
-        for number, verdict in enumerate(played.verdicts)
+    drawn = (0.1 * (number % 5) for number in itertools.count())
+    return [
+        replace(
+            group,
+            report_sets=tuple(
+                replace(
+                    one,
+                    scored=tuple(
+                        replace(scored, verdict=replace(scored.verdict, reward=next(drawn)))
+                        for scored in one.scored
+                    ),
+                )
+                for one in group.report_sets
+            ),
+        )
+        for group in groups
     ]
-    return replace(played, verdicts=tuple(verdicts))
 
 
-def test_two_joint_steps_sample_the_newest_adapters_and_log_the_mismatch(base: Path, engine: Any) -> None:
+def test_two_joint_steps_sample_the_newest_adapters_and_log_the_mismatch(
+    base: Path, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = adapted(base, ROLES)
-    config = MarlConfig(
+    config = MarlConfig().changed(
         scenarios_per_step=2,
         report_sets=2,
         decisions_per_set=4,
         max_completion_tokens=24,
         learning_rate=1e-2,
-        importance="call",
+        loss__importance="call",
     )
     learner = JointLearner(
         dict.fromkeys(ROLES, model),
@@ -87,18 +105,21 @@ def test_two_joint_steps_sample_the_newest_adapters_and_log_the_mismatch(base: P
         seed=0,
         engine=engine,
     )
+    score = learner.scorer.score
+    monkeypatch.setattr(learner, "scorer", SimpleNamespace(score=lambda groups: differ(score(groups))))
     before = weights_of(model)
     for step in range(2):
         scenarios = [team_scenario("train", 0, 10 * step + i, DIFFICULTIES) for i in range(2)]
-        played = learner.play(scenarios)
+        groups = learner.play(scenarios)
         versions = {
             turn.policy_version
-            for one in played
-            for trajectory in one.episode.trajectories.values()
+            for group in groups
+            for one in group.report_sets
+            for trajectory in one.episodes[0].trajectories.values()
             for turn in trajectory.turns
         }
         assert versions == {f"{role}@{step}" for role in ROLES}
-        metrics = learner.learn([differ(one, place) for place, one in enumerate(played)])
+        metrics = learner.learn(groups)
         for role in ROLES:
             assert metrics[f"signal/{role}"] > 0
             check_mismatch(metrics, f"/{role}")
@@ -117,14 +138,14 @@ def test_a_grpo_step_on_vllm_corrects_per_call_and_logs_the_mismatch(
 ) -> None:
     model: Any = adapted(base, ("default",))
     scenarios = [role_scenario("coo", "train", 0, index, DIFFICULTIES) for index in range(4)]
-    config = GrpoConfig(
+    config = GrpoConfig().changed(
         max_steps=2,
         prompts_per_step=2,
         group_size=4,
         max_turns=2,
         max_completion_tokens=24,
         learning_rate=1e-2,
-        importance="call",
+        loss__importance="call",
     )
     logged: list[Mapping[str, float]] = []
     kept: list[Rollouts] = []

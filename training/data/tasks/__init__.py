@@ -1,5 +1,5 @@
 """Data folders of imported questions.
 
 Belongs here: import, splits and checks.
-Not here: how an answer is graded (scenarios.tasks).
+Not here: grading of answers (scenarios.tasks).
 """

@@ -13,12 +13,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import UserError, unknown
 from scenarios.base import SPLITS, Scenario, Split, Step, ToolCall
@@ -27,16 +25,18 @@ from scenarios.tasks.imported import ROLE, call_tool, demonstrate, list_scenario
 from scenarios.tasks.question_files import Rejection, choose_check, read_questions
 from scenarios.tasks.registry import TASK_FAMILIES
 from scenarios.tasks.splits import SealKey, Task, TaskSet, require_key, unseal_test
-from training.data.datasets import encode_shard
-from training.data.rows import TEAM, Row, list_tools, make_row, write_turn
-from training.runs.atomic_files import claim_folder, encode_json, explain_os_errors, write_atomic
+from simulator.export.atomic_files import claim_folder, explain_os_errors, write_atomic
+from training.data.folders.card_header import write_card_file
+from training.data.folders.columns import encode_shard, load_messages
+from training.data.folders.index import Shard
+from training.data.folders.rows import TEAM, Row, list_tools, make_row, write_turn
+from training.data.tasks.index import ImportIndex, Source, read_import_index
 
-MANIFEST, CARD, REJECTED, SEALED = "import.json", "README.md", "rejected.jsonl", "sealed"
-FORMAT: Literal["emads-import/1"] = "emads-import/1"
+REJECTED, SEALED = "rejected.jsonl", "sealed"
 ROWS_PER_SHARD = 1000
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
-_TEXT = """
+_TEXT = """\
 # Imported tasks: {name}
 
 {counts}, split by a hash of the question, so that equal questions never cross splits.
@@ -44,32 +44,6 @@ _TEXT = """
 solution was checked to end in its answer. `rejected.jsonl` lists the {num_rejected} rows left out.
 The test split lies in `sealed/` and is not part of this card's data: only evaluation reads it.
 """
-
-
-class Source(BaseModel):
-    """A file that was imported. Example: Source(file="sums.jsonl", sha256="5c...")"""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    file: str
-    sha256: str
-
-
-class Manifest(BaseModel):
-    """Content of import.json.
-
-    Example: Manifest(format=FORMAT, name="sums", layout="qa", check="auto", sources=(Source(...),),
-                      shards={"sums/train-00000.parquet": "5c..."})
-    """
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    format: Literal["emads-import/1"]
-    name: str
-    layout: str
-    check: str
-    sources: tuple[Source, ...]
-    shards: dict[str, str] | None  # sha256 by path; None while they are being written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,22 +68,31 @@ def import_tasks(
     tasks, rejections = read_questions(paths, layout, check)
     if not tasks:
         raise UserError(f"no row is a task; the first of {len(rejections)}: {rejections[0]}")
-    shards: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
+    shards: dict[str, Shard] = {}
     num_rows: dict[str, int] = {}
     with unseal_test() as key:
         for split, scenarios in _by_split(TaskSet(name, tasks), key):
             rows = [build_row(scenario) for scenario in scenarios]
             num_rows[split] = len(rows)
             for number, start in enumerate(range(0, len(rows), ROWS_PER_SHARD)):
-                shards[_path(name, split, number)] = encode_shard(rows[start : start + ROWS_PER_SHARD])
+                path, part = _path(name, split, number), rows[start : start + ROWS_PER_SHARD]
+                contents[path] = encode_shard(part)
+                shards[path] = Shard(
+                    path=path,
+                    family=name,
+                    split=split,
+                    num_rows=len(part),
+                    sha256=hashlib.sha256(contents[path]).hexdigest(),
+                )
     report = ImportReport(num_rows=num_rows, rejections=tuple(rejections))
-    manifest = Manifest(
-        format=FORMAT, name=name, layout=layout, check=check, sources=_digests(paths), shards=None
-    )
+    index = ImportIndex(
+        format=ImportIndex.FORMAT, name=name, layout=layout, check=check, sources=_digests(paths)
+    ).with_shards(shards)
     with explain_os_errors("write data folder", out):
         out.mkdir(parents=True, exist_ok=True)
         with claim_folder(out):
-            _write_folder(out, manifest, shards, report)
+            _write_folder(out, index, contents, report)
     return report
 
 
@@ -135,16 +118,11 @@ def read_rows(folder: Path, split: str, key: SealKey | None = None) -> list[Row]
     """
     if split not in SPLITS:
         raise unknown("split", split, list(SPLITS))
-    manifest = _read_manifest(folder)
-    if manifest.shards is None:
+    index = read_import_index(folder)
+    if not index.shards:
         raise UserError(f"the import into {folder} was interrupted; run it again")
-    require_key(manifest.name, split, key)
-    rows: list[Row] = []
-    prefix = _path(manifest.name, split, 0).removesuffix("00000.parquet")
-    for path, digest in sorted(manifest.shards.items()):
-        if path.startswith(prefix):
-            rows += _read_shard(folder / path, digest)
-    return rows
+    require_key(index.name, split, key)
+    return [row for shard in index.shards if shard.split == split for row in _read_shard(folder, shard)]
 
 
 def read_tasks(folder: Path) -> TaskSet:
@@ -153,19 +131,19 @@ def read_tasks(folder: Path) -> TaskSet:
     Raises:
         UserError: no such folder, an interrupted import, a damaged file.
     """
-    manifest = _read_manifest(folder)
+    index = read_import_index(folder)
     with unseal_test() as key:
         rows = [row for split in SPLITS for row in read_rows(folder, split, key)]
-    return TaskSet(manifest.name, [_rebuild_task(row, manifest) for row in rows])
+    return TaskSet(index.name, [_rebuild_task(row, index) for row in rows])
 
 
-def _rebuild_task(row: Row, manifest: Manifest) -> Task:
+def _rebuild_task(row: Row, index: ImportIndex) -> Task:
     answer = json.loads(row["answer"])["answer"]
-    said = [message for message in json.loads(row["messages"]) if message["role"] == "assistant"]
+    said = [message for message in load_messages(row["messages"]) if message["role"] == "assistant"]
     return Task(
         question=row["brief"],
         answer=answer,
-        check=choose_check(manifest.layout, manifest.check, answer),
+        check=choose_check(index.layout, index.check, answer),
         steps=tuple(_rebuild_step(message) for message in said),
         difficulty=row["difficulty"],
         source=row["key"],
@@ -212,50 +190,36 @@ def _digests(paths: Sequence[Path]) -> tuple[Source, ...]:
     )
 
 
-def _read_manifest(folder: Path) -> Manifest:
-    path = folder / MANIFEST
-    try:
-        return Manifest.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; import files with `emads import`") from None
-    except ValidationError:
-        raise UserError(f"{path} is damaged; import the files again into another folder") from None
-
-
-def _write_folder(out: Path, manifest: Manifest, shards: dict[str, bytes], report: ImportReport) -> None:
-    _require_own_folder(out, manifest)
-    _write_manifest(out, manifest)
-    for path, content in shards.items():
+def _write_folder(out: Path, index: ImportIndex, contents: dict[str, bytes], report: ImportReport) -> None:
+    begun = index.with_shards({})
+    _require_own_folder(out, begun)
+    begun.write(out)
+    for path, content in contents.items():
         (out / path).parent.mkdir(exist_ok=True)
         write_atomic(out / path, content)
     lines = [json.dumps(asdict(rejection)) + "\n" for rejection in report.rejections]
     write_atomic(out / REJECTED, "".join(lines).encode())
-    write_atomic(out / CARD, _write_card(manifest.name, report).encode())
-    digests = {path: hashlib.sha256(content).hexdigest() for path, content in shards.items()}
-    _write_manifest(out, manifest.model_copy(update={"shards": digests}))
+    _write_card(out, index, report)
+    index.write(out)
 
 
-def _write_manifest(out: Path, manifest: Manifest) -> None:
-    write_atomic(out / MANIFEST, encode_json(manifest.model_dump(mode="json")))
-
-
-def _require_own_folder(out: Path, manifest: Manifest) -> None:
-    if (out / MANIFEST).exists():
-        if _read_manifest(out).model_copy(update={"shards": None}) != manifest:
+def _require_own_folder(out: Path, begun: ImportIndex) -> None:
+    found = ImportIndex.find(out)
+    if found is not None:
+        if found.with_shards({}) != begun:
             raise UserError(f"{out} already holds another import; choose another --out")
     elif any(out.iterdir()):
         raise UserError(f"{out} already holds other files; choose another --out")
 
 
-def _write_card(name: str, report: ImportReport) -> str:
-    files = [
-        {"split": split, "path": f"{name}/{split}-*.parquet"}
-        for split in ("train", "validation")
-        if report.num_rows[split]
-    ]
-    header = yaml.safe_dump({"configs": [{"config_name": name, "data_files": files}]}, sort_keys=False)
-    text = _TEXT.format(name=name, counts=_count(report), num_rejected=len(report.rejections))
-    return f"---\n{header}---\n{text}"
+def _write_card(out: Path, index: ImportIndex, report: ImportReport) -> None:
+    """Write README.md, whose header names train and validation only."""
+    files: dict[str, list[str]] = {}
+    for shard in index.shards:
+        if shard.split != "test":
+            files.setdefault(shard.split, []).append(shard.path)
+    text = _TEXT.format(name=index.name, counts=_count(report), num_rejected=len(report.rejections))
+    write_card_file(out, {index.name: files}, text, pretty_name=f"Imported tasks: {index.name}")
 
 
 def _count(report: ImportReport) -> str:
@@ -263,12 +227,15 @@ def _count(report: ImportReport) -> str:
     return f"{total} tasks ({', '.join(f'{count} {split}' for split, count in report.num_rows.items())})"
 
 
-def _read_shard(path: Path, digest: str) -> list[Row]:
+def _read_shard(folder: Path, shard: Shard) -> list[Row]:
+    path = folder / shard.path
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; import the files again") from None
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise UserError(f"{path} is damaged (its sha256 is not that of {MANIFEST}); import the files again")
+    if hashlib.sha256(content).hexdigest() != shard.sha256:
+        raise UserError(
+            f"{path} is damaged (its sha256 is not that of {ImportIndex.FILE}); import the files again"
+        )
     rows: list[Row] = pq.read_table(pa.BufferReader(content)).to_pylist()
     return rows

@@ -1,4 +1,4 @@
-"""Where a solver's tasks come from: a folder of `emads import`, or one of the generated task families."""
+"""Opens the tasks of a solver: a folder of `emads import`, or one of the generated task families."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -12,7 +12,8 @@ from scenarios.tasks.imported import ROLE, list_scenarios, make_family
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
 from scenarios.tasks.splits import SealKey, require_key
 from training.data.demonstrations import difficulty_of
-from training.data.tasks.importing import MANIFEST, read_tasks
+from training.data.tasks.importing import read_tasks
+from training.data.tasks.index import ImportIndex
 
 Draw = Callable[[Split, int, SealKey | None], list[Scenario]]
 
@@ -72,6 +73,6 @@ def _open_folder(folder: Path) -> TaskSource:
             raise UserError(f"{folder} has no {split} tasks; import more questions")
         return found
 
-    manifest = (folder / MANIFEST).read_bytes()
-    identity = f"{tasks.name}/{hashlib.sha256(manifest).hexdigest()[:16]}"
+    index = (folder / ImportIndex.FILE).read_bytes()
+    identity = f"{tasks.name}/{hashlib.sha256(index).hexdigest()[:16]}"
     return TaskSource(name=tasks.name, family=make_family(tasks), role=ROLE, identity=identity, draw=draw)

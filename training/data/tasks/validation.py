@@ -1,4 +1,4 @@
-"""Checks folders of `emads import`: shards, splits, tools and answers; and chooses who checks a folder."""
+"""Checks folders of `emads import`: shards, splits, tools and answers; and chooses the check of a folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,18 +7,20 @@ from roles.errors import UserError
 from scenarios.base import SPLITS
 from scenarios.tasks.imported import list_scenarios, verify
 from scenarios.tasks.splits import unseal_test
-from training.data.rows import COLUMNS, Row
-from training.data.tasks.importing import MANIFEST, build_row, read_rows, read_tasks
-from training.data.validation import RowProblem, ValidationReport, validate_folder
+from training.data.folders.columns import COLUMNS
+from training.data.folders.rows import Row
+from training.data.folders.validation import RowProblem, ValidationReport, validate_folder
+from training.data.tasks.importing import build_row, read_rows, read_tasks
+from training.data.tasks.index import ImportIndex
 
 
 def validate_data(folder: Path, *, keep: Path | None = None) -> ValidationReport:
-    """Check a data folder, generated, taught or imported; clean rows of the first two go to `keep`.
+    """Check a data folder of any kind; clean rows go to `keep`, but not those of imported tasks.
 
     Raises:
         UserError: as `validate_folder` and `validate_import`.
     """
-    if not (folder / MANIFEST).exists():
+    if not (folder / ImportIndex.FILE).exists():
         return validate_folder(folder, keep=keep)
     if keep is not None:
         raise UserError(f"{folder} holds imported tasks: leave --keep out and import the files again")
@@ -26,7 +28,7 @@ def validate_data(folder: Path, *, keep: Path | None = None) -> ValidationReport
 
 
 def validate_import(folder: Path) -> ValidationReport:
-    """Every row rebuilt from its question and solution: split, tool results, answer and score.
+    """Rebuild every row from its question and solution, and compare split, tool results, answer and score.
 
     Raises:
         UserError: a damaged or interrupted folder; a shard that is not the one that was imported.

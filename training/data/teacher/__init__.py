@@ -1,5 +1,5 @@
 """Demonstrations written by a teacher model.
 
-Belongs here: asking it, checking and keeping its plays.
+Belongs here: prompting the teacher, checking and storing its plays.
 Not here: the HTTP client (simulator.engines.openai).
 """

@@ -1,4 +1,4 @@
-"""What a teacher's play must survive to become training data: four checks, each with its own reason.
+"""The four checks that a teacher's play passes to become training data, each with its own reason.
 
 tools    every call is of a tool that the role has, and the tool accepts it
 answer   the final answer parses strictly and the verifier gives it the asked reward
@@ -6,16 +6,16 @@ chain    figures that carry the name of a tool's figure were given by a tool bef
 replay   the tools, asked again on the scenario made anew, say the same word for word
 """
 
-import json
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from scenarios.base import Family, Scenario, ToolCall, ToolError
 from simulator.agents.tool_calls import CLOSE, OPEN
-from training.data.rows import SOLO_ROLES, Message, write_turn
+from training.data.folders.columns import Message, load_messages, store_messages
+from training.data.folders.rows import SOLO_ROLES, write_turn
 
 Reason = Literal["tools", "answer", "chain", "replay"]
 EXACT = 1.0
@@ -180,12 +180,12 @@ def write_messages(turns: Sequence[PlayedTurn]) -> list[Message]:
     return [message for turn in turns for message in write_turn(turn.text, turn.call, turn.observation)]
 
 
-def read_messages(text: str, num_opening: int) -> tuple[PlayedTurn, ...] | None:
+def read_messages(stored: Sequence[Mapping[str, Any]], num_opening: int) -> tuple[PlayedTurn, ...] | None:
     """The turns after the first `num_opening` messages of a row; None if no turns are written like this."""
     try:
-        messages = json.loads(text)
+        messages = load_messages(stored)
         turns = tuple(_read_turns(messages[num_opening:]))
-        is_whole = write_messages(turns) == messages[num_opening:]
+        is_whole = store_messages(write_messages(turns)) == list(stored[num_opening:])
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         return None
     return turns if is_whole else None

@@ -1,5 +1,5 @@
 """A data folder whose demonstrations a teacher wrote; its rows and shards are those of
-`training.data.datasets`.
+`training.data.folders.datasets`.
 
 teacher.json                     what the shards are: kept and rejected scenarios, cost, sha256
 README.md                        the data card; `datasets.load_dataset(folder, "cto")` reads its header
@@ -20,11 +20,13 @@ from scenarios.base import Scenario
 from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.endpoint import EndpointSettings
 from simulator.engines.openai.request_limits import BudgetSpentError
-from training.data.datasets import Request, check_request, compute_generator_digest, encode_shard
-from training.data.index import INDEX
-from training.data.near_duplicates import RepeatFilter, compute_fingerprint
-from training.data.rows import TEAM, check_families, require_certificate
-from training.data.teacher.index import TaughtShard, read_taught_index, write_taught_index
+from simulator.export.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
+from training.data.folders.columns import encode_shard
+from training.data.folders.datasets import Request, check_request, compute_generator_digest
+from training.data.folders.index import DatasetIndex
+from training.data.folders.near_duplicates import RepeatFilter, compute_fingerprint
+from training.data.folders.rows import TEAM, check_families, require_certificate
+from training.data.teacher.index import TeacherIndex, TeacherShard, write_teacher_card
 from training.data.teacher.journal import SUFFIX, Heading, Journal, read_journal
 from training.data.teacher.teacher import (
     Halt,
@@ -34,7 +36,6 @@ from training.data.teacher.teacher import (
     write_demonstrations,
 )
 from training.data.teacher.validation import AUTHOR_PREFIX
-from training.runs.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
 from training.runs.progress import Progress, progress
 
 SPARE_DRAWS = 50  # besides twice the count: a family that repeats itself more often is given up
@@ -44,7 +45,7 @@ SPARE_DRAWS = 50  # besides twice the count: a family that repeats itself more o
 class TeachingReport:
     """What a run of the teacher left. Example: TeachingReport(shards=(...,), num_failures={}, stop=None)"""
 
-    shards: tuple[TaughtShard, ...]  # of this request
+    shards: tuple[TeacherShard, ...]  # of this request
     num_failures: dict[str, int]  # scenarios of this run without a reply, by kind of failure
     stop: str | None  # why it stopped before the end: a cost limit, which is no mistake
     problem: str | None  # what the user has to do so that it can go on
@@ -88,11 +89,11 @@ def teach_folder(
         out.mkdir(parents=True, exist_ok=True)
         with claim_folder(out):
             remove_leftovers(out)
-            return asyncio.run(_TeachingSession(out, endpoint, rules).teach(requests))
+            return asyncio.run(_FolderTeacher(out, endpoint, rules).teach(requests))
 
 
-class _TeachingSession:
-    """One run over a folder: its client, what stops it, what came of it."""
+class _FolderTeacher:
+    """Asks the teacher for the missing scenarios of a folder and writes the shards."""
 
     def __init__(self, out: Path, endpoint: EndpointSettings, rules: TeachingRules) -> None:
         self._out, self._endpoint, self._rules = out, endpoint, rules
@@ -102,7 +103,7 @@ class _TeachingSession:
         self._num_kept = self._num_rejected = 0
 
     async def teach(self, requests: Sequence[Request]) -> TeachingReport:
-        shards = {shard.path: shard for shard in read_taught_index(self._out).shards}
+        shards = TeacherIndex.read(self._out).by_path()
         written = []
         spent = sum(read_journal(path).cost for path in sorted(self._out.glob(f"*/*{SUFFIX}")))
         total = sum(request.count for request in requests)
@@ -116,7 +117,9 @@ class _TeachingSession:
                         continue
                     written.append(shard)
                     shards[shard.path] = shard
-                    write_taught_index(self._out, shards)
+                    index = TeacherIndex(format=TeacherIndex.FORMAT).with_shards(shards)
+                    index.write(self._out)
+                    write_teacher_card(self._out, index)
         return self._report(written)
 
     async def _teach_shard(
@@ -126,7 +129,7 @@ class _TeachingSession:
         scenarios: Sequence[Scenario],
         client: ChatClient,
         bar: Progress,
-    ) -> TaughtShard | None:
+    ) -> TeacherShard | None:
         """The shard as far as it got; None where nothing was finished."""
 
         def note(outcome: Outcome) -> None:
@@ -134,8 +137,12 @@ class _TeachingSession:
             self._num_rejected += outcome.rejection is not None
             if outcome.failure is not None:
                 self._num_failures[outcome.failure.kind] += 1
-            counts = {"kept": self._num_kept, "rejected": self._num_rejected, "cost": client.budget.spent}
-            bar.advance(int(outcome.is_finished), **counts)
+            bar.advance(
+                int(outcome.is_finished),
+                kept=self._num_kept,
+                rejected=self._num_rejected,
+                cost=client.budget.spent,
+            )
 
         folder = self._out / request.family
         folder.mkdir(exist_ok=True)
@@ -164,7 +171,7 @@ class _TeachingSession:
             return None
         return _write_shard(self._out, request, number, outcomes, self._author, self._rules.min_reward)
 
-    def _report(self, shards: Sequence[TaughtShard]) -> TeachingReport:
+    def _report(self, shards: Sequence[TeacherShard]) -> TeachingReport:
         reason = self._halt.reason
         problem = str(reason) if isinstance(reason, UserError) else None
         if problem is None and self._num_failures:
@@ -191,7 +198,7 @@ def _choose_families(families: Sequence[str]) -> tuple[str, ...]:
 
 def _check_folder(out: Path, requests: Sequence[Request]) -> None:
     """Refuse a folder of the oracle's, and one that would lose scenarios."""
-    if (out / INDEX).exists():
+    if (out / DatasetIndex.FILE).exists():
         raise UserError(f"{out} holds demonstrations of the oracle; choose another --out")
     paths = {
         request.path(number): request.num_scenarios(number)
@@ -199,7 +206,7 @@ def _check_folder(out: Path, requests: Sequence[Request]) -> None:
         for number in range(request.num_shards)
     }
     asked = {(request.family, request.split) for request in requests}
-    for shard in read_taught_index(out).shards:
+    for shard in TeacherIndex.read(out).shards:
         if (shard.family, shard.split) in asked and paths.get(shard.path, 0) < shard.num_scenarios:
             raise UserError(
                 f"{out} already holds more {shard.family}/{shard.split} scenarios than asked for;"
@@ -238,7 +245,7 @@ def _draw(request: Request) -> Iterator[Scenario]:
 
 def _write_shard(
     out: Path, request: Request, number: int, outcomes: Sequence[Outcome], author: str, min_reward: float
-) -> TaughtShard:
+) -> TeacherShard:
     """Write rows and rejections; equal outcomes give equal bytes."""
     path = request.path(number)
     rows = [outcome.row for outcome in outcomes if outcome.row is not None]
@@ -248,7 +255,7 @@ def _write_shard(
     write_atomic(out / path.replace(".parquet", ".rejected.jsonl"), lines.encode())
     write_atomic(out / path, content)
     journal = read_journal(out / path.replace(".parquet", SUFFIX))
-    return TaughtShard(
+    return TeacherShard(
         path=path,
         family=request.family,
         split=request.split,
@@ -277,7 +284,7 @@ def summarise_teaching(report: TeachingReport) -> list[str]:
     return [*lines, report.stop] if report.stop else lines
 
 
-def _summarise_shard(shard: TaughtShard) -> str:
+def _summarise_shard(shard: TeacherShard) -> str:
     rejected = ", ".join(f"{reason} {count}" for reason, count in sorted(shard.rejected.items()))
     parts = [f"{shard.path}: {shard.num_rows} of {shard.num_scenarios} scenarios kept"]
     if rejected:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from roles.errors import UserError
 from scenarios.base import Split
 from simulator.engines.openai.reply import ChatReply
-from training.runs.atomic_files import sync_folder
+from simulator.export.atomic_files import sync_folder
 
 FORMAT = "emads-teacher/1"
 SUFFIX = ".journal.jsonl"
@@ -40,7 +40,7 @@ class Heading(_Line):
     split: Split
     seed: int
     difficulties: tuple[int, ...]
-    generator: str  # see `training.data.datasets.compute_generator_digest`
+    generator: str  # see `training.data.folders.datasets.compute_generator_digest`
 
 
 class Answered(_Line):

@@ -15,7 +15,8 @@ from roles.base import AnswerError, Role, parse_strict_json
 from scenarios.base import Family, Scenario, ToolCall
 from simulator.agents.tool_calls import CLOSE, OPEN, BadToolCallError, parse_tool_call
 from simulator.engines.openai.reply import ChatReply, RequestedCall
-from training.data.rows import SOLO_ROLES, Message, list_tools
+from training.data.folders.columns import Message
+from training.data.folders.rows import SOLO_ROLES, list_tools
 from training.data.teacher.checks import PlayedTurn, Rejection, observe
 
 ToolShape = Literal["native", "text"]  # how the teacher is told of the tools

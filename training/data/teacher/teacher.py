@@ -15,10 +15,10 @@ from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.reply import ChatReply, EndpointError
 from simulator.engines.openai.request_limits import BudgetSpentError
 from simulator.graph.concurrency import run_pool
-from training.data.rows import (
+from training.data.folders.columns import Message
+from training.data.folders.rows import (
     SOLO_FAMILIES,
     SOLO_ROLES,
-    Message,
     Row,
     list_tools,
     make_row,
@@ -113,7 +113,7 @@ async def write_demonstrations(
 
     async def teach(scenario: Scenario) -> Outcome:
         family = families[scenario.family]
-        desk = _TeacherCalls(
+        endpoint = _RecordedEndpoint(
             client=client,
             tools=list_tools(SOLO_ROLES[family.role]) if rules.tool_shape == "native" else [],
             key=scenario.key,
@@ -121,7 +121,7 @@ async def write_demonstrations(
             journal=journal,
             halt=halt,
         )
-        outcome = await _teach(family, scenario, desk, author, rules)
+        outcome = await _teach(family, scenario, endpoint, author, rules)
         report(outcome)
         return outcome
 
@@ -129,8 +129,8 @@ async def write_demonstrations(
 
 
 @dataclass(slots=True, kw_only=True)
-class _TeacherCalls:
-    """Where one scenario's requests are answered: from the journal first, then by the endpoint."""
+class _RecordedEndpoint:
+    """Answers the requests of one scenario: from the journal first, then by the endpoint."""
 
     client: ChatClient
     tools: list[dict[str, Any]]
@@ -171,22 +171,22 @@ class _TeacherCalls:
 
 
 async def _teach(
-    family: Family, scenario: Scenario, desk: _TeacherCalls, author: str, rules: TeachingRules
+    family: Family, scenario: Scenario, endpoint: _RecordedEndpoint, author: str, rules: TeachingRules
 ) -> Outcome:
     try:
         play = await play_scenario(
-            family, scenario, desk.ask, max_turns=rules.max_turns, shape=rules.tool_shape
+            family, scenario, endpoint.ask, max_turns=rules.max_turns, shape=rules.tool_shape
         )
     except _HaltedError:
         return Outcome(scenario=scenario)
     except EndpointError as error:
         return Outcome(scenario=scenario, failure=error)
     rejection = play.fault or find_rejection(family, scenario, play.turns, rules.min_reward)
-    row = None if rejection else build_taught_row(family, scenario, play.turns, author)
+    row = None if rejection else build_teacher_row(family, scenario, play.turns, author)
     return Outcome(scenario=scenario, turns=play.turns, row=row, rejection=rejection)
 
 
-def build_taught_row(family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], author: str) -> Row:
+def build_teacher_row(family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], author: str) -> Row:
     """The row of a play that passed the checks.
 
     Raises:

@@ -1,4 +1,8 @@
-"""Credit schemes: how an episode's team reward becomes each role's score. One small file each."""
+"""Credit: scored groups to advantages.
+
+Belongs here: credit schemes (one small file each), counterfactual play, credit of votes, estimators, critic.
+Not here: rewards (training/joint/score.py), rows and losses.
+"""
 
 from collections.abc import Mapping
 

@@ -4,17 +4,23 @@ Source: difference rewards (Wolpert and Tumer 2002), as in COMA (arXiv:1705.0892
 action ("no report") in place of a learned critic.
 """
 
+import statistics
 from collections.abc import Sequence
 
-from training.joint.credit.base import Counterfactuals, ReportSet
+from training.joint.credit.counterfactuals import AbsentReports, Counterfactuals
+from training.joint.records import ScoredReportSet
 
 
 class Difference:
     """Team reward minus the team reward without this role's report."""
 
-    counterfactuals: Counterfactuals = "absences"
+    counterfactuals: Counterfactuals = AbsentReports()
     pools_decisions = False
     normalises_roles = False
+    holds_votes_fixed = False
 
-    def specialist_scores(self, role: str, report_sets: Sequence[ReportSet]) -> list[float]:
-        return [report_set.mean_reward - report_set.without[role] for report_set in report_sets]
+    def specialist_scores(self, role: str, report_sets: Sequence[ScoredReportSet]) -> list[float]:
+        return [
+            statistics.fmean(report_set.rewards) - report_set.counterfactual_rewards[role][0]
+            for report_set in report_sets
+        ]

@@ -5,15 +5,17 @@ GRPO as if the team were one agent (arXiv:2402.03300): what the other schemes ar
 
 from collections.abc import Sequence
 
-from training.joint.credit.base import Counterfactuals, ReportSet
+from training.joint.credit.counterfactuals import Counterfactuals, NoCounterfactuals
+from training.joint.records import ScoredReportSet
 
 
 class Episode:
     """The reward of the first decision; ReconcileGPT's decisions are compared whatever their reports were."""
 
-    counterfactuals: Counterfactuals = "none"
+    counterfactuals: Counterfactuals = NoCounterfactuals()
     pools_decisions = True
     normalises_roles = False
+    holds_votes_fixed = False
 
-    def specialist_scores(self, role: str, report_sets: Sequence[ReportSet]) -> list[float]:
+    def specialist_scores(self, role: str, report_sets: Sequence[ScoredReportSet]) -> list[float]:
         return [report_set.rewards[0] for report_set in report_sets]

@@ -1,16 +1,19 @@
 """`shared`: every specialist gets the team's result, averaged over the decisions on its set of reports."""
 
+import statistics
 from collections.abc import Sequence
 
-from training.joint.credit.base import Counterfactuals, ReportSet
+from training.joint.credit.counterfactuals import Counterfactuals, NoCounterfactuals
+from training.joint.records import ScoredReportSet
 
 
 class Shared:
     """Plain GRPO on the team reward for specialists; ReconcileGPT is compared on the same reports."""
 
-    counterfactuals: Counterfactuals = "none"
+    counterfactuals: Counterfactuals = NoCounterfactuals()
     pools_decisions = False
     normalises_roles = False
+    holds_votes_fixed = False
 
-    def specialist_scores(self, role: str, report_sets: Sequence[ReportSet]) -> list[float]:
-        return [report_set.mean_reward for report_set in report_sets]
+    def specialist_scores(self, role: str, report_sets: Sequence[ScoredReportSet]) -> list[float]:
+        return [statistics.fmean(report_set.rewards) for report_set in report_sets]

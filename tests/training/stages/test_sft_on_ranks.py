@@ -1,0 +1,122 @@
+"""Launchers run the SFT of a role: two processes learn what one learns, also killed or with FSDP2."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from accelerate.commands.config.config_args import load_config_from_file
+from rank_launch import launch, launch_ranks
+from tiny_models import same_weights, weights_of
+
+from roles.errors import UserError
+from training.config.loading import load_config
+from training.models.weights import load_weights
+from training.roles.resumable_trainer import ResumableTrainer
+from training.runs.resume import StageCheckpoints
+from training.runs.run_errors import SkippedSteps
+from training.runs.run_folder import Run
+from training.stages.base import train_base
+from training.stages.sft import train_sft
+
+ROOT = Path(__file__).parent.parent.parent.parent
+FSDP2 = ROOT / "configs" / "accelerate" / "fsdp2.yaml"
+SETTINGS = (
+    "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
+    "data.difficulties=[1]", "model.intermediate_size=48", "sft.max_steps=4", "sft.batch_size=4",
+    "sft.optimizer=adamw", "sft.checkpoint_every=2", "sft.validate_every=2", "sft.num_validation_rows=4",
+)  # fmt: skip
+
+
+def launch_two(run: Run, *options: str, status: int = 0) -> str:
+    """SFT of a role by two processes over gloo."""
+    return launch_ranks(2, "-m", "training.stages.sft_on_ranks", run.path, "cto", *options, status=status)
+
+
+@pytest.mark.process
+def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
+    names = ("one", "two", "launched", "killed")
+    runs = [Run.create(tmp_path / name, load_config(None, list(SETTINGS))) for name in names]
+    for run in runs:
+        train_base(run.path)
+    train_sft(runs[0].path, "cto")
+    launch_two(runs[1])
+    launch(
+        "accelerate", "launch", "--cpu", "--num_processes", 1, "--num_machines", 1, "--mixed_precision", "no",
+        "--dynamo_backend", "no", "-m", "training.stages.sft_on_ranks", runs[2].path, "cto",
+    )  # fmt: skip
+    launched = weights_of(load_weights(runs[2], "sft", "cto")[0])
+    one, two = (weights_of(load_weights(run, "sft", "cto")[0]) for run in runs[:2])
+    assert same_weights(launched, one)
+    base = weights_of(load_weights(runs[0], "base", "cto")[0])
+    assert not same_weights(one, base)
+    for name, value in one.items():  # the batches are the same sets of rows, their order on two ranks is not
+        assert torch.allclose(two[name], value, atol=5e-3), name
+    assert not same_weights(two, base)
+    payload = runs[1].read_payload("sft/cto")
+    assert payload["steps"] == 4
+    assert payload["weights_changed"] is True
+    logged = [(row.step, "validation/loss" in row.metrics) for row in runs[1].read_metrics("sft/cto")]
+    assert logged == [(0, True), (2, True), (4, True), (4, False)]  # one process logs
+    check_resume(runs[3], undisturbed=runs[1])
+
+
+def check_resume(run: Run, *, undisturbed: Run) -> None:
+    """Two processes that are killed go on, as two, and end like those that were not, in every bit."""
+    launch_two(run, "--fault", "kill@step:4", status=1)
+    assert not run.is_done("sft/cto")
+    assert [path.name for path in (run.path / "checkpoints/unfinished/sft/cto").iterdir()] == ["step_2"]
+    with pytest.raises(UserError, match=r"was saved by 2 processes, and these are 1; go on with 2"):
+        train_sft(run.path, "cto")
+    assert "sft/cto: going on after step 2" in launch_two(run)
+    ends = [weights_of(load_weights(one, "sft", "cto")[0]) for one in (run, undisturbed)]
+    assert same_weights(*ends)
+    logged = [
+        {name: value for name, value in one.read_metrics("sft/cto")[-1].metrics.items() if "time" not in name}
+        for one in (run, undisturbed)
+    ]
+    for name in ("loss", "grad_norm", "num_tokens"):  # sums that began before the kill among them
+        assert logged[0][name] == logged[1][name], name
+    assert not (run.path / "checkpoints/unfinished/sft/cto").exists()
+
+
+@pytest.mark.process
+def test_fsdp2_through_accelerate_trains_as_one_process_does(tmp_path: Path) -> None:
+    """Sharded for one step by the config that is shipped."""
+    settings = [*SETTINGS, "sft.max_steps=1", "sft.checkpoint_every=1", "sft.validate_every=0"]
+    one, sharded = (Run.create(tmp_path / name, load_config(None, settings)) for name in ("one", "sharded"))
+    for run in (one, sharded):
+        train_base(run.path)
+    train_sft(one.path, "cto")
+    command = (
+        "accelerate",
+        "launch",
+        "--config_file",
+        FSDP2,
+        ROOT / "tests" / "support" / "sharded_child.py",
+    )
+    launch(*command, sharded.path, "cto")
+    ends = [weights_of(load_weights(run, "sft", "cto")[0]) for run in (one, sharded)]
+    base = weights_of(load_weights(one, "base", "cto")[0])
+    assert not same_weights(ends[1], base)
+    for name, value in ends[0].items():
+        assert torch.allclose(ends[1][name], value, atol=5e-3), name
+
+
+def test_sharded_training_neither_saves_nor_goes_on_inside_a_stage(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", load_config(None, list(SETTINGS)))
+    checkpoints = StageCheckpoints(run, "sft/cto", every_steps=1)
+    trainer: Any = SimpleNamespace(is_fsdp_enabled=True, skipped=SkippedSteps())  # and no add_callback
+    ResumableTrainer.keep_checkpoints(trainer, checkpoints)
+    assert trainer.checkpoints is None
+    (checkpoints.folder / "step_1").mkdir(parents=True)
+    with pytest.raises(UserError, match="which sharded training cannot go on from: remove that folder"):
+        ResumableTrainer.keep_checkpoints(trainer, checkpoints)
+
+
+def test_the_fsdp2_config_is_one_that_accelerate_reads() -> None:
+    config = load_config_from_file(str(FSDP2))
+    assert str(config.distributed_type) == "DistributedType.FSDP" or config.distributed_type == "FSDP"
+    assert config.fsdp_config["fsdp_version"] == 2
+    assert config.fsdp_config["fsdp_state_dict_type"] == "FULL_STATE_DICT"

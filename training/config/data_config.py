@@ -1,0 +1,31 @@
+"""`data`: the scenarios and demonstrations of a run."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from training.config.section import Count, Difficulty, Section
+
+
+class DataConfig(Section):
+    """Scenarios and demonstrations. Splits never share a scenario, whatever the seed."""
+
+    seed: Count = 0
+    """Seed of the scenario streams."""
+    difficulties: tuple[Difficulty, ...] = Field(default=(1, 2), min_length=1)
+    """Difficulties that scenarios cycle through, 1 (easiest) to 10."""
+    seat_share: Annotated[float, Field(ge=0, le=1)] = 0.6
+    """Share of the supervised rows that show the role's seat in the team; the rest shows its own family."""
+    conventions: Literal["house", "symmetric"] = "house"
+    """Practices of team cases; `symmetric` has two equally good pairs: to see that teams invent their own."""
+    first_grpo_index: Count = 1_000_000
+    """Index of the first training scenario of GRPO: far from the demonstrations, so none is met again."""
+    first_marl_index: Count = 2_000_000
+    """Index of the first training case of joint training."""
+
+    @field_validator("difficulties")
+    @classmethod
+    def _check_difficulties(cls, difficulties: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(difficulties)) != len(difficulties):
+            raise ValueError(f"{list(difficulties)} repeats a difficulty: name each one once")
+        return difficulties

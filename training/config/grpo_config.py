@@ -1,0 +1,111 @@
+"""`grpo`: group-relative policy optimisation of each role alone."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from scenarios.rewards import resolve_weights
+from training.config.rl_sections import GuardsConfig, LossConfig
+from training.config.section import (
+    Count,
+    GroupSize,
+    PositiveCount,
+    Rate,
+    Section,
+    Temperature,
+    Weight,
+    check_micro_batch,
+    check_patience,
+)
+
+
+class GrpoLossConfig(LossConfig):
+    """Loss of GRPO: clipping is TRL's; KL and the correction for another engine are here."""
+
+    importance: Literal["none", "call"] = "none"
+    """Correction for what the engine sampled: truncated weights per call; a vLLM engine sets it to `call`."""
+
+
+class GrpoGuardsConfig(GuardsConfig):
+    """Validation, early stop and alarms of GRPO."""
+
+    patience: Count = 0
+    """Validations in a row without a better one that end the stage; 0 never does."""
+    alarm_every: Count = 5
+    """Batches of rollouts between measurements for the alarms; 0 measures nothing."""
+    alarm_rollouts: PositiveCount = 16
+    """Rollouts of a batch that are audited and whose KL to the starting policy is measured."""
+    stop_on_alarm: bool = False
+    """End the stage when an alarm goes off."""
+
+    @model_validator(mode="after")
+    def _check_patience(self) -> Self:
+        check_patience(self.patience, self.validate_every)
+        return self
+
+
+class GrpoMemoryConfig(Section):
+    """Forward passes of GRPO: memory and time, never the result."""
+
+    micro_batch_size: Count = 0
+    """Trajectories per forward pass: less memory; divides prompts_per_step * group_size. 0: all."""
+    row_layout: Literal["padded", "shared_prompt"] = "padded"
+    """Trajectories side by side with padding, or end to end with the prompt of a group computed once."""
+
+
+class GrpoConfig(Section):
+    """Group-relative policy optimisation of each role alone, on its own verifier."""
+
+    max_steps: Count = 120
+    """Optimizer steps per role; 0 leaves the stage out."""
+    prompts_per_step: PositiveCount = 8
+    """Scenarios per step."""
+    group_size: GroupSize = 8
+    """Trajectories per scenario that are compared with each other, 2 or more."""
+    learning_rate: Rate = 2e-4
+    """Peak learning rate."""
+    adam_epsilon: Rate = 1e-4
+    """Adam's epsilon: near a weight's gradient (1e-4 here) it keeps small, noisy gradients small."""
+    temperature: Temperature = 1.0
+    """Sampling temperature of the rollouts."""
+    reward: Literal["default", "rlvr"] = "rlvr"
+    """Role reward: `default` (efficiency and tool quality) or `rlvr` (correctness, format, steps)."""
+    reward_weights: dict[str, Weight] = Field(default={"step": 0.0})
+    """Weights that replace those of the preset, by component; the demo charges nothing for steps."""
+    scale_rewards: Literal["group", "none"] = "none"
+    """Whether a group's advantages are divided by its standard deviation (`group`) or not (`none`)."""
+    max_turns: PositiveCount = 6
+    """Assistant turns before a trajectory is cut off."""
+    max_failed_calls: PositiveCount = 1
+    """Failed tool calls that cut a trajectory off; to learn to recover from errors takes 2 or more."""
+    max_completion_tokens: PositiveCount = 48
+    """Tokens per assistant turn before it is cut off."""
+    steps_per_generation: PositiveCount = 1
+    """Optimizer steps that one batch of rollouts is cut into (prompts_per_step scenarios for each)."""
+    num_iterations: PositiveCount = 1
+    """How often each batch of rollouts is trained on."""
+    curriculum: bool = False
+    """Begin with the easiest difficulty and go on to the next on measured success; else they take turns."""
+    promote_at: Annotated[float, Field(gt=0, le=1)] = 0.7
+    """Mean verified reward at a difficulty that begins the next one."""
+    promote_window: PositiveCount = 32
+    """Groups over which that mean is taken."""
+    curriculum_replay: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    """Share of the scenarios that goes back to difficulties that were passed."""
+    reward_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds after which one reward is given up and its group left out."""
+    checkpoint_every: Count = 0
+    """Optimizer steps between checkpoints of the unfinished stage; 0 saves about once a minute."""
+    loss: GrpoLossConfig = GrpoLossConfig()
+    guards: GrpoGuardsConfig = GrpoGuardsConfig()
+    memory: GrpoMemoryConfig = GrpoMemoryConfig()
+
+    @model_validator(mode="after")
+    def _check_weights(self) -> Self:
+        resolve_weights(self.reward, self.reward_weights)
+        check_micro_batch(
+            self.memory.micro_batch_size,
+            self.prompts_per_step * self.group_size,
+            "prompts_per_step * group_size",
+        )
+        return self

@@ -1,0 +1,170 @@
+"""`marl`: joint multi-agent RL of the whole team."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from roles.errors import unknown
+from roles.team import TEAM_ROLES
+from training.config.rl_sections import GuardsConfig, LossConfig
+from training.config.section import (
+    ClipRange,
+    Count,
+    GroupSize,
+    PositiveCount,
+    Rate,
+    Section,
+    Temperature,
+    Weight,
+)
+
+
+class MarlLossConfig(LossConfig):
+    """Loss of joint training: token weights, clipping, KL, correction for what the engine sampled."""
+
+    kind: Literal["grpo", "dr_grpo", "dapo"] = "dapo"
+    """Token weight: 1 / all own tokens (dapo), 1 / its row's (grpo), 1 / max_completion_tokens (dr_grpo)."""
+    clip_level: Literal["token", "sequence"] = "token"
+    """A ratio is the token's own (token) or the geometric mean over its row (sequence, as in GSPO)."""
+    clip_low: ClipRange = 0.2
+    """The probability ratio is clipped below at 1 - clip_low."""
+    clip_high: ClipRange = 0.2
+    """The probability ratio is clipped above at 1 + clip_high."""
+    kl_kind: Literal["k1", "k2", "k3", "k3_ratio"] = "k3"
+    """Estimator of the KL divergence; k3_ratio is k3 times the probability ratio."""
+    kl_target: Weight = 0.0
+    """KL per token that a controller holds by moving each role's kl_coefficient; 0 keeps it fixed."""
+    measure_kl: bool = False
+    """Log the KL divergence to the team before this stage even where its coefficient is 0."""
+    importance: Literal["ratio", "token", "call"] = "ratio"
+    """Correction for what the engine sampled: the ratio, or truncated weights; vLLM: `call` if not given."""
+
+    @model_validator(mode="after")
+    def _check_kl(self) -> Self:
+        if self.kl_target > 0 and self.kl_coefficient == 0:
+            raise ValueError("kl_target moves kl_coefficient, which is 0: set one to begin with")
+        return self
+
+
+class CreditConfig(Section):
+    """Credit of joint training: from the team reward to each role's advantages."""
+
+    scheme: Literal[
+        "shared", "episode", "role_normalised", "difference", "cross_rescored", "hierarchical"
+    ] = "shared"
+    """How an episode's team reward becomes each role's score; training/joint/credit/ has a file for each."""
+    estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
+    """How scores become advantages; training/joint/credit/estimators.py has a function for each."""
+    gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
+    """Decay of the advantage along a trajectory's own tokens, for estimator gae."""
+    critic_learning_rate: Rate = 1e-3
+    """Learning rate of the value heads, for estimator gae."""
+    critic_epochs: PositiveCount = 4
+    """Passes of the value heads over a step's rows, for estimator gae."""
+
+    @model_validator(mode="after")
+    def _check_estimator(self) -> Self:
+        if self.estimator == "remax" and self.scheme in ("difference", "cross_rescored", "hierarchical"):
+            raise ValueError(
+                f"estimator remax subtracts a greedy reward, which has no meaning under scheme {self.scheme}:"
+                " use shared, episode or role_normalised"
+            )
+        return self
+
+
+class MarlGuardsConfig(GuardsConfig):
+    """Validation of joint training, and alarm and anchor for a role whose own score falls."""
+
+    validation_scenarios: PositiveCount = 100
+    """Team cases of the validation split that are played each time."""
+    drift_alarm: Weight = 0.05
+    """Fall of a role's own verified score, mean of drift_window steps, that is reported; 0 never."""
+    drift_window: PositiveCount = 5
+    """Steps whose mean is compared with the first ones."""
+    anchor: Literal["none", "kl", "sft"] = "none"
+    """Extra loss on a role after a drift alarm: KL to its start, or demonstrations of its family and seat."""
+    anchor_coefficient: Weight = 0.1
+    """Weight of the anchor's loss."""
+
+
+class MarlMemoryConfig(Section):
+    """Forward passes and sharding of joint training: memory and time, never what is learnt."""
+
+    micro_batch_tokens: PositiveCount = 16_384
+    """Padded tokens per forward pass of the learner; changes memory, never the result."""
+    row_layout: Literal["padded", "packed", "shared_prompt"] = "padded"
+    """Rows side by side with padding, end to end, or end to end with every common prompt computed once."""
+    sharding: Literal["none", "fsdp2"] = "none"
+    """Under torchrun: every rank holds all weights (none), or its part of what is trained (fsdp2)."""
+    sharded_bf16: bool = False
+    """Whether sharded weights are gathered and multiplied in bfloat16; sums and optimizer stay float32."""
+    cpu_offload: bool = False
+    """Whether sharded weights and optimizer rest in the memory of the host."""
+    logit_rows: Count = 0
+    """Own tokens whose logits are held at once; 0 holds those of a whole forward pass."""
+
+
+class MarlConfig(Section):
+    """Joint multi-agent RL of the whole team on the team reward."""
+
+    max_steps: Count = 40
+    """Joint optimizer steps; 0 leaves the stage out."""
+    scenarios_per_step: PositiveCount = 24
+    """Team scenarios per step."""
+    report_sets: GroupSize = 4
+    """Full episodes per scenario; a specialist's reports are compared across them, 2 or more."""
+    decisions_per_set: GroupSize = 2
+    """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
+    protocol: Literal["assess", "full"] = "assess"
+    """What is played: reports, decision, votes; or governed episodes with re-plans, one per report set."""
+    learning_rate: Rate = 2e-4
+    """Peak learning rate."""
+    rate_schedule: Literal["constant", "linear"] = "constant"
+    """Learning rates as they are (constant), or down to 0 in a straight line over max_steps (linear)."""
+    role_learning_rates: dict[str, Rate] = Field(default={})
+    """Peak learning rates of single roles, in place of learning_rate."""
+    frozen_roles: tuple[str, ...] = ()
+    """Roles that play and are not trained."""
+    alternate_every: Count = 0
+    """Train specialists and ReconcileGPT in turns of so many steps; 0 trains all in every step."""
+    reward: Literal["team", "agreement_only"] = "team"
+    """What is rewarded: the team reward, or (for comparison only) the share of seats that accept."""
+    max_staleness: Count = 0
+    """Steps that rollouts may be behind the weights: 0 plays and trains in turn, exactly."""
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Gradients of a role are scaled down to this norm."""
+    max_completion_tokens: PositiveCount = 32
+    """Tokens per turn before it is cut off."""
+    rounds: Count = 1
+    """Rounds of votes after the decision; 0 asks for none."""
+    temperature: Temperature = 1.0
+    """Sampling temperature of the rollouts."""
+    checkpoint_every: Count = 0
+    """Joint steps between checkpoints of the unfinished stage; 0 saves about once a minute."""
+    loss: MarlLossConfig = MarlLossConfig()
+    credit: CreditConfig = CreditConfig()
+    guards: MarlGuardsConfig = MarlGuardsConfig()
+    memory: MarlMemoryConfig = MarlMemoryConfig()
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the weights before this stage are kept at hand, for KL."""
+        return self.loss.kl_coefficient > 0 or self.loss.measure_kl or self.guards.anchor == "kl"
+
+    @model_validator(mode="after")
+    def _check_marl(self) -> Self:
+        for key in ("role_learning_rates", "frozen_roles"):
+            for role in getattr(self, key):
+                if role not in TEAM_ROLES:
+                    raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))
+        if set(self.frozen_roles) >= set(TEAM_ROLES):
+            raise ValueError("frozen_roles names every role: nothing would be trained")
+        rescored = self.credit.scheme in ("difference", "cross_rescored", "hierarchical")
+        if self.protocol == "full" and rescored:
+            raise ValueError(
+                f"credit.scheme {self.credit.scheme} values decisions that nobody took, and a governed"
+                " episode (protocol full) is not decided again: set it to shared, episode or role_normalised"
+            )
+        if self.max_staleness and self.loss.importance == "ratio":
+            raise ValueError("max_staleness needs a correction for it: set loss.importance to token or call")
+        return self

@@ -1,0 +1,62 @@
+"""Base of every config section, and the value ranges that several sections share."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY
+
+Count = Annotated[int, Field(ge=0)]
+PositiveCount = Annotated[int, Field(ge=1)]
+GroupSize = Annotated[int, Field(ge=2)]  # a group of one has nobody to be compared with
+Rate = Annotated[float, Field(gt=0, le=1)]
+Weight = Annotated[float, Field(ge=0)]
+ClipRange = Annotated[float, Field(gt=0, lt=1)]
+Temperature = Annotated[float, Field(gt=0, le=10)]
+Difficulty = Annotated[int, Field(ge=MIN_DIFFICULTY, le=MAX_DIFFICULTY)]
+
+
+class Section(BaseModel):
+    """Base of every config model: exact types, finite numbers, unknown keys refused, immutable."""
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    def changed(self, **changes: Any) -> Self:
+        """A copy with other values, checked as a config file is; `__` leads into a section.
+
+        Example: marl.changed(loss__clip_low=0.1, max_steps=3)
+
+        Raises:
+            ValidationError: an unknown key or a value out of range.
+        """
+        values = self.model_dump()
+        for name, value in changes.items():
+            *path, last = name.split("__")
+            section = values
+            for part in path:
+                section = section[part]
+            section[last] = value
+        return type(self).model_validate(values)
+
+
+def list_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Dotted names of all keys of a section; those of sections inside it follow the section's own name."""
+    for name, field in section.model_fields.items():
+        yield prefix + name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from list_keys(field.annotation, f"{prefix}{name}.")
+
+
+def check_micro_batch(micro: int, batch: int, name: str) -> None:
+    """Raise ValueError where micro-batches of this size do not fill a batch."""
+    if micro and batch % micro:
+        raise ValueError(f"micro_batch_size {micro} must divide {name} {batch}")
+
+
+def check_patience(patience: int, validate_every: int) -> None:
+    """Raise ValueError where patience counts validations that never happen."""
+    if patience and not validate_every:
+        raise ValueError(f"patience {patience} needs validations: set validate_every")

@@ -1,0 +1,44 @@
+"""`sft`: supervised fine-tuning of each role."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from training.config.section import Count, PositiveCount, Rate, Section, check_micro_batch, check_patience
+
+
+class SftConfig(Section):
+    """Supervised fine-tuning of each role on demonstrations."""
+
+    max_steps: Count = 450
+    """Optimizer steps per role; 0 leaves the base model as it is."""
+    batch_size: PositiveCount = 16
+    """Demonstrations per optimizer step."""
+    optimizer: Literal["muon", "adamw"] = "muon"
+    """`muon` (2-D weights by Muon, the rest by AdamW) or `adamw` alone."""
+    muon_learning_rate: Rate = 0.02
+    """Peak rate of Muon; unused with adamw."""
+    learning_rate: Rate = 0.002
+    """Peak rate of AdamW."""
+    micro_batch_size: Count = 0
+    """Demonstrations per forward pass: less memory, same step; it divides batch_size. 0 takes all at once."""
+    packing: bool = False
+    """Lay demonstrations end to end, none seeing another; batch_size then counts rows of pack_tokens."""
+    pack_tokens: Annotated[int, Field(ge=64)] = 1024
+    """Most tokens of a packed row."""
+    validate_every: Count = 0
+    """Steps between validations, of which the best weights are kept; 0 keeps the last weights."""
+    num_validation_rows: PositiveCount = 64
+    """Demonstrations of the validation split that are scored."""
+    patience: Count = 0
+    """Validations in a row without a better one that end the stage; 0 never does."""
+    control_fraction: Annotated[float, Field(ge=0, le=10)] = 1.0
+    """Length of the more-SFT control as a fraction of the compared RL stage's time; 0 leaves it out."""
+    checkpoint_every: Count = 0
+    """Optimizer steps between checkpoints of the unfinished stage; 0 saves about once a minute."""
+
+    @model_validator(mode="after")
+    def _check_options(self) -> Self:
+        check_micro_batch(self.micro_batch_size, self.batch_size, "batch_size")
+        check_patience(self.patience, self.validate_every)
+        return self

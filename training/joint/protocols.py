@@ -1,0 +1,89 @@
+"""Strategies of a joint step that follow from the config, chosen once when the learner is built."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from scenarios.team import TeamScenario
+from simulator.chat import Chat
+from simulator.engines.base import Engine
+from simulator.reward import TeamRewardWeights
+from training.config.marl_config import MarlConfig
+from training.joint.credit import SCHEMES
+from training.joint.credit.assign import CreditAssigner
+from training.joint.credit.estimators import ESTIMATORS
+from training.joint.credit.votes import VoteCredit, VotesAlone, VotesWithDecision, VotesWithReport
+from training.joint.governed_play import GovernedPlayer
+from training.joint.governed_score import GovernedScorer
+from training.joint.play import AssessPlayer
+from training.joint.records import EpisodeGroup, ScoredGroup, Total
+from training.joint.score import REWARDS, AssessScorer
+
+
+class Player(Protocol):
+    """Plays scenarios as groups of episodes."""
+
+    def play(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
+    ) -> list[EpisodeGroup]:
+        """The complete groups of these scenarios; groups with an infrastructure fault are left out."""
+        ...
+
+    def play_greedily(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
+    ) -> list[EpisodeGroup]:
+        """One episode of every scenario at temperature 0; raises InfrastructureError where one is lost."""
+        ...
+
+
+class Scorer(Protocol):
+    """Scores groups of episodes."""
+
+    def score(self, groups: Sequence[EpisodeGroup]) -> list[ScoredGroup]:
+        """The groups with a verdict on every episode."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointStep:
+    """How a step is played, scored and credited."""
+
+    player: Player
+    scorer: Scorer
+    credit: CreditAssigner
+
+
+def choose_step(
+    config: MarlConfig, *, chat: Chat, weights: TeamRewardWeights, roles: tuple[str, ...], total: Total = list
+) -> JointStep:
+    """Player, scorer and credit of the config's protocol, scheme and estimator."""
+    scheme = SCHEMES[config.credit.scheme]()
+    estimator, reward = ESTIMATORS[config.credit.estimator], REWARDS[config.reward]
+    player: Player
+    scorer: Scorer
+    votes: VoteCredit
+    if config.protocol == "full":  # one decision per set of reports, and one reward for the whole episode
+        player = GovernedPlayer(config=config, chat=chat, roles=roles)
+        scorer = GovernedScorer(weights=weights, reward=reward)
+        votes, pools_decisions = VotesWithReport(), True
+    else:
+        player = AssessPlayer(config=config, chat=chat, roles=roles, counterfactuals=scheme.counterfactuals)
+        scorer = AssessScorer(weights=weights, reward=reward)
+        votes, pools_decisions = (
+            _choose_votes(config, weights, scheme.holds_votes_fixed),
+            scheme.pools_decisions,
+        )
+    credit = CreditAssigner(
+        scheme=scheme, estimator=estimator, votes=votes, pools_decisions=pools_decisions, total=total
+    )
+    return JointStep(player=player, scorer=scorer, credit=credit)
+
+
+def _choose_votes(config: MarlConfig, weights: TeamRewardWeights, holds_votes_fixed: bool) -> VoteCredit:
+    if config.rounds >= 2:
+        return VotesWithDecision()
+    if not holds_votes_fixed:
+        return VotesWithReport()
+    if config.reward == "agreement_only":  # votes are not rewarded
+        weights = weights.model_copy(update={"consensus": 0.0})
+    return VotesAlone(weights=weights)

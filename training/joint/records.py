@@ -1,0 +1,126 @@
+"""Records of one joint step, from scenarios to rows. Each stage returns new ones; none is filled in later.
+
+TeamScenario -- play --> EpisodeGroup -- score --> ScoredGroup -- credit --> SetAdvantages
+             -- rows --> TrainingRow -- update --> weights
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scenarios.team import TeamScenario
+from simulator.governance.store.episode_record import GovernedRecord
+from simulator.records import Episode
+from simulator.reward import TeamVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSet:
+    """One set of specialist reports and the episodes that share it.
+
+    Example: ReportSet(episodes=(full_episode, second_decision))
+    """
+
+    episodes: tuple[Episode, ...]  # first the full episode, then further decisions on its reports
+    greedy: Episode | None = None  # decision at temperature 0 on these reports; None where not played
+    governed: GovernedRecord | None = None  # gate, execution and re-plans; None under protocol `assess`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterfactual:
+    """Decisions on reports that were never sent together.
+
+    Example: Counterfactual(role="cto", report_set=0, partners=2, episodes=(one, other))
+    """
+
+    role: str  # whose report was left out or swapped in
+    report_set: int  # number of the set that the role's report belongs to
+    partners: int  # number of the set that the other reports belong to
+    episodes: tuple[Episode, ...]  # decisions of ReconcileGPT alone, without votes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeGroup:
+    """All episodes of one scenario in a step: they are compared with each other.
+
+    Example: EpisodeGroup(scenario=scenario, report_sets=(first, second))
+    """
+
+    scenario: TeamScenario
+    report_sets: tuple[ReportSet, ...]
+    greedy: ReportSet | None = None  # the scenario played at temperature 0; None where not played
+    counterfactuals: tuple[Counterfactual, ...] = ()  # those that the credit scheme asks for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plans:
+    """The plans of one governed episode, from the first to the last re-plan.
+
+    Example: Plans(values=(0.0, 0.8), of_call=(0, 1), ruled_out=("B",))
+    """
+
+    values: tuple[float, ...]  # value of each once carried out, in [0, 1]
+    of_call: tuple[int, ...]  # for each call of ReconcileGPT the number of the plan it worked on
+    ruled_out: tuple[str, ...]  # options that execution took out of the case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredEpisode:
+    """An episode with its verdict.
+
+    Example: ScoredEpisode(episode=episode, verdict=score_episode(scenario, episode, weights))
+    """
+
+    episode: Episode
+    verdict: TeamVerdict
+    plans: Plans | None = None  # of a governed episode; None under protocol `assess`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredReportSet:
+    """One set of reports with its scored episodes.
+
+    Example: ScoredReportSet(scored=(first, second), counterfactual_rewards={"cto": (0.4,)})
+    """
+
+    scored: tuple[ScoredEpisode, ...]  # first the full episode, then further decisions on its reports
+    greedy_reward: float | None = None  # of the decision at temperature 0; None where not played
+    # role -> team reward without its report (one number), or of its report among the partners of every set
+    counterfactual_rewards: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    @property
+    def first(self) -> ScoredEpisode:
+        """The full episode, with the specialists' trajectories and votes."""
+        return self.scored[0]
+
+    @property
+    def rewards(self) -> tuple[float, ...]:
+        """Team reward of every decision on these reports."""
+        return tuple(one.verdict.reward for one in self.scored)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredGroup:
+    """All scored episodes of one scenario in a step.
+
+    Example: ScoredGroup(scenario=scenario, report_sets=(first, second), greedy_reward=0.6)
+    """
+
+    scenario: TeamScenario
+    report_sets: tuple[ScoredReportSet, ...]
+    greedy_reward: float | None = None  # of the scenario played at temperature 0; None where not played
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAdvantages:
+    """Advantages of one role for one set of reports.
+
+    Example: SetAdvantages(report=0.2, episodes=(0.1, -0.1))
+    """
+
+    report: float = 0.0  # of a specialist's report; 0 for ReconcileGPT
+    # of ReconcileGPT's drafts in each episode, or of a specialist's votes in it; () where `report` is theirs
+    episodes: tuple[float, ...] = ()
+
+
+GroupAdvantages = tuple[SetAdvantages, ...]  # of one role, aligned with a group's report sets
+Total = Callable[[Sequence[float]], Sequence[float]]  # adds numbers up over all ranks of a run

@@ -1,0 +1,96 @@
+"""Scores the episodes of a step: groups of episodes to groups with the team reward of every episode.
+
+A replayed decision is not voted on: it is scored as if its votes were as right as those on the first
+decision on the same reports. With two or more rounds every decision has votes of its own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from scenarios.team import TeamScenario, parse_decision, parse_report
+from simulator.records import Episode
+from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
+from training.joint.records import EpisodeGroup, ReportSet, ScoredEpisode, ScoredGroup, ScoredReportSet
+
+Reward = Callable[[TeamScenario, Episode, TeamVerdict], TeamVerdict]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssessScorer:
+    """Scores episodes of protocol `assess`."""
+
+    weights: TeamRewardWeights
+    reward: Reward
+
+    def score(self, groups: Sequence[EpisodeGroup]) -> list[ScoredGroup]:
+        """The groups with a verdict on every episode, and rewards of greedy and counterfactual play."""
+        return [self._score_group(group) for group in groups]
+
+    def _score_group(self, group: EpisodeGroup) -> ScoredGroup:
+        scenario = group.scenario
+        firsts = [self._judge(scenario, one.episodes[0]) for one in group.report_sets]
+        rewards: list[dict[str, list[float]]] = [{} for _ in group.report_sets]
+        for one in group.counterfactuals:
+            decided = [
+                self._judge(scenario, episode, firsts[one.partners]).reward for episode in one.episodes
+            ]
+            rewards[one.report_set].setdefault(one.role, []).append(sum(decided) / len(decided))
+        greedy = None if group.greedy is None else self._judge(scenario, group.greedy.episodes[0]).reward
+        return ScoredGroup(
+            scenario=scenario,
+            report_sets=tuple(
+                self._score_set(scenario, one, first, {role: tuple(row) for role, row in by_role.items()})
+                for one, first, by_role in zip(group.report_sets, firsts, rewards, strict=True)
+            ),
+            greedy_reward=greedy,
+        )
+
+    def _score_set(
+        self,
+        scenario: TeamScenario,
+        report_set: ReportSet,
+        first: TeamVerdict,
+        counterfactual_rewards: Mapping[str, tuple[float, ...]],
+    ) -> ScoredReportSet:
+        full, *further = report_set.episodes
+        verdicts = [first, *(self._judge(scenario, episode, first) for episode in further)]
+        greedy = report_set.greedy
+        return ScoredReportSet(
+            scored=tuple(
+                ScoredEpisode(episode=episode, verdict=verdict)
+                for episode, verdict in zip((full, *further), verdicts, strict=True)
+            ),
+            greedy_reward=None if greedy is None else self._judge(scenario, greedy, first).reward,
+            counterfactual_rewards=counterfactual_rewards,
+        )
+
+    def _judge(
+        self, scenario: TeamScenario, episode: Episode, first: TeamVerdict | None = None
+    ) -> TeamVerdict:
+        """The verdict; an episode without votes takes the consensus of the first one on its reports."""
+        verdict = score_episode(scenario, episode, self.weights)
+        if first is not None and not episode.votes:
+            verdict = with_consensus(verdict, first.consensus, self.weights)
+        return self.reward(scenario, episode, verdict)
+
+
+def reward_team(scenario: TeamScenario, episode: Episode, verdict: TeamVerdict) -> TeamVerdict:
+    """The verdict as it is: the team reward."""
+    return verdict
+
+
+def reward_agreement(scenario: TeamScenario, episode: Episode, verdict: TeamVerdict) -> TeamVerdict:
+    """The verdict with the share of agreement as its reward, for comparison with the team reward."""
+    return replace(verdict, reward=share_of_agreement(scenario, episode))
+
+
+REWARDS: Mapping[str, Reward] = {"team": reward_team, "agreement_only": reward_agreement}
+
+
+def share_of_agreement(scenario: TeamScenario, episode: Episode) -> float:
+    """Share of the seats whose own pick is the decided option, right or wrong."""
+    decision = parse_decision(scenario, episode.decision)
+    reports = [parse_report(scenario, text) for text in episode.reports.values()]
+    if decision is None or not reports:
+        return 0.0
+    return sum(report is not None and report.pick == decision.option for report in reports) / len(reports)

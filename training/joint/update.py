@@ -1,0 +1,225 @@
+"""Updates the team: training rows to new weights, one optimizer step of every role.
+
+Roles on one base go through it together. Whatever the next update depends on lives here: models, optimizers,
+value heads, KL weights, drift of own scores.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from roles.team import RECONCILER
+from simulator.engines.adapter_names import adapter_of
+from training.config.marl_config import MarlConfig
+from training.joint.anchor import AnchorRows, backward_anchor
+from training.joint.credit.critic import Critic
+from training.joint.drift import DriftWatch
+from training.joint.role_weights import full_state, full_weights, load_full_state, load_role_weights
+from training.learner.fsdp import is_sharded, whole
+from training.learner.kl import KLController
+from training.learner.learner import LossStats, RowCounts, backward_team, count_rows
+from training.learner.ranks import ONE_RANK, Ranks
+from training.learner.rows import TrainingRow
+from training.models.adapters import role_parameters
+from training.runs.faults import inject_loss_fault
+
+Owner = tuple[int, str | None]  # a model and one of its adapters: the weights that one optimizer trains
+
+
+class TeamUpdater:
+    """All roles' models and optimizers."""
+
+    def __init__(
+        self,
+        models: Mapping[str, Any],
+        config: MarlConfig,
+        *,
+        seed: int,
+        references: Mapping[str, nn.Module] | None = None,
+        anchor_rows: AnchorRows | None = None,
+        ranks: Ranks = ONE_RANK,
+        actors: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`actors`: whole copies that play where the models are sharded; None plays the models themselves."""
+        self.models, self.config, self.ranks = dict(models), config, ranks
+        self.references, self.anchor_rows = references or {}, anchor_rows
+        self.actors = dict(actors) if actors else self.models
+        self.num_steps = 0
+        self.drift = DriftWatch(config)
+        self.kl = {
+            role: KLController(config.loss.kl_coefficient, config.loss.kl_target) for role in self.models
+        }
+        self.critics = self._make_critics(seed) if config.credit.estimator == "gae" else {}
+        owners = {self._owner(role): role for role in reversed(self.models)}  # its first role stands for it
+        by_owner = {owner: self._make_optimizer(role) for owner, role in owners.items()}
+        self.optimizers = {role: by_owner[self._owner(role)] for role in self.models}
+
+    def update(self, rows: Mapping[str, Sequence[TrainingRow]]) -> dict[str, LossStats]:
+        """One clipped policy-gradient step of every role whose turn it is; returns the parts of its loss."""
+        self._set_rates()
+        stats = self.update_all({role: rows[role] for role in self.models if self._learns(role)})
+        self.num_steps += 1
+        self.sync_actors()
+        return stats
+
+    def update_all(self, rows: Mapping[str, Sequence[TrainingRow]]) -> dict[str, LossStats]:
+        """One step of all these roles; without any advantage the weights stay."""
+        several = self.ranks.size > 1
+        stats: dict[str, LossStats] = {}
+        for roles in self._bases(rows):
+            stats |= self._update_base({role: rows[role] for role in roles if rows[role] or several})
+        return stats
+
+    def sync_actors(self) -> None:
+        """Copy the trained weights into the models that play."""
+        if self.actors is not self.models:
+            for role, model in self.models.items():
+                load_role_weights(self.actors[role], role, full_weights(model, role))
+
+    def _learns(self, role: str) -> bool:
+        """Whether it is this role's turn to be trained."""
+        every = self.config.alternate_every
+        turn = every == 0 or ((self.num_steps // every) % 2 == 1) == (role == RECONCILER)
+        return turn and role not in self.config.frozen_roles
+
+    def _update_base(self, rows: Mapping[str, Sequence[TrainingRow]]) -> dict[str, LossStats]:
+        """One pass of all these roles' rows through the base that they share, then one step of each."""
+        if not rows:
+            return {}
+        rows = {role: self._credit_tokens(role, of_role) for role, of_role in rows.items()}
+        model = self.models[next(iter(rows))]
+        model.train()
+        for role in rows:
+            self.optimizers[role].zero_grad()
+        stats = backward_team(
+            model,
+            rows,
+            self.config,
+            references=self.references,
+            kl_coefficients={role: self._kl_coefficient(role) for role in rows},
+            counts={role: self._count(of_role, model) for role, of_role in rows.items()},
+            agree=self._agree(model),
+        )
+        return self._apply(list(rows), stats)
+
+    def _apply(self, roles: Sequence[str], stats: Mapping[str, LossStats]) -> dict[str, LossStats]:
+        """Anchor, add up over ranks, scale down and step, once for every set of weights."""
+        done: dict[Owner, float] = {}
+        for role in roles:
+            fallen = self.config.guards.anchor == "sft" and role in self.drift.fallen
+            if fallen and self.anchor_rows is not None:
+                backward_anchor(self.models[role], self.anchor_rows(role, self.num_steps), role, self.config)
+        for role in roles:
+            owner = self._owner(role)
+            if owner in done:
+                continue
+            together = [other for other in roles if self._owner(other) == owner]
+            parameters = role_parameters(self.models[role], role)
+            has_gradient = self.ranks.add_gradients(
+                parameters, has_gradient=any(p.grad is not None for p in parameters)
+            )
+            done[owner] = 0.0
+            if has_gradient and (self.ranks.size > 1 or any(stats[one].num_rows for one in together)):
+                norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.max_grad_norm)
+                done[owner] = float(inject_loss_fault(whole(norm)))
+                if math.isfinite(done[owner]):  # else the weights stay, and the norm is logged as it is
+                    self.optimizers[role].step()
+        for role in roles:
+            tokens = stats[role].num_tokens
+            kl, count = self.ranks.sum([(stats[role].kl or 0.0) * tokens, tokens])
+            if count:
+                self.kl[role].update(kl / count)
+        return {role: replace(stats[role], grad_norm=done[self._owner(role)]) for role in roles}
+
+    def _count(self, rows: Sequence[TrainingRow], model: nn.Module) -> RowCounts:
+        """The role's rows on all ranks; FSDP divides by the ranks once more, which is undone here."""
+        own = count_rows(rows)
+        num_rows, num_tokens = self.ranks.sum([own.rows, own.tokens])
+        divisor = self.ranks.size if is_sharded(model) else 1
+        return RowCounts(rows=num_rows / divisor, tokens=num_tokens / divisor)
+
+    def _agree(self, model: nn.Module) -> Callable[[int], int]:
+        """How the ranks agree on a number of passes: only where they gather weights together."""
+        return self.ranks.most if is_sharded(model) else int
+
+    def _credit_tokens(self, role: str, rows: Sequence[TrainingRow]) -> Sequence[TrainingRow]:
+        """With value heads: advantages per token in place of rewards."""
+        if role not in self.critics:
+            return rows
+        model = self.models[role]
+        credited, _ = self.critics[role].credit(model, rows, self._agree(model))
+        return credited
+
+    def _kl_coefficient(self, role: str) -> float:
+        held = self.config.guards.anchor == "kl" and role in self.drift.fallen
+        return max(self.kl[role].coefficient, self.config.guards.anchor_coefficient if held else 0.0)
+
+    def _bases(self, roles: Iterable[str]) -> list[list[str]]:
+        """Roles with weights in the same model side by side, in the team's order."""
+        bases: dict[int, list[str]] = {}
+        for role in self.models:
+            if role in roles:
+                bases.setdefault(id(self.models[role]), []).append(role)
+        return list(bases.values())
+
+    def _owner(self, role: str) -> Owner:
+        return id(self.models[role]), adapter_of(self.models[role], role)
+
+    def _first_roles(self) -> list[str]:
+        """One role for every set of weights."""
+        return list({self._owner(role): role for role in reversed(self.models)}.values())[::-1]
+
+    def _make_optimizer(self, role: str) -> torch.optim.AdamW:
+        parameters, rate = role_parameters(self.models[role], role), self._peak_rate(role)
+        return torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0, betas=(0.9, 0.95))
+
+    def _peak_rate(self, role: str) -> float:
+        return self.config.role_learning_rates.get(role, self.config.learning_rate)
+
+    def _set_rates(self) -> None:
+        """The learning rates of the coming update, by the schedule."""
+        if self.config.rate_schedule == "constant":
+            return
+        left = max(0.0, 1 - self.num_steps / max(1, self.config.max_steps))
+        for role in self._first_roles():
+            for group in self.optimizers[role].param_groups:
+                group["lr"] = self._peak_rate(role) * left
+
+    def _make_critics(self, seed: int) -> dict[str, Critic]:
+        torch.manual_seed(seed)
+        return {
+            role: Critic(model.config.hidden_size, self.config, next(model.parameters()).device, self.ranks)
+            for role, model in self.models.items()
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Weights, optimizers and position: all that the next step depends on."""
+        return {
+            "num_steps": self.num_steps,
+            "models": {role: full_weights(self.models[role], role) for role in self._first_roles()},
+            "optimizers": {role: full_state(self.optimizers[role]) for role in self._first_roles()},
+            "critics": {role: critic.state() for role, critic in self.critics.items()},
+            "kl": {role: one.coefficient for role, one in self.kl.items()},
+            "drift": self.drift.state(),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`.
+
+        Raises:
+            DamagedCheckpointError: it holds the weights of another team.
+        """
+        self.num_steps = state["num_steps"]
+        for role in self._first_roles():
+            load_role_weights(self.models[role], role, state["models"][role])
+            load_full_state(self.optimizers[role], state["optimizers"][role])
+        self.sync_actors()
+        for role, critic in self.critics.items():
+            critic.load_state(state["critics"][role])
+        for role, one in self.kl.items():
+            one.coefficient = state["kl"][role]
+        self.drift.load_state(state["drift"])

@@ -1,0 +1,47 @@
+"""The stage `base`: tokenizer and weights that all later stages start from."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from training.data.demonstrations import corpus
+from training.models.adapters import quantization
+from training.models.base_model import build_tiny_model, load_pretrained, train_tokenizer
+from training.models.weights import BASE, is_finished, save_weights
+from training.runs.faults import enter_stage
+from training.runs.run_folder import Run
+
+TOKENIZER_SCENARIOS = 300  # per family, for training the tiny tokenizer
+
+
+def train_base(path: Path) -> None:
+    """Make the base of a team; a run that has one is left as it is."""
+    run = Run.open(path)
+    data = run.config.data
+    texts = partial(
+        corpus,
+        num_role=TOKENIZER_SCENARIOS,
+        num_team=TOKENIZER_SCENARIOS,
+        seed=data.seed,
+        difficulties=data.difficulties,
+        conventions=data.conventions,
+    )
+    make_base(run, texts)
+
+
+def make_base(run: Run, read_texts: Callable[[], Iterable[str]]) -> None:
+    """Build the base for preset `tiny`, with a tokenizer trained on the texts, or load a pretrained one."""
+    if is_finished(run, BASE):
+        return
+    config = run.config
+    enter_stage(BASE)
+    quantization(config.model)  # an option that this machine cannot run is refused before anything is made
+    if config.model.preset == "tiny":
+        tokenizer: PreTrainedTokenizerBase = train_tokenizer(read_texts(), config.model.vocab_size)
+        model: PreTrainedModel = build_tiny_model(config.model, tokenizer, config.seed)
+    else:
+        model, tokenizer = load_pretrained(config.model.preset)
+    save_weights(run, BASE, None, model, tokenizer, step=0)
+    run.mark_done(BASE, {"num_parameters": sum(p.numel() for p in model.parameters())})

@@ -1,0 +1,108 @@
+"""The stages `evaluate/...`: scores of a role, of the team and of the baselines on sealed test scenarios."""
+
+from pathlib import Path
+
+from evaluation.scoring.baselines import score_role_baselines, score_team_baselines
+from evaluation.scoring.scores import RoleScores, TeamScores, write_scores
+from evaluation.scoring.sealed_plays import score_role, score_team
+from roles.registry import ROLES
+from scenarios.base import Scenario
+from training.config.run_config import RunConfig
+from training.data.demonstrations import role_scenario
+from training.models.engine_factory import serve
+from training.models.weights import load_team, load_weights
+from training.runs.run_folder import Run
+from training.runs.workers import report_progress
+from training.stages.from_config import make_chat, test_cases, test_difficulties
+from training.stages.order import EVALUATED_AFTER
+
+
+def evaluate_role(path: Path, stage: str, role: str) -> None:
+    """Score one role after one stage on its sealed test scenarios."""
+    run = Run.open(path)
+    name = f"evaluate/{stage}/{role}"
+    if run.is_done(name):
+        return
+    config = run.config
+    model, tokenizer = load_weights(run, EVALUATED_AFTER[stage], role)
+    chat = make_chat(tokenizer, config)
+    with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
+        scores = score_role(
+            role,
+            stage,
+            _test_scenarios(config, role),
+            engine=engine,
+            chat=chat,
+            max_turns=config.grpo.max_turns,
+            max_completion_tokens=config.grpo.max_completion_tokens,
+            max_failed_calls=config.grpo.max_failed_calls,
+            folder=outcomes_folder(run),
+        )
+    store_scores(run, name, [scores])
+    report_progress(20)
+
+
+def evaluate_team(path: Path, stage: str) -> None:
+    """Score the team after one stage on the sealed test cases."""
+    run = Run.open(path)
+    name = f"evaluate/{stage}/team"
+    if run.is_done(name):
+        return
+    config = run.config
+    models, tokenizer = load_team(run, EVALUATED_AFTER[stage])
+    chat = make_chat(tokenizer, config)
+    with serve(run, models, stage, end_id=chat.end_id) as engine:
+        scores = score_team(
+            stage,
+            test_cases(config),
+            engine=engine,
+            chat=chat,
+            weights=config.team_reward,
+            max_completion_tokens=config.marl.max_completion_tokens,
+            rounds=config.marl.rounds,
+            folder=outcomes_folder(run),
+        )
+    store_scores(run, name, [scores])
+    report_progress(40)
+
+
+def evaluate_baselines(path: Path) -> None:
+    """Score the baselines of every role and of the team on the same test scenarios."""
+    run = Run.open(path)
+    name = "evaluate/baselines"
+    if run.is_done(name):
+        return
+    config = run.config
+    scores: list[RoleScores | TeamScores] = []
+    for role in ROLES:
+        scores += score_role_baselines(role, _test_scenarios(config, role))
+    scores += score_team_baselines(test_cases(config), config.team_reward)
+    store_scores(run, name, scores)
+    report_progress(10)
+
+
+def store_scores(
+    run: Run, name: str, scores: list[RoleScores | TeamScores] | list[RoleScores] | list[TeamScores]
+) -> None:
+    """Write scores/NAME.jsonl, then mark the evaluation done."""
+    target = scores_path(run, name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_scores(target, scores)
+    run.mark_done(name)
+
+
+def outcomes_folder(run: Run) -> Path:
+    """The folder of every evaluated play of a run."""
+    return run.path / "scores" / "outcomes"
+
+
+def scores_path(run: Run, name: str) -> Path:
+    """The file of an evaluation's scores, e.g. scores/sft-cto.jsonl of "evaluate/sft/cto"."""
+    return run.path / "scores" / f"{name.removeprefix('evaluate/').replace('/', '-')}.jsonl"
+
+
+def _test_scenarios(config: RunConfig, role: str) -> list[Scenario]:
+    return [
+        role_scenario(role, "test", config.data.seed, index, test_difficulties(config))
+        for index in range(config.evaluation.num_role_scenarios)
+    ]

@@ -1,0 +1,62 @@
+"""Objects that several stages build from a run's config: chat, engine, reward weights and team cases."""
+
+from transformers import PreTrainedTokenizerBase
+
+from scenarios.team import TeamScenario
+from simulator.engines.embedded.engine import TransformersEngine
+from simulator.engines.embedded.hf_chat import HFChat
+from training.config.run_config import RunConfig
+from training.data.demonstrations import team_scenario
+from training.models.weights import Team
+
+
+def make_chat(tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> HFChat:
+    """The chat that turns this run's transcripts into tokens."""
+    return HFChat(
+        tokenizer,
+        short_prompts=config.model.short_prompts,
+        case_first=config.model.prompt_layout == "case_first",
+    )
+
+
+def team_engine(
+    models: Team, tokenizer: PreTrainedTokenizerBase, config: RunConfig, stage: str
+) -> TransformersEngine:
+    """An engine that serves every role's own weights under the role's name."""
+    engine = TransformersEngine(end_id=make_chat(tokenizer, config).end_id, seed=config.seed)
+    for role, model in models.items():
+        engine.set_policy(role, model, version=f"{role}@{stage}")
+    return engine
+
+
+def joint_cases(config: RunConfig, step: int) -> list[TeamScenario]:
+    """The training cases of one joint step."""
+    first, data = step * config.marl.scenarios_per_step + config.data.first_marl_index, config.data
+    return [
+        team_scenario("train", data.seed, first + i, data.difficulties, data.conventions)
+        for i in range(config.marl.scenarios_per_step)
+    ]
+
+
+def validation_cases(config: RunConfig) -> list[TeamScenario]:
+    """Team cases of the validation split, for choosing the best joint step."""
+    data = config.data
+    return [
+        team_scenario("validation", data.seed, index, data.difficulties, data.conventions)
+        for index in range(
+            config.marl.guards.validation_scenarios if config.marl.guards.validate_every else 0
+        )
+    ]
+
+
+def test_difficulties(config: RunConfig) -> tuple[int, ...]:
+    """Difficulties of the sealed scenarios."""
+    return config.evaluation.difficulties or config.data.difficulties
+
+
+def test_cases(config: RunConfig) -> list[TeamScenario]:
+    """The sealed team cases of a run."""
+    return [
+        team_scenario("test", config.data.seed, index, test_difficulties(config), config.data.conventions)
+        for index in range(config.evaluation.num_team_scenarios)
+    ]

@@ -1,0 +1,122 @@
+"""The stage `grpo`: GRPO of one role on scenarios of its own family, from its SFT weights."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from roles.base import Role
+from roles.registry import ROLES
+from scenarios.base import Family, Scenario, Split
+from scenarios.registry import FAMILIES
+from training.data.demonstrations import role_scenario
+from training.data.drawn_scenarios import DrawnScenarios
+from training.models.adapters import roles_of
+from training.models.engine_factory import open_rollouts
+from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
+from training.roles.alarm_files import list_alarms, write_alarms
+from training.roles.grpo import run_grpo
+from training.roles.rollouts import Rollouts
+from training.runs.resume import StageCheckpoints, logged_values
+from training.runs.run_errors import explain_memory_errors
+from training.runs.run_folder import Run
+from training.runs.workers import report_progress
+from training.stages.from_config import make_chat
+from training.stages.order import SOURCE
+
+
+def train_grpo(path: Path, role: str) -> None:
+    """Train one role by GRPO; roles that share an adapter take turns in its batches."""
+    run = Run.open(path)
+    config = run.config
+    if is_finished(run, "grpo", role):
+        return
+    model, tokenizer = load_trainable(run, SOURCE["grpo"], role)
+    roles = roles_of(role)
+
+    def draw(split: Split, count: int, first: int) -> Sequence[Scenario]:
+        def draw_one(place: int) -> Scenario:
+            one, index = roles[place % len(roles)], first + place // len(roles)
+            return role_scenario(one, split, config.data.seed, index, config.data.difficulties)
+
+        return DrawnScenarios(draw_one, count)
+
+    num_scenarios = max(1, config.grpo.max_steps) * config.grpo.prompts_per_step
+    train_on_scenarios(
+        run,
+        role,
+        model,
+        tokenizer,
+        draw("train", num_scenarios, config.data.first_grpo_index),
+        draw(
+            "validation",
+            config.grpo.guards.validation_scenarios if config.grpo.guards.validate_every else 0,
+            0,
+        ),
+    )
+
+
+def train_on_scenarios(
+    run: Run,
+    role: str,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    scenarios: Sequence[Scenario],
+    validation: Sequence[Scenario],
+    *,
+    families: Mapping[str, Family] = FAMILIES,
+    roles: Mapping[str, Role] = ROLES,
+) -> None:
+    """Train a model on rollouts of the scenarios, publish its weights and mark the stage done."""
+    config, name = run.config, f"grpo/{role}"
+    chat = make_chat(tokenizer, config)
+    before = copy_weights(model, role)
+    checkpoints = StageCheckpoints(run, name, every_steps=config.grpo.checkpoint_every)
+
+    def on_step(step: int, metrics: Mapping[str, float]) -> None:
+        run.log(name, step, metrics)
+        if "verified" in metrics:
+            report_progress(5, reward=metrics["verified"], **list_alarms(metrics))
+
+    with (
+        tempfile.TemporaryDirectory(prefix="emads-") as scratch,
+        explain_memory_errors(name),
+        open_rollouts(run, end_id=chat.end_id) as engine,
+    ):
+        outcome = run_grpo(
+            model,
+            tokenizer,
+            scenarios,
+            config.grpo,
+            role=role,
+            chat=chat,
+            output_dir=Path(scratch),
+            seed=config.seed,
+            on_step=on_step,
+            make_rollouts=partial(Rollouts, engine=engine, families=families, roles=roles),
+            checkpoints=checkpoints,
+            validation=validation,
+            gradient_checkpointing=config.model.gradient_checkpointing,
+        )
+    write_alarms(run, name, outcome.alarms)
+    finish_stage(
+        run,
+        "grpo",
+        role,
+        model,
+        tokenizer,
+        before,
+        step=outcome.step,
+        train_s=checkpoints.train_s,
+        signal=_mean_signal(run, name),
+    )
+    checkpoints.clear()
+
+
+def _mean_signal(run: Run, stage: str) -> float:
+    """Mean share of groups with an advantage; a step without a gradient counts as 0."""
+    rows = logged_values(run, stage, ("groups_with_signal", "grad_norm"))
+    signals = [row["groups_with_signal"] * (row["grad_norm"] > 0) for row in rows]
+    return sum(signals) / max(1, len(signals))

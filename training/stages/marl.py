@@ -1,0 +1,170 @@
+"""The stage `marl`: joint training of all roles from their GRPO weights, in one process or on several ranks.
+
+A run folder and its checkpoints do not depend on the number of ranks: what one process began, four can go on
+with. Cases are divided over the ranks, rank 0 writes.
+"""
+
+import copy
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from roles.errors import UserError
+from roles.team import TEAM_ROLES
+from simulator.engines.base import PolicyEngine
+from simulator.engines.embedded.hf_chat import HFChat
+from training.config.run_config import RunConfig
+from training.data.demonstrations import TokenRow, supervised_rows
+from training.joint.anchor import AnchorRows
+from training.joint.best_team import BestTeam
+from training.joint.marl import JointLearner
+from training.joint.overlap import OverlappedLearner
+from training.learner.fsdp import shard_model
+from training.learner.ranks import ONE_RANK, Ranks
+from training.models.engine_factory import open_rollouts
+from training.models.weights import copy_weights, is_finished, load_team, save_team, weights_differ
+from training.runs.faults import fault_point
+from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_values, save_states
+from training.runs.run_errors import SkippedSteps, explain_memory_errors
+from training.runs.run_folder import Run
+from training.runs.workers import report_progress
+from training.stages.from_config import joint_cases, make_chat, validation_cases
+from training.stages.order import SOURCE
+
+Models = Mapping[str, PreTrainedModel]
+
+
+def train_marl(path: Path, ranks: Ranks = ONE_RANK, *, max_steps: int | None = None) -> None:
+    """Train the team; with `max_steps` it stops there and can be resumed."""
+    run = Run.open(path)
+    config = run.config
+    if config.engine.name == "vllm" and ranks.size > 1:
+        raise UserError(
+            "engine.name 'vllm' plays on one rank; under torchrun use transformers or vllm_server"
+        )
+    with ranks.first_alone():
+        if all(is_finished(run, "marl", role) for role in TEAM_ROLES):
+            return
+        models, tokenizer = load_team(run, SOURCE["marl"])
+    chat = make_chat(tokenizer, config)
+    before = {role: copy_weights(model, role) for role, model in models.items()}
+    with open_rollouts(run, end_id=chat.end_id) as engine:
+        learner = _make_learner(run, models, chat, engine, ranks)
+        last = min(config.marl.max_steps, max_steps or config.marl.max_steps)
+        checkpoints = StageCheckpoints(run, "marl", every_steps=config.marl.checkpoint_every)
+        best = _train_steps(run, learner, checkpoints, last)
+        if last < config.marl.max_steps:
+            return
+        best.restore()
+    if ranks.rank == 0:
+        _publish(run, learner.updater.actors, tokenizer, before, train_s=checkpoints.train_s)
+        checkpoints.clear()
+
+
+def _make_learner(
+    run: Run, models: Models, chat: HFChat, engine: PolicyEngine | None, ranks: Ranks
+) -> JointLearner:
+    """The learner of the whole team, its models sharded over the ranks where the config says so."""
+    config = run.config
+    references = None
+    if config.marl.needs_reference:
+        starting, _ = load_team(run, SOURCE["marl"])
+        references = {role: model.eval().requires_grad_(False) for role, model in starting.items()}
+    actors = None
+    if config.marl.memory.sharding == "fsdp2" and ranks.size > 1:
+        actors = {role: copy.deepcopy(model) for role, model in models.items()}  # whole ones, to play with
+        for model in {id(one): one for one in models.values()}.values():
+            shard_model(
+                model, bf16=config.marl.memory.sharded_bf16, cpu_offload=config.marl.memory.cpu_offload
+            )
+    return JointLearner(
+        models,
+        config.marl,
+        chat=chat,
+        reward_weights=config.team_reward,
+        seed=config.seed,
+        references=references,
+        anchor_rows=make_anchor_rows(config, chat),
+        ranks=ranks,
+        actors=actors,
+        engine=engine,
+    )
+
+
+def _train_steps(run: Run, learner: JointLearner, checkpoints: StageCheckpoints, last: int) -> BestTeam:
+    """Go on from the newest checkpoint to step `last`; returns the best team of the validations."""
+    config, ranks = run.config, learner.ranks
+    trainer = OverlappedLearner(learner, partial(joint_cases, config), config.marl.max_steps)
+    best = BestTeam(learner, validation_cases(config))  # every rank plays all of them: one result
+    parts: dict[str, Stateful] = {"learner": trainer, "best": best}
+    found = ranks.gather(checkpoints.find() if ranks.rank == 0 else None)[0]
+    if found is not None:
+        load_parts(found, parts)
+    ranks.wait()  # rank 0 may soon remove the checkpoint: with no step left, at once
+    skipped = SkippedSteps()
+    for step in range(learner.num_steps, last):
+        fault_point("step")
+        with explain_memory_errors("marl"):
+            metrics = trainer.step()
+            if config.marl.guards.validate_every and (step + 1) % config.marl.guards.validate_every == 0:
+                metrics |= best.validate()
+        if ranks.rank == 0:
+            run.log("marl", step + 1, metrics)
+        skipped.watch(step + 1, [metrics.get(f"grad_norm/{role}", 0.0) for role in learner.models])
+        report_progress(10, team_reward=metrics.get("team_reward", float("nan")))
+        stops_early = step + 1 == last < config.marl.max_steps
+        if ranks.gather(stops_early or checkpoints.is_due(step + 1))[0]:
+            _save(checkpoints, step + 1, parts, ranks)
+    trainer.close()
+    return best
+
+
+def _save(checkpoints: StageCheckpoints, step: int, parts: Mapping[str, Stateful], ranks: Ranks) -> None:
+    """Let rank 0 write the states of all parts, which all ranks gather together."""
+    states: dict[str, Mapping[str, Any]] = {name: part.state() for name, part in parts.items()}
+    if ranks.rank == 0:
+        checkpoints.save(step, save_states(states))
+    ranks.wait()
+
+
+def _publish(
+    run: Run,
+    models: Models,
+    tokenizer: PreTrainedTokenizerBase,
+    before: Mapping[str, Mapping[str, Any]],
+    *,
+    train_s: float,
+) -> None:
+    """Publish the team's weights and mark the stage done."""
+    save_team(run, "marl", models, tokenizer, step=run.config.marl.max_steps)
+    changed = {role: weights_differ(model, before[role]) for role, model in models.items()}
+    rows = logged_values(run, "marl", ())
+    signal = {
+        role: sum(row.get(f"signal/{role}", 0.0) for row in rows) / max(1, len(rows)) for role in models
+    }
+    run.mark_done("marl", {"train_s": train_s, "weights_changed": changed, "signal": signal})
+
+
+def make_anchor_rows(config: RunConfig, chat: HFChat) -> AnchorRows:
+    """Demonstrations that hold a role in joint training: others than SFT saw, new ones at every step."""
+    size = config.sft.batch_size
+
+    def rows(role: str, step: int) -> list[TokenRow]:
+        first = config.data.first_marl_index + step * size
+        return list(
+            supervised_rows(
+                role,
+                chat,
+                num_rows=size,
+                first_row=first,
+                seat_share=config.data.seat_share,
+                seed=config.data.seed,
+                difficulties=config.data.difficulties,
+                conventions=config.data.conventions,
+            )
+        )
+
+    return rows

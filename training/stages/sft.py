@@ -1,0 +1,165 @@
+"""The stages `sft` and `sft_more`: supervised fine-tuning of one role, in one process or on several ranks.
+
+Weights are published once per stage and owner (`checkpoints/sft/cto/step_600`), so a stage that is done is
+skipped. A killed one goes on from its newest sound checkpoint (`training/runs/resume.py`), bit for bit on a
+CPU.
+"""
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from roles.errors import UserError
+from scenarios.base import Split
+from training.config.sft_config import SftConfig
+from training.data.demonstrations import TokenRow, supervised_rows, take_turns
+from training.learner.fsdp import is_sharded
+from training.learner.ranks import ONE_RANK, Ranks
+from training.models.adapters import roles_of
+from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable, stage_marker
+from training.roles.sft import run_sft
+from training.runs.resume import StageCheckpoints
+from training.runs.run_errors import explain_memory_errors
+from training.runs.run_folder import Run
+from training.runs.workers import report_progress
+from training.stages.from_config import make_chat
+from training.stages.order import SOURCE
+
+
+def train_sft(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
+    """Fine-tune one role from the base."""
+    run = Run.open(path)
+    with ranks.first_alone():
+        if is_finished(run, "sft", role):
+            return
+    _train_role(run, "sft", role, run.config.sft.max_steps, first_row=0, ranks=ranks)
+
+
+def train_sft_more(path: Path, role: str) -> None:
+    """Train the control of GRPO: more SFT on new demonstrations, for as long as GRPO of the role took."""
+    run = Run.open(path)
+    if is_finished(run, "sft_more", role):
+        return
+    sft, grpo = (run.read_payload(stage_marker(run, stage, role)) for stage in ("sft", "grpo"))
+    seconds_per_step = sft["train_s"] / max(1, run.config.sft.max_steps)
+    steps = max(1, round(run.config.sft.control_fraction * grpo["train_s"] / seconds_per_step))
+    first_row = run.config.sft.max_steps * run.config.sft.batch_size
+    _train_role(run, "sft_more", role, steps, first_row=first_row, ranks=ONE_RANK)
+
+
+def _train_role(run: Run, stage: str, role: str, max_steps: int, *, first_row: int, ranks: Ranks) -> None:
+    """Draw the role's demonstrations from `first_row` on, and train on them."""
+    config = run.config
+    model, tokenizer = load_trainable(run, SOURCE[stage], role)
+    chat = make_chat(tokenizer, config)
+
+    def draw(split: Split, count: int, first: int) -> list[TokenRow]:
+        streams = [
+            supervised_rows(
+                one,
+                chat,
+                num_rows=count,
+                first_row=first,
+                seat_share=config.data.seat_share,
+                seed=config.data.seed,
+                difficulties=config.data.difficulties,
+                split=split,
+                conventions=config.data.conventions,
+            )
+            for one in roles_of(role)
+        ]
+        return take_turns(streams, count)
+
+    train_on_rows(
+        run,
+        stage,
+        role,
+        model,
+        tokenizer,
+        draw("train", max(1, max_steps) * config.sft.batch_size, first_row),
+        draw("validation", config.sft.num_validation_rows if config.sft.validate_every else 0, 0),
+        source=SOURCE[stage],
+        max_steps=max_steps,
+        ranks=ranks,
+    )
+
+
+def train_on_rows(
+    run: Run,
+    stage: str,
+    role: str,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[TokenRow],
+    validation_rows: Sequence[TokenRow],
+    *,
+    source: str,
+    max_steps: int,
+    ranks: Ranks = ONE_RANK,
+) -> None:
+    """Train a model of stage `source` on the rows, publish its weights and mark the stage done.
+
+    All ranks are given the same rows and train their parts of each batch; the first one logs and publishes.
+
+    Raises:
+        UserError: a batch that the ranks cannot share evenly.
+    """
+    config, name = run.config, f"{stage}/{role}"
+    before = copy_weights(model, role)
+    checkpoints = StageCheckpoints(run, name, every_steps=config.sft.checkpoint_every)
+
+    def on_step(step: int, metrics: Mapping[str, float]) -> None:
+        if ranks.rank == 0:
+            run.log(name, step, metrics)
+        if "loss" in metrics:
+            report_progress(min(10, max_steps), loss=metrics["loss"])
+
+    with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(name):
+        step = run_sft(
+            model,
+            tokenizer,
+            rows,
+            divide_batch(config.sft, ranks.size),
+            max_steps=max_steps,
+            output_dir=Path(scratch),
+            seed=config.seed,
+            on_step=on_step,
+            checkpoints=checkpoints,
+            validation_rows=validation_rows,
+            gradient_checkpointing=config.model.gradient_checkpointing,
+        )
+    trained = _gather_model(run, source, role, model, ranks)
+    if ranks.rank == 0:
+        finish_stage(run, stage, role, trained, tokenizer, before, step=step, train_s=checkpoints.train_s)
+        checkpoints.clear()
+    ranks.wait()
+
+
+def divide_batch(config: SftConfig, num_ranks: int) -> SftConfig:
+    """The config of one of several ranks, which trains its part of each batch.
+
+    Raises:
+        UserError: the batch is no multiple of the number of ranks.
+    """
+    if config.batch_size % num_ranks:
+        raise UserError(f"sft.batch_size {config.batch_size} must be a multiple of {num_ranks} processes")
+    share = config.batch_size // num_ranks
+    micro = math.gcd(config.micro_batch_size, share) if config.micro_batch_size else 0
+    return config.model_copy(update={"batch_size": share, "micro_batch_size": micro})
+
+
+def _gather_model(run: Run, source: str, role: str, model: PreTrainedModel, ranks: Ranks) -> PreTrainedModel:
+    """The model itself, or where it is sharded a whole one with its weights on the first rank."""
+    if not is_sharded(model):
+        return model
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    weights = get_model_state_dict(model, options=options)
+    if ranks.rank:
+        return model
+    whole, _ = load_trainable(run, source, role)
+    whole.load_state_dict(weights)
+    return whole

@@ -1,0 +1,175 @@
+"""A solver from base to sealed test: SFT on worked solutions, GRPO on the tasks' own checks, scores.
+
+The stages are those of the team's roles, with the tasks' own family and role.
+"""
+
+import random
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from transformers import PreTrainedModel
+
+from evaluation.scoring.scores import RoleScores, read_scores
+from evaluation.scoring.solver_plays import score_solver
+from evaluation.stats.intervals import mean_interval
+from roles.errors import UserError
+from scenarios.base import Scenario, Split
+from simulator.agents.tool_calls import format_tool_call
+from simulator.chat import Chat
+from training.data.demonstrations import TokenRow, demonstration_row
+from training.data.tasks.sources import TaskSource, open_source
+from training.models.base_model import quiet_libraries
+from training.models.engine_factory import serve
+from training.models.weights import BASE, is_finished, load_trainable, load_weights
+from training.runs.run_folder import Run
+from training.runs.workers import show_progress
+from training.stages.base import make_base
+from training.stages.evaluation import scores_path, store_scores
+from training.stages.from_config import make_chat
+from training.stages.grpo import train_on_scenarios
+from training.stages.sft import train_on_rows
+
+Say = Callable[[str], None]
+MOST_CORPUS_TASKS = 1000  # on which the tiny tokenizer is trained
+TESTED = {"untrained": BASE, "sft": "sft", "grpo": "grpo"}  # stage -> whose weights are scored
+
+
+def train_tasks(run: Run, place: str, say: Say) -> list[RoleScores]:
+    """Train a solver through all stages in one run folder; returns its scores on the sealed test tasks.
+
+    Raises:
+        UserError: no such tasks, a run of other tasks, adapters that are shared by the team.
+    """
+    quiet_libraries()
+    config = run.config
+    if config.model.adapter_sharing == "shared":
+        raise UserError("adapter_sharing 'shared' is for the team: leave it out to train a solver")
+    source = open_source(place, seed=config.data.seed, difficulties=config.data.difficulties)
+    _claim_run(run, source)
+    make_base(run, lambda: _corpus(source, source.draw("train", MOST_CORPUS_TASKS, None)))
+    role = source.role.name
+    if config.sft.max_steps and not is_finished(run, "sft", role):
+        say(f"SFT of {config.sft.max_steps} steps on {source.name}")
+        with show_progress(f"sft/{role}", config.sft.max_steps):
+            _train_sft(run, source, say)
+    if config.grpo.max_steps and not is_finished(run, "grpo", role):
+        say(f"GRPO of {config.grpo.max_steps} steps on {source.name}")
+        with show_progress(f"grpo/{role}", 5 * config.grpo.max_steps):
+            _train_grpo(run, source)
+    return [_score(run, source, stage) for stage in _tested_stages(run)]
+
+
+def summarise_tasks(scores: Sequence[RoleScores], num_bootstrap: int) -> list[str]:
+    """A Markdown table of what the solver earned at each stage."""
+    lines = [
+        "| stage | reward | greedy | right, greedy | failed calls | tokens |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in scores:
+        found = mean_interval(one.sampled, num_bootstrap=num_bootstrap)
+        lines.append(
+            f"| {one.stage} | {found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+            f" | {statistics.fmean(one.greedy):.2f} | {sum(one.greedy_exact)} of {len(one.greedy)}"
+            f" | {one.num_tool_failures} | {one.mean_tokens:.0f} |"
+        )
+    return lines
+
+
+def _claim_run(run: Run, source: TaskSource) -> None:
+    """A run folder belongs to one set of tasks."""
+    if not run.is_done("tasks"):
+        if run.is_done(BASE):
+            raise UserError(f"{run.path} holds a run of another kind; choose another folder")
+        run.mark_done("tasks", {"tasks": source.identity})
+    elif run.read_payload("tasks") != {"tasks": source.identity}:
+        raise UserError(f"{run.path} holds a solver of other tasks; choose another folder")
+
+
+def _corpus(source: TaskSource, scenarios: Sequence[Scenario]) -> Iterator[str]:
+    """Every text that a transcript of these tasks is made of."""
+    tools = "".join(f" {tool.name}" for tool in source.role.tools)
+    for scenario in scenarios:
+        yield from (f"{source.role.title}. Tools{tools}", scenario.brief)
+        for step in source.family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}")):
+            yield format_tool_call(step.text, step.call) if step.call else step.text
+            if step.call:
+                yield source.family.call_tool(scenario, step.call)
+
+
+def _train_sft(run: Run, source: TaskSource, say: Say) -> None:
+    config, role = run.config.sft, source.role.name
+    model, tokenizer = load_trainable(run, BASE, role)
+    write = partial(_write_rows, source, model, make_chat(tokenizer, run.config), say)
+    rows = write("train", config.max_steps * config.batch_size)
+    validation = write("validation", config.num_validation_rows) if config.validate_every else []
+    train_on_rows(
+        run, "sft", role, model, tokenizer, rows, validation, source=BASE, max_steps=config.max_steps
+    )
+
+
+def _write_rows(
+    source: TaskSource, model: PreTrainedModel, chat: Chat, say: Say, split: Split, count: int
+) -> list[TokenRow]:
+    """Up to `count` worked solutions that are no longer than the model reads."""
+    rows = [
+        demonstration_row(source.family, scenario, chat, {source.role.name: source.role})
+        for scenario in source.draw(split, count, None)
+    ]
+    most = model.config.max_position_embeddings
+    short = [row for row in rows if len(row.token_ids) <= most]
+    if len(short) < len(rows):
+        say(f"{len(rows) - len(short)} of {len(rows)} solutions are longer than {most} tokens: left out")
+    if not short:
+        raise UserError(f"every solution of {source.name} is longer than the model's {most} tokens")
+    return short
+
+
+def _train_grpo(run: Run, source: TaskSource) -> None:
+    config, role = run.config.grpo, source.role.name
+    model, tokenizer = load_trainable(run, "sft" if run.config.sft.max_steps else BASE, role)
+    count = config.max_steps * config.prompts_per_step
+    pool = source.draw("train", count, None)
+    train_on_scenarios(
+        run,
+        role,
+        model,
+        tokenizer,
+        [pool[index % len(pool)] for index in range(count)],
+        source.draw("validation", config.guards.validation_scenarios, None)
+        if config.guards.validate_every
+        else [],
+        families={source.family.name: source.family},
+        roles={role: source.role},
+    )
+
+
+def _tested_stages(run: Run) -> list[str]:
+    steps = {"untrained": 1, "sft": run.config.sft.max_steps, "grpo": run.config.grpo.max_steps}
+    return [stage for stage in TESTED if steps[stage]]
+
+
+def _score(run: Run, source: TaskSource, stage: str) -> RoleScores:
+    """The stage's scores on the test tasks, played once."""
+    role = source.role.name
+    name = f"evaluate/{stage}/{role}"
+    if run.is_done(name):
+        (known,) = read_scores(scores_path(run, name))
+        assert isinstance(known, RoleScores)
+        return known
+    model, tokenizer = load_weights(run, TESTED[stage], role)
+    chat = make_chat(tokenizer, run.config)
+    with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
+        scores = score_solver(
+            stage,
+            source.family,
+            source.role,
+            lambda key: source.draw("test", run.config.evaluation.num_role_scenarios, key),
+            engine=engine,
+            chat=chat,
+            max_turns=run.config.grpo.max_turns,
+            max_completion_tokens=run.config.grpo.max_completion_tokens,
+            max_failed_calls=run.config.grpo.max_failed_calls,
+        )
+    store_scores(run, name, [scores])
+    return scores
