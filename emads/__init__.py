@@ -1,1 +1,54 @@
-"""The command line: verbs only, no logic."""
+"""Train, simulate and evaluate teams of LLM role agents: the public Python API and the command line.
+
+Public names load on first use; `import emads` imports no torch.
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from emads.api import evaluate, generate, open_run, train
+    from emads.played_case import PlayedCase, play
+    from emads.teams import Team, load_team
+    from training.runs.run_folder import Run
+
+__all__ = [
+    "PlayedCase",
+    "Run",
+    "Team",
+    "__version__",
+    "evaluate",
+    "generate",
+    "load_team",
+    "open_run",
+    "play",
+    "train",
+]
+try:
+    __version__ = version("emads")
+except PackageNotFoundError:  # a source tree that is not installed
+    __version__ = "0+unknown"
+_HOMES = {
+    "Team": "emads.teams",
+    "load_team": "emads.teams",
+    "PlayedCase": "emads.played_case",
+    "play": "emads.played_case",
+    "evaluate": "emads.api",
+    "generate": "emads.api",
+    "open_run": "emads.api",
+    "train": "emads.api",
+    "Run": "training.runs.run_folder",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name from the module that defines it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'emads' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -124,11 +124,11 @@ def our_engine(role: str, scenarios: dict[str, Scenario], run: str, stage: str) 
     from simulator.engines.embedded.engine import TransformersEngine
     from training.models.weights import load_weights
     from training.runs.run_folder import Run
-    from training.stages import stages
+    from training.stages.from_config import make_chat
 
     opened = Run.open(Path(run))
     model, tokenizer = load_weights(opened, stage, role)
-    chat = stages.make_chat(tokenizer, opened.config)
+    chat = make_chat(tokenizer, opened.config)
     engine = TransformersEngine(end_id=chat.end_id, seed=opened.config.seed)
     engine.set_policy(role, model, version=f"{role}@{stage}")
     limits = opened.config.grpo

@@ -1,4 +1,4 @@
-"""The application behind the verbs: each module is what one command does.
+"""Application behind the command line: one module per command.
 
 Belongs here: opening runs, ordering stages, writing what a command leaves.
 Not here: anything a library user calls to train, play or score.

@@ -1,4 +1,4 @@
-"""An ablation: a grid over config keys and repeats, as a strict YAML file; see docs/evaluation.md."""
+"""An ablation: a grid over config keys and repeats, as a strict YAML file; see docs/how-to/evaluate.md."""
 
 import hashlib
 import itertools
@@ -14,7 +14,8 @@ from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from scenarios.written.strict_yaml import Located, parse_located_yaml
 from training.config.loading import validate_config
-from training.config.run_config import RunConfig, Section
+from training.config.run_config import RunConfig
+from training.config.section import Section
 
 AblationStage = Literal["sft", "sft_more", "grpo", "marl"]
 STAGE_ORDER: tuple[AblationStage, ...] = ("sft", "grpo", "sft_more", "marl")
@@ -24,7 +25,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {"sft": (), "grpo": ("sft",), "sft_more": (
 class AblationPlan(Section):
     """What is varied, what is trained, what is compared.
 
-    Example: AblationPlan(name="kl", grid={"grpo.kl_coefficient": [0.0, 0.05]}, stages=("sft", "grpo"))
+    Example: AblationPlan(name="kl", grid={"grpo.loss.kl_coefficient": [0.0, 0.05]}, stages=("sft", "grpo"))
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
@@ -92,7 +93,7 @@ def read_plan(path: Path) -> AblationPlan:
         raise UserError(f"ablation {path} is not UTF-8 text (byte {error.start})") from None
     located = parse_located_yaml(text, str(path))
     if not isinstance(located.value, dict):
-        raise UserError(f"{path}: must be a mapping of keys, see docs/evaluation.md")
+        raise UserError(f"{path}: must be a mapping of keys, see docs/how-to/evaluate.md")
     try:
         plan = AblationPlan.model_validate_json(json.dumps(located.value))
     except ValidationError as error:

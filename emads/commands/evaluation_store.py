@@ -4,11 +4,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation.scoring.assess import score_episodes
-from evaluation.scoring.details import OUTCOMES_FOLDER, build_details, read_outcomes, write_details
-from evaluation.scoring.results import flatten, write_results
 from evaluation.scoring.scores import read_scores
+from evaluation.scoring.sealed_plays import score_episodes
 from evaluation.scoring.single_agent import play_alone
+from evaluation.summary.details import OUTCOMES_FOLDER, build_details, read_outcomes, write_details
+from evaluation.summary.plays_table import flatten, write_results
 from roles.team import RECONCILER
 from scenarios.team import TeamScenario
 from simulator.engines.embedded.engine import TransformersEngine
@@ -16,7 +16,8 @@ from simulator.records import Episode
 from training.models.weights import load_weights
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
-from training.stages import stages
+from training.stages.evaluation import store_scores
+from training.stages.from_config import make_chat, test_cases
 
 SINGLE, STAGE = "single_trained", "marl"  # ReconcileGPT after joint training, alone, with all facts
 
@@ -29,7 +30,7 @@ def evaluate_single(path: Path) -> None:
         return
     config = run.config
     model, tokenizer = load_weights(run, STAGE, RECONCILER)
-    chat = stages.make_chat(tokenizer, config)
+    chat = make_chat(tokenizer, config)
     engine = TransformersEngine(end_id=chat.end_id, seed=config.seed)
     engine.set_policy(RECONCILER, model, version=f"{RECONCILER}@{STAGE}")
 
@@ -46,12 +47,12 @@ def evaluate_single(path: Path) -> None:
 
     scores = score_episodes(
         SINGLE,
-        stages.test_cases(config),
+        test_cases(config),
         play,
-        weights=stages.reward_weights(config),
+        weights=config.team_reward,
         folder=run.path / OUTCOMES_FOLDER,
     )
-    stages.store_scores(run, name, [scores])
+    store_scores(run, name, [scores])
     report_progress(20)
 
 

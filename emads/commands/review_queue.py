@@ -16,18 +16,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evaluation.scoring.assess import play_team
+from evaluation.scoring.sealed_plays import play_team
 from roles.errors import UserError
 from scenarios.team import TeamScenario, parse_decision, parse_vote
 from simulator.engines.base import Sampling
+from simulator.export.atomic_files import explain_os_errors, write_atomic
 from simulator.graph.runner import play_decisions
 from simulator.records import Episode
 from training.config.run_config import RunConfig
 from training.data.demonstrations import team_scenario
 from training.models.weights import load_team
-from training.runs.atomic_files import explain_os_errors, write_atomic
 from training.runs.run_folder import Run
-from training.stages import stages
+from training.stages.from_config import make_chat, team_engine
 
 STAGE = "review"
 QUEUE = "review/queue.jsonl"
@@ -81,13 +81,13 @@ def build_queue(run: Run) -> int:
     """
     config = run.config
     models, tokenizer = load_team(run, "marl")
-    chat = stages.make_chat(tokenizer, config)
+    chat = make_chat(tokenizer, config)
     data, first = config.data, config.review.first_index
     cases = [
         team_scenario("train", data.seed, first + i, data.difficulties, data.conventions)
         for i in range(config.review.num_scenarios)
     ]
-    engine = stages.team_engine(models, tokenizer, config, "marl")
+    engine = team_engine(models, tokenizer, config, "marl")
     episodes = play_team(
         cases,
         engine=engine,

@@ -6,14 +6,17 @@ from legal_role import ROLE
 
 from scenarios.team import TeamScenario, with_seat
 
+MOST_DRAWS = 100
+
 
 def seat_legal(case: TeamScenario) -> TeamScenario:
     """The case with Legal at the table; its limit rules out the option that is worth least to it."""
-    rng = random.Random(f"legal/{case.key}")
-    while True:
+    rng, reason = random.Random(f"legal/{case.key}"), ValueError()
+    for _ in range(MOST_DRAWS):
         worth = dict(zip(case.options, rng.sample(range(10, 100), len(case.options)), strict=True))
         facts = {"utilities": worth, "stakes": rng.choice((15, 90)), "limit": sorted(worth.values())[1]}
         try:
             return with_seat(case, ROLE, facts)
-        except ValueError:  # two options would be best: draw again
-            continue
+        except ValueError as error:  # two options would be best: draw again
+            reason = error
+    raise reason

@@ -10,7 +10,8 @@ from pathlib import Path
 from legal_role import ROLE
 from legal_seat import seat_legal
 
-from evaluation.minutes.minutes import minutes_file, write_minutes
+from evaluation.minutes.minutes import write_minutes
+from evaluation.minutes.page_files import minutes_file
 from roles.registry import ROLES
 from scenarios.team import generate
 from simulator.agents.scripted_policies import oracle_team
@@ -18,7 +19,7 @@ from simulator.chat_plain import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.runner import play_episodes
-from simulator.graph.seating import everybody
+from simulator.graph.seating import list_roles
 from simulator.graph.team_graph import graph_edges
 from simulator.reward import TeamRewardWeights, score_episode
 
@@ -32,7 +33,7 @@ def main(folder: Path | None) -> None:
     (episode,) = asyncio.run(
         play_episodes(
             [case],
-            {role: role for role in everybody(case)},
+            {role: role for role in list_roles(case)},
             ScriptedEngine(chat, seeded=experts),
             chat,
             Sampling(max_completion_tokens=300),

@@ -35,7 +35,7 @@ base:
   evaluation: {num_role_scenarios: 6, num_bootstrap: 100}
 grid:
   grpo.group_size: [2, 4]
-  grpo.kl_coefficient: [0.0, 0.1]
+  grpo.loss.kl_coefficient: [0.0, 0.1]
 """
 CELLS = [f"group_size-{size}-kl_coefficient-{kl}" for size in (2, 4) for kl in (0.0, 0.1)]
 
@@ -51,7 +51,7 @@ def test_every_shipped_plan_is_valid_and_names_its_command(path: Path) -> None:
 def test_the_questions_of_the_shipped_plans_are_all_asked() -> None:
     values = {path.stem: read_plan(path).grid for path in FOLDER.glob("*.yaml")}
     assert values["group-size"]["grpo.group_size"] == [4, 8, 16, 32]
-    assert values["kl"]["grpo.kl_coefficient"] == [0.0, 0.01, 0.05, 0.2]
+    assert values["kl"]["grpo.loss.kl_coefficient"] == [0.0, 0.01, 0.05, 0.2]
     assert {"reward-parts", "difficulty-transfer", "credit", "adapters", "more-sft"} <= values.keys()
 
 
@@ -79,6 +79,7 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if key != "train_s"} for row in rows]
 
 
+@pytest.mark.process
 def test_a_grid_killed_half_way_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     plan = tmp_path / "toy.yaml"
     plan.write_text(TOY)

@@ -6,26 +6,16 @@ import time
 from pathlib import Path
 
 import pytest
+from command_line import fail
 
 from emads.cli import main
 from training.config.loading import load_config
 from training.config.run_config import RunConfig
-from training.data import datasets
+from training.data.folders import datasets
 from training.runs.run_folder import Run
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-def fail(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """Run a verb that must fail, and return its one line."""
-    status = main([str(argument) for argument in arguments])
-    error = capsys.readouterr().err
-    lines = [line for line in error.splitlines() if line.startswith("error: ")]
-    assert status == 2
-    assert len(lines) == 1
-    assert "Traceback" not in error
-    assert error.splitlines()[-1] == lines[0]
-    return lines[0]
+DEMO = ROOT / "configs" / "demo.yaml"
 
 
 @pytest.mark.parametrize(
@@ -42,24 +32,45 @@ def fail(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
         ("generate --split tets", ["unknown split 'tets'", "did you mean 'test'"]),
         ("generate --difficulties 1-x", ["'1-x'", "1,2 or 1-3"]),
         ("generate --difficulties 9-12", ["difficulty 11 must be 1 to 10"]),
-        ("generate --difficulties 3-1", ["one or more different"]),
+        ("generate --difficulties 3-1", ["the range 3-1 is empty; write 1-3"]),
         ("generate --count 3 --family cto --out /dev/full/data", ["cannot write data folder /dev/full/data"]),
         ("validate /nonexistent", ["no data in /nonexistent"]),
         ("validate", ["Missing argument"]),
-        ("train sft --role ctp", ["unknown role 'ctp'", "did you mean 'cto'"]),
-        ("train base --set sft.max_stepz=3", ["'sft.max_stepz'", "did you mean 'sft.max_steps'"]),
-        ("train marl --set marl.report_sets=1", ["marl.report_sets = 1", "greater than or equal to 2"]),
-        ("train grpo --set grpo", ["section.key=value"]),
-        ("train base --config /nonexistent.yaml", ["/nonexistent.yaml", "No such file"]),
-        ("train base --run /dev/full/run", ["cannot write run folder /dev/full/run", "Not a directory"]),
-        ("train base --run /nonexistent --resume", ["no run in /nonexistent"]),
-        ("train base --resume --set seed=3", ["leave out --config and --set"]),
-        ("simulate --stage mral", ["unknown stage 'mral'", "did you mean 'marl'"]),
-        ("simulate --count 0", ["--count 0 must be 1 or more"]),
-        ("simulate --index -1", ["--index -1 must be 0 or more"]),
-        ("simulate --run /nonexistent", ["no run in /nonexistent"]),
-        ("evaluate --run /nonexistent", ["no run in /nonexistent"]),
-        ("report --run /nonexistent", ["no run in /nonexistent"]),
+        ("train sft r --role ctp", ["unknown role 'ctp'", "did you mean 'cto'"]),
+        (
+            "train base r --config {demo} --set sft.max_stepz=3",
+            ["'sft.max_stepz'", "did you mean 'sft.max_steps'"],
+        ),
+        (
+            "train marl r --config {demo} --set marl.report_sets=1",
+            ["marl.report_sets = 1: input should be"],
+        ),
+        ("train grpo r --config {demo} --set grpo", ["section.key=value"]),
+        ("train base r --config /nonexistent.yaml", ["/nonexistent.yaml", "No such file"]),
+        (
+            "train base /dev/full/run --config {demo}",
+            ["cannot write run folder /dev/full/run"],
+        ),
+        ("train base /nonexistent --resume", ["no run in /nonexistent"]),
+        ("train base r --resume --set seed=3", ["leave out --config and --set"]),
+        ("simulate r --stage mral", ["unknown stage 'mral'", "did you mean 'marl'"]),
+        ("simulate r --count 0", ["--count 0 must be 1 or more"]),
+        ("simulate r --index -1", ["--index -1 must be 0 or more"]),
+        ("simulate /nonexistent", ["no run in /nonexistent"]),
+        ("evaluate /nonexistent", ["no run in /nonexistent"]),
+        ("report /nonexistent", ["no run in /nonexistent"]),
+        ("simulate", ["`emads simulate examples/card-payments.yaml --team scripted --html out/`"]),
+        ("simulate a b", ["two runs, a and b"]),
+        ("simulate a --team scripted", ["not both"]),
+        ("simulate --team scripted --stage sft", ["--stage goes with a RUN"]),
+        ("simulate --team runs/x", ["unknown team 'runs/x'", "`emads simulate runs/x`"]),
+        ("train sft typo", ["no run in typo", "--config FILE", "name the folder of an existing run"]),
+        ("train sft typo --set seed=3", ["no run in typo", "--config FILE"]),
+        ("train sft", ["Missing argument 'RUN'"]),
+        ("train sft --run typo", ["No such option: --run"]),
+        ("demo r --set grpo.max_steps=99999999999", ["grpo.max_steps = 99999999999", "at most 125,000"]),
+        ("plan --set model.preset=qwen2.5-3b", ["not 'qwen2.5-3b'", "--device a100"]),
+        ("plan r --config x.yaml", ["not both"]),
         ("demo --seeds 0", ["--seeds 0 must be 1 or more"]),
         ("demo --resume --config x.yaml", ["leave out --config and --set"]),
     ],
@@ -72,14 +83,14 @@ def test_mistakes_are_one_line(
     parts: list[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    line = fail(capsys, *arguments.split())
+    line = fail(capsys, *arguments.format(demo=DEMO).split())
     assert [part for part in parts if part not in line] == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_malformed_yaml_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "c.yaml").write_text("name: x\nsft:\n  max_steps: [3\n")
-    line = fail(capsys, "demo", "--config", tmp_path / "c.yaml", "--run", tmp_path / "run")
+    line = fail(capsys, "demo", tmp_path / "run", "--config", tmp_path / "c.yaml")
     assert f"{tmp_path / 'c.yaml'}:4: malformed YAML" in line
     assert not (tmp_path / "run").exists()
 
@@ -88,7 +99,7 @@ def test_another_config_leaves_the_run_as_it_was(tmp_path: Path, capsys: pytest.
     run = Run.create(tmp_path / "run", RunConfig())
     run.log("sft", 1, {"loss": 0.5})
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
-    line = fail(capsys, "train", "base", "--run", run.path, "--set", "seed=4")
+    line = fail(capsys, "train", "base", run.path, "--set", "seed=4")
     assert "seed is 0 there, 4 here" in line
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
 
@@ -98,7 +109,7 @@ def test_a_damaged_stored_config_names_file_and_line(
 ) -> None:
     run = Run.create(tmp_path / "run", RunConfig())
     (run.path / "config.yaml").write_text("name: x\nsft: [\n")
-    assert f"{run.path / 'config.yaml'}:3:" in fail(capsys, "evaluate", "--run", run.path)
+    assert f"{run.path / 'config.yaml'}:3:" in fail(capsys, "evaluate", run.path)
 
 
 def test_a_truncated_data_file_is_named_and_the_clean_rows_are_counted(
@@ -139,17 +150,19 @@ def test_generate_and_validate_agree(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_print_config_shows_the_resolved_config_and_does_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: list[str]
 ) -> None:
-    status = main([*verb, "--run", str(tmp_path / "run"), "--set", "sft.max_steps=3", "--print-config"])
+    status = main(
+        [*verb, str(tmp_path / "run"), "--config", str(DEMO), "--set", "sft.max_steps=3", "--print-config"]
+    )
     (tmp_path / "printed.yaml").write_text(capsys.readouterr().out)
     assert status == 0
-    assert load_config(tmp_path / "printed.yaml") == load_config(None, ["sft.max_steps=3"])
+    assert load_config(tmp_path / "printed.yaml") == load_config(DEMO, ["sft.max_steps=3"])
     assert not (tmp_path / "run").exists()
 
 
 def test_an_existing_run_brings_its_own_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Run.create(tmp_path / "run", load_config(None, ["sft.max_steps=3"]))
     for resume in ([], ["--resume"]):
-        assert main(["train", "base", "--run", str(tmp_path / "run"), "--print-config", *resume]) == 0
+        assert main(["train", "base", str(tmp_path / "run"), "--print-config", *resume]) == 0
         assert "max_steps: 3" in capsys.readouterr().out
 
 
@@ -172,3 +185,25 @@ def test_help_starts_without_the_heavy_libraries() -> None:
     assert done.returncode == 0, done.stderr
     assert "generate" in done.stdout
     assert time.monotonic() - start < 10  # 0.1 s on an idle machine
+
+
+def test_generate_for_trl_writes_chats_that_load(tmp_path: Path) -> None:
+    from datasets import load_dataset
+    from trl import is_conversational
+
+    assert (
+        main(["generate", "--trl", "--family", "cost", "--count", "8", "--out", str(tmp_path / "trl")]) == 0
+    )
+    for name in ("sft", "grpo"):
+        rows = load_dataset(str(tmp_path / "trl" / name), cache_dir=str(tmp_path / "cache"))
+        assert len(rows["train"]) == 8
+        assert is_conversational(rows["train"][0])
+
+
+@pytest.mark.parametrize("options", [[], ["--family", "all"], ["--family", "cto", "--split", "test"]])
+def test_trl_folders_are_of_one_role_and_of_open_splits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    assert main(["generate", "--trl", "--out", str(tmp_path / "trl"), *options]) == 2
+    assert capsys.readouterr().err.startswith("error: --trl writes ")
+    assert not (tmp_path / "trl").exists()

@@ -9,7 +9,7 @@ import pytest
 
 from emads.cli import main
 from emads.commands.review_queue import Label, judge, read_labels, read_queue, write_queue
-from emads.commands.schedule import describe_spent
+from emads.commands.run_schedule import describe_spent
 from roles.errors import UserError
 from scenarios.team import TeamScenario
 from simulator.records import Episode
@@ -41,8 +41,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int
     """A schedule that runs out of memory in the second phase, is resumed, and called once more."""
     folder = tmp_path_factory.mktemp("schedule") / "run"
     settings = [part for setting in SMALL for part in ("--set", setting)]
-    first = call("run", "--config", SCHEDULE, "--run", folder, "--fault", "oom@grpo/risk:step:1", *settings)
-    return folder, [first, call("run", "--resume", folder), call("run", "--resume", folder)]
+    first = call("run", folder, "--config", SCHEDULE, "--fault", "oom@grpo/risk:step:1", *settings)
+    return folder, [first, call("run", folder, "--resume"), call("run", folder, "--resume")]
 
 
 def test_an_interrupted_schedule_says_what_to_do(made: tuple[Path, list[tuple[int, str, str]]]) -> None:
@@ -98,10 +98,10 @@ def test_the_queue_holds_what_the_team_saw_and_no_truth(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run",), "give --config FILE"),
-        (("run", "--resume", "runs/none"), "no run in runs/none"),
-        (("run", "--resume", "x", "--set", "name=y"), "--resume RUN takes nothing else"),
-        (("run", "--config", "x.yaml", "--resume", "x"), "--resume RUN takes nothing else"),
+        (("run",), "give RUN, an existing run, or --config FILE"),
+        (("run", "runs/none", "--resume"), "no run in runs/none"),
+        (("run", "x", "--resume", "--set", "name=y"), "leave out --config and --set"),
+        (("run", "x", "--config", "x.yaml", "--resume"), "leave out --config and --set"),
         (("run", "--config", SCHEDULE, "--fault", "kill@sav:1"), "did you mean 'save'"),
     ],
 )

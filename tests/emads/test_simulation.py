@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import fail
+from command_line import fail
 
 from emads.cli import main
-from emads.commands import pipeline
+from emads.commands.train import train_stage
 from simulator.export.episode_files import read_episodes
 from training.config.loading import load_config
 from training.runs.run_folder import Run
@@ -32,12 +32,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with base weights only: its team plays, badly."""
     made = Run.create(tmp_path_factory.mktemp("simulation") / "run", load_config(None, SETTINGS))
     with contextlib.redirect_stdout(io.StringIO()):
-        pipeline.train_base(made, made.config)
+        train_stage(made, "base")
     return made.path
 
 
 def simulate(run: Path, *arguments: object) -> int:
-    return main(["simulate", "--team", str(run), "--stage", "base", *map(str, arguments)])
+    return main(["simulate", str(run), "--stage", "base", *map(str, arguments)])
 
 
 def test_written_cases_play_and_everything_is_kept(
@@ -56,12 +56,12 @@ def test_written_cases_play_and_everything_is_kept(
     assert "team reward R" not in out
     names = [episode.scenario_key.replace("/", "-") for episode in episodes]
     assert sorted(path.name for path in (tmp_path / "minutes").iterdir()) == sorted(
-        f"{n}.html" for n in names
+        [*(f"{n}.html" for n in names), "index.html"]
     )
     assert sorted(path.name for path in (tmp_path / "atif").iterdir()) == sorted(f"{n}.json" for n in names)
     for path in (tmp_path / "minutes").iterdir():
-        assert "Minutes of the base team of run untrained" in path.read_text()
-        assert f"minutes:  {path}" in out
+        assert f"Minutes of the base team of run {run.name}" in path.read_text()
+        assert f"{'index:    ' if path.name == 'index.html' else 'minutes:  '}{path}" in out
     for episode, path in zip(episodes, EXAMPLES, strict=True):
         document = json.loads(
             (tmp_path / "atif" / f"{episode.scenario_key.replace('/', '-')}.json").read_text()
@@ -91,11 +91,13 @@ def test_live_shows_events_and_the_same_episodes(
 def test_a_case_that_the_model_has_no_room_for_is_refused(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = ROOT / "examples" / "city-permits.md"
-    line = fail(capsys, "simulate", path, "--team", run, "--stage", "base", "--html", tmp_path / "minutes")
+    path = tmp_path / "long.md"
+    words = "The permits wait in three rooms. " * 60
+    path.write_text(f"---\ntitle: x\noptions: {{A: x, B: y}}\n---\n## CTO\n{words}\n## COO\n{words}\n")
+    line = fail(capsys, "simulate", run, path, "--stage", "base", "--html", tmp_path / "minutes")
     assert f"{path}: what cto reads is" in line
     assert "shorten the case" in line
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_written_cases_have_no_score_to_change(

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event, Thread
 
-from emads.commands import pipeline
 from emads.commands.review_queue import QUEUE, STAGE, train_review
+from emads.commands.stage_tasks import role_tasks
 from roles.errors import UserError
 from training.config.run_config import RunConfig
 from training.models.adapters import list_owners
+from training.models.base_model import quiet_libraries
 from training.planning.workload import JOINT
 from training.runs.run_folder import Run
 from training.runs.workers import Task, run_tasks
@@ -38,7 +39,7 @@ def list_phases(run: Run) -> list[Phase]:
     """The phases of a run's config, in order."""
     owners = list_owners(run.config.model)
     sft, grpo = (tuple(f"{stage}/{owner}" for owner in owners) for stage in ("sft", "grpo"))
-    roles = pipeline.role_tasks(run)
+    roles = role_tasks(run)
     phases = [
         Phase(name="SFT", tasks=(roles["base"], *(roles[name] for name in sft)), markers=("base", *sft)),
         Phase(name="RLVR per role", tasks=tuple(roles[name] for name in grpo), markers=grpo),
@@ -101,6 +102,7 @@ def _perform(run: Run, tasks: Sequence[Task], title: str) -> None:
         num_threads=config.threads_per_worker,
         title=title,
         faults=run.faults,
+        prepare=quiet_libraries,
     )
 
 

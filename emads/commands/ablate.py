@@ -31,8 +31,8 @@ from evaluation.comparison.ablations import (
     measure_cell,
     write_ablation,
 )
-from evaluation.report.plots import plot_cells
-from evaluation.scoring.details import OUTCOMES_FOLDER
+from evaluation.report.detail_charts import plot_cells
+from evaluation.summary.details import OUTCOMES_FOLDER
 from roles.registry import ROLES
 from training.models.base_model import quiet_libraries
 from training.models.weights import (
@@ -45,7 +45,11 @@ from training.models.weights import (
 )
 from training.runs.run_folder import Run
 from training.runs.workers import Task, run_tasks
-from training.stages import stages
+from training.stages.base import train_base
+from training.stages.evaluation import evaluate_role, evaluate_team
+from training.stages.grpo import train_grpo
+from training.stages.marl import train_marl
+from training.stages.sft import train_sft, train_sft_more
 
 DEFAULT_WORKERS = 2
 
@@ -69,7 +73,7 @@ def ablate(path: Path, out: Path, *, workers: int = DEFAULT_WORKERS) -> Path:
             for task in _list_tasks(plan, folder, open_cells, seed, str(path), deadline)
         ]
         if tasks:
-            run_tasks(tasks, num_workers=workers, num_threads=1, title=plan.name)
+            run_tasks(tasks, num_workers=workers, num_threads=1, title=plan.name, prepare=quiet_libraries)
         if plan.stop_hopeless and number == 0:
             stopped = _find_hopeless(plan, folder, cells)
     rows = [_measure(plan, folder, cell, stopped) for cell in cells]
@@ -135,20 +139,20 @@ def run_cell_stage(out: Path, path: Path, stage: str, roles: Sequence[str], dead
     if stage == "marl":
         if donor is not None:
             _copy_scores(donor, run, stage, "team")
-        stages.evaluate_team(run.path, stage)
+        evaluate_team(run.path, stage)
 
 
 def _train(run: Run, stage: str, role: str) -> None:
     if stage == BASE:
-        stages.train_base(run.path)
+        train_base(run.path)
     elif stage == "sft":
-        stages.train_sft(run.path, role)
+        train_sft(run.path, role)
     elif stage == "sft_more":
-        stages.train_sft_more(run.path, role)
+        train_sft_more(run.path, role)
     elif stage == "grpo":
-        stages.train_grpo(run.path, role)
+        train_grpo(run.path, role)
     else:
-        stages.train_marl(run.path)
+        train_marl(run.path)
 
 
 def _score(donor: Run | None, run: Run, stage: str, role: str) -> None:
@@ -156,7 +160,7 @@ def _score(donor: Run | None, run: Run, stage: str, role: str) -> None:
         return
     if donor is not None:
         _copy_scores(donor, run, stage, role)
-    stages.evaluate_role(run.path, stage, role)
+    evaluate_role(run.path, stage, role)
 
 
 def _find_donor(out: Path, run: Run, stage: str, roles: Sequence[str]) -> Run | None:

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.minutes.live import LiveView
+from evaluation.minutes.live_view import LiveView
 from simulator.export.telemetry import write_spans
 from simulator.observer import Watch, join_watches
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from evaluation.scoring.external_tasks import FAMILIES, SOLVERS, read_task_folder, sum_up_tasks
 from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, describe_solo
-from evaluation.scoring.run_table import role_title, short
+from evaluation.summary.run_table import role_title, short
 from scenarios.base import Scenario
 from scenarios.tasks.imported import ROLE
 from simulator.agents.solo import SoloEpisode, play_solo
@@ -18,7 +18,7 @@ from simulator.engines.embedded.engine import TransformersEngine
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_weights
 from training.runs.run_folder import Run
-from training.stages import stages
+from training.stages.from_config import make_chat
 
 MAX_TURNS = 8
 
@@ -35,7 +35,7 @@ def evaluate_tasks(path: Path, folder: Path, *, stage: str = "marl", role: str =
     tasks = read_task_folder(folder)
     run = Run.open(path)
     model, tokenizer = load_weights(run, stage, role)
-    chat = stages.make_chat(tokenizer, run.config)
+    chat = make_chat(tokenizer, run.config)
     engine = TransformersEngine(end_id=chat.end_id, seed=run.config.seed)
     engine.set_policy(role, model, version=f"{role}@{stage}")
     tokens = run.config.grpo.max_completion_tokens

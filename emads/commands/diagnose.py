@@ -5,15 +5,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from emads.commands.evaluating import find_runs
+from emads.commands.evaluate import find_runs
 from evaluation.probes.adversaries import adversary_team
-from evaluation.probes.arena import Arena, Team
 from evaluation.probes.diagnosis import find_faults
 from evaluation.probes.diagnostics import probe_team, replace_roles, swap_matrix
 from evaluation.probes.mixed_engine import MixedEngine, TranslatedEngine
+from evaluation.probes.probe_setup import ProbeSetup, Team
 from evaluation.report.diagnostic_table import describe_diagnostics, diagnostic_tables, write_diagnostics
 from roles.errors import UserError
-from roles.registry import ROLES
+from roles.team import TEAM_ROLES
 from simulator.chat import Chat
 from simulator.engines.base import Engine
 from simulator.engines.scripted import ScriptedEngine
@@ -21,7 +21,7 @@ from training.data.demonstrations import team_scenario
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_team, stage_marker
 from training.runs.run_folder import Run
-from training.stages import stages
+from training.stages.from_config import make_chat, team_engine
 
 UNTRAINED, ADVERSARY = "untrained", "adversary"
 MIXED_STAGES = ("sft", "grpo", "marl")
@@ -48,35 +48,33 @@ def diagnose(path: Path, *, stage: str = "marl", count: int = 200, against: Sequ
     engines: dict[str, Engine] = {}
     for label in dict.fromkeys((stage, *(one for one in MIXED_STAGES if _has(run, one)), "base")):
         models, tokenizer = load_team(run, label)
-        chat = chat or stages.make_chat(tokenizer, run.config)
-        engines[UNTRAINED if label == "base" else label] = stages.team_engine(
-            models, tokenizer, run.config, label
-        )
+        chat = chat or make_chat(tokenizer, run.config)
+        engines[UNTRAINED if label == "base" else label] = team_engine(models, tokenizer, run.config, label)
     if chat is None:
         raise UserError(f"no weights in {run.path}")
     for other in others:
         models, tokenizer = load_team(other, stage)
-        inner = stages.make_chat(tokenizer, other.config)
-        engine = stages.team_engine(models, tokenizer, other.config, stage)
+        inner = make_chat(tokenizer, other.config)
+        engine = team_engine(models, tokenizer, other.config, stage)
         engines[_name(other, engines)] = TranslatedEngine(engine, inner=inner, outer=chat)
     mixable = [label for label in engines if label != UNTRAINED]
     engines[ADVERSARY] = ScriptedEngine(chat, seeded=adversary_team(scenarios))
-    arena = Arena(
+    setup = ProbeSetup(
         scenarios=scenarios,
         engine=MixedEngine(engines),
         chat=chat,
-        weights=stages.reward_weights(run.config),
+        weights=run.config.team_reward,
         max_completion_tokens=run.config.marl.max_completion_tokens,
         rounds=run.config.marl.rounds,
     )
     home = _team(stage)
-    probe = probe_team(arena, home)
+    probe = probe_team(setup, home)
     diagnostics = describe_diagnostics(
         stage,
         probe,
         find_faults(probe),
-        swap_matrix(arena, {label: _team(label) for label in mixable}),
-        replace_roles(arena, home, {label: _team(label) for label in engines if label != stage}),
+        swap_matrix(setup, {label: _team(label) for label in mixable}),
+        replace_roles(setup, home, {label: _team(label) for label in engines if label != stage}),
         count,
     )
     written = write_diagnostics(run.path, diagnostics)
@@ -87,11 +85,11 @@ def diagnose(path: Path, *, stage: str = "marl", count: int = 200, against: Sequ
 
 
 def _team(label: str) -> Team:
-    return {role: f"{label}:{role}" for role in ROLES}
+    return {role: f"{label}:{role}" for role in TEAM_ROLES}
 
 
 def _has(run: Run, stage: str) -> bool:
-    return all(run.is_done(stage_marker(run, stage, role)) for role in ROLES)
+    return all(run.is_done(stage_marker(run, stage, role)) for role in TEAM_ROLES)
 
 
 def _name(run: Run, taken: dict[str, Engine]) -> str:

@@ -6,15 +6,16 @@ from typing import Any
 
 from rich.console import Console
 
-from emads.commands.pipeline import GATE_FAILURE, evaluate_run
-from evaluation.comparison.seeds import compare_seeds, read_across, read_seed, write_across
-from evaluation.comparison.seeds_table import across_tables
-from evaluation.scoring.detail_table import detail_tables
-from evaluation.scoring.details import read_details
-from evaluation.scoring.gate_files import GateRule, check_gate_rules, read_gate_file
-from evaluation.scoring.gates import Gate
-from evaluation.scoring.run_table import gate_table
-from evaluation.scoring.summary import combine_seeds, read_summary, write_summary
+from emads.commands.demo import GATE_FAILURE
+from emads.commands.evaluate_run import evaluate_run, print_summary
+from evaluation.comparison.seeds import compare_seeds, read_seed, read_seed_comparison, write_seed_comparison
+from evaluation.comparison.seeds_table import seed_comparison_tables
+from evaluation.summary.detail_table import detail_tables
+from evaluation.summary.details import read_details
+from evaluation.summary.gate_files import GateRule, check_gate_rules, read_gate_file
+from evaluation.summary.gates import Gate
+from evaluation.summary.run_summary import combine_seeds, read_summary, write_summary
+from evaluation.summary.run_table import gate_table
 from roles.errors import UserError
 from training.runs.run_folder import Run
 
@@ -30,7 +31,7 @@ def evaluate_runs(paths: Sequence[Path], *, again: bool = False, gate: Path | No
     rules = read_gate_file(gate) if gate is not None else []
     runs = find_runs(paths)
     for run in runs:
-        evaluate_run(run.path, again=again)
+        print_summary(evaluate_run(run.path, again=again))
         console = Console(width=None if Console().is_terminal else 140)
         for table in detail_tables(read_details(run.path)):
             console.print(table)
@@ -57,7 +58,7 @@ def find_runs(paths: Sequence[Path]) -> list[Run]:
 
 
 def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
-    """Several runs of one config as seeds: across.json and the joint summary in the first one's folder.
+    """Compare runs of one config as seeds; seed_comparison.json and the joint summary go to the first one.
 
     Raises:
         UserError: runs whose configs differ in more than seeds and name.
@@ -70,29 +71,29 @@ def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
                 f"{run.path} has another config than {runs[0].path}: only seeds of one config are compared"
                 " together; evaluate them one by one"
             )
-    across = compare_seeds(
+    comparison = compare_seeds(
         [read_seed(run.path, run.config.seed) for run in runs],
         same_scenarios=all(run.config.data == first.data for run in runs),
         num_bootstrap=first.evaluation.num_bootstrap,
     )
-    write_across(runs[0].path, across)
+    write_seed_comparison(runs[0].path, comparison)
     summaries = [read_summary(run.path) for run in runs]
     summaries = [{key: value for key, value in one.items() if key != "seeds"} for one in summaries]
     write_summary(runs[0].path, combine_seeds(summaries))
     console = Console(width=None if Console().is_terminal else 140)
-    for table in across_tables(across):
+    for table in seed_comparison_tables(comparison):
         console.print(table)
-    return across
+    return comparison
 
 
 def check_run_gates(runs: Sequence[Run], rules: Sequence[GateRule]) -> int:
     """Print the gates of every run; 0, or 3 where one is missed."""
     if not rules:
         return 0
-    across = read_across(runs[0].path) if len(runs) > 1 else {}
+    comparison = read_seed_comparison(runs[0].path) if len(runs) > 1 else {}
     gates: list[Gate] = []
     for run in runs:
-        numbers = {**read_summary(run.path), "details": read_details(run.path), "across": across}
+        numbers = {**read_summary(run.path), "details": read_details(run.path), "seed_comparison": comparison}
         checked = check_gate_rules(rules, numbers)
         prefix = f"{run.path.name}: " if len(runs) > 1 else ""
         gates += [Gate(name=prefix + one.name, passed=one.passed, detail=one.detail) for one in checked]

@@ -1,0 +1,125 @@
+"""The verbs by name, and how a call ends: every mistake of the user is one line and exit status 2."""
+
+import errno
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from emads.cli import data, evaluate, simulate, train
+from roles.errors import UserError, unknown
+
+ENVIRONMENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # not bugs of ours
+INTERRUPTED = 130
+
+VERBS: dict[str, Callable[..., Any]] = {
+    "simulate": simulate.simulate,
+    "demo": train.demo,
+    "plan": train.plan,
+    "run": train.run_schedule,
+    "evaluate": evaluate.evaluate,
+    "report": evaluate.report,
+    "diagnose": evaluate.diagnose,
+    "ablate": evaluate.ablate,
+    "rescore": evaluate.rescore,
+    "audit": evaluate.audit,
+    "generate": data.generate,
+    "validate": data.validate,
+    "import": data.import_tasks,
+    "conformance": data.conformance,
+    "serve-env": simulate.serve_env,
+}
+TRAIN_VERBS: dict[str, Callable[..., Any]] = {
+    "base": train.base,
+    "sft": train.sft,
+    "grpo": train.grpo,
+    "marl": train.marl,
+    "tasks": train.tasks,
+}
+
+
+class VerbGroup(TyperGroup):
+    """Verbs with the nearest match for a mistyped one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the verb that the arguments begin with.
+
+        Raises:
+            UserError: unknown verb.
+        """
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            raise unknown("verb", args[0], list(self.commands))
+        return super().resolve_command(ctx, args)
+
+
+def show_version(asked: bool) -> None:
+    """Print the installed version and end the program."""
+    if asked:
+        from emads import __version__
+
+        typer.echo(f"emads {__version__}")
+        raise typer.Exit
+
+
+def describe_program(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=show_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train, simulate and evaluate teams of LLM role agents that make company decisions together.
+
+    A RUN is a folder such as runs/demo: its config, weights, scores and report.
+    """
+
+
+def make_group(verbs: Mapping[str, Callable[..., Any]], **settings: Any) -> typer.Typer:
+    """Return the verbs as one command group; lists show the whole first line of each verb's help."""
+    group = typer.Typer(cls=VerbGroup, no_args_is_help=True, rich_markup_mode=None, **settings)
+    for name, verb in verbs.items():
+        group.command(name, short_help=(inspect.getdoc(verb) or "").split("\n\n")[0])(verb)
+    return group
+
+
+app = make_group(VERBS, name="emads", add_completion=False, pretty_exceptions_enable=False)
+app.callback()(describe_program)
+TRAIN_HELP = "Train one stage of a run: base, sft, grpo, marl; or a solver of imported tasks."
+app.add_typer(make_group(TRAIN_VERBS, help=TRAIN_HELP), name="train", short_help=TRAIN_HELP)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and return the exit status: 2 for a mistake of the user, 130 when interrupted."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = app(args=arguments, prog_name="emads", standalone_mode=False)
+    except UserError as error:
+        return _complain(str(error), error.status)
+    except typer.TyperException as error:
+        message = error.format_message()
+        if not message.startswith("Usage:"):
+            return _complain(message)
+        print(message, file=sys.stderr)  # no verb was given: this is the help
+        return 2
+    except OSError as error:
+        if error.errno not in ENVIRONMENT_ERRORS:
+            raise
+        return _complain(f"{error.strerror}: {error.filename or 'while writing'}")
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain(_describe_interruption(arguments), INTERRUPTED)
+    return status if isinstance(status, int) else 0
+
+
+def _describe_interruption(arguments: Sequence[str]) -> str:
+    if not arguments or arguments[0] not in ("train", "demo", "run"):
+        return "interrupted"
+    return (
+        "interrupted; finished stages and checkpoints are kept:"
+        f" `emads {arguments[0]} ... RUN --resume` goes on from them"
+    )
+
+
+def _complain(message: str, status: int = 2) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return status

@@ -1,0 +1,124 @@
+"""Verbs that measure: evaluate, diagnose, ablate, report, rescore, audit."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emads.cli.choices import check_at_least, choose_roles, choose_stage, open_existing
+from emads.cli.options import DEFAULT_RUN, RunsArgument
+from roles.errors import UserError
+
+
+def evaluate(
+    runs: RunsArgument = None,
+    again: Annotated[bool, typer.Option("--again", help="Play everything anew.")] = False,
+    gate: Annotated[
+        Path | None, typer.Option(help="YAML file of thresholds; a missed one gives exit status 3.")
+    ] = None,
+    tasks: Annotated[
+        Path | None, typer.Option(help="Folder of question files: these are answered instead.")
+    ] = None,
+    stage: Annotated[str, typer.Option(help="With --tasks: weights after this stage.")] = "marl",
+    who: Annotated[str, typer.Option("--role", help="With --tasks: whose weights answer.")] = "cto",
+) -> int:
+    """Score every finished stage of a run on the sealed test split; several runs are compared as seeds."""
+    paths = runs or [DEFAULT_RUN]
+    if tasks is not None:
+        if again or gate is not None or len(paths) > 1:
+            raise UserError("--tasks goes with one run, and without --again and --gate")
+        choose_stage(stage)
+        (role,) = choose_roles([who])
+        from emads.commands.evaluate_tasks import evaluate_tasks
+
+        evaluate_tasks(open_existing(paths[0]), tasks, stage=stage, role=role)
+        return 0
+    from emads.commands.evaluate import evaluate_runs
+
+    return evaluate_runs(paths, again=again, gate=gate)
+
+
+def diagnose(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")] = DEFAULT_RUN,
+    stage: Annotated[str, typer.Option(help="The team after this stage: sft, grpo or marl.")] = "marl",
+    count: Annotated[int, typer.Option(help="Sealed cases.")] = 200,
+    against: Annotated[
+        list[Path] | None, typer.Option(help="Other runs to swap roles with. Repeatable.")
+    ] = None,
+) -> None:
+    """Find roles that add nothing, are ignored or always agree; swap roles between stages and runs."""
+    choose_stage(stage, with_base=False)
+    check_at_least("--count", count, 20)
+    path = open_existing(run)
+    from emads.commands.diagnose import diagnose as probe
+
+    probe(path, stage=stage, count=count, against=against or ())
+
+
+def ablate(
+    plan: Annotated[
+        Path, typer.Option("--config", help="YAML file of the ablation, as in configs/ablations.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of ablations, which share equal stages.")] = Path(
+        "runs/ablations"
+    ),
+    workers: Annotated[int, typer.Option(help="Worker processes; 0 runs in this one.")] = 2,
+) -> None:
+    """Train and score every combination of a grid of config keys; what is done is kept."""
+    check_at_least("--workers", workers, 0)
+    from emads.commands.ablate import ablate as run_ablation
+
+    run_ablation(plan, out, workers=workers)
+
+
+def report(
+    runs: RunsArgument = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write one Markdown page of all runs: runs/results.md.")
+    ] = None,
+    ablations: Annotated[Path | None, typer.Option(help="Folder of ablations for the Markdown page.")] = None,
+) -> None:
+    """Write the report of each run as one self-contained HTML file."""
+    paths = runs or [DEFAULT_RUN]
+    from emads.commands.report import report_runs
+
+    for path in report_runs(paths, markdown=markdown, ablations=ablations):
+        typer.echo(path)
+
+
+def rescore(
+    episodes: Annotated[Path, typer.Argument(help="Episodes, as `emads simulate --jsonl` writes them.")],
+    weights: Annotated[
+        list[str] | None, typer.Option(help="Change one weight: consensus=0.5. Repeatable.")
+    ] = None,
+) -> None:
+    """Score stored episodes again under other weights of the team reward."""
+    from evaluation.scoring.rescore import print_rescoring
+
+    print_rescoring(episodes, weights or ())
+
+
+def audit(
+    tier: Annotated[str, typer.Option(help="pr (under a minute) or full (minutes).")] = "pr",
+    family: Annotated[
+        list[str] | None, typer.Option(help="Only this family. Repeatable; default: all.")
+    ] = None,
+    probe: Annotated[
+        list[str] | None, typer.Option(help="Only this probe (V1-V6, V9). Repeatable; default: all.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of cases and attacks.")] = 0,
+    processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    keep: Annotated[
+        Path | None, typer.Option(help="File of rows: started again with it, the audit goes on where it was.")
+    ] = None,
+) -> None:
+    """Attack every verifier and show each breach that was found."""
+    check_at_least("--seed", seed, 0)
+    check_at_least("--processes", processes, 1)
+    from evaluation.audit.run_probes import show_audit
+
+    broken = show_audit(
+        tier, family or (), seed, typer.echo, probes=probe or (), processes=processes, keep=keep
+    )
+    if broken:
+        raise UserError(f"{len(broken)} breaches are listed, the first: {broken[0]}")

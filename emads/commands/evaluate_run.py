@@ -1,0 +1,121 @@
+"""Scores of one run on the sealed test split, and its summary."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from emads.commands.episodes_side_by_side import write_episodes_side_by_side
+from emads.commands.evaluation_store import (
+    forget_scores,
+    forget_scores_without_plays,
+    store_details,
+)
+from emads.commands.stage_tasks import (
+    baselines_task,
+    evaluate_role_task,
+    evaluate_single_task,
+    evaluate_team_task,
+    perform,
+)
+from evaluation.scoring.scores import RoleScores, TeamScores, read_scores
+from evaluation.summary.run_summary import build_summary, read_summary, write_summary
+from evaluation.summary.run_table import summary_tables
+from roles.errors import UserError
+from roles.registry import ROLES
+from roles.team import TEAM_ROLES
+from training.models.weights import stage_marker
+from training.roles.alarm_files import alarms_by_stage
+from training.runs.provenance import find_versions
+from training.runs.run_folder import Run
+from training.stages.order import EVALUATED_AFTER
+
+
+def evaluate_run(path: Path, *, again: bool = False) -> dict[str, Any]:
+    """Score every finished stage on the sealed test split; write summary.json and return what it holds.
+
+    What is stored is kept, down to single plays; `again` plays everything anew.
+    """
+    run = Run.open(path)
+    forget_scores(run) if again else forget_scores_without_plays(run)
+    tasks = [baselines_task(run)]
+    for stage, source in EVALUATED_AFTER.items():
+        roles = [role for role in ROLES if _is_trained(run, source, role)]
+        tasks += [evaluate_role_task(run, stage, role, after=()) for role in roles]
+        if set(TEAM_ROLES) <= set(roles):
+            tasks.append(evaluate_team_task(run, stage, after=()))
+    if run.is_done("marl"):
+        tasks.append(evaluate_single_task(run, after=()))
+    start = time.monotonic()
+    perform(run, tasks, "evaluation")
+    write_summary(path, summarise(run, wall_s=add_wall_time(run, time.monotonic() - start)))
+    store_details(run)
+    if run.is_done("marl"):
+        write_episodes_side_by_side(run)
+    return read_summary(path)
+
+
+def summarise(run: Run, *, wall_s: float) -> dict[str, Any]:
+    """The summary of all stored scores of a run."""
+    role_scores: list[RoleScores] = []
+    team_scores: list[TeamScores] = []
+    for file in sorted((run.path / "scores").glob("*.jsonl")):
+        for record in read_scores(file):
+            if isinstance(record, RoleScores):
+                role_scores.append(record)
+            else:
+                team_scores.append(record)
+    if not role_scores:
+        raise UserError(f"no scores in {run.path}; run `emads evaluate {run.path}` first")
+    known = [*ROLES]
+    role_scores.sort(key=lambda one: known.index(one.role) if one.role in known else len(known))
+    changed, signal = _training_facts(run)
+    summary = build_summary(
+        role_scores,
+        team_scores,
+        seed=run.config.seed,
+        wall_s=wall_s,
+        versions={name: version or "not installed" for name, version in find_versions().items()},
+        weights_changed=changed,
+        signal=signal,
+        num_bootstrap=run.config.evaluation.num_bootstrap,
+    )
+    return summary | {"alarms": alarms_by_stage(run)}
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    """Tables and gates of every seed on the terminal."""
+    from rich.console import Console
+
+    console = Console(width=None if Console().is_terminal else 140)
+    for one in summary.get("seeds", [summary]):
+        if "seeds" in summary:
+            console.rule(f"seed {one['seed']}")
+        for table in summary_tables(one):
+            console.print(table)
+
+
+def add_wall_time(run: Run, seconds: float) -> float:
+    """Seconds that the run took in all, these ones included."""
+    spent_s = float(run.read_payload("wall")["wall_s"]) if run.is_done("wall") else 0.0
+    run.mark_done("wall", {"wall_s": spent_s + seconds})
+    return spent_s + seconds
+
+
+def _training_facts(run: Run) -> tuple[dict[str, dict[str, bool]], dict[str, dict[str, float]]]:
+    """Which weights each stage changed, and the share of groups that had an advantage."""
+    changed: dict[str, dict[str, bool]] = {}
+    signal: dict[str, dict[str, float]] = {}
+    for stage in ("sft", "grpo"):
+        markers = {role: stage_marker(run, stage, role) for role in ROLES}
+        payloads = {r: run.read_payload(marker) for r, marker in markers.items() if run.is_done(marker)}
+        changed[stage] = {role: bool(payload["weights_changed"]) for role, payload in payloads.items()}
+        if stage == "grpo":
+            signal[stage] = {role: float(payload["signal"]) for role, payload in payloads.items()}
+    if run.is_done("marl"):
+        payload = run.read_payload("marl")
+        changed["marl"], signal["marl"] = payload["weights_changed"], payload["signal"]
+    return changed, signal
+
+
+def _is_trained(run: Run, stage: str, role: str) -> bool:
+    return run.is_done(stage_marker(run, stage, role))

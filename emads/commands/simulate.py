@@ -1,0 +1,134 @@
+"""`emads simulate`: a team plays test scenarios, or cases that people wrote, and what was said is kept."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from emads.commands.simulate_outputs import Outputs, watching
+from emads.played_case import PlayedCase, play
+from emads.teams import Team, load_team
+from evaluation.minutes.minutes import NOT_SCORED, write_minutes
+from evaluation.minutes.page_files import make_index_row, minutes_file, write_index
+from roles.errors import UserError
+from roles.registry import ROLES
+from scenarios.team.playable import PlayableCase
+from scenarios.written.written_case import FreeCase, read_case
+from simulator.agents.agent_kinds import AgentKind, AgentLimits
+from simulator.export.atif import write_atif
+from simulator.export.episode_files import write_episodes
+from simulator.graph.seating import list_prompt_roles
+
+USER_MISTAKE = 2  # exit status
+
+
+def simulate(
+    source: str | Path,
+    stage: str,
+    *,
+    cases: Sequence[Path] = (),
+    index: int = 0,
+    count: int = 1,
+    outputs: Outputs,
+    kinds: Mapping[str, AgentKind] | None = None,
+    limits: AgentLimits | None = None,
+    engine_name: str | None = None,
+) -> int:
+    """Play written cases, or (without any) `count` test scenarios from `index` on; print who said what.
+
+    `source`: a run, or "scripted". `engine_name`: in place of the run's own engine.
+
+    Returns: 0, or 2 where a case could not be played; the others were.
+
+    Raises:
+        UserError: no case that can be played, no such run, or no weights of this stage.
+    """
+    check_files(cases)
+    team = load_team(source, stage=stage, engine=engine_name)
+    written, num_skipped = read_cases(team, cases)
+    chosen: list[PlayableCase] = [*written] or [team.draw_case(index + i) for i in range(count)]
+    with watching(outputs, len(chosen)) as watch:
+        played = play(team, chosen, watch=watch, kinds=kinds, limits=limits)
+    for one in played:
+        print(_describe_result(one) if outputs.live else one.text)
+    for line in _write(played, outputs, team, kinds or {}):
+        print(line)
+    return USER_MISTAKE if num_skipped else 0
+
+
+def check_files(files: Sequence[Path]) -> None:
+    """Refuse the call before any weights are loaded if there are case files and none can be read.
+
+    Raises:
+        UserError: the first file's mistake.
+    """
+    refused: list[UserError] = []
+    for file in files:
+        try:
+            read_case(file)
+        except UserError as error:
+            refused.append(error)
+    if refused and len(refused) == len(files):
+        raise refused[0]
+
+
+def read_cases(team: Team, files: Sequence[Path]) -> tuple[list[FreeCase], int]:
+    """Return the cases that the team can play, and how many were skipped; each of those is named on stderr.
+
+    Raises:
+        UserError: there are files, and none of them can be played: the first reason.
+    """
+    cases: list[FreeCase] = []
+    refused: list[UserError] = []
+    for file in files:
+        try:
+            cases.append(team.read_case(file))
+        except UserError as error:
+            refused.append(error)
+    if refused and not cases:
+        raise refused[0]
+    for reason in refused:
+        print(f"skipped: {reason}", file=sys.stderr)
+    return cases, len(refused)
+
+
+def _describe_result(played: PlayedCase) -> str:
+    if played.verdict is None:
+        return f"{played.case.key}  {played.episode.error or NOT_SCORED}"
+    return f"{played.case.key}  team reward {played.verdict.reward:.3f}: {played.verdict.explanation}"
+
+
+def _write(
+    played: Sequence[PlayedCase], outputs: Outputs, team: Team, kinds: Mapping[str, AgentKind]
+) -> list[str]:
+    """Write what was asked for; one line for each place."""
+    lines = []
+    speakers = {one.case.key: list_prompt_roles(one.case, ROLES, kinds) for one in played}
+    if outputs.html is not None:
+        for one in played:
+            page = outputs.html / minutes_file(one.episode)
+            write_minutes(
+                page,
+                one.case,
+                one.episode,
+                label=one.label,
+                chat=team.chat,
+                verdict=one.verdict,
+                weights=team.weights,
+                speakers=speakers[one.case.key],
+            )
+            lines.append(f"minutes:  {page}")
+        if len(played) > 1:
+            rows = [make_index_row(one.case, one.episode, one.verdict) for one in played]
+            lines.append(f"index:    {write_index(outputs.html, rows, label=team.label)}")
+    if outputs.atif is not None:
+        for one in played:
+            document = outputs.atif / minutes_file(one.episode).replace(".html", ".json")
+            lines.append(
+                f"ATIF:     {write_atif(document, one.episode, team.chat, roles=speakers[one.case.key])}"
+            )
+    if outputs.episodes is not None:
+        write_episodes(outputs.episodes, [one.episode for one in played])
+        lines.append(f"episodes: {outputs.episodes}")
+    if outputs.spans is not None:
+        lines.append(f"spans:    {outputs.spans}")
+    return lines

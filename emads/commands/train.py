@@ -1,0 +1,40 @@
+"""`emads train base|sft|grpo|marl`: one stage of a run."""
+
+from collections.abc import Sequence
+
+from emads.commands.stage_tasks import base_task, grpo_task, marl_task, perform, sft_task
+from roles.errors import UserError
+from roles.registry import ROLES
+from roles.team import TEAM_ROLES
+from training.models.adapters import owners_of
+from training.models.weights import stage_marker
+from training.runs.run_folder import Run
+
+
+def train_stage(run: Run, stage: str, roles: Sequence[str] = tuple(ROLES)) -> None:
+    """Train one stage, base, sft, grpo or marl; sft and grpo train the given roles, marl the whole team.
+
+    Raises:
+        UserError: a role lacks the weights of the stage before.
+    """
+    model = run.config.model
+    if stage == "base":
+        perform(run, [base_task(run)], "base")
+    elif stage == "sft":
+        perform(run, [base_task(run), *(sft_task(run, owner) for owner in owners_of(model, roles))], "SFT")
+    elif stage == "grpo":
+        _require(run, "sft", roles)
+        perform(run, [grpo_task(run, owner, after=()) for owner in owners_of(model, roles)], "GRPO")
+    elif stage == "marl":
+        _require(run, "grpo", TEAM_ROLES)
+        perform(run, [marl_task(run, after=())], "MARL")
+    else:
+        raise ValueError(f"no stage {stage!r}")
+
+
+def _require(run: Run, stage: str, roles: Sequence[str]) -> None:
+    for role in roles:
+        if not run.is_done(stage_marker(run, stage, role)):
+            raise UserError(
+                f"role {role!r} has no {stage} weights in {run.path}; first `emads train {stage} {run.path}`"
+            )

@@ -1,0 +1,35 @@
+"""The joint stage of a run with scripted words for the untrained team's: under torchrun, or alone."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from emads.reliability.joint.scripted_models import ScriptedModelEngine, half_expert_team
+from roles.registry import ROLES
+from training.joint import marl
+from training.models.weights import load_weights
+from training.runs.run_folder import Run
+from training.stages import marl_on_ranks
+from training.stages.from_config import joint_cases, make_chat, validation_cases
+from training.stages.marl import train_marl
+
+
+def engine_maker(path: Path) -> Callable[..., ScriptedModelEngine]:
+    """What replaces the engine class: half experts on every case of the run's joint stage."""
+    run = Run.open(path)
+    cases = [case for step in range(run.config.marl.max_steps) for case in joint_cases(run.config, step)]
+    speakers = half_expert_team([*cases, *validation_cases(run.config)])
+    _, tokenizer = load_weights(run, "grpo", next(iter(ROLES)))
+    chat = make_chat(tokenizer, run.config)
+    return lambda **given: ScriptedModelEngine(speakers, chat=chat, **given)
+
+
+if __name__ == "__main__":
+    setattr(marl, "TransformersEngine", engine_maker(Path(sys.argv[1])))  # noqa: B010
+    if sys.argv[2:] == ["--alone"]:  # in a process as fresh as a rank
+        torch.set_num_threads(1)
+        train_marl(Path(sys.argv[1]))
+    else:
+        sys.exit(marl_on_ranks.main())
