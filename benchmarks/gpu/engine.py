@@ -21,9 +21,9 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.engine_models import SHAPES, load_team, scratch, write_base
-from benchmarks.engine_ways import open_engine
-from benchmarks.engine_work import ROLES, Ask, Call, Episode, play_together
+from benchmarks.engines.models import SHAPES, load_team, scratch, write_base
+from benchmarks.engines.open_engines import open_engine
+from benchmarks.engines.workloads import ROLES, Ask, Call, Episode, play_together
 from roles.errors import UserError
 from simulator.engines.vllm.engine import VLLMEngine
 

@@ -16,7 +16,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from roles.registry import ROLES
-from training.config.run_config import MarlConfig
+from training.config.marl_config import MarlConfig
 from training.learner.learner import backward_role, backward_team
 from training.learner.rows import TrainingRow
 from training.planning.shapes import SHAPES
@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     if not torch.cuda.is_available():
-        raise SystemExit("no CUDA device here: this measures one; python -m benchmarks.learner runs on a CPU")
+        raise SystemExit("no CUDA device here; on a CPU: python -m benchmarks.learner.step")
     model, peak = build_model(options.preset), measure_peak()
     rows = make_rows(SHAPES[options.preset].vocab, options.groups)
     tokens = sum(len(row.token_ids) for of_role in rows.values() for row in of_role)
@@ -101,11 +101,11 @@ def main() -> None:
     print(f"{options.preset}, {tokens} tokens, measured peak {peak / 1e12:.0f} TFLOP/s")
     print("| layout | tokens/s | computed | of peak | peak memory (GiB) |\n|---|---:|---:|---:|---:|")
     for layout in ("padded", "packed", "shared_prompt"):
-        config = MarlConfig(
-            row_layout=layout,
-            logit_rows=0 if layout == "padded" else 2048,
-            micro_batch_tokens=options.micro_batch_tokens,
-            importance="token",
+        config = MarlConfig().changed(
+            memory__row_layout=layout,
+            memory__logit_rows=0 if layout == "padded" else 2048,
+            memory__micro_batch_tokens=options.micro_batch_tokens,
+            loss__importance="token",
         )
 
         def step(config: MarlConfig = config, padded: bool = layout == "padded") -> None:

@@ -1,6 +1,7 @@
-"""A fifth specialist, Legal, joins: from outside the package, and by the lines that the README gives."""
+"""A further role, Legal: with a seat from outside, and by the steps of docs/how-to/add-a-role.md."""
 
 import asyncio
+import os
 import re
 import shutil
 import subprocess
@@ -30,33 +31,8 @@ from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "legal"
 ALL = (*SEATS, "legal")
-# file -> (line that is there, line after it) for a role of the house; the last three seat it in every case
-REGISTRATION = {
-    "roles/registry.py": [
-        ("from roles.cto import ROLE as CTO", "from roles.legal import ROLE as LEGAL"),
-        ('    "cost": COST,', '    "legal": LEGAL,'),
-    ],
-    "scenarios/registry.py": [
-        ("from scenarios.cto import FAMILY as CTO", "from scenarios.legal import FAMILY as LEGAL"),
-        ('    "cost": COST,', '    "legal": LEGAL,'),
-    ],
-    "roles/team.py": [
-        (
-            'SPECIALISTS: tuple[str, ...] = ("cto", "coo", "risk", "cost")',
-            'SPECIALISTS: tuple[str, ...] = ("cto", "coo", "risk", "cost", "legal")',
-        )
-    ],
-    "scenarios/world/case.py": [
-        ("from roles.team import SPECIALISTS", "from scenarios import legal"),
-        (
-            '    "cost": View(build_prices, best_total),',
-            '    "legal": View(legal.build_contract, legal.contract_total),',
-        ),
-    ],
-    "scenarios/team/certify.py": [
-        ('    "cost": recheck_total,', '    "legal": lambda contract: sum(contract.values()),'),
-    ],
-}
+PAGE = ROOT / "docs" / "how-to" / "add-a-role.md"
+LIMIT_S = 180  # of one block of the page, on a busy machine; idle all blocks together take under a minute
 
 
 def draw_cases(count: int) -> list[team.TeamScenario]:
@@ -197,81 +173,92 @@ def test_a_seat_that_leaves_two_best_options_is_refused() -> None:
         team.with_seat(case, ROLE, {"utilities": {"A": 60, "B": 60, "C": 20}, "stakes": 15, "limit": 10})
 
 
-PROGRAM = """
-import asyncio, sys
-from team_tables import CHAT, SAMPLING
-from emads.cli import main
-from roles.registry import ROLES
-from scenarios import team
-from scenarios.conformance import check
-from scenarios.registry import FAMILIES
-from simulator.engines.scripted import ScriptedEngine
-from simulator.reward import TeamRewardWeights, score_episode
-from simulator.graph.runner import play_episodes
-from simulator.agents.scripted_policies import oracle_solo, oracle_team
-from simulator.agents.solo import play_solos
-from training.data.demonstrations import supervised_rows
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LAYERS = ("roles", "scenarios", "simulator", "evaluation", "training", "emads")
+PROGRAMS = {"emads": "-m emads.cli", "pytest": "-m pytest -p no:cacheprovider", "python": ""}
 
-assert check(FAMILIES["legal"], count=20) == []
-assert check(FAMILIES["reconcile"], count=20) == []
-alone = [FAMILIES["legal"].generate("train", 0, index, 2) for index in range(5)]
-engine = ScriptedEngine(CHAT, {"legal": oracle_solo(alone)})
-played = asyncio.run(play_solos(alone, policy="legal", engine=engine, chat=CHAT, sampling=SAMPLING,
-                                stream="", max_turns=6))
-assert [episode.verdict.reward for episode in played] == [1.0] * 5
-cases = [team.generate("train", 0, index, 2) for index in range(20)]
-for case in cases:
-    assert list(case.seats) == ["cto", "coo", "risk", "cost", "legal"]
-    stated, again = team.certify_team(case)
-    assert stated == again
-experts = oracle_team(cases, report_practice="stakes", decision_practice="priority")
-engine = ScriptedEngine(CHAT, seeded=experts)
-episodes = asyncio.run(play_episodes(cases, {role: role for role in ROLES}, engine, CHAT, SAMPLING))
-rewards = [score_episode(*pair, TeamRewardWeights()).reward for pair in zip(cases, episodes, strict=True)]
-assert sum(rewards) / len(rewards) > 0.5
-rows = supervised_rows("legal", CHAT, num_rows=6, first_row=0, seat_share=0.5, seed=0, difficulties=(1, 2))
-texts = [CHAT.decode(row.token_ids) for row in rows]
-assert sum("Legal seat." in text for text in texts) == 3
-assert main(["generate", "--family", "legal", "--family", "team", "--count", "3", "--out", "data"]) == 0
-assert main(["validate", "data"]) == 0
+
+def apply_additions(root: Path, diff: str) -> None:
+    """Write each `+` line of the page's diff after the line above it, which must be there once."""
+    file, before = root, ""
+    for line in diff.splitlines():
+        if line.startswith("--- "):
+            file = root / line.removeprefix("--- ")
+        elif line.startswith("+"):
+            text = file.read_text()
+            assert text.count(f"{before}\n") == 1, f"{file.name} has no line {before!r}"
+            file.write_text(text.replace(f"{before}\n", f"{before}\n{line[1:]}\n"))
+        else:
+            before = line[1:]
+
+
+def copy_tree(root: Path) -> dict[str, str]:
+    """Copy what the page's commands need, and return an environment whose programs run the copy."""
+    skipped = shutil.ignore_patterns("__pycache__")
+    for folder in (*LAYERS, "examples", "configs"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=skipped)
+    (root / "tests" / "scenarios").mkdir(parents=True)
+    (root / "bin").mkdir()
+    for name, module in PROGRAMS.items():
+        program = root / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {module} "$@"\n')
+        program.chmod(0o755)
+    path = f"{root / 'bin'}:{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+
+
+def run_shell(text: str, root: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["bash", "-euc", text], cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert done.returncode == 0, f"{text}\n{done.stdout[-1000:]}\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+# An old run and old data, made before the role; then read, played and scored with the role in the registries.
+BEFORE = """
+emads train base out/old --config configs/quick.yaml --set model.hidden_size=32 --set model.num_layers=1 \
+    --set evaluation.num_role_scenarios=3 --set evaluation.num_team_scenarios=3 --set num_workers=0
+emads generate --family cto --count 4 --processes 1 --out out/data
+"""
+AFTER = """
+emads validate out/data
+emads simulate out/old --stage base
+emads evaluate out/old
 """
 
 
-def test_the_readme_lines_make_it_a_role_of_the_house(tmp_path: Path) -> None:
-    for layer in ("roles", "scenarios", "simulator", "evaluation", "training", "emads"):
-        shutil.copytree(ROOT / layer, tmp_path / layer, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "tests" / "support" / "team_tables.py", tmp_path)
-    shutil.copy(EXAMPLE / "legal_role.py", tmp_path / "roles" / "legal.py")
-    family = (EXAMPLE / "legal_family.py").read_text()
-    (tmp_path / "scenarios" / "legal.py").write_text(family.replace("from legal_role", "from roles.legal"))
-    for name, lines in REGISTRATION.items():
-        text = (tmp_path / name).read_text()
-        for there, after in lines:
-            assert text.count(f"{there}\n") == 1, f"{name} has no line {there!r}"
-            replaces = after.startswith("SPECIALISTS")
-            text = text.replace(f"{there}\n", f"{after}\n" if replaces else f"{there}\n{after}\n")
-        (tmp_path / name).write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+@pytest.mark.slow
+def test_the_steps_of_the_page_make_it_a_role(tmp_path: Path) -> None:
+    """Each block of the page in order, in a copy of the repository; runs and data of before still work."""
+    environment = copy_tree(tmp_path)
+    run_shell(BEFORE, tmp_path, environment)
+    said = []
+    for language, text in FENCE.findall(PAGE.read_text()):
+        if language == "bash":
+            said.append(run_shell(text, tmp_path, environment))
+        elif language == "diff":
+            apply_additions(tmp_path, text)
+        else:
+            file, _, code = text.removeprefix("# ").partition("\n")
+            (tmp_path / file).write_text(code)
+    out = "".join(said)
+    assert "2 passed" in out
+    assert "legal conforms" in out
+    assert re.findall(r"(V\d)\W+legal\W", out) == ["V1", "V4"]
+    assert "20 rows" in out
+    assert (tmp_path / "out" / "run" / "checkpoints" / "sft" / "legal").is_dir()
+    assert "team reward R" in out
+    shown = run_shell(AFTER, tmp_path, environment)
+    assert "4 of 4 rows are clean" in shown
+    assert "base team of run old" in shown
+    refused = subprocess.run(
+        ["emads", "train", "grpo", "out/old", "--role", "legal"],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"},
+        env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert re.search(r"21 of 21 rows are clean", done.stdout)  # 3 of legal, 3 cases of 6 roles
-
-
-def test_the_readme_shows_these_lines_and_this_role() -> None:
-    readme = (ROOT / "README.md").read_text()
-    for lines in REGISTRATION.values():
-        for _, after in lines:
-            assert f"\n+{after}\n" in readme
-    blocks = re.findall(r"```python\n(# (roles|scenarios)/legal\.py[^\n]*\n(.*?))```", readme, re.DOTALL)
-    sources = {"roles": "legal_role.py", "scenarios": "legal_family.py"}
-    assert {layer for _, layer, _ in blocks} == set(sources)
-    for _, layer, code in blocks:
-        source = (EXAMPLE / sources[layer]).read_text().replace("from legal_role", "from roles.legal")
-        for part in code.split("\n...\n"):
-            assert part.strip() in source
+    assert refused.returncode == 2
+    assert "role 'legal' has no sft weights in out/old; first `emads train sft out/old`" in refused.stderr

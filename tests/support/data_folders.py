@@ -5,10 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from training.data import datasets
+from training.data.folders.columns import encode_shard
 
 
 def hash_folder(folder: Path) -> dict[str, str]:
@@ -26,4 +25,4 @@ def rewrite(path: Path, change: Callable[[list[dict[str, Any]]], object]) -> Non
     """Change the rows of a shard as a faulty program would: the Parquet file itself stays sound."""
     rows = read_rows(path)
     change(rows)
-    pq.write_table(pa.Table.from_pylist(rows, schema=datasets.SCHEMA), path)
+    path.write_bytes(encode_shard(rows))

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from tiny_models import small_model, tiny_chat
 
-from evaluation.scoring.assess import score_role, score_team
+from evaluation.scoring.sealed_plays import score_role, score_team
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from scenarios.team import TeamScenario, generate

@@ -1,20 +1,22 @@
 """A case that stands at the human gate, and all the handles that somebody might pull."""
 
+import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, Interrupt
-from team_tables import CHAT, SAMPLING, TEAM, oracle_engine
 
-from roles.registry import ROLES
-from roles.team import Decision
-from scenarios.team import TeamScenario, decision_value, generate
-from simulator.engines.base import Engine
+from emads.reliability.governed.cases import KEY, draw_cases, make_seating, worlds
+from scenarios.team import TeamScenario
+from simulator.governance.context import FullContext
+from simulator.governance.durable_agents import DurableAgents
 from simulator.governance.gate.approvals import (
     ApprovalRecord,
     NotApprovedError,
@@ -22,16 +24,19 @@ from simulator.governance.gate.approvals import (
     ReviewResponse,
     issue_approval,
 )
-from simulator.governance.gate.reviewers import AbsentReviewer, ReviewRequest, SimulatedReviewer
+from simulator.governance.gate.request_form import ReviewRequest
+from simulator.governance.gate.reviewers import AbsentReviewer, SimulatedReviewer
 from simulator.governance.governed_graph import FullGraph
-from simulator.governance.outcomes import SimulatedOutcomes
-from simulator.governance.runner import Office, make_full_context, open_office, play_governed, thread_config
-from simulator.governance.state import FullContext
+from simulator.governance.runner import (
+    GovernanceServices,
+    make_full_context,
+    open_services,
+    play_governed,
+    thread_config,
+)
 from simulator.governance.store.decision_log import verify_chain
-from simulator.governance.voices import Voices
-from simulator.graph.seating import Seating
 
-KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+OTHER_KEY = b"o" * 32
 NOW_S = 1_000_000
 
 
@@ -45,39 +50,9 @@ class HandClock:
         return self.now_s
 
 
-def draw_cases(count: int) -> list[TeamScenario]:
-    return [generate("train", 0, index, 1 + index % 2) for index in range(count)]
-
-
 def counted_nonces() -> Callable[[], str]:
     numbers = itertools.count(1)
     return lambda: f"{next(numbers):032x}"
-
-
-def make_seating(
-    scenarios: Sequence[TeamScenario], *, stream: str = "g", engine: Engine | None = None
-) -> Seating:
-    return Seating(
-        team=TEAM,
-        engine=engine
-        or oracle_engine(list(scenarios), report_practice="stakes", decision_practice="priority"),
-        chat=CHAT,
-        sampling=SAMPLING,
-        stream=stream,
-        max_turns=4,
-        roles=ROLES,
-    )
-
-
-def expert_reviewer(scenarios: Sequence[TeamScenario], **options: Any) -> SimulatedReviewer:
-    """A reviewer that knows the truth."""
-    by_key = {scenario.key: scenario for scenario in scenarios}
-
-    def score(request: ReviewRequest, option: str) -> float:
-        decision = Decision(option=option, escalate=option == "none")
-        return decision_value(by_key[request.proposal.case], decision)
-
-    return SimulatedReviewer(score, **options)
 
 
 def yes_man() -> SimulatedReviewer:
@@ -85,8 +60,13 @@ def yes_man() -> SimulatedReviewer:
     return SimulatedReviewer(lambda request, option: 1.0)
 
 
-def worlds(**options: Any) -> Callable[[TeamScenario], SimulatedOutcomes]:
-    return lambda scenario: SimulatedOutcomes(scenario, **options)
+class Person:
+    """A registered person who approves whatever it is shown."""
+
+    name = "ann"
+
+    async def review(self, request: ReviewRequest) -> ReviewResponse:
+        return ReviewResponse(decision="approve")
 
 
 CALM = worlds(shock_share=0.0)
@@ -96,7 +76,7 @@ CALM = worlds(shock_share=0.0)
 class Stand:
     """A thread that waits for its reviewer."""
 
-    office: Office
+    services: GovernanceServices
     clock: HandClock
     case: TeamScenario
     thread: str
@@ -147,8 +127,9 @@ class Stand:
             return None
 
     async def answer(self, value: Any) -> Any:
-        """Answer the live interrupt with anything."""
-        return await self.go(Command(resume={(await self.interrupt()).id: value}))
+        """Answer the live interrupt with anything; None where nothing is asked any more."""
+        waiting = (await self.graph.aget_state(self.config)).interrupts
+        return await self.go(Command(resume={waiting[0].id: value})) if waiting else None
 
     async def claim(self, values: dict[str, Any], as_node: str) -> Any:
         """Write into the state as if a node had, and play on."""
@@ -156,31 +137,55 @@ class Stand:
         return await self.go()
 
     def count(self, table: str) -> int:
-        return int(self.office.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+        return int(self.services.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
     def kinds(self) -> list[str]:
-        return [entry.kind for entry in self.office.log.entries()]
+        return [entry.kind for entry in self.services.log.entries()]
 
     def is_sound(self) -> bool:
-        return verify_chain(self.office.log.entries(), head=self.office.log.head()) is None
+        return verify_chain(self.services.log.entries(), head=self.services.log.head()) is None
+
+
+@cache
+def find_gate_case(number: int) -> int:
+    """Index of the number-th case that waits at the gate with a plan that attacks can be tried on."""
+
+    async def fits(index: int) -> bool:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                async with stand_at_gate(Path(folder), index=index) as stand:
+                    proposal = await stand.proposal()
+            except AssertionError:
+                return False
+            return proposal.option in ("A", "B", "C") and len(proposal.parts) == 4
+
+    index = 0 if number == 0 else find_gate_case(number - 1) + 1
+    while not asyncio.run(fits(index)):
+        index += 1
+    return index
 
 
 @asynccontextmanager
-async def stand_at_gate(folder: Path, *, index: int = 0) -> AsyncIterator[Stand]:
+async def stand_at_gate(folder: Path, *, index: int = 0, four_eyes: bool = False) -> AsyncIterator[Stand]:
     """A thread in a file store that waits at its first proposal (one with a plan)."""
     scenarios = draw_cases(index + 1)
     case, clock, path = scenarios[index], HandClock(), folder / f"store{index}.db"
-    async with open_office(path, key=KEY, clock=clock, nonce=counted_nonces()) as office:
+    async with open_services(
+        path, key=KEY, clock=clock, nonce=counted_nonces(), four_eyes=four_eyes
+    ) as services:
+        services.desk.reviewers.register("ann")
         seating = make_seating(scenarios)
-        (episode,) = await play_governed([case], office, seating, AbsentReviewer(), CALM)
+        (episode,) = await play_governed([case], services, seating, AbsentReviewer(), CALM)
         assert episode.status == "waiting"
-        voices = Voices(seating, case, episode.thread, office.ledger)
+        agents = DurableAgents(seating, case, episode.thread, services.ledger)
         yield Stand(
-            office=office,
+            services=services,
             clock=clock,
             case=case,
             thread=episode.thread,
-            graph=office.graph(tuple(case.seats)),
-            context=make_full_context(case, episode.thread, 0, office, voices, CALM(case)),
+            graph=services.graph(tuple(case.seats)),
+            context=make_full_context(
+                episode.thread, 0, services, agents, case, seating.make_game(case), CALM(case)
+            ),
             path=path,
         )

@@ -22,7 +22,7 @@ def launch(*arguments: object, status: int = 0) -> str:
         | {
             "CUDA_VISIBLE_DEVICES": "",
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": f"{ROOT}:{SUPPORT}:{ROOT / 'tests' / 'training' / 'joint'}",
+            "PYTHONPATH": f"{ROOT}:{SUPPORT}",
         },
         capture_output=True,
         text=True,

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from test_marl import FaultyEngine, half_expert
+from joint_learning import FaultyEngine
 from tiny_models import small_model, tiny_chat
 
+from emads.reliability.joint.scripted_models import half_expert_team
 from roles.registry import ROLES
 from scenarios.team import generate
 from simulator.reward import TeamRewardWeights
-from training.config.run_config import MarlConfig
+from training.config.marl_config import MarlConfig
 from training.joint import marl
-from training.joint.marl import JointLearner, full_weights
+from training.joint.marl import JointLearner
+from training.joint.role_weights import full_weights
 from training.learner.fsdp import join_ranks, leave_ranks, shard_model
 from training.learner.ranks import Ranks
 from training.runs.state_files import read_state, write_state
@@ -33,7 +35,7 @@ def make_learner(ranks: Ranks, *, sharded: bool, options: dict[str, Any]) -> Joi
             shard_model(model)
     return JointLearner(
         models,
-        LEARNING.model_copy(update=options),
+        LEARNING.changed(**options),
         chat=tiny_chat(),
         reward_weights=TeamRewardWeights(),
         seed=0,
@@ -53,7 +55,7 @@ def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
     weights = {
         f"{role}.{n}": p for role in ROLES for n, p in full_weights(learner.models[role], role).items()
     }
-    for role, critic in learner.critics.items():
+    for role, critic in learner.updater.critics.items():
         weights |= {f"{role}.head.{name}": value.detach() for name, value in critic.head.named_parameters()}
     if ranks.rank == 0:
         write_state(folder, job["name"], state)
@@ -74,8 +76,8 @@ def take_turns(ranks: Ranks, folder: Path) -> None:
 
 def main(folder: Path, jobs: list[dict[str, Any]]) -> None:
     torch.set_num_threads(1)
-    speakers = half_expert(CASES)
-    setattr(marl, "TransformersEngine", lambda **given: FaultyEngine(speakers, **given))  # noqa: B010
+    speakers = half_expert_team(CASES)
+    setattr(marl, "TransformersEngine", lambda **given: FaultyEngine(speakers, chat=tiny_chat(), **given))  # noqa: B010
     ranks = join_ranks(timeout_s=300)
     take_turns(ranks, folder)
     for job in jobs:

@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.distributed.tensor import DTensor
 
-from training.stages import accelerated
+from training.stages import sft, sft_on_ranks
 
 _begin = PartialState.__init__
 
@@ -27,5 +27,5 @@ def _gather_sharded(model: nn.Module, **options: Any) -> Any:
 
 if __name__ == "__main__":
     PartialState.__init__ = _begin_as_gpu
-    setattr(accelerated, "get_model_state_dict", _gather_sharded)  # noqa: B010 (not exported there)
-    sys.exit(accelerated.main(sys.argv[1:]))
+    setattr(sft, "get_model_state_dict", _gather_sharded)  # noqa: B010 (not exported there)
+    sys.exit(sft_on_ranks.main(sys.argv[1:]))

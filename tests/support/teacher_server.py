@@ -81,6 +81,7 @@ class TeacherServer(ThreadingHTTPServer):
         self.faults: list[str | None] = []
         self.bodies: list[Body] = []
         self.authorizations: list[str | None] = []
+        self.headers: list[dict[str, str]] = []
         self.answered: Counter[tuple[str, int]] = Counter()
         self.hold_after: int | None = None  # from this request on, nobody is answered
         self.released = threading.Event()
@@ -110,6 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
             number = len(self.server.bodies)
             self.server.bodies.append(body)
             self.server.authorizations.append(self.headers["Authorization"])
+            self.server.headers.append(dict(self.headers))
             fault = self.server.take_fault()
         if self.server.hold_after is not None and number >= self.server.hold_after:
             self.server.released.wait(60)

@@ -10,8 +10,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
-from simulator.engines.scripted import ScriptedEngine, SeededPolicy
-from training.config.run_config import ModelConfig
+from training.config.model_config import ModelConfig
 from training.data.demonstrations import corpus
 from training.models.base_model import build_tiny_model, train_tokenizer
 
@@ -56,13 +55,6 @@ def same_weights(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tens
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def next_token_logprobs(model: Any, token_ids: tuple[int, ...]) -> torch.Tensor:
-    """Plain forward pass: row i is the distribution of token i + 1, shape (tokens, vocabulary)."""
-    with torch.no_grad():
-        logits = model(input_ids=torch.tensor([token_ids])).logits[0].float()
-    return torch.log_softmax(logits, -1)
-
-
 class RecordingEngine(TransformersEngine):
     """The real engine; keeps every call with its answer."""
 
@@ -76,38 +68,3 @@ class RecordingEngine(TransformersEngine):
         completion = await super().complete(request)
         self.calls.append((request, completion))
         return completion
-
-
-class ScriptedModelEngine:
-    """Scripted words, with the log-probabilities that the policy's own model gives them.
-
-    Stands where a TransformersEngine does: an untrained model says nothing that could be rewarded.
-    """
-
-    def __init__(self, speakers: Mapping[str, SeededPolicy], *, end_id: int, seed: int = 0) -> None:
-        self.end_id = end_id
-        self._script = ScriptedEngine(tiny_chat(), seeded=speakers, seed=seed)
-        self.models: dict[str, tuple[Any, str, str | None]] = {}
-        self.calls: list[tuple[CompletionRequest, Completion]] = []
-
-    def set_policy(self, policy: str, model: Any, *, version: str, adapter: str | None = None) -> None:
-        self.models[policy] = (model, version, adapter)
-
-    async def complete(self, request: CompletionRequest) -> Completion:
-        spoken = await self._script.complete(request)
-        model, version, adapter = self.models[request.policy]
-        if adapter is not None:
-            model.set_adapter(adapter)
-        ids, start = request.prompt_ids + spoken.token_ids, len(request.prompt_ids)
-        logprobs = next_token_logprobs(model, ids)
-        completion = Completion(
-            token_ids=spoken.token_ids,
-            logprobs=tuple(float(logprobs[i - 1, ids[i]]) for i in range(start, len(ids))),
-            finish_reason=spoken.finish_reason,
-            policy_version=version,
-        )
-        self.calls.append((request, completion))
-        return completion
-
-    def end_session(self, session: str) -> None:
-        """Nothing is kept between turns."""

@@ -4,8 +4,7 @@ import contextlib
 import io
 from pathlib import Path
 
-from emads.commands import pipeline
-from roles.registry import ROLES
+from emads.commands.train import train_stage
 from training.config.loading import load_config
 from training.runs.run_folder import Run
 
@@ -34,7 +33,7 @@ def train_small_team(path: Path) -> Path:
     """The run's folder, with weights after every stage."""
     made = Run.create(path, load_config(None, SETTINGS))
     with contextlib.redirect_stdout(io.StringIO()):
-        pipeline.train_sft(made, made.config, tuple(ROLES))
-        pipeline.train_grpo(made, made.config, tuple(ROLES))
-        pipeline.train_marl(made, made.config)
+        train_stage(made, "sft")
+        train_stage(made, "grpo")
+        train_stage(made, "marl")
     return made.path

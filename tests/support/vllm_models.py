@@ -11,12 +11,13 @@ import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from tiny_models import next_token_logprobs, tiny_chat, tiny_tokenizer
+from tiny_models import tiny_chat, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
+from emads.reliability.joint.scripted_models import next_token_logprobs
 from simulator.engines.base import Completion, CompletionRequest, Engine, Sampling
 from simulator.engines.vllm.adapters import CONFIG, WEIGHTS
-from training.config.run_config import ModelConfig
+from training.config.model_config import ModelConfig
 from training.models.base_model import build_tiny_model
 
 NEEDS_VLLM = [

@@ -1,0 +1,137 @@
+"""One GRPO step on the identical ragged batch: by the learner, and by TRL's own trainer."""
+
+import os
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.learner.rows import GROUP_SIZE, LEARNING, build_model, make_rows, measure, read_memory
+from emads.reliability.joint.scripted_models import make_tokenizer
+from training.learner.learner import backward_role
+from training.learner.rows import TrainingRow
+
+OURS: dict[str, dict[str, Any]] = {
+    "ours, packed": {"memory__row_layout": "packed", "memory__logit_rows": 256},
+    "ours, shared prompt": {"memory__row_layout": "shared_prompt", "memory__logit_rows": 256},
+}
+
+
+def run_ours(size: str, name: str, repeats: int, folder: Path) -> dict[str, Any]:
+    """Forward, loss and backward of the learner; gradients are left in `folder`."""
+    model, rows = build_model(size), make_rows(size)
+    config = LEARNING.changed(**{**OURS[name], "loss__importance": "token"})  # weight 1: as TRL on policy
+
+    def step() -> None:
+        model.zero_grad()
+        backward_role(model, rows, config)
+
+    rows = with_own_logprobs(model, rows)
+    found = measure(step, repeats)
+    save_gradients(model, folder / "ours.pt")
+    return found
+
+
+def with_own_logprobs(model: Any, rows: list[TrainingRow]) -> list[TrainingRow]:
+    """Rows whose sampling logprobs are the model's own."""
+    made = []
+    for row in rows:
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([row.token_ids]), logits_to_keep=row.num_own + 1).logits[
+                0, :-1
+            ]
+        own = torch.log_softmax(logits.float(), -1).gather(
+            1, torch.tensor(row.token_ids[row.num_prompt :])[:, None]
+        )
+        values = (*[0.0] * row.num_prompt, *own[:, 0].tolist())
+        made.append(replace(row, sampling_logprobs=values))
+    return made
+
+
+def save_gradients(model: Any, path: Path) -> None:
+    torch.save({name: p.grad for name, p in model.named_parameters() if p.grad is not None}, path)
+
+
+def run_trl(size: str, rows_per_forward: int, repeats: int, folder: Path) -> dict[str, Any]:
+    """TRL's own trainer on the same rows; so many of them per forward pass."""
+    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    model, rows = build_model(size), make_rows(size)
+    rewards = [row.advantage for row in rows]  # their group means are 0
+    times: list[float] = []
+    growth: list[int] = []
+
+    class Timed(GRPOTrainer):
+        def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+            if not times or times[-1] > 0:
+                times.append(-time.process_time())
+                if not growth:
+                    growth.append(-read_memory("VmRSS"))
+                    Path("/proc/self/clear_refs").write_text("5")
+            return super().compute_loss(*args, **kwargs)
+
+    class Watch(TrainerCallback):
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            times[-1] += time.process_time()
+            if len(growth) == 1:
+                growth[0] += read_memory("VmHWM")
+                growth.append(0)
+            if state.global_step == 0:
+                save_gradients(kwargs["model"], folder / "trl.pt")
+
+    def rollout(prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
+        return {
+            "prompt_ids": [list(row.token_ids[: row.num_prompt]) for row in rows],
+            "completion_ids": [list(row.token_ids[row.num_prompt :]) for row in rows],
+            "logprobs": [[0.0] * row.num_own for row in rows],
+            "verdict": rewards,
+        }
+
+    def verdict_reward(completions: list[Any], verdict: list[float], **kwargs: Any) -> list[float | None]:
+        return list(verdict)
+
+    trainer = Timed(
+        model=model,
+        reward_funcs=[verdict_reward],
+        args=GRPOConfig(
+            output_dir=str(folder),
+            max_steps=1 + repeats,
+            per_device_train_batch_size=rows_per_forward,
+            gradient_accumulation_steps=len(rows) // rows_per_forward,
+            num_generations=GROUP_SIZE,
+            max_completion_length=128,
+            learning_rate=1e-12,
+            beta=0.0,
+            loss_type="dapo",
+            scale_rewards="none",
+            max_grad_norm=0.0,
+            gradient_checkpointing=False,
+            shuffle_dataset=False,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=True,
+            bf16=False,
+            dataloader_pin_memory=False,
+        ),
+        train_dataset=Dataset.from_dict({"prompt": [str(n) for n in range(len(rows) // GROUP_SIZE)]}),
+        processing_class=make_tokenizer(),
+        rollout_func=rollout,
+        callbacks=[Watch()],
+    )
+    trainer.train()
+    return {"seconds": statistics.median(times[1:]), "growth": growth[0]}
+
+
+def largest_gap(folder: Path) -> tuple[float, float]:
+    """(largest difference of a gradient from TRL's, largest gradient)."""
+    ours, theirs = (torch.load(folder / name, weights_only=True) for name in ("ours.pt", "trl.pt"))
+    gaps = [float((ours[name] - gradient).abs().max()) for name, gradient in theirs.items()]
+    return max(gaps), max(float(gradient.abs().max()) for gradient in theirs.values())

@@ -1,0 +1,175 @@
+"""Company cases by difficulty: simple policies, hidden profiles, seats that decide, exactness, speed.
+
+    python -m benchmarks.scenarios.company_cases --count 200
+    python -m benchmarks.scenarios.company_cases --exact 2000   # second methods, texts alone
+
+Times are CPU time of one process.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from statistics import fmean
+
+from evaluation.audit.part_text_solver import solve_from_text
+from scenarios.base import ToolCall
+from scenarios.company.case import generate_case
+from scenarios.company.coordination import is_hidden_profile, reckon_worths, seat_decides, worth_without
+from scenarios.company.domains import DOMAINS
+from scenarios.company.knapsack import list_efficient
+from scenarios.company.optimum import blind_worth, find_optimum, plan_value, recheck_optimum
+from scenarios.company.parts.registry import PART_FAMILIES
+from scenarios.company.records import CompanyCase, Part, Plan
+from scenarios.company.setting import draw_setting, draw_structure
+
+LEVELS = range(1, 11)
+
+
+def fund_quarters(case: CompanyCase, option: str) -> Plan:
+    """Every seat its best part within a quarter of the budget, or the cheapest that keeps its limit."""
+    funded = {}
+    for seat, own in case.parts.items():
+        efficient = list_efficient(own[option])
+        within = [part for part in efficient if part.cost <= case.budget // len(case.parts)]
+        if efficient:
+            funded[seat] = (within[-1] if within else efficient[0]).choice
+    return Plan(option=option, funded=funded)
+
+
+def fund_by_return(case: CompanyCase, option: str) -> tuple[int, Plan] | None:
+    """Parts that limits need, then the step of the greatest return that the money still allows; "
+    "None: too dear."""
+    taken: dict[str, Part] = {}
+    for seat, own in case.parts.items():
+        efficient = list_efficient(own[option])
+        if not efficient:
+            return None
+        taken[seat] = efficient[0]
+    if sum(part.cost for part in taken.values()) > case.budget:
+        return None
+    while True:
+        left = case.budget - sum(part.cost for part in taken.values())
+        steps = [
+            (Fraction(part.worth - taken[seat].worth, part.cost - taken[seat].cost), seat, part)
+            for seat, own in case.parts.items()
+            for part in list_efficient(own[option])
+            if taken[seat].cost < part.cost <= taken[seat].cost + left
+        ]
+        if not steps:
+            break
+        _, seat, part = max(steps, key=lambda step: step[0])
+        taken[seat] = part
+    worth = case.options[option].base + sum(part.worth for part in taken.values())
+    return worth, Plan(option=option, funded={seat: part.choice for seat, part in taken.items()})
+
+
+def play_favourite(case: CompanyCase) -> Plan:
+    """The option of the greatest base value, quarters for all."""
+    return fund_quarters(case, max(case.options, key=lambda letter: case.options[letter].base))
+
+
+def play_underdog(case: CompanyCase) -> Plan:
+    """The option of the least base value, quarters for all."""
+    return fund_quarters(case, min(case.options, key=lambda letter: case.options[letter].base))
+
+
+def play_seat(seat: str) -> Callable[[CompanyCase], Plan]:
+    """The option that the bases and this seat's parts within a quarter favour, quarters for all."""
+
+    def play(case: CompanyCase) -> Plan:
+        worths = reckon_worths(case.parts[seat], case.budget // len(case.parts))
+        totals = {letter: case.options[letter].base + worth for letter, worth in worths.items()}
+        return fund_quarters(case, max(totals, key=totals.__getitem__, default=next(iter(case.options))))
+
+    return play
+
+
+def play_optimal_option(case: CompanyCase) -> Plan:
+    """The optimal option, quarters for all: what is left to gain by sharing the money well."""
+    optimum = find_optimum(case)
+    assert optimum is not None
+    return fund_quarters(case, optimum.plan.option)
+
+
+def play_by_return(case: CompanyCase) -> Plan:
+    """Everything known, money spent greedily by return on every option, the best of these plans."""
+    plans = [plan for letter in case.options if (plan := fund_by_return(case, letter))]
+    return max(plans, key=lambda plan: plan[0])[1]
+
+
+POLICIES: dict[str, Callable[[CompanyCase], Plan]] = {
+    "favourite": play_favourite,
+    "underdog": play_underdog,
+    **{f"{seat} picks": play_seat(seat) for seat in DOMAINS},
+    "optimal option": play_optimal_option,
+    "by return": play_by_return,
+}
+
+
+def measure_level(difficulty: int, count: int) -> dict[str, float]:
+    """One row of the table."""
+    start = time.process_time()
+    cases = [generate_case("test", 0, index, difficulty) for index in range(count)]
+    optima = [find_optimum(case) for case in cases]
+    row = {"ms": (time.process_time() - start) / count * 1000}
+    row |= {name: fmean(plan_value(case, play(case)) for case in cases) for name, play in POLICIES.items()}
+    blind = [
+        fmean(plan_value(case, fund_quarters(case, letter)) for letter in case.options) for case in cases
+    ]
+    row["random option"] = fmean(blind)
+    row["hidden"] = fmean(map(is_hidden_profile, cases))
+    for seat in DOMAINS:
+        row[f"{seat} decides"] = fmean(seat_decides(case, seat) for case in cases)
+        lost = [
+            float((optimum.worth - max(zero, Fraction(worth_without(case, seat)))) / (optimum.worth - zero))
+            for case, optimum in zip(cases, optima, strict=True)
+            if optimum is not None
+            for zero in (blind_worth(case),)
+        ]
+        row[f"V lost without {seat}"] = fmean(lost)
+    return row
+
+
+def count_mismatches(count: int) -> dict[str, int]:
+    """Cases and parts on which two methods differ, `count` of each kind over all difficulties."""
+    wrong = dict.fromkeys(("optimum", *DOMAINS, *(f"{seat} from text" for seat in DOMAINS)), 0)
+    for index in range(count):
+        difficulty = 1 + index % 10
+        case = generate_case("train", 1, index, difficulty)
+        optimum = find_optimum(case)
+        wrong["optimum"] += optimum is None or recheck_optimum(case) != optimum.worth
+        for seat, domain in DOMAINS.items():
+            structure, parts = draw_structure(draw_setting("train", 1, index, difficulty), seat, "A")
+            for part in parts[:: max(1, len(parts) // 6)]:
+                again = domain.measure_again(structure, part.choice)
+                wrong[seat] += again != (part.cost, dict(part.figures))
+            family = PART_FAMILIES[seat]
+            scenario = family.generate("train", 1, index, difficulty)
+            described = family.call_tool(
+                scenario, ToolCall(name="describe", arguments={"option": scenario.facts["option"]})
+            )
+            answer = solve_from_text(seat, scenario.brief, described)
+            wrong[f"{seat} from text"] += family.verify(scenario, json.dumps(answer)).reward != 1.0
+    return wrong
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--count", type=int, default=200, help="cases per difficulty of the table")
+    parser.add_argument("--exact", type=int, default=0, help="compare methods on this many cases instead")
+    options = parser.parse_args()
+    if options.exact:
+        print(json.dumps(count_mismatches(options.exact)))
+        return
+    rows = {difficulty: measure_level(difficulty, options.count) for difficulty in LEVELS}
+    print(f"| difficulty | {' | '.join(map(str, rows))} |")
+    print(f"|---|{'---|' * len(rows)}")
+    for name in rows[1]:
+        digits = 1 if name == "ms" else 2
+        print(f"| {name} | {' | '.join(f'{row[name]:.{digits}f}' for row in rows.values())} |")
+
+
+if __name__ == "__main__":
+    main()

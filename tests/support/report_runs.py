@@ -1,0 +1,115 @@
+"""Run folders with made-up scores and metrics, for tests of the report."""
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+from evaluation.minutes.stages_side_by_side import choose_cases, write_side_by_side
+from evaluation.minutes.transcript import Transcript
+from evaluation.scoring.scores import RoleScores, TeamScores
+from evaluation.summary.run_summary import build_summary, write_summary
+
+ROLES = ("cto", "coo", "risk", "cost", "reconcile")
+QUALITY = {
+    "random": 0.1,
+    "heuristic": 0.4,
+    "oracle": 1.0,
+    "untrained": 0.0,
+    "sft": 0.6,
+    "sft_more": 0.65,
+    "grpo": 0.75,
+    "marl": 0.74,
+}
+TEAM = {"random": 0.1, "oracle_common": 0.55, "oracle_best": 0.75, "oracle": 1.0, "grpo": 0.5, "marl": 0.7}
+
+
+def summarise(roles: tuple[str, ...] = ROLES, team: dict[str, float] = TEAM, n: int = 40) -> dict[str, Any]:
+    rng = random.Random(5)
+    draws = [rng.random() for _ in range(n)]
+    role_records = [
+        RoleScores(
+            role=role,
+            stage=stage,
+            sampled=rewards,
+            greedy=rewards,
+            sampled_exact=exact,
+            greedy_exact=exact,
+            sampled_feasible=exact,
+            greedy_feasible=exact,
+            num_tool_failures=0,
+            mean_tokens=40.0,
+        )
+        for role in roles
+        for stage, quality in QUALITY.items()
+        for exact in [tuple(draw < quality for draw in draws)]
+        for rewards in [tuple(map(float, exact))]
+    ]
+    flat = (0.0,) * n
+    team_records = [
+        TeamScores(
+            stage=stage,
+            sampled=rewards,
+            greedy=rewards,
+            value=rewards,
+            consensus=flat,
+            unresolved=flat,
+            escalation=flat,
+            agreement=flat,
+        )
+        for stage, quality in team.items()
+        for rewards in [tuple(float(draw < quality) for draw in draws)]
+    ]
+    return build_summary(
+        role_records,
+        team_records,
+        seed=3,
+        wall_s=600.0,
+        versions={"torch": "2.13.0"},
+        weights_changed={},
+        signal={},
+    )
+
+
+def side(label: str, decision: str) -> Transcript:
+    return Transcript(
+        label=label,
+        scenario_key="team/test/0/1/1",
+        briefs={"cto": "Retail case. CTO seat."},
+        reports={"cto": '{"pick": "B"}'},
+        decision=decision,
+        votes={},
+        cut_off=(),
+        error=None,
+        scores={"reward": 0.5},
+        explanation="",
+    )
+
+
+def metric_lines() -> list[str]:
+    lines = [
+        json.dumps({"stage": f"{stage}/{role}", "step": step, "wall_s": 1.5, **metrics})
+        for role in ROLES
+        for step in (0, 10, 20)
+        for stage, metrics in (
+            ("sft", {"loss": math.exp(-step)}),
+            ("grpo", {"verified": 0.5 + step / 100, "entropy": 0.4, "kl": 0.01}),
+        )
+    ]
+    for step in (0, 1, 2):
+        metrics = {"team_reward": 0.5 + step / 10, "own_score/cto": 0.9, "cost/entropy": 0.2}
+        lines.append(json.dumps({"stage": "marl", "step": step, "time_s": 9.0, "metrics": metrics}))
+    return lines
+
+
+def full_run(path: Path, summary: dict[str, Any]) -> Path:
+    write_summary(path, summary)
+    (path / "metrics.jsonl").write_text("\n".join([*metric_lines(), '{"stage": "ma']))
+    (path / "config.yaml").write_text("name: trial\nnote: <b>bold</b>\n")
+    (path / "provenance.json").write_text(
+        json.dumps({"created_s": 0, "packages": {"torch": "2.13.0", "vllm": None}, "seeds": {"run": 3}})
+    )
+    plays = (side("SFT", '{"option": "A"}'), side("GRPO", '{"option": "A"}'), side("MARL", '{"option": "B"}'))
+    write_side_by_side(path, choose_cases([plays]))
+    return path
