@@ -12,7 +12,8 @@ from evaluation.stats.intervals import Interval, mean_interval, paired_interval
 from roles.team import RECONCILER, Decision, SpecialistReport
 from scenarios.team import TeamScenario, parse_report, parse_vote
 from scenarios.team.case import favourite, own_vetoes
-from scenarios.team.practices import best_decision, open_options
+from scenarios.team.practices import best_decision
+from scenarios.team.texts import open_options
 from simulator.records import Episode
 
 MAX_ALTERATIONS = 2  # altered reports that are tried per case and role

@@ -1,22 +1,16 @@
-"""The team family, in one place: each specialist sees only its own facts, ReconcileGPT only their reports.
+"""The team family: each specialist sees only its own facts, ReconcileGPT only their reports.
 
-`team_case` draws the case and knows what a decision is worth, `team_certify` recomputes it, `team_practices`
-is the experts' play and the briefs between seats (`conventions` names the practices), `team_verdicts` parses
-and judges what each seat wrote, `game` hands all of it to the graph that plays a case.
+Belongs here: the case (`case`, `certify`), its texts between seats (`texts`), the experts' play (`practices`,
+`conventions`), strict reading and verdicts (`verdicts`), and what a graph plays it by (`game`).
+Not here: the planning table that replaces it (scenarios.table).
 """
 
 from scenarios.team.case import Seat, TeamScenario, decision_value, generate, with_seat
 from scenarios.team.certify import certify_team
 from scenarios.team.conventions import CONVENTIONS, HOUSE, SYMMETRIC, Conventions, ConventionsName
 from scenarios.team.game import FlagGame
-from scenarios.team.practices import (
-    decision_brief,
-    expert_decision,
-    expert_report,
-    expert_vote,
-    sample_practice,
-    vote_brief,
-)
+from scenarios.team.practices import expert_decision, expert_report, expert_vote, sample_practice
+from scenarios.team.texts import decision_brief, vote_brief
 from scenarios.team.verdicts import (
     parse_decision,
     parse_report,

@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.team import Decision, SpecialistReport
 from scenarios.team.playable import PlayableCase, PublicCase
-from scenarios.team.practices import decision_brief, vote_brief
+from scenarios.team.texts import decision_brief, vote_brief
 from scenarios.team.verdicts import parse_decision, parse_report, parse_vote
 
 

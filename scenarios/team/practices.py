@@ -1,21 +1,21 @@
-"""How the house's experts play a joint case: several practices, each equally right by the role's own reward.
+"""Experts of several practices play a joint case; each practice is equally right by its role's own reward.
 
 Which combination serves the team best is what only joint training can find out. An early word of every
-demonstration names the practice. Also here: the briefs that pass from seat to seat.
+demonstration names the practice.
 """
 
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-from roles.team import NO_OPTION, SPECIALISTS, Decision, SpecialistReport
+from roles.team import NO_OPTION, Decision, SpecialistReport
 from scenarios.base import Step
 from scenarios.team.case import Seat, favourite, own_vetoes
 from scenarios.team.conventions import HOUSE, LARGEST_FLAG, Conventions
 from scenarios.team.playable import PlayableCase
+from scenarios.team.texts import Reports, open_options, speaking_order
 
-Reports = Mapping[str, SpecialistReport | None]
 PracticeKind = Literal["report", "decision"]
 
 
@@ -54,38 +54,6 @@ def expert_report(scenario: PlayableCase, role: str, practice: str) -> Step:
     report = best_report(seat, practice, conventions)
     answer = json.dumps(report.model_dump())
     return Step(text=f"{practice} {report.pick} {report_basis(seat, practice, conventions)}\n{answer}")
-
-
-def speaking_order(roles: Iterable[str]) -> list[str]:
-    """These roles as ReconcileGPT hears them: the house's specialists in their order, then others."""
-    given = list(roles)
-    known = [role for role in SPECIALISTS if role in given]
-    return known + [role for role in given if role not in SPECIALISTS]
-
-
-def decision_brief(options: Sequence[str], reports: Reports) -> str:
-    """All that ReconcileGPT reads: what is vetoed, then pick and flag per seat, in speaking order.
-
-    A pick that somebody vetoes is marked "out". Seats are the keys of `reports`.
-
-    Example: "Options A B C. Vetoed C.\\ncto B 3\\ncoo A 0\\nrisk C 2 out\\ncost A 1"
-    """
-    still_open = open_options(options, reports)
-    vetoed = " ".join(option for option in options if option not in still_open)
-    lines = [f"Options {' '.join(options)}. Vetoed {vetoed or NO_OPTION}."]
-    for role in speaking_order(reports):
-        report = reports[role]
-        if report is None:
-            lines.append(f"{role} no report")
-        else:
-            lines.append(f"{role} {report.pick} {report.flag}{'' if report.pick in still_open else ' out'}")
-    return "\n".join(lines)
-
-
-def open_options(options: Sequence[str], reports: Reports) -> list[str]:
-    """The options that no report vetoes."""
-    vetoed = {option for report in reports.values() if report is not None for option in report.veto}
-    return [option for option in options if option not in vetoed]
 
 
 def best_decision(
@@ -133,11 +101,6 @@ def _decide(
     extreme = max if rule == "highest flag" else min
     role, report = extreme(heard, key=lambda pair: pair[1].flag)
     return Decision(option=report.pick, escalate=False), f"{role} {report.pick} {report.flag}"
-
-
-def vote_brief(decision: Decision | None) -> str:
-    """What a specialist reads before it votes, after its own brief."""
-    return "No decision. Vote." if decision is None else f"Decision {decision.option}. Vote."
 
 
 def best_vote(scenario: PlayableCase, role: str, decision: Decision | None) -> Literal["accept", "object"]:

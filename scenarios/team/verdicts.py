@@ -7,13 +7,8 @@ from roles.team import NO_OPTION, Decision, SpecialistReport, Vote
 from scenarios.base import Verdict, rejected
 from scenarios.team.case import TeamScenario, favourite, own_vetoes
 from scenarios.team.playable import PlayableCase
-from scenarios.team.practices import (
-    Reports,
-    best_decision,
-    best_vote,
-    open_options,
-    report_flag,
-)
+from scenarios.team.practices import best_decision, best_vote, report_flag
+from scenarios.team.texts import Reports, open_options
 
 CONTRADICTIONS_COUNT_FROM = 3  # difficulty from which a report that picks what its own seat vetoes earns 0
 

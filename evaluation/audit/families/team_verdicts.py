@@ -20,7 +20,8 @@ from scenarios.team import (
     verify_vote,
 )
 from scenarios.team.case import favourite
-from scenarios.team.practices import best_decision, best_report, best_vote, open_options
+from scenarios.team.practices import best_decision, best_report, best_vote
+from scenarios.team.texts import open_options
 
 
 def judge_report(scenario: Scenario, text: str) -> Verdict:
