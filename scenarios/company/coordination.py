@@ -6,7 +6,7 @@ parts alone, whether it reckons with a quarter of the budget or with all of it.
 
 from collections.abc import Mapping, Sequence
 
-from scenarios.company.knapsack import list_efficient, solve_options
+from scenarios.company.knapsack import list_efficient, solve_options, take_within
 from scenarios.company.optimum import find_optimum
 from scenarios.company.records import CompanyCase, Option, Part
 
@@ -21,9 +21,9 @@ def reckon_worths(parts: Mapping[str, Sequence[Part]], amount: int) -> dict[str,
     """Option letter -> worth of the seat's best part at this amount; options without one are left out."""
     worths = {}
     for letter, own in parts.items():
-        within = [part.worth for part in list_efficient(own) if part.cost <= amount]
-        if within:
-            worths[letter] = within[-1]
+        part = take_within(list_efficient(own), amount)
+        if part is not None:
+            worths[letter] = part.worth
     return worths
 
 

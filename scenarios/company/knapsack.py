@@ -17,6 +17,15 @@ def list_efficient(parts: Sequence[Part]) -> list[Part]:
     return efficient
 
 
+def take_within(efficient: Sequence[Part], amount: int) -> Part | None:
+    """The part of the largest worth that costs at most `amount`; None where all cost more.
+
+    `efficient` is in the order of `list_efficient`.
+    """
+    within = [part for part in efficient if part.cost <= amount]
+    return within[-1] if within else None
+
+
 def has_twins(parts: Sequence[Part]) -> bool:
     """Whether some efficient part has a twin of the same cost and worth that keeps the limit too."""
     counts: dict[tuple[int, int], int] = {}

@@ -8,7 +8,7 @@ over money from all parts.
 from dataclasses import dataclass
 from fractions import Fraction
 
-from scenarios.company.knapsack import combine, list_efficient
+from scenarios.company.knapsack import combine, list_efficient, take_within
 from scenarios.company.records import CompanyCase, Part, Plan
 
 
@@ -138,11 +138,8 @@ def blind_worth(case: CompanyCase) -> Fraction:
 
 
 def _best_within(parts: tuple[Part, ...], amount: int) -> Part | None:
-    kept = [part for part in parts if part.keeps_limit]
-    within = [part for part in kept if part.cost <= amount]
-    if within:
-        return max(within, key=lambda part: (part.worth, -part.cost))
-    return min(kept, key=lambda part: (part.cost, -part.worth), default=None)
+    efficient = list_efficient(parts)
+    return take_within(efficient, amount) or next(iter(efficient), None)
 
 
 def _least_worth(case: CompanyCase, option: str) -> int:
@@ -166,4 +163,9 @@ def plan_value(case: CompanyCase, plan: Plan) -> float:
     assert optimum is not None
     if not can_run(case, plan):
         return 0.0
-    return min(1.0, max(0.0, float((plan_worth(case, plan) - blind) / (optimum.worth - blind))))
+    return scale_worth(plan_worth(case, plan), blind, optimum.worth)
+
+
+def scale_worth(worth: int, blind: Fraction, best: int) -> float:
+    """A plan's worth as a share of the room between a blind plan and the best one, in [0, 1]."""
+    return min(1.0, max(0.0, float((worth - blind) / (best - blind))))

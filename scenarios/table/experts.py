@@ -17,8 +17,9 @@ from typing import Literal
 from roles.table import Ask, Offer, OfferReply, PlanDecision, TableReport, TableVote
 from roles.team import NO_OPTION
 from scenarios.base import Step
+from scenarios.company.knapsack import list_efficient, take_within
 from scenarios.company.records import Part, Plan
-from scenarios.table.frontier import efficient_parts, take_by_hurdle, take_within
+from scenarios.table.frontier import take_by_hurdle
 from scenarios.table.funding import Funding, PublicCase, best_funding, best_in_order
 from scenarios.table.offers import Table, is_needed, is_vetoed
 from scenarios.table.scenario import TableScenario
@@ -51,7 +52,7 @@ def budget_band(scenario: TableScenario, seat: str) -> Band:
     The seat's want is the cost of its dearest efficient part, mean over the options. A seat knows the budget
     and its own parts, nothing else.
     """
-    wants = [efficient_parts(scenario.parts_of(seat, option)) for option in scenario.options]
+    wants = [list_efficient(scenario.parts_of(seat, option)) for option in scenario.options]
     want = sum(frontier[-1].cost for frontier in wants if frontier)
     reach = Fraction(scenario.case.budget * len(wants), max(1, want * len(scenario.seats)))
     if reach < TIGHT_BELOW:
@@ -65,7 +66,7 @@ def choose_part(scenario: TableScenario, seat: str, option: str, habit: str) -> 
     Raises:
         ValueError: unknown habit.
     """
-    frontier = efficient_parts(scenario.parts_of(seat, option))
+    frontier = list_efficient(scenario.parts_of(seat, option))
     if not frontier or frontier[-1].cost == 0:
         return None
     if habit == "full":
@@ -113,7 +114,7 @@ def expert_report(scenario: TableScenario, seat: str, habit: str) -> Step:
 
 def best_reply(scenario: TableScenario, seat: str, ask: Ask) -> OfferReply:
     """The best part that costs no more than was asked for; no offer where there is none."""
-    part = take_within(efficient_parts(scenario.parts_of(seat, ask.option)), ask.cost_at_most)
+    part = take_within(list_efficient(scenario.parts_of(seat, ask.option)), ask.cost_at_most)
     return OfferReply(offer=make_offer(part) if part is not None and part.choice else None)
 
 

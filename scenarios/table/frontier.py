@@ -1,23 +1,10 @@
-"""A seat's efficient parts on one option, and the part that a rule of thumb takes from them."""
+"""Steps along a seat's efficient parts on one option, and the part at which a rule of thumb stops."""
 
 import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 
 from scenarios.company.records import Part
-
-
-def efficient_parts(parts: Sequence[Part]) -> list[Part]:
-    """The parts that keep the seat's limit and are not beaten by a cheaper one, by cost and worth rising.
-
-    Of equal cost the larger worth counts, of equal cost and worth the first in `parts`. Buying nothing is
-    among them where the limit holds without it. Empty where no part keeps the limit.
-    """
-    kept: list[Part] = []
-    for part in sorted((p for p in parts if p.keeps_limit), key=lambda p: (p.cost, -p.worth)):
-        if not kept or part.worth > kept[-1].worth:
-            kept.append(part)
-    return kept
 
 
 def concave_steps(frontier: Sequence[Part]) -> list[Part]:
@@ -47,9 +34,3 @@ def take_by_hurdle(frontier: Sequence[Part], hurdle: Fraction) -> Part:
             break
         taken = upper
     return taken
-
-
-def take_within(frontier: Sequence[Part], amount: int) -> Part | None:
-    """The part of the largest worth that costs at most `amount`, or None where all cost more."""
-    within = [part for part in frontier if part.cost <= amount]
-    return within[-1] if within else None

@@ -85,7 +85,16 @@ def best_funding(public: PublicCase, table: Table) -> Funding | None:
 
     None where no option can be run: the case must be escalated.
     """
-    plans = [plan for option in public.base for plan in list_fundings(public, table, option)]
+    return choose_best(list_all_fundings(public, table))
+
+
+def list_all_fundings(public: PublicCase, table: Table) -> list[Funding]:
+    """Every plan on every option that can be run by the reports."""
+    return [plan for option in public.base for plan in list_fundings(public, table, option)]
+
+
+def choose_best(plans: Sequence[Funding]) -> Funding | None:
+    """The plan of the largest worth: then the cheaper one, fewer offers, the earlier in `plans`."""
     return max(plans, key=lambda plan: (plan.worth, -plan.cost, -len(plan.offers)), default=None)
 
 

@@ -54,15 +54,14 @@ def check_report(scenario: TableScenario, seat: str, report: TableReport) -> Che
     offers: list[TabledOffer] = []
     false_claims: list[str] = []
     for offer in report.offers:
-        problem = _find_problem(scenario, seat, offer)
+        part = _find_offered(scenario, seat, offer)
+        problem = _find_problem(scenario, offer, part)
         number = sum(tabled.option == offer.option for tabled in offers) + 1
         if problem is None and number > scenario.offers_per_option:
             problem = f"more than {scenario.offers_per_option} on this option"
-        if problem is not None:
+        if part is None or problem is not None:
             false_claims.append(f"offer on {offer.option}: {problem}")
             continue
-        part = find_part(scenario, seat, offer.option, offer.part)
-        assert part is not None
         label = seat if scenario.offers_per_option == 1 else f"{seat}{number}"
         offers.append(
             TabledOffer(
@@ -93,11 +92,8 @@ def check_report(scenario: TableScenario, seat: str, report: TableReport) -> Che
 
 def is_needed(scenario: TableScenario, seat: str, option: str) -> bool:
     """Whether the option breaks the seat's limit unless it buys something, and some part keeps the limit."""
-    parts = scenario.parts_of(seat, option)
-    keeps = {bool(part.choice): False for part in parts}
-    for part in parts:
-        keeps[bool(part.choice)] |= part.keeps_limit
-    return not keeps.get(False, False) and keeps.get(True, False)
+    nothing, *bought = scenario.parts_of(seat, option)
+    return not nothing.keeps_limit and any(part.keeps_limit for part in bought)
 
 
 def is_vetoed(scenario: TableScenario, seat: str, option: str) -> bool:
@@ -105,10 +101,13 @@ def is_vetoed(scenario: TableScenario, seat: str, option: str) -> bool:
     return not any(part.keeps_limit for part in scenario.parts_of(seat, option))
 
 
-def _find_problem(scenario: TableScenario, seat: str, offer: Offer) -> str | None:
+def _find_offered(scenario: TableScenario, seat: str, offer: Offer) -> Part | None:
+    return find_part(scenario, seat, offer.option, offer.part) if offer.option in scenario.options else None
+
+
+def _find_problem(scenario: TableScenario, offer: Offer, part: Part | None) -> str | None:
     if offer.option not in scenario.options:
         return f"options are {' '.join(scenario.options)}"
-    part = find_part(scenario, seat, offer.option, offer.part)
     if part is None:
         return "no such part"
     if (offer.cost, offer.worth) != (part.cost, part.worth):

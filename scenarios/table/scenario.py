@@ -83,9 +83,10 @@ def generate(
         raise ValueError(f"offers_per_option must be 1 to {MAX_OFFERS_PER_OPTION}, got {offers_per_option}")
     case = generate_case(split, seed, index, difficulty)
     rng = scenario_rng(f"{FAMILY}-budget-{difficulty}", split, seed, index)
-    needed = least_cost(case)  # k$ of the cheapest plan that keeps all limits
-    if rng.random() < HOPELESS_SHARE and needed is not None and needed > 0:
-        case = replace(case, budget=needed - rng.randint(1, max(1, needed // 4)))
+    if rng.random() < HOPELESS_SHARE:
+        needed = least_cost(case) or 0  # k$ of the cheapest plan that keeps all limits
+        if needed > 0:
+            case = replace(case, budget=needed - rng.randint(1, max(1, needed // 4)))
     return seat_table(case, offers_per_option)
 
 

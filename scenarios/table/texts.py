@@ -7,13 +7,13 @@ example of another case. What a seat sees of its own structures is written by it
 from collections.abc import Sequence
 from typing import Literal
 
+from roles.registry import ROLES
 from roles.table import MAX_NOTE_WORDS, Ask, PlanDecision
 from scenarios.company.records import CompanyCase
 from scenarios.table.funding import PublicCase
 from scenarios.table.offers import CheckedReport, Table, TabledOffer, offers_on
 
 Style = Literal["full", "short"]
-TITLES = {"cto": "CTO", "coo": "COO", "risk": "Risk", "cost": "Cost", "reconcile": "ReconcileGPT"}
 
 PLAN_RULES = (
     "The company chooses one option and funds at most one part per seat on it. The plan is worth the "
@@ -64,6 +64,11 @@ VOTE_SCHEMA = (
 )
 
 
+def _title(seat: str) -> str:
+    """The seat as people say it; a seat of no built-in role by its name."""
+    return ROLES[seat].title if seat in ROLES else seat
+
+
 def public_of(case: CompanyCase) -> PublicCase:
     """What everybody at the table knows."""
     base = {letter: option.base for letter, option in case.options.items()}
@@ -106,14 +111,14 @@ def write_decision_brief(public: PublicCase, table: Table, style: Style, *, may_
         lines += [f"{seat} no report" for seat in missing]
         lines.append(f"Budget {public.budget}.")
         return "\n".join(lines)
-    lines += [f"{TITLES.get(seat, seat)} gave no report that can be read." for seat in missing]
+    lines += [f"{_title(seat)} gave no report that can be read." for seat in missing]
     lines += [
-        f"Note of {TITLES.get(seat, seat)}: {report.note}"
+        f"Note of {_title(seat)}: {report.note}"
         for seat, report in table.items()
         if report is not None and report.note
     ]
     lines += [
-        f"{TITLES.get(seat, seat)}: {len(report.false_claims)} claims were struck out as false."
+        f"{_title(seat)}: {len(report.false_claims)} claims were struck out as false."
         for seat, report in table.items()
         if report is not None and report.false_claims
     ]
@@ -141,12 +146,12 @@ def _option_lines(
             else ""
         )
         lines.append(
-            f"- [{offer.label}] {TITLES.get(offer.seat, offer.seat)} offers {', '.join(offer.choice)}: "
+            f"- [{offer.label}] {_title(offer.seat)} offers {', '.join(offer.choice)}: "
             f"cost {offer.cost} k$, worth {offer.worth} k$.{needed}"
         )
-    lines += [f"- {TITLES.get(seat, seat)} vetoes it: its limit breaks whatever it buys." for seat in vetoers]
+    lines += [f"- {_title(seat)} vetoes it: its limit breaks whatever it buys." for seat in vetoers]
     lines += [
-        f"- {TITLES.get(seat, seat)} needs a part on it and offers none: it cannot be run."
+        f"- {_title(seat)} needs a part on it and offers none: it cannot be run."
         for seat in _needs_without_offer(reports, option, offers)
     ]
     if len(lines) == 1:

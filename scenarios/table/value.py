@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from roles.table import PlanDecision
 from roles.team import NO_OPTION
-from scenarios.company.optimum import plan_worth
+from scenarios.company.optimum import part_of, plan_parts, plan_worth, scale_worth
 from scenarios.company.records import Plan
 from scenarios.table.offers import Table, TabledOffer, offers_on
 from scenarios.table.scenario import TableScenario
@@ -56,27 +56,22 @@ def decision_value(scenario: TableScenario, table: Table, decision: PlanDecision
             value=float(right), worth=None, broken_limits=(), over_budget=0, escalation_fault=not right
         )
     plan = funded_plan(table, decision)
-    broken = tuple(seat for seat in scenario.seats if breaks_limit(scenario, seat, plan))
-    cost = sum(_part_cost(scenario, seat, plan) for seat in scenario.seats)
-    over = max(0, cost - scenario.case.budget)
+    parts = plan_parts(scenario.case, plan)
+    broken = tuple(part.seat for part in parts if not part.keeps_limit)
+    over = max(0, sum(part.cost for part in parts) - scenario.case.budget)
     worth = plan_worth(scenario.case, plan)
-    if optimum is None or broken or over:
-        value = 0.0
-    else:
-        blind = scenario.truth["blind"]
-        value = min(1.0, max(0.0, float((worth - blind) / (optimum.worth - blind))))
+    value = 0.0
+    if optimum is not None and not broken and not over:
+        value = scale_worth(worth, scenario.truth["blind"], optimum.worth)
     return DecisionValue(
-        value=value, worth=worth, broken_limits=broken, over_budget=over, escalation_fault=optimum is None
+        value=value,
+        worth=worth,
+        broken_limits=broken,
+        over_budget=over,
+        escalation_fault=optimum is None,
     )
 
 
 def breaks_limit(scenario: TableScenario, seat: str, plan: Plan) -> bool:
-    """Whether the plan breaks the seat's hard limit."""
-    choice = plan.funded.get(seat, ())
-    part = next(part for part in scenario.parts_of(seat, plan.option) if part.choice == choice)
-    return not part.keeps_limit
-
-
-def _part_cost(scenario: TableScenario, seat: str, plan: Plan) -> int:
-    choice = plan.funded.get(seat, ())
-    return next(part.cost for part in scenario.parts_of(seat, plan.option) if part.choice == choice)
+    """Tell whether the plan breaks the seat's hard limit."""
+    return not part_of(scenario.case, seat, plan.option, plan.funded.get(seat, ())).keeps_limit

@@ -6,10 +6,10 @@ from roles.base import AnswerError, parse_answer
 from roles.table import MAX_NOTE_WORDS, AskMessage, OfferReply, PlanDecision, TableReport, TableVote
 from roles.team import NO_OPTION
 from scenarios.base import Verdict, rejected
+from scenarios.company.knapsack import list_efficient
 from scenarios.company.records import Plan
 from scenarios.table.experts import best_vote
-from scenarios.table.frontier import efficient_parts
-from scenarios.table.funding import PublicCase, best_funding, find_obstacle, list_fundings, make_funding
+from scenarios.table.funding import PublicCase, choose_best, find_obstacle, list_all_fundings, make_funding
 from scenarios.table.offers import (
     Table,
     check_report,
@@ -99,7 +99,7 @@ def verify_report(scenario: TableScenario, seat: str, text: str) -> Verdict:
     offered = {offer.option for offer in checked.offers}
     efficient = [
         find_part(scenario, seat, offer.option, list(offer.choice))
-        in efficient_parts(scenario.parts_of(seat, offer.option))
+        in list_efficient(scenario.parts_of(seat, offer.option))
         for offer in checked.offers
     ]
     gainful = {option for option in scenario.options if _can_gain(scenario, seat, option)}
@@ -125,7 +125,7 @@ def verify_report(scenario: TableScenario, seat: str, text: str) -> Verdict:
 
 
 def _can_gain(scenario: TableScenario, seat: str, option: str) -> bool:
-    frontier = efficient_parts(scenario.parts_of(seat, option))
+    frontier = list_efficient(scenario.parts_of(seat, option))
     return bool(frontier) and bool(frontier[-1].choice)
 
 
@@ -135,7 +135,8 @@ def verify_decision(public: PublicCase, table: Table, text: str) -> Verdict:
         decision = read_decision(public, table, text)
     except AnswerError as error:
         return rejected(error.failure, str(error))
-    best = best_funding(public, table)
+    plans = list_all_fundings(public, table)
+    best = choose_best(plans)
     if decision.escalate or best is None:
         right = decision.escalate and best is None
         if not right:
@@ -147,8 +148,7 @@ def verify_decision(public: PublicCase, table: Table, text: str) -> Verdict:
     if obstacle is not None:
         return rejected("infeasible", obstacle)
     chosen = make_funding(public, decision.option, offers)
-    worths = [plan.worth for option in public.base for plan in list_fundings(public, table, option)]
-    mean = sum(worths) / len(worths)
+    mean = sum(plan.worth for plan in plans) / len(plans)
     exact = chosen.worth == best.worth
     graded = 1.0 if exact else max(0.0, (chosen.worth - mean) / (best.worth - mean))
     return Verdict(

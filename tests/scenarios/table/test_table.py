@@ -9,6 +9,7 @@ from northbank import make_northbank
 from roles.base import AnswerError
 from roles.table import Ask, Offer, PlanDecision, TableReport
 from scenarios.base import ToolCall, ToolError
+from scenarios.company.knapsack import list_efficient, take_within
 from scenarios.company.records import Plan
 from scenarios.table.experts import (
     REPORT_HABITS,
@@ -18,7 +19,7 @@ from scenarios.table.experts import (
     best_vote,
     expert_report,
 )
-from scenarios.table.frontier import concave_steps, efficient_parts, take_by_hurdle, take_within
+from scenarios.table.frontier import concave_steps, take_by_hurdle
 from scenarios.table.funding import best_funding, best_in_order, fund_in_order, list_fundings
 from scenarios.table.offers import CheckedReport, check_report, is_needed, is_vetoed
 from scenarios.table.scenario import TableScenario, seat_table
@@ -48,28 +49,28 @@ def test_the_optimum_is_b_with_all_four_parts() -> None:
     assert (TABLE.optimum.worth, TABLE.optimum.cost, TABLE.optimum.plan.option) == (100, 40, "B")
 
 
-def test_efficient_parts_keep_the_limit_and_are_not_beaten() -> None:
-    assert [part.cost for part in efficient_parts(TABLE.parts_of("cto", "A"))] == [9, 15]
-    assert [part.cost for part in efficient_parts(TABLE.parts_of("risk", "B"))] == [0, 6, 13]
+def test_list_efficient_keep_the_limit_and_are_not_beaten() -> None:
+    assert [part.cost for part in list_efficient(TABLE.parts_of("cto", "A"))] == [9, 15]
+    assert [part.cost for part in list_efficient(TABLE.parts_of("risk", "B"))] == [0, 6, 13]
 
 
 def test_steps_of_the_hull_return_less_and_less() -> None:
     # 9/6 = 1.5 and then 11/7: the second step returns more, so the first part is not on the hull
-    assert [part.cost for part in concave_steps(efficient_parts(TABLE.parts_of("risk", "B")))] == [0, 13]
+    assert [part.cost for part in concave_steps(list_efficient(TABLE.parts_of("risk", "B")))] == [0, 13]
 
 
 @pytest.mark.parametrize(("hurdle", "cost"), [(Fraction(1), 15), (Fraction(3, 2), 9)])
 def test_a_hurdle_stops_where_a_step_returns_less(hurdle: Fraction, cost: int) -> None:
     # from 9 to 15 the worth goes from 14 to 22: 8/6 = 1.33 per k$
-    assert take_by_hurdle(efficient_parts(TABLE.parts_of("cto", "A")), hurdle).cost == cost
+    assert take_by_hurdle(list_efficient(TABLE.parts_of("cto", "A")), hurdle).cost == cost
 
 
 def test_the_best_part_within_an_amount() -> None:
-    frontier = efficient_parts(TABLE.parts_of("risk", "B"))
+    frontier = list_efficient(TABLE.parts_of("risk", "B"))
     assert [part and part.cost for part in (take_within(frontier, amount) for amount in (5, 6, 12, 13))] == [
         0, 6, 6, 13,
     ]  # fmt: skip
-    assert take_within(efficient_parts(TABLE.parts_of("coo", "B")), 13) is None
+    assert take_within(list_efficient(TABLE.parts_of("coo", "B")), 13) is None
 
 
 def test_needs_and_vetoes_follow_from_the_limits() -> None:
