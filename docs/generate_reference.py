@@ -59,7 +59,7 @@ def show_default(value: Any) -> str:
 
 
 def is_section(field: FieldInfo) -> bool:
-    """Whether a field holds keys of its own."""
+    """Tell whether a field holds keys of its own."""
     return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
 
 

@@ -36,7 +36,7 @@ class PlayedCase:
 
     @property
     def text(self) -> str:
-        """Who read, said and voted what, as text."""
+        """Return the episode as text: briefs, reports, decision, votes."""
         shown = asdict(self.verdict) if self.verdict is not None else {"explanation": NOT_SCORED}
         briefs = {role: seat.brief for role, seat in self.case.seats.items()}
         text = render_text(transcript(episode_to_dict(self.episode), shown, briefs=briefs, label=self.label))

@@ -252,7 +252,7 @@ def choose_teacher(
 
 
 def is_governed(protocol: str, *, reviewer: str | None, db: Path | None, world: int | None) -> bool:
-    """Whether the full protocol is asked for.
+    """Tell whether the full protocol is asked for.
 
     Raises:
         UserError: an unknown protocol, or an option of the other one.

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
-from scenarios.written.strict_yaml import Located, parse_located_yaml
+from scenarios.written.strict_yaml import Located, parse_located_yaml, read_user_text
 from training.config.loading import validate_config
 from training.config.run_config import RunConfig
 from training.config.section import Section
@@ -85,12 +85,7 @@ def read_plan(path: Path) -> AblationPlan:
     Raises:
         UserError: cannot be read, malformed, a wrong key, a cell that is no config; names the place.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read ablation {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"ablation {path} is not UTF-8 text (byte {error.start})") from None
+    text = read_user_text(path, "ablation")
     located = parse_located_yaml(text, str(path))
     if not isinstance(located.value, dict):
         raise UserError(f"{path}: must be a mapping of keys, see docs/how-to/evaluate.md")

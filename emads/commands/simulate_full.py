@@ -213,7 +213,7 @@ def _write(
 
 
 def _score(case: Case, record: GovernedRecord, weights: TeamRewardWeights) -> TeamVerdict | None:
-    """What the last draft and its votes are worth; None without truth, or before the end."""
+    """Score the last draft and its votes; None without truth, or before the end."""
     if not isinstance(case, TeamScenario) or record.status not in CLOSED:
         return None
     return score_episode(case, record.episode, weights)

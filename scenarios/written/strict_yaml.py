@@ -6,6 +6,7 @@ No anchors, aliases or tags; `parse_located_yaml` also tells the line of every p
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -68,6 +69,20 @@ class _TreeLoader(_Loader):
                 problem="tags (!) are not allowed; write a plain value", problem_mark=event.start_mark
             )
         return super().compose_node(parent, index)
+
+
+def read_user_text(path: Path, kind: str) -> str:
+    """Return the text of a file that a user gave.
+
+    Raises:
+        UserError: missing, unreadable or not UTF-8; `kind` says what the file should be, "ablation" for one.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {kind} {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{kind} {path} is not UTF-8 text (byte {error.start})") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
 """Episodes as JSON lines, read strictly: what is read writes back to the same bytes."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -14,12 +14,32 @@ from simulator.export.atomic_files import open_atomic
 from simulator.records import Episode
 
 _EPISODE = TypeAdapter(Episode)
+R = TypeVar("R")
 
 
 def episode_to_dict(episode: Episode) -> dict[str, Any]:
     """Return the episode as plain JSON values; inverse of `episode_from_json`."""
     value: dict[str, Any] = json.loads(episode_to_json(episode))
     return value
+
+
+def read_record(line: str, adapter: TypeAdapter[R], to_dict: Callable[[R], Any]) -> R:
+    """Read the record of one line: exact types, no unknown or missing key; it must write back to the same.
+
+    Raises:
+        ValueError: says what is wrong.
+    """
+    try:
+        value = parse_strict_json(line)
+        record = adapter.validate_json(line, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except AnswerError as error:
+        raise ValueError(str(error)) from None
+    if to_dict(record) != value:
+        raise ValueError("unknown key")
+    return record
 
 
 def episode_to_json(episode: Episode) -> str:
@@ -37,16 +57,7 @@ def episode_from_json(line: str) -> Episode:
     Raises:
         ValueError: says what is wrong.
     """
-    try:
-        value = parse_strict_json(line)
-        episode = _EPISODE.validate_json(line, strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    except AnswerError as error:
-        raise ValueError(str(error)) from None
-    if episode_to_dict(episode) != value:
-        raise ValueError("unknown key")
+    episode = read_record(line, _EPISODE, episode_to_dict)
     for trajectory in episode.trajectories.values():
         for turn in trajectory.turns:
             if len(turn.completion_ids) != len(turn.logprobs):

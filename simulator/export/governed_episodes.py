@@ -6,14 +6,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from roles.base import AnswerError, Role, parse_strict_json
+from roles.base import Role
 from roles.errors import UserError
 from roles.registry import ROLES
 from simulator.chat import Chat
 from simulator.export.atif import episode_to_atif, write_document
-from simulator.export.episode_files import write_lines
+from simulator.export.episode_files import read_record, write_lines
 from simulator.governance.store.decision_log import Entry
 from simulator.governance.store.episode_record import GovernedRecord
 
@@ -39,17 +39,7 @@ def governed_from_json(line: str) -> GovernedRecord:
     Raises:
         ValueError: says what is wrong.
     """
-    try:
-        value = parse_strict_json(line)
-        record = _RECORD.validate_json(line, strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    except AnswerError as error:
-        raise ValueError(str(error)) from None
-    if json.loads(governed_to_json(record)) != value:
-        raise ValueError("unknown key")
-    return record
+    return read_record(line, _RECORD, lambda record: json.loads(governed_to_json(record)))
 
 
 def write_governed(path: Path, records: Iterable[GovernedRecord]) -> None:

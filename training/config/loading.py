@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from roles.errors import UserError, unknown
-from scenarios.written.strict_yaml import parse_yaml
+from scenarios.written.strict_yaml import parse_yaml, read_user_text
 from training.config.run_config import RunConfig, correct_for_engine
 from training.config.section import list_keys
 
@@ -24,12 +24,7 @@ def read_config_file(path: Path) -> dict[str, Any]:
     Raises:
         UserError: missing, not text, malformed, or not a mapping.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read config {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"config {path} is not UTF-8 text (byte {error.start})") from None
+    text = read_user_text(path, "config")
     value = parse_yaml(text, str(path))
     if value is None:
         return {}

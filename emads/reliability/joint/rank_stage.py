@@ -17,7 +17,7 @@ from training.stages.marl import train_marl
 
 
 def engine_maker(path: Path) -> Callable[..., ScriptedModelEngine]:
-    """What replaces the engine class: half experts on every case of the run's joint stage."""
+    """Make half experts on every case of the run's joint stage, in place of an engine."""
     run = Run.open(path)
     cases = [case for step in range(run.config.marl.max_steps) for case in joint_cases(run.config, step)]
     speakers = half_expert_team([*cases, *validation_cases(run.config)])

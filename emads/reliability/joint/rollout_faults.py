@@ -40,7 +40,7 @@ def draw_cases(count: int) -> list[TeamScenario]:
 
 
 def equal_weights(one: JointLearner, other: JointLearner, role: str) -> bool:
-    """Whether the role's weights are the same in every bit."""
+    """Tell whether the role's weights are the same in every bit."""
     mine, theirs = (dict(learner.models[role].named_parameters()) for learner in (one, other))
     return all(torch.equal(mine[name], theirs[name]) for name in mine)
 

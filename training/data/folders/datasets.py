@@ -88,18 +88,7 @@ def generate_folder(
     """
     families = check_families(families)
     checked_split = check_request(count, seed, difficulties, split, processes)
-    requests = [
-        Request(
-            family=family,
-            split=checked_split,
-            seed=seed,
-            difficulties=tuple(difficulties),
-            count=count,
-            certify=certify,
-            generator=compute_generator_digest(family, difficulties),
-        )
-        for family in families
-    ]
+    requests = make_requests(families, checked_split, seed, difficulties, count=count, certify=certify)
     _check_same_request(out, requests)
     with explain_os_errors("write data folder", out):
         out.mkdir(parents=True, exist_ok=True)
@@ -119,6 +108,30 @@ def summarise_folder(index: DatasetIndex) -> str:
         f" {num_repeats} repeats left out;"
         f" {'0 oracle disagreements' if is_certified else 'not every optimum was checked'}"
     )
+
+
+def make_requests(
+    families: Sequence[str],
+    split: Split,
+    seed: int,
+    difficulties: Sequence[int],
+    *,
+    count: int,
+    certify: bool,
+) -> list[Request]:
+    """Return one request per family, each with the digest of its present generator."""
+    return [
+        Request(
+            family=family,
+            split=split,
+            seed=seed,
+            difficulties=tuple(difficulties),
+            count=count,
+            certify=certify,
+            generator=compute_generator_digest(family, difficulties),
+        )
+        for family in families
+    ]
 
 
 def compute_generator_digest(family: str, difficulties: Sequence[int]) -> str:

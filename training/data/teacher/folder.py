@@ -22,7 +22,7 @@ from simulator.engines.openai.endpoint import EndpointSettings
 from simulator.engines.openai.request_limits import BudgetSpentError
 from simulator.export.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
 from training.data.folders.columns import encode_shard
-from training.data.folders.datasets import Request, check_request, compute_generator_digest
+from training.data.folders.datasets import Request, check_request, make_requests
 from training.data.folders.index import DatasetIndex
 from training.data.folders.near_duplicates import RepeatFilter, compute_fingerprint
 from training.data.folders.rows import TEAM, check_families, require_certificate
@@ -72,18 +72,9 @@ def teach_folder(
         OracleDisagreementError: two methods disagree about an optimum that `certify` checks.
     """
     checked_split = check_request(count, seed, difficulties, split, None)
-    requests = [
-        Request(
-            family=family,
-            split=checked_split,
-            seed=seed,
-            difficulties=tuple(difficulties),
-            count=count,
-            certify=certify,
-            generator=compute_generator_digest(family, difficulties),
-        )
-        for family in _choose_families(families)
-    ]
+    requests = make_requests(
+        _choose_families(families), checked_split, seed, difficulties, count=count, certify=certify
+    )
     _check_folder(out, requests)
     with explain_os_errors("write data folder", out):
         out.mkdir(parents=True, exist_ok=True)
