@@ -27,7 +27,14 @@ SMALL = Shape(hidden=256, layers=3, heads=8, kv_heads=2, head_size=32, inner=512
 
 def check_device(scale: Scale, record: Record) -> None:
     """A record for every comparison; errors are relative, of bfloat16 between 1e-3 and 1e-2."""
-    for check in (check_attention, check_gradients, check_mismatch, check_groups, check_sharded):
+    for check in (
+        check_attention,
+        check_gradients,
+        check_mismatch,
+        check_groups,
+        check_sharded,
+        check_offloaded,
+    ):
         try:
             record(check.__name__, **check(scale))
         except Exception as error:  # one that fails must not hide the others
@@ -141,19 +148,31 @@ def check_groups(scale: Scale) -> dict[str, Any]:
 
 def check_sharded(scale: Scale) -> dict[str, float]:
     """Gradients of all weights of a model sharded by FSDP2 (over one rank) against the CPU's in float32."""
+    return {"gradient": _sharded_error(scale, 29578, cpu_offload=False)}
+
+
+def check_offloaded(scale: Scale) -> dict[str, float]:
+    """The same where weights and optimizer rest on the host."""
+    return {"gradient": _sharded_error(scale, 29579, cpu_offload=True)}
+
+
+def _sharded_error(scale: Scale, port: int, *, cpu_offload: bool) -> float:
     rows = make_rows(SMALL, groups=1, prompt=24, own=(4, 20))["cto"]
     config = MarlConfig().changed(memory__row_layout="shared_prompt", memory__logit_rows=64)
     cpu = Scale(device="cpu", dtype=torch.float32, is_toy=True)
     exact = build_base(SMALL, cpu)
     backward_role(exact, rows, config)
-    with _one_rank(29578):
+    with _one_rank(port):
         model = build_base(SMALL, cpu).to(scale.device)
-        shard_model(model, bf16=scale.device == "cuda")
+        shard_model(model, bf16=scale.device == "cuda", cpu_offload=cpu_offload)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-9)
         backward_role(model, rows, config)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9)
+        optimizer.step()
         pairs = zip(model.parameters(), exact.parameters(), strict=True)
         grads = [(whole(one.grad).float().cpu(), other.grad) for one, other in pairs]
     found, known = (torch.cat([pair[side].flatten() for pair in grads]) for side in (0, 1))
-    return {"gradient": _error(found, known)}
+    return _error(found, known)
 
 
 @contextmanager

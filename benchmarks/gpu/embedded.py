@@ -7,8 +7,10 @@ A decode step reads every weight and the keys and values of every call once, so 
 
 import asyncio
 import time
+from functools import partial
 
 from benchmarks.gpu.ceilings import measure_bandwidth
+from benchmarks.gpu.learner import record_kernels
 from benchmarks.gpu.records import Record
 from benchmarks.gpu.sizes import Scale, build_team
 from roles.registry import ROLES
@@ -40,7 +42,7 @@ def measure_engine(scale: Scale, preset: str, record: Record) -> None:
             for number in range(in_flight)
         ]
         read_s, opened = _complete(engine, prompts, 1, scale)
-        decode_s, _ = _complete(engine, [(*one, 5) for one in opened], tokens, scale)
+        decode_s, said = _complete(engine, [(*one, 5) for one in opened], tokens, scale)
         rate = in_flight * tokens / decode_s
         most = roof(shape, in_flight, width + tokens / 2, bandwidth, scale.dtype.itemsize)
         record(
@@ -53,6 +55,9 @@ def measure_engine(scale: Scale, preset: str, record: Record) -> None:
             share_of_roof=rate / most,
             step_ms=1000 * decode_s / tokens,
         )
+        if in_flight == scale.choose(64, 4):
+            step = partial(_complete, engine, [(*one, 6) for one in said], 4, scale)
+            record_kernels(step, scale, record, preset=preset, in_flight=in_flight, steps=4)
 
 
 def _complete(

@@ -72,6 +72,8 @@ def measure_learner(scale: Scale, preset: str, record: Record, repeats: int = 3)
                 planned_gib=planned_memory(preset, config, checkpointing) if not scale.is_toy else None,
                 **measured,
             )
+            if layout == "shared_prompt":
+                record_kernels(step, scale, record, preset=preset, checkpointing=checkpointing)
         del model, step
 
 
@@ -91,6 +93,23 @@ def time_steps(step: Any, scale: Scale, repeats: int) -> dict[str, Any]:
         seconds.append(time.perf_counter() - start)
     peak = torch.cuda.max_memory_allocated() if on_gpu else 0
     return {"seconds": statistics.median(seconds), "held_gib": held / 2**30, "peak_gib": peak / 2**30}
+
+
+def record_kernels(step: Any, scale: Scale, record: Record, **names: Any) -> None:
+    """Where one step's time goes: milliseconds on the device in all, and of the ten largest kernels."""
+    activity = torch.profiler.ProfilerActivity
+    on_gpu = scale.device == "cuda"
+    with torch.profiler.profile(activities=[activity.CUDA if on_gpu else activity.CPU]) as profiler:
+        start = time.perf_counter()
+        step()
+        wall_ms = 1000 * (time.perf_counter() - start)
+    spent = {
+        one.key[:70]: (one.self_device_time_total if on_gpu else one.self_cpu_time_total) / 1000
+        for one in profiler.key_averages()
+    }
+    largest = sorted(spent.items(), key=lambda item: -item[1])[:10]
+    kernels = {name: round(ms, 3) for name, ms in largest}
+    record("kernels", wall_ms=wall_ms, device_ms=sum(spent.values()), largest=kernels, **names)
 
 
 def make_config(layout: str, micro_batch_tokens: int) -> MarlConfig:

@@ -74,7 +74,8 @@ def shard_model(model: Any, *, bf16: bool = False, cpu_offload: bool = False) ->
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=torch.float32 if bf16 else None
     )
-    offload = CPUOffloadPolicy() if cpu_offload else OffloadPolicy()
+    pinned = torch.cuda.is_available()  # without a GPU there is nothing to copy to
+    offload = CPUOffloadPolicy(pin_memory=pinned) if cpu_offload else OffloadPolicy()
     for layer in model.get_decoder().layers:
         fully_shard(layer, mp_policy=policy, offload_policy=offload)
     fully_shard(model, mp_policy=policy, offload_policy=offload)
@@ -86,6 +87,14 @@ def shard_model(model: Any, *, bf16: bool = False, cpu_offload: bool = False) ->
 def is_sharded(model: nn.Module) -> bool:
     """Whether the model went through `shard_model`."""
     return isinstance(model, FSDPModule)
+
+
+def compute_device(model: nn.Module) -> torch.device:
+    """Where a pass of the model is computed; its sharded weights may rest on the host meanwhile."""
+    parameter = next(model.parameters())
+    if isinstance(parameter, DTensor) and parameter.device_mesh.device_type == "cuda":
+        return torch.device("cuda", torch.cuda.current_device())
+    return parameter.device
 
 
 def whole(tensor: Tensor) -> Tensor:
