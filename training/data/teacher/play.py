@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from roles.base import AnswerError, Role, parse_strict_json
 from scenarios.base import Family, Scenario, ToolCall
-from simulator.agents.tool_calls import CLOSE, OPEN, BadToolCallError, parse_tool_call
+from simulator.agents.tool_calls import CLOSE, OPEN, BadToolCallError, parse_tool_calls
 from simulator.engines.openai.reply import ChatReply, RequestedCall
 from training.data.folders.columns import Message
 from training.data.folders.rows import SOLO_ROLES, list_tools
@@ -112,8 +112,7 @@ def _read_call(call: RequestedCall) -> ToolCall:
 def _read_text_call(text: str) -> list[ToolCall]:
     if OPEN in text:
         _refuse_depth(text)
-    call = parse_tool_call(text)
-    return [] if call is None else [call]
+    return list(parse_tool_calls(text))
 
 
 def _echo(text: str, calls: Sequence[RequestedCall]) -> Message:
