@@ -1,136 +1,141 @@
-"""The learner at 1.5B and 3B shapes on one GPU, random weights: tokens/s, share of the matrix peak, memory.
+"""The learner's step on five adapters: tokens/s, share of the matrix peak, peak memory against the plan's.
 
-    python -m benchmarks.gpu.learner --preset qwen2.5-1.5b
-
-Base in bfloat16, five LoRA adapters in float32. `padded` is how TRL lays rows out: every row with a prompt of
-its own, a pass per role. The peak is measured on this device by a bfloat16 product of 8192 x 8192 matrices.
+`padded` is how TRL lays rows out: every row with a prompt of its own, a pass per role.
 """
 
-import argparse
 import statistics
 import time
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from roles.registry import ROLES
+from benchmarks.gpu.ceilings import measure_peak
+from benchmarks.gpu.records import Record
+from benchmarks.gpu.sizes import GROUP_SIZE, Scale, build_team, make_rows
 from training.config.marl_config import MarlConfig
+from training.config.run_config import RunConfig
 from training.learner.learner import backward_role, backward_team
-from training.learner.rows import TrainingRow
-from training.planning.shapes import SHAPES
+from training.planning.distributed_dry_run import rank_memory
+from training.planning.shapes import Shape
 
-GROUP_SIZE, PROMPT, OWN = 8, 512, (32, 192)
-
-
-def build_model(preset: str) -> Any:
-    shape = SHAPES[preset]
-    torch.manual_seed(0)
-    with torch.device("cuda"):
-        base = Qwen2ForCausalLM(
-            Qwen2Config(
-                vocab_size=shape.vocab,
-                hidden_size=shape.hidden,
-                intermediate_size=shape.inner,
-                num_hidden_layers=shape.layers,
-                num_attention_heads=shape.heads,
-                num_key_value_heads=shape.kv_heads,
-                tie_word_embeddings=shape.is_tied,
-                dtype=torch.bfloat16,
-            )
-        )
-        lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
-        names = list(ROLES)
-        model: Any = get_peft_model(base, lora, adapter_name=names[0])
-        for role in names[1:]:
-            model.add_adapter(role, lora)
-    return model
+WAYS = (  # layout, gradient checkpointing, tokens of a micro-batch
+    ("padded", True, 32_768),
+    ("packed", True, 32_768),
+    ("shared_prompt", True, 32_768),
+    ("shared_prompt", False, 8_192),
+    ("padded", False, 8_192),
+)
+LOGIT_ROWS = 1024
 
 
-def make_rows(vocabulary: int, groups: int) -> dict[str, list[TrainingRow]]:
-    """So many groups per role, each of one long prompt and ragged completions."""
-    generator = torch.Generator().manual_seed(0)
-    rows: dict[str, list[TrainingRow]] = {role: [] for role in ROLES}
-    for role in ROLES:
-        for _ in range(groups):
-            prompt = torch.randint(4, vocabulary, (PROMPT,), generator=generator).tolist()
-            for place in range(GROUP_SIZE):
-                own = OWN[0] + (OWN[1] - OWN[0]) * place // (GROUP_SIZE - 1)
-                ids = (*prompt, *torch.randint(4, vocabulary, (own,), generator=generator).tolist())
-                rows[role].append(
-                    TrainingRow(
-                        role=role,
-                        token_ids=ids,
-                        loss_mask=(*[0] * PROMPT, *[1] * own),
-                        sampling_logprobs=(-10.0,) * len(ids),
-                        advantage=0.5 - place / (GROUP_SIZE - 1),
-                    )
-                )
-    return rows
-
-
-def measure_peak() -> float:
-    """Multiply-adds per second, times two, of a large bfloat16 product."""
-    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    for _ in range(3):
-        a @ b
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(20):
-        a @ b
-    torch.cuda.synchronize()
-    return 20 * 2 * 8192**3 / (time.perf_counter() - start)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--preset", choices=list(SHAPES), default="qwen2.5-1.5b")
-    parser.add_argument("--groups", type=int, default=2)
-    parser.add_argument("--micro-batch-tokens", type=int, default=32_768)
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("no CUDA device here; on a CPU: python -m benchmarks.learner.step")
-    model, peak = build_model(options.preset), measure_peak()
-    rows = make_rows(SHAPES[options.preset].vocab, options.groups)
+def measure_learner(scale: Scale, preset: str, record: Record, repeats: int = 3) -> None:
+    """A record for every way, the fastest layouts first; the rows are the same in all."""
+    shape, peak = scale.shape(preset), measure_peak(scale)
+    record("peak", preset=preset, flops=peak)
+    prompt, own = scale.choose(512, 24), scale.choose((32, 192), (4, 12))
+    rows = make_rows(shape, groups=2, prompt=prompt, own=own)
     tokens = sum(len(row.token_ids) for of_role in rows.values() for row in of_role)
-    weights = SHAPES[options.preset].num_working
-    print(f"{options.preset}, {tokens} tokens, measured peak {peak / 1e12:.0f} TFLOP/s")
-    print("| layout | tokens/s | computed | of peak | peak memory (GiB) |\n|---|---:|---:|---:|---:|")
-    for layout in ("padded", "packed", "shared_prompt"):
-        config = MarlConfig().changed(
-            memory__row_layout=layout,
-            memory__logit_rows=0 if layout == "padded" else 2048,
-            memory__micro_batch_tokens=options.micro_batch_tokens,
-            loss__importance="token",
-        )
+    saved = len(rows) * 2 * (GROUP_SIZE - 1) * prompt  # prompts that a shared layout does not compute again
+    for layout, checkpointing, micro in WAYS:
+        model = build_team(shape, scale, checkpointing=checkpointing)
+        model.train()
+        config = make_config(layout, scale.choose(micro, 256))
 
-        def step(config: MarlConfig = config, padded: bool = layout == "padded") -> None:
+        def step(model: Any = model, config: MarlConfig = config, layout: str = layout) -> None:
             model.zero_grad()
-            if padded:
+            if layout == "padded":
                 for of_role in rows.values():
                     backward_role(model, of_role, config)
             else:
                 backward_team(model, rows, config)
-            torch.cuda.synchronize()
+            scale.wait()
 
-        step()
+        try:
+            measured = time_steps(step, scale, repeats)
+        except torch.cuda.OutOfMemoryError as error:
+            record(
+                "learner", preset=preset, layout=layout, checkpointing=checkpointing, error=str(error)[:300]
+            )
+        else:
+            computed = tokens - (saved if layout == "shared_prompt" else 0)
+            flops = training_flops(shape, computed, prompt + own[1] / 2)
+            record(
+                "learner",
+                preset=preset,
+                layout=layout,
+                checkpointing=checkpointing,
+                micro_batch_tokens=micro,
+                tokens=tokens,
+                computed=computed,
+                tokens_per_s=tokens / measured["seconds"],
+                share_of_peak=flops / measured["seconds"] / peak,
+                planned_gib=planned_memory(preset, config, checkpointing) if not scale.is_toy else None,
+                **measured,
+            )
+            if layout == "shared_prompt":
+                record_kernels(step, scale, record, preset=preset, checkpointing=checkpointing)
+        del model, step
+
+
+def time_steps(step: Any, scale: Scale, repeats: int) -> dict[str, Any]:
+    """Median seconds after one step to warm up, and GiB held before and at the peak."""
+    on_gpu = scale.device == "cuda"
+    if on_gpu:
+        torch.cuda.empty_cache()
+    held = torch.cuda.memory_allocated() if on_gpu else 0
+    step()
+    if on_gpu:
         torch.cuda.reset_peak_memory_stats()
-        seconds = []
-        for _ in range(options.repeats):
-            start = time.perf_counter()
-            step()
-            seconds.append(time.perf_counter() - start)
-        took = statistics.median(seconds)
-        shared = len(rows) * options.groups * (GROUP_SIZE - 1) * PROMPT
-        computed = tokens - (shared if layout == "shared_prompt" else 0)
-        share = 4 * weights * computed / took / peak  # LoRA: forward, and gradients of activations only
-        memory = torch.cuda.max_memory_allocated() / 2**30
-        print(f"| {layout} | {tokens / took:.0f} | {computed / took:.0f} | {share:.0%} | {memory:.1f} |")
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+    peak = torch.cuda.max_memory_allocated() if on_gpu else 0
+    return {"seconds": statistics.median(seconds), "held_gib": held / 2**30, "peak_gib": peak / 2**30}
 
 
-if __name__ == "__main__":
-    main()
+def record_kernels(step: Any, scale: Scale, record: Record, **names: Any) -> None:
+    """Where one step's time goes: milliseconds on the device in all, and of the ten largest kernels."""
+    activity = torch.profiler.ProfilerActivity
+    on_gpu = scale.device == "cuda"
+    with torch.profiler.profile(activities=[activity.CUDA if on_gpu else activity.CPU]) as profiler:
+        start = time.perf_counter()
+        step()
+        wall_ms = 1000 * (time.perf_counter() - start)
+    spent = {
+        one.key[:70]: (one.self_device_time_total if on_gpu else one.self_cpu_time_total) / 1000
+        for one in profiler.key_averages()
+    }
+    largest = sorted(spent.items(), key=lambda item: -item[1])[:10]
+    kernels = {name: round(ms, 3) for name, ms in largest}
+    record("kernels", wall_ms=wall_ms, device_ms=sum(spent.values()), largest=kernels, **names)
+
+
+def make_config(layout: str, micro_batch_tokens: int) -> MarlConfig:
+    """Joint training's keys for one way of going through the rows."""
+    return MarlConfig().changed(
+        memory__row_layout=layout,
+        memory__logit_rows=LOGIT_ROWS,
+        memory__micro_batch_tokens=micro_batch_tokens,
+        loss__importance="token",
+    )
+
+
+def training_flops(shape: Shape, tokens: float, row: float) -> float:
+    """Of forward and backward over a frozen base; what checkpoints compute again is not counted."""
+    attention = 2 * 4 * shape.layers * shape.heads * shape.head_size * row / 2
+    return tokens * (4 * shape.num_working + 1.5 * attention)
+
+
+def planned_memory(preset: str, config: MarlConfig, checkpointing: bool, *, moments: bool = False) -> float:
+    """GiB that the dry run expects of this step, with or without the moments of an optimizer."""
+    run = RunConfig().changed(
+        model__preset=preset,
+        model__adapter="lora",
+        model__dtype="bfloat16",
+        model__gradient_checkpointing=checkpointing,
+        marl=config.model_dump(),
+    )
+    memory = rank_memory(run, 1)
+    return sum(size for name, size in memory.items() if moments or name != "optimizer")

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 _MASK32 = 0xFFFFFFFF
+NOISE_AT_ONCE = 2**22  # numbers; each takes 8 bytes in a few places
 
 
 def session_seed(seed: int, session: str) -> int:
@@ -43,7 +44,17 @@ def sample_tokens(
     if bool(greedy.all()):
         tokens = logprobs.argmax(-1)
     else:
-        noise = uniform_noise(streams, positions, logits.shape[-1])
-        gumbel = -torch.log(-torch.log(noise)).float()
-        tokens = torch.where(greedy, logprobs.argmax(-1), (logprobs + gumbel).argmax(-1))
+        tokens = torch.where(greedy, logprobs.argmax(-1), _perturbed_argmax(logprobs, streams, positions))
     return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
+
+
+def _perturbed_argmax(logprobs: Tensor, streams: Tensor, positions: Tensor) -> Tensor:
+    """Arg max of logprobs (rows, vocab) plus Gumbel noise, some rows at a time: noise needs much memory."""
+    at_once = max(1, NOISE_AT_ONCE // logprobs.shape[-1])
+    picked = []
+    for start in range(0, len(logprobs), at_once):
+        part = slice(start, start + at_once)
+        noise = uniform_noise(streams[part], positions[part], logprobs.shape[-1])
+        gumbel = -torch.log(-torch.log(noise)).float()
+        picked.append((logprobs[part] + gumbel).argmax(-1))
+    return torch.cat(picked)

@@ -6,6 +6,7 @@ from torch import nn
 
 from training.config.marl_config import MarlConfig
 from training.data.demonstrations import TokenRow
+from training.learner.fsdp import compute_device
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import make_batches
 from training.learner.rows import TrainingRow
@@ -29,7 +30,7 @@ def backward_anchor(
         for one in demonstrations
     ]
     num_tokens = sum(row.num_own for row in rows)
-    device = next(model.parameters()).device
+    device = compute_device(model)
     total = 0.0
     batches = make_batches(
         rows, layout=config.memory.row_layout, max_tokens=config.memory.micro_batch_tokens, device=device

@@ -28,12 +28,14 @@ from roles.errors import UserError
 from training.learner import token_logprobs
 from training.learner.ranks import ONE_RANK, Ranks
 
+BACKENDS = "cpu:gloo,cuda:nccl"  # counts and objects lie on the CPU, gradients on the GPU
+
 
 def join_ranks(*, timeout_s: float = 1800.0) -> Ranks:
     """This process among those that torchrun started; alone where there is no torchrun.
 
     Raises:
-        UserError: torchrun's variables are there in part.
+        UserError: torchrun's variables are there in part, or this process has no GPU while others do.
     """
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     missing = [name for name in names if name not in os.environ]
@@ -43,10 +45,18 @@ def join_ranks(*, timeout_s: float = 1800.0) -> Ranks:
         raise UserError(f"{', '.join(missing)} not set: start with torchrun, or unset {names[0]}")
     from datetime import timedelta
 
-    backend = "nccl" if torch.cuda.is_available() else "gloo"
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+    waits = timedelta(seconds=timeout_s)
+    if not torch.cuda.is_available():
+        dist.init_process_group("gloo", timeout=waits)
+        return Ranks(rank=dist.get_rank(), size=dist.get_world_size())
+    place, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if place >= count:
+        raise UserError(
+            f"process {place} of this node has no GPU: {count} visible; use --nproc-per-node {count}"
+        )
+    device = torch.device("cuda", place)
+    torch.cuda.set_device(device)
+    dist.init_process_group(BACKENDS, timeout=waits, device_id=device)
     return Ranks(rank=dist.get_rank(), size=dist.get_world_size())
 
 
@@ -64,7 +74,8 @@ def shard_model(model: Any, *, bf16: bool = False, cpu_offload: bool = False) ->
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=torch.float32 if bf16 else None
     )
-    offload = CPUOffloadPolicy() if cpu_offload else OffloadPolicy()
+    pinned = torch.cuda.is_available()  # without a GPU there is nothing to copy to
+    offload = CPUOffloadPolicy(pin_memory=pinned) if cpu_offload else OffloadPolicy()
     for layer in model.get_decoder().layers:
         fully_shard(layer, mp_policy=policy, offload_policy=offload)
     fully_shard(model, mp_policy=policy, offload_policy=offload)
@@ -76,6 +87,14 @@ def shard_model(model: Any, *, bf16: bool = False, cpu_offload: bool = False) ->
 def is_sharded(model: nn.Module) -> bool:
     """Whether the model went through `shard_model`."""
     return isinstance(model, FSDPModule)
+
+
+def compute_device(model: nn.Module) -> torch.device:
+    """Where a pass of the model is computed; its sharded weights may rest on the host meanwhile."""
+    parameter = next(model.parameters())
+    if isinstance(parameter, DTensor) and parameter.device_mesh.device_type == "cuda":
+        return torch.device("cuda", torch.cuda.current_device())
+    return parameter.device
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from training.config.marl_config import MarlConfig
+from training.learner.fsdp import compute_device
 from training.learner.importance import EXACT, Mismatch, MismatchSums, call_weights, ratios_of
 from training.learner.kl import kl_loss
 from training.learner.lora_batch import routed_roles
@@ -130,7 +131,7 @@ def backward_team(
     live = {role: [row for row in of_role if row.has_signal] for role, of_role in rows.items()}
     sums = {role: _Sums() for role in rows}
     gaps = {role: MismatchSums() for role in rows}
-    device = next(model.parameters()).device
+    device = compute_device(model)
     batches = list(
         make_batches(
             [row for of_role in live.values() for row in of_role],

@@ -81,10 +81,11 @@ def _routed_forward(layer: Any, x: Tensor, stretches: Stretches) -> Tensor:
 
 
 class _AddAdapters(torch.autograd.Function):
-    """base + scale * B A x, stretch after stretch of the tokens, in adapters' dtype; (tokens, width) both.
+    """base + scale * B A x, stretch after stretch of the tokens; (tokens, width) both.
 
     Slices of a line would cost a zeroed line each in the backward pass; here every stretch is read and
-    written in place.
+    written in place. Products are in the adapters' precision, on a GPU in that of the tokens (sums in float32
+    inside the kernel): a bfloat16 line is not copied into float32 seven times a layer.
     """
 
     @staticmethod
@@ -92,32 +93,37 @@ class _AddAdapters(torch.autograd.Function):
         ctx: Any, x: Tensor, base: Tensor, lengths: tuple[int, ...], scales: tuple[float, ...], *pairs: Tensor
     ) -> Tensor:
         result = torch.empty_like(base)
+        dtype = x.dtype if x.is_cuda else pairs[0].dtype
         inner: list[Tensor] = []  # A x of each stretch
         stretches = zip(*(one.split_with_sizes(lengths) for one in (x, base, result)), strict=True)
         for number, (taken, below, place) in enumerate(stretches):
-            a, b = pairs[2 * number : 2 * number + 2]
-            inner.append(taken.to(a.dtype) @ a.T)
-            torch.add(below, (inner[-1] @ b.T).to(base.dtype), alpha=scales[number], out=place)
+            a, b = (one.to(dtype) for one in pairs[2 * number : 2 * number + 2])
+            inner.append(taken.to(dtype) @ a.T)
+            if dtype == base.dtype:
+                torch.addmm(below, inner[-1], b.T, alpha=scales[number], out=place)
+            else:
+                torch.add(below, (inner[-1] @ b.T).to(base.dtype), alpha=scales[number], out=place)
         ctx.save_for_backward(x, *inner, *pairs)
-        ctx.lengths, ctx.scales = lengths, scales
+        ctx.lengths, ctx.scales, ctx.dtype = lengths, scales, dtype
         return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, *saved = ctx.saved_tensors
         inner, pairs = saved[: len(ctx.lengths)], saved[len(ctx.lengths) :]
-        to_x = torch.empty_like(x, dtype=pairs[0].dtype) if ctx.needs_input_grad[0] else None
+        to_x = torch.empty_like(x, dtype=ctx.dtype) if ctx.needs_input_grad[0] else None
         to_pairs: list[Tensor | None] = []
         start = 0
         for number, (length, scale) in enumerate(zip(ctx.lengths, ctx.scales, strict=True)):
             part = slice(start, start + length)
             start += length
-            a, b = pairs[2 * number : 2 * number + 2]
-            to_result = grad[part].to(b.dtype)
+            pair = pairs[2 * number : 2 * number + 2]
+            a, b = (one.to(ctx.dtype) for one in pair)
+            to_result = grad[part].to(ctx.dtype)
             to_inner = (to_result @ b).mul_(scale)
             needs_a, needs_b = ctx.needs_input_grad[4 + 2 * number : 6 + 2 * number]
-            to_pairs.append(to_inner.T @ x[part].to(a.dtype) if needs_a else None)
-            to_pairs.append(to_result.T @ inner[number].mul(scale) if needs_b else None)
+            to_pairs.append((to_inner.T @ x[part].to(ctx.dtype)).to(pair[0].dtype) if needs_a else None)
+            to_pairs.append((to_result.T @ inner[number].mul(scale)).to(pair[1].dtype) if needs_b else None)
             if to_x is not None:
                 torch.mm(to_inner, a, out=to_x[part])
         return None if to_x is None else to_x.to(x.dtype), grad, None, None, *to_pairs

@@ -6,6 +6,7 @@ segment is one SDPA call, so that no mask over the whole line is ever made.
 """
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
@@ -104,6 +105,9 @@ def row_attention(
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
     if options.get("sliding_window") is not None:
         raise ValueError("row layouts do not know sliding windows: use row_layout padded")
+    if query.is_cuda and torch.is_autocast_enabled("cuda"):  # rotary positions leave queries in float32
+        precision = torch.get_autocast_dtype("cuda")
+        query, key, value = (one.to(precision) for one in (query, key, value))
     if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16):
         return _attend_at_once(query, key, value, layout, scaling), None
     groups = query.shape[1] // key.shape[1]
@@ -135,6 +139,10 @@ def _attend_at_once(
     """All segments in one flash kernel; a causal window there is aligned to the last key, as it must be."""
     from torch.nn.attention.varlen import varlen_attn
 
+    # before 2.12 the kernel takes fewer keys than queries without being told
+    grouped: dict[str, Any] = (
+        {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
+    )
     gathered = [one[0].transpose(0, 1)[layout.key_places] for one in (key, value)]  # (keys, heads, width)
     attended: Any = varlen_attn(
         query[0].transpose(0, 1).contiguous(),
@@ -146,7 +154,7 @@ def _attend_at_once(
         layout.longest_key,
         scale=scaling,
         window_size=(-1, 0),
-        enable_gqa=query.shape[1] != key.shape[1],
+        **grouped,
     )
     result: Tensor = attended[None]
     return result

@@ -67,11 +67,16 @@ class AdapterStack:
 
 
 def _stack(module: Any, adapters: Sequence[str]) -> _Layer:
-    """Stack the layer's adapters; a row without one of them passes through the base alone."""
+    """Stack the layer's adapters; a row without one of them passes through the base alone.
+
+    On a GPU they are kept in the base's precision, in which the learner multiplies with them there.
+    """
     base = module.get_base_layer()
     device, present = base.weight.device, [name for name in adapters if name in module.lora_A]
     first = [module.lora_A[name].weight for name in present]
     second = [module.lora_B[name].weight * module.scaling[name] for name in present]
+    if base.weight.is_cuda and base.weight.is_floating_point():
+        first, second = ([one.to(base.weight.dtype) for one in pair] for pair in (first, second))
     ranks = torch.tensor([len(one) for one in first], dtype=torch.long)
     places = torch.tensor([adapters.index(name) for name in present], dtype=torch.long)
     return _Layer(

@@ -1,6 +1,6 @@
 """Tokens per second of the vLLM engine on one CUDA device, against the device's measured bandwidth.
 
-    python -m benchmarks.gpu.engine --shape 3b --in-flight 1,16,64,256
+    python -m benchmarks.gpu.vllm_engine --shape 3b --in-flight 1,16,64,256
 
 A decode step reads every weight and the keys and values of every call once, so that
 
