@@ -14,8 +14,8 @@ class Chat(Protocol):
         """Return a new transcript up to and including the assistant's header."""
         ...
 
-    def observe(self, text: str) -> tuple[int, ...]:
-        """Return ids to append after a finished assistant turn for a tool observation, header included."""
+    def observe(self, *texts: str) -> tuple[int, ...]:
+        """Return ids to append after a finished assistant turn: one text per tool call, header included."""
         ...
 
     def ask(self, text: str) -> tuple[int, ...]:

@@ -19,8 +19,9 @@ class PlainChat:
         system = f"{role.title}. {tools}".strip()
         return (_SYSTEM, *self.encode(system), _END, *self.ask(brief))
 
-    def observe(self, text: str) -> tuple[int, ...]:
-        return (_TOOL, *self.encode(text), _END, _ASSISTANT)
+    def observe(self, *texts: str) -> tuple[int, ...]:
+        told = [(_TOOL, *self.encode(text), _END) for text in texts]
+        return (*(token for one in told for token in one), _ASSISTANT)
 
     def ask(self, text: str) -> tuple[int, ...]:
         return (_USER, *self.encode(text), _END, _ASSISTANT)

@@ -19,7 +19,7 @@ class Observer(Protocol):
         ...
 
     def on_tool(self, role: str, call: str, observation: str) -> None:
-        """Hear that a tool answered; `call` is the whole turn that called it."""
+        """Hear that a tool answered; `call` is the turn that called it, or one call of several."""
         ...
 
     def on_report(self, role: str, text: str, parsed: Any) -> None:

@@ -93,7 +93,8 @@ def marl(
 def tasks(
     run: RunArgument,
     source: Annotated[
-        str, typer.Argument(metavar="TASKS", help="Folder of emads import, or maths, lookup or programs.")
+        str,
+        typer.Argument(metavar="TASKS", help="Folder of emads import, or a task family: maths, lookup..."),
     ],
     config: ConfigOption = None,
     overrides: SetOption = None,

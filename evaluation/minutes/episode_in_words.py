@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from evaluation.minutes.transcript import NOTHING, readable, visible
 from roles.base import Role
 from roles.team import RECONCILER, Decision, SpecialistReport
+from scenarios.base import ToolCall
 from scenarios.team import (
     TeamScenario,
     decision_value,
@@ -18,7 +19,7 @@ from scenarios.team import (
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase
 from simulator.agents.dialogue import Exchange
-from simulator.agents.tool_calls import BadToolCallError, parse_tool_call
+from simulator.agents.tool_calls import BadToolCallError, parse_tool_calls
 from simulator.conflicts import Conflict
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict
@@ -278,13 +279,16 @@ def join_words(words: Sequence[str]) -> str:
 def say_call(text: str) -> str:
     """Return a turn with a tool call as "measure(option=B)"."""
     try:
-        call = parse_tool_call(text)
+        calls = parse_tool_calls(text)
     except BadToolCallError as error:
         return visible(f"a call that is none ({error}): {text}")
-    if call is None:
+    if not calls:
         return visible(text.strip())
-    inside = ", ".join(f"{name}={value}" for name, value in call.arguments.items())
-    return visible(f"{call.name}({inside})")
+    return visible("; ".join(_say_one_call(call) for call in calls))
+
+
+def _say_one_call(call: ToolCall) -> str:
+    return f"{call.name}({', '.join(f'{name}={value}' for name, value in call.arguments.items())})"
 
 
 def say_formula(verdict: TeamVerdict | None, weights: TeamRewardWeights | None) -> str:

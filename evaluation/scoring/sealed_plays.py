@@ -24,6 +24,7 @@ from evaluation.scoring.scores import RoleScores, TeamScores
 from scenarios.base import Scenario
 from scenarios.team import TeamScenario
 from scenarios.tool_executor import ResultCache
+from simulator.agents.agent_kinds import AgentKind
 from simulator.agents.solo import SoloEpisode, play_solo
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
@@ -49,6 +50,7 @@ def score_role(
     max_completion_tokens: int,
     folder: Path,
     max_failed_calls: int | None = None,
+    kind: AgentKind = "react",
     block_size: int = BLOCK_SIZE,
 ) -> RoleScores:
     """Play a role's own family at temperature 1 and greedily, with the policy named like the role.
@@ -76,6 +78,7 @@ def score_role(
                     max_turns=max_turns,
                     max_failed_calls=max_failed_calls,
                     results=results,
+                    kind=kind,
                 )
                 for place in range(start, end)
             )

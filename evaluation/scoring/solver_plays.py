@@ -8,6 +8,7 @@ from evaluation.scoring.scores import RoleScores
 from roles.base import Role
 from scenarios.base import Family, Scenario
 from scenarios.tasks.splits import SealKey, unseal_test
+from simulator.agents.agent_kinds import AgentKind
 from simulator.agents.solo import SoloEpisode, play_solos
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
@@ -26,6 +27,7 @@ def score_solver(
     max_turns: int,
     max_completion_tokens: int,
     max_failed_calls: int | None = None,
+    kind: AgentKind = "react",
 ) -> RoleScores:
     """Play the tasks that `draw` gives for the key, with the policy named like the role."""
     with unseal_test() as key:
@@ -45,6 +47,7 @@ def score_solver(
                 max_failed_calls=max_failed_calls,
                 families={family.name: family},
                 roles={role.name: role},
+                kind=kind,
             )
             episodes += asyncio.run(plays)
         return episodes

@@ -6,7 +6,7 @@ search gives several candidates of which one fits. The answer is one name: right
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from roles.base import Tool
@@ -22,7 +22,15 @@ from scenarios.base import (
     scenario_rng,
 )
 from scenarios.tasks.grading.text_checks import Check
-from scenarios.tasks.knowledge_base import RELATIONS, build_records, find_names, join, say_chain, walk
+from scenarios.tasks.knowledge_base import (
+    RELATIONS,
+    Records,
+    build_records,
+    find_names,
+    join,
+    say_chain,
+    walk,
+)
 from scenarios.tasks.solver import call_one_of, judge_answer, make_solver, read_text_arguments
 
 NUM_HOPS = (2, 2, 2, 3, 3, 3, 3, 4, 4, 4)  # by difficulty 1-10
@@ -152,20 +160,27 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
         ToolError: another tool, other arguments, an unknown entity, a relation that it does not have.
     """
     records = scenario.facts["records"]
+    tools: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "search": lambda arguments: search_names(records, arguments),
+        "lookup": lambda arguments: read_relation(records, arguments),
+    }
+    return call_one_of(tools, call)
 
-    def search(arguments: Mapping[str, Any]) -> str:
-        (text,) = read_text_arguments(arguments, ("text",))
-        return ", ".join(find_names(records, text)) or "no name contains that"
 
-    def look_up(arguments: Mapping[str, Any]) -> str:
-        entity, relation = read_text_arguments(arguments, ("entity", "relation"))
-        if entity not in records:
-            raise ToolError("no such entity; search for its full name")
-        if relation not in records[entity]:
-            raise ToolError(f"its relations are {' '.join(records[entity]) or 'none'}")
-        return str(records[entity][relation])
+def search_names(records: Records, arguments: Mapping[str, Any]) -> str:
+    """The tool search on any records; raises ToolError for other arguments."""
+    (text,) = read_text_arguments(arguments, ("text",))
+    return ", ".join(find_names(records, text)) or "no name contains that"
 
-    return call_one_of({"search": search, "lookup": look_up}, call)
+
+def read_relation(records: Records, arguments: Mapping[str, Any]) -> str:
+    """The tool lookup on any records; raises ToolError for other arguments and unknown names."""
+    entity, relation = read_text_arguments(arguments, ("entity", "relation"))
+    if entity not in records:
+        raise ToolError("no such entity; search for its full name")
+    if relation not in records[entity]:
+        raise ToolError(f"its relations are {' '.join(records[entity]) or 'none'}")
+    return str(records[entity][relation])
 
 
 def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:

@@ -8,6 +8,18 @@ from scenarios.tasks.maths import FAMILY as MATHS
 from scenarios.tasks.maths import ROLE as MATHS_ROLE
 from scenarios.tasks.programs import FAMILY as PROGRAMS
 from scenarios.tasks.programs import ROLE as PROGRAMS_ROLE
+from scenarios.tasks.search_calculate import FAMILY as SEARCH_CALCULATE
+from scenarios.tasks.search_calculate import ROLE as SEARCH_CALCULATE_ROLE
 
-TASK_FAMILIES: dict[str, Family] = {"maths": MATHS, "lookup": LOOKUP, "programs": PROGRAMS}
-TASK_ROLES: dict[str, Role] = {"maths": MATHS_ROLE, "lookup": LOOKUP_ROLE, "programs": PROGRAMS_ROLE}
+TASK_FAMILIES: dict[str, Family] = {
+    "maths": MATHS,
+    "lookup": LOOKUP,
+    "search_calculate": SEARCH_CALCULATE,
+    "programs": PROGRAMS,
+}
+TASK_ROLES: dict[str, Role] = {
+    "maths": MATHS_ROLE,
+    "lookup": LOOKUP_ROLE,
+    "search_calculate": SEARCH_CALCULATE_ROLE,
+    "programs": PROGRAMS_ROLE,
+}

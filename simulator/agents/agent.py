@@ -1,8 +1,9 @@
 """An agent plays one role in one episode: turns, tool calls and limits, recorded as a trajectory."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from roles.base import Role
@@ -10,7 +11,7 @@ from scenarios.base import ToolCall, ToolError
 from scenarios.tasks.sandbox.sandbox import find_sandbox
 from simulator.agents.agent_kinds import AgentKind, introduce
 from simulator.agents.code_blocks import parse_code, run_code
-from simulator.agents.tool_calls import BadToolCallError, parse_tool_call
+from simulator.agents.tool_calls import BadToolCallError, format_tool_call, parse_tool_calls
 from simulator.chat import Chat
 from simulator.engines.base import CompletionRequest, Engine, Sampling
 from simulator.observer import Observer
@@ -136,17 +137,15 @@ class Agent:
                 is_own = len(turn.completion_ids) >= self._sampling.max_completion_tokens
                 return self._stop("turn_tokens" if is_own else "total_tokens")
             try:
-                observation = await self._observation(turn.text)
+                observations = await self._act(turn.text)
             except _CallsSpentError:
                 return self._stop("tool_calls")
-            if observation is None:
+            if not observations:
                 self._ended_by, self._final_text = "answer", turn.text
                 return turn.text
-            if self.observer is not None:
-                self.observer.on_tool(self.role.name, turn.text, observation)
             if self._too_many_failed_calls():
                 return self._stop("failed_calls")
-            context = self._chat.observe(observation)
+            context = self._chat.observe(*observations)
         return self._stop("turns")
 
     def _stop(self, reason: EndReason) -> str:
@@ -185,34 +184,49 @@ class Agent:
             self.observer.on_turn(self.role.name, turn, time.perf_counter() - start_s)
         return turn
 
-    async def _observation(self, text: str) -> str | None:
-        """Return what the tool or the program says; None where the turn is the answer."""
+    async def _act(self, text: str) -> list[str]:
+        """Return what the tools or the program say, one text per call; [] where the turn is the answer."""
         if self.kind == "chat":
-            return None
+            return []
         try:
-            call = parse_tool_call(text) if self._call_tool is not None else None
+            calls = parse_tool_calls(text) if self._call_tool is not None else ()
             source = parse_code(text) if self.kind == "code" else None
-            if call is None and source is None:
-                return None
-            if call is not None and source is not None:
-                raise BadToolCallError("write one tool call or one ```python block per turn, not both")
-            self._count_call()
-            observation = await run_code(source) if source is not None else self._use_tool(call)
+            if calls and source is not None:
+                raise BadToolCallError("write tool calls or one ```python block in a turn, not both")
         except BadToolCallError as error:
             self._count_call()
-            return f"error: {error}"
+            return [self._note(text, f"error: {error}")]
+        if source is not None:
+            return [self._note(text, await self._observe(partial(run_code, source)))]
+        told = []
+        for call in calls:
+            said = await self._observe(partial(self._use_tool, call))
+            told.append(self._note(text if len(calls) == 1 else format_tool_call("", call), said))
+            if self._too_many_failed_calls():
+                break
+        return told
+
+    async def _observe(self, act: Callable[[], Awaitable[str]]) -> str:
+        """Count one call, make it, and return what it says, an error's words where it fails."""
+        self._count_call()
+        try:
+            observation = await act()
         except ToolError as error:
             return f"error: {error}"[:MAX_OBSERVATION_CHARS]
         self._num_valid_calls += 1
         return observation[:MAX_OBSERVATION_CHARS]
+
+    def _note(self, call: str, observation: str) -> str:
+        if self.observer is not None:
+            self.observer.on_tool(self.role.name, call, observation)
+        return observation
 
     def _count_call(self) -> None:
         self._num_calls += 1
         if self._max_tool_calls is not None and self._num_calls > self._max_tool_calls:
             raise _CallsSpentError
 
-    def _use_tool(self, call: ToolCall | None) -> str:
-        assert call is not None
+    async def _use_tool(self, call: ToolCall) -> str:
         assert self._call_tool is not None
         return self._call_tool(call)
 

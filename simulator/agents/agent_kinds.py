@@ -1,7 +1,7 @@
 """The kinds of agents that can play a role: plain chat, ReAct with tools, or one that also writes Python.
 
-`chat` writes its answer and nothing else. `react` may call one tool per turn. `code` may also write one
-```python block per turn instead: it runs in the sandbox alone, and what it prints comes back.
+`chat` writes its answer and nothing else. `react` may call tools, several in a turn. `code` may also
+write one ```python block per turn instead: it runs in the sandbox alone, and what it prints comes back.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,17 +3,17 @@
 The chat's own framing (headers, end-of-turn markers) is taken off, so that people see the words alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from roles.base import Role
-from simulator.agents.tool_calls import CLOSE, OPEN
+from simulator.agents.tool_calls import CLOSE, OPEN, split_calls
 from simulator.chat import Chat
 from simulator.records import Trajectory, Turn
 
 _SLOT = "A 10 B 11 C 12"  # plain text that every tokenizer of ours gives back unchanged
+_OTHER = "D 13 E 14 F 15"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,29 +37,28 @@ class Exchange:
     """
 
     message: str
-    tool_calls: tuple[tuple[str, str], ...]  # (turn with the call, observation), in order
+    tool_calls: tuple[tuple[str, str], ...]  # (text of the call, observation), in order
     answer: str  # its last turn
 
 
 def read_messages(trajectory: Trajectory, chat: Chat, role: Role) -> list[Message]:
-    """Return the transcript in order; framing that is not this chat's stays in the text."""
+    """Return the transcript in order, a message per observation; another chat's framing stays in the text."""
     openings = [_frame(chat, chat.open(role, _SLOT, with_tools=tools)) for tools in (False, True)]
     asks, observes = _frame(chat, chat.ask(_SLOT)), _frame(chat, chat.observe(_SLOT))
+    between = chat.decode(chat.observe(_SLOT, _OTHER)).partition(_SLOT)[2].partition(_OTHER)[0]
     messages: list[Message] = []
     for turn in trajectory.turns:
         text = chat.decode(turn.context_ids)
         called = bool(messages) and any(mark in messages[-1].text for mark in (OPEN, CLOSE, "```py"))
-        source: Literal["user", "tool"] = "user"
         if not messages:
-            text = _unframe(text, openings)
+            messages.append(Message(source="user", text=_unframe(text, openings), turn=None))
         elif called and _is_framed(text, observes):
-            source, text = "tool", _unframe(text, [observes])
+            num_calls = len(split_calls(messages[-1].text))
+            told = _unframe(text, [observes]).split(between, num_calls - 1)
+            messages += [Message(source="tool", text=one, turn=None) for one in told]
         else:
-            text = _unframe(text, [asks])
-        messages += [
-            Message(source=source, text=text, turn=None),
-            Message(source="agent", text=turn.text, turn=turn),
-        ]
+            messages.append(Message(source="user", text=_unframe(text, [asks]), turn=None))
+        messages.append(Message(source="agent", text=turn.text, turn=turn))
     return messages
 
 
@@ -73,13 +72,21 @@ def read_exchanges(trajectory: Trajectory, chat: Chat, role: Role) -> list[Excha
     return [
         Exchange(
             message=group[0].text,
-            tool_calls=tuple(
-                (call.text, told.text) for call, told in pairwise(group) if told.source == "tool"
-            ),
+            tool_calls=tuple(_pair_calls(group)),
             answer=group[-1].text,
         )
         for group in groups
     ]
+
+
+def _pair_calls(group: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    """Yield every call with what it was told, in order."""
+    calls: list[str] = []
+    for message in group:
+        if message.source == "agent":
+            calls = list(split_calls(message.text))
+        elif message.source == "tool":
+            yield (calls.pop(0) if calls else "", message.text)
 
 
 def _frame(chat: Chat, ids: tuple[int, ...]) -> tuple[str, str]:

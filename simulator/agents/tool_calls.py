@@ -1,4 +1,7 @@
-"""Tool calls in the format of common chat templates: <tool_call>{"name", "arguments"}</tool_call>."""
+"""Tool calls in the format of common chat templates: <tool_call>{"name", "arguments"}</tool_call>.
+
+A turn may hold several, one after another at its end; they are made in their order.
+"""
 
 import json
 
@@ -6,33 +9,62 @@ from roles.base import AnswerError, parse_strict_json
 from scenarios.base import ToolCall
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
+MAX_CALLS_PER_TURN = 8
+MAX_CALL_CHARS = 20_000  # of one call: refused before it is parsed
 
 
 class BadToolCallError(Exception):
-    """The text means to call a tool but is not one well-formed call; a policy fault."""
+    """The text means to call tools but is not one or more well-formed calls; a policy fault."""
 
 
-def format_tool_call(text: str, call: ToolCall) -> str:
-    """Write an assistant turn: its text, then the call."""
-    body = json.dumps({"name": call.name, "arguments": dict(call.arguments)})
-    return f"{text}{OPEN}\n{body}\n{CLOSE}"
+def format_tool_call(text: str, *calls: ToolCall) -> str:
+    """Write an assistant turn: its text, then the calls."""
+    bodies = [json.dumps({"name": call.name, "arguments": dict(call.arguments)}) for call in calls]
+    return text + "".join(f"{OPEN}\n{body}\n{CLOSE}" for body in bodies)
 
 
-def parse_tool_call(text: str) -> ToolCall | None:
-    """Return the single tool call of an assistant turn; None where there is none.
+def parse_tool_calls(text: str) -> tuple[ToolCall, ...]:
+    """Return the tool calls that end an assistant turn; () where there are none.
+
+    Either all are well-formed or none counts.
 
     Raises:
-        BadToolCallError: several calls, an unclosed one, or a body not {"name": str, "arguments": object}.
+        BadToolCallError: one that is not closed, words between or after them, more than
+            MAX_CALLS_PER_TURN, or a body not {"name": str, "arguments": object}.
     """
     if OPEN not in text and CLOSE not in text:
-        return None
-    if text.count(OPEN) != 1 or text.count(CLOSE) != 1 or text.index(CLOSE) < text.index(OPEN):
-        raise BadToolCallError("write exactly one <tool_call>...</tool_call> per turn")
-    start, end = text.index(OPEN) + len(OPEN), text.index(CLOSE)
-    if text[end + len(CLOSE) :].strip():
-        raise BadToolCallError("nothing may follow a tool call in the same turn")
+        return ()
+    before, *pieces = text.split(OPEN)
+    if CLOSE in before or any(piece.count(CLOSE) != 1 for piece in pieces):
+        raise BadToolCallError("close every <tool_call> with </tool_call> before the next one")
+    if len(pieces) > MAX_CALLS_PER_TURN:
+        raise BadToolCallError(f"{len(pieces)} tool calls in one turn, at most {MAX_CALLS_PER_TURN}")
+    bodies = []
+    for piece in pieces:
+        body, after = piece.split(CLOSE)
+        if after.strip():
+            raise BadToolCallError("nothing but another tool call may follow a tool call in the same turn")
+        bodies.append(body)
+    return tuple(_parse_body(body) for body in bodies)
+
+
+def split_calls(text: str) -> tuple[str, ...]:
+    """Return a turn with several calls as one text per call; a turn with one, or with none, as it is."""
     try:
-        value = parse_strict_json(text[start:end].strip())
+        calls = parse_tool_calls(text)
+    except BadToolCallError:
+        return (text,)
+    if len(calls) < 2:
+        return (text,)
+    words = text[: text.index(OPEN)]
+    return tuple(format_tool_call("" if place else words, call) for place, call in enumerate(calls))
+
+
+def _parse_body(body: str) -> ToolCall:
+    if len(body) > MAX_CALL_CHARS:
+        raise BadToolCallError(f"a tool call of {len(body)} characters, at most {MAX_CALL_CHARS}")
+    try:
+        value = parse_strict_json(body.strip())
     except AnswerError as error:
         raise BadToolCallError(str(error)) from None
     if not isinstance(value, dict) or set(value) != {"name", "arguments"}:

@@ -14,7 +14,7 @@ from roles.base import Role
 from roles.registry import ROLES
 from roles.team import RECONCILER
 from simulator.agents.dialogue import Message, read_messages
-from simulator.agents.tool_calls import BadToolCallError, parse_tool_call
+from simulator.agents.tool_calls import BadToolCallError, parse_tool_calls
 from simulator.chat import Chat
 from simulator.export.atomic_files import write_atomic
 from simulator.records import Episode, Trajectory, Turn
@@ -141,9 +141,10 @@ def _add_heard(steps: list[dict[str, Any]], message: Message) -> None:
         steps.append({"source": "user", "message": message.text})
         return
     result: dict[str, Any] = {"content": message.text}
+    results = steps[-1].setdefault("observation", {"results": []})["results"]
     if "tool_calls" in steps[-1]:
-        result["source_call_id"] = steps[-1]["tool_calls"][0]["tool_call_id"]
-    steps[-1]["observation"] = {"results": [result]}
+        result["source_call_id"] = steps[-1]["tool_calls"][len(results)]["tool_call_id"]
+    results.append(result)
 
 
 def _agent_step(turn: Turn, prompt_ids: tuple[int, ...], call_id: str) -> dict[str, Any]:
@@ -162,12 +163,17 @@ def _agent_step(turn: Turn, prompt_ids: tuple[int, ...], call_id: str) -> dict[s
         "extra": {"finish_reason": turn.finish_reason},
     }
     try:
-        call = parse_tool_call(turn.text)
+        calls = parse_tool_calls(turn.text)
     except BadToolCallError:
-        call = None
-    if call is not None:
+        calls = ()
+    if calls:
         step["tool_calls"] = [
-            {"tool_call_id": call_id, "function_name": call.name, "arguments": dict(call.arguments)}
+            {
+                "tool_call_id": f"{call_id}.{number}" if number > 1 else call_id,
+                "function_name": call.name,
+                "arguments": dict(call.arguments),
+            }
+            for number, call in enumerate(calls, 1)
         ]
     return step
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from roles.errors import UserError
 from scenarios.team.playable import PlayableCase
-from simulator.agents.tool_calls import BadToolCallError, parse_tool_call
+from simulator.agents.tool_calls import BadToolCallError, parse_tool_calls
 from simulator.observer import Watch
 from simulator.records import Turn
 
@@ -107,10 +107,10 @@ class SpanObserver:
 
     def on_tool(self, role: str, call: str, observation: str) -> None:
         try:
-            parsed = parse_tool_call(call)
+            parsed = parse_tool_calls(call)
         except BadToolCallError:
-            parsed = None
-        name = parsed.name if parsed is not None else "malformed"
+            parsed = ()
+        name = parsed[0].name if parsed else "malformed"
         span = self._tracer.start_span(
             f"execute_tool {name}",
             context=self._inside,

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from scenarios.rewards import resolve_weights
+from simulator.agents.agent_kinds import AgentKind
 from training.config.rl_sections import GuardsConfig, LossConfig
 from training.config.section import (
     Count,
@@ -74,6 +75,8 @@ class GrpoConfig(Section):
     """Weights that replace those of the preset, by component; the demo charges nothing for steps."""
     scale_rewards: Literal["group", "none"] = "none"
     """Whether a group's advantages are divided by its standard deviation (`group`) or not (`none`)."""
+    agent: AgentKind = "react"
+    """Who plays: `chat` (answers alone), `react` (with its tools), `code` (also Python in the sandbox)."""
     max_turns: PositiveCount = 6
     """Assistant turns before a trajectory is cut off."""
     max_failed_calls: PositiveCount = 1

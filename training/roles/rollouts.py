@@ -17,6 +17,7 @@ from roles.registry import ROLES
 from scenarios.base import Family, Scenario
 from scenarios.registry import FAMILIES
 from scenarios.rewards import role_reward
+from scenarios.tasks.sandbox.sandbox import find_sandbox
 from scenarios.tool_executor import ResultCache
 from simulator.agents.solo import SoloEpisode, play_solo
 from simulator.chat import Chat
@@ -69,7 +70,13 @@ class Rollouts:
         roles: Mapping[str, Role] = ROLES,
         engine: PolicyEngine | None = None,
     ) -> None:
-        """`engine`: kept over all steps; None makes an embedded one for every batch."""
+        """`engine`: kept over all steps; None makes an embedded one for every batch.
+
+        Raises:
+            UserError: code agents where no sandbox works.
+        """
+        if config.agent == "code":
+            find_sandbox()
         self._engine = engine
         self._scenarios, self._role, self._chat = scenarios, role, chat
         self._config, self._seed = config, seed
@@ -173,6 +180,7 @@ class Rollouts:
                     families=self._families,
                     roles=self._roles,
                     results=results,
+                    kind=config.agent,
                 )
                 for position, scenario in enumerate(scenarios)
             )

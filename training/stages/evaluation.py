@@ -36,6 +36,7 @@ def evaluate_role(path: Path, stage: str, role: str) -> None:
             max_turns=config.grpo.max_turns,
             max_completion_tokens=config.grpo.max_completion_tokens,
             max_failed_calls=config.grpo.max_failed_calls,
+            kind=config.grpo.agent,
             folder=outcomes_folder(run),
         )
     store_scores(run, name, [scores])

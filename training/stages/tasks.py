@@ -170,6 +170,7 @@ def _score(run: Run, source: TaskSource, stage: str) -> RoleScores:
             max_turns=run.config.grpo.max_turns,
             max_completion_tokens=run.config.grpo.max_completion_tokens,
             max_failed_calls=run.config.grpo.max_failed_calls,
+            kind=run.config.grpo.agent,
         )
     store_scores(run, name, [scores])
     return scores

@@ -56,11 +56,20 @@ def evaluate(node: Node) -> Fraction:
         case Negation(operand=operand):
             return -evaluate(operand)
         case Operation(symbol=symbol, left=left, right=right):
-            return _capped(_apply(symbol, evaluate(left), evaluate(right)))
+            return combine(symbol, evaluate(left), evaluate(right))
         case Name(name=name) | Application(function=name):
             raise ExpressionError(f"{name[:10]!r} is not a number")
         case _:
             assert_never(node)
+
+
+def combine(symbol: str, left: Fraction, right: Fraction) -> Fraction:
+    """The exact result of one operation.
+
+    Raises:
+        ExpressionError: see `calculate`.
+    """
+    return _capped(_apply(symbol, left, right))
 
 
 def _apply(symbol: str, left: Fraction, right: Fraction) -> Fraction:

@@ -16,7 +16,12 @@ MAX_CHARS = 400
 MAX_DEPTH = 40  # of brackets, signs and powers
 MAX_NODES = 200
 MAX_DIGITS = 40  # of one number
-FUNCTIONS = frozenset({"sqrt", "sin", "cos", "tan", "exp", "log", "ln", "abs"})
+FUNCTIONS = frozenset(  # log and ln are the natural logarithm
+    {
+        *("sqrt", "exp", "log", "ln", "abs", "sin", "cos", "tan", "sec", "csc", "cot"),
+        *("sinh", "cosh", "tanh", "arcsin", "arccos", "arctan"),
+    }
+)
 
 Symbol = Literal["+", "-", "*", "/", "//", "%", "**"]
 _SUM: dict[str, Symbol] = {"+": "+", "-": "-"}

@@ -1,12 +1,15 @@
-"""Whether two expressions are equal, by their values at random points of a large prime field.
+"""Whether two expressions are equal: at random points of a prime field, then on samples, then by proof.
 
 Equal rational functions agree everywhere; different ones agree at a random point with probability at most
 degree / prime (Schwartz and Zippel), here below 2^-170. The prime and the points come from a hash of both
-texts, so the test is repeatable and no answer can be built for them. Chosen over SymPy: `simplify` has no
-time bound and misses equalities, and its text parsers run code. Roots of rational numbers are exact (any
-choice of root is a field automorphism); pi and e count as unknowns; sin, log, roots of unknowns and powers
-with unknown exponents are functions of which only f(a) = f(b) for a = b is known. So equal is never said of
-different expressions, but identities such as sin(x)^2 + cos(x)^2 = 1 are not seen.
+texts, so the test is repeatable and no answer can be built for them. In the field square roots of rational
+numbers are those of the field; pi and e count as unknowns; other functions, roots and powers are functions of
+which only f(a) = f(b) for a = b is known. So the field alone decides what has no functions.
+
+Where there are functions and the field says different, values at real points to 60 digits tell most that are
+different (`sampling.py`). What agrees there is equal only if SymPy proves it, in a process of its own and
+within a number of steps (`proof.py`): SymPy gets our own tree, for its parsers run code. Unknowns are real,
+and equal means equal wherever both have a value, proven for positive unknowns. e is Euler's number.
 """
 
 import math
@@ -14,7 +17,7 @@ from fractions import Fraction
 from hashlib import blake2b
 from typing import assert_never
 
-from scenarios.tasks.grading.arithmetic import evaluate
+from scenarios.tasks.grading.arithmetic import combine, evaluate
 from scenarios.tasks.grading.expressions import (
     Application,
     ExpressionError,
@@ -25,8 +28,14 @@ from scenarios.tasks.grading.expressions import (
     Operation,
     parse_expression,
 )
+from scenarios.tasks.grading.latex import read_latex
+from scenarios.tasks.grading.proof import is_proven_equal
+from scenarios.tasks.grading.sampling import agree_on_samples
+
+Exact = dict[int, Fraction | None]  # by id of a node: its rational value, None without one
 
 MAX_DEGREE = 10_000
+MAX_PROVEN_DEGREE = 12  # where there are functions: what a proof expands grows fast with it
 NUM_POINTS = 2
 HASH_BYTES = 24
 _SMALL_PRIMES = tuple(n for n in range(2, 100) if all(n % d for d in range(2, n)))
@@ -37,20 +46,41 @@ _STEP = 4 * math.prod(_SMALL_PRIMES)
 
 
 def are_equal(first: str, second: str) -> bool:
-    """Whether two expressions are equal wherever both have a value.
+    """Whether two expressions, in plain notation or LaTeX, are equal wherever both have a value.
 
     Raises:
         ExpressionError: one of them is no expression, is too large, or has a value nowhere.
     """
-    trees = [parse_expression(text, names=True) for text in (first, second)]
+    one, other = trees = [parse_expression(read_latex(text), names=True) for text in (first, second)]
+    exact: Exact = {}
     for tree in trees:
-        _degree(tree)
+        _note_exact(tree, exact)
+    degree = max(_degree(tree, exact) for tree in trees)
     prime = _choose_prime(first, second)
-    for point in range(NUM_POINTS):
-        field = _Field(prime, point)
-        if field.value(trees[0]) != field.value(trees[1]):
+    fields = [_Field(prime, point, exact) for point in range(NUM_POINTS)]
+    if all(field.value(trees[0]) == field.value(trees[1]) for field in fields):
+        return True
+    if degree > MAX_PROVEN_DEGREE or not any(_has_functions(tree, exact) for tree in trees):
+        return False
+    return agree_on_samples(one, other, f"{first}={second}") and is_proven_equal(one, other)
+
+
+def _has_functions(node: Node, exact: Exact) -> bool:
+    """Whether the field knows less of a tree than there is to know."""
+    match node:
+        case Number() | Name():
             return False
-    return True
+        case Application():
+            return True
+        case Negation(operand=operand):
+            return _has_functions(operand, exact)
+        case Operation(symbol=symbol, left=left, right=right):
+            power = exact[id(right)] if symbol == "**" else None
+            if symbol == "**" and (power is None or power.denominator != 1):
+                return True
+            return _has_functions(left, exact) or _has_functions(right, exact)
+        case _:
+            assert_never(node)
 
 
 def _hash(*parts: object) -> int:
@@ -70,24 +100,23 @@ def _is_prime(number: int) -> bool:
     return all(pow(base, number >> 1, number) in (1, number - 1) for base in _BASES)
 
 
-def _degree(node: Node) -> int:
+def _degree(node: Node, exact: Exact) -> int:
     """A bound on numerator and denominator degree."""
     match node:
         case Number():
             degree = 0
         case Name() | Application():
             for child in [node.argument] if isinstance(node, Application) else []:
-                _degree(child)
+                _degree(child, exact)
             degree = 1
         case Negation(operand=operand):
-            degree = _degree(operand)
+            degree = _degree(operand, exact)
         case Operation(symbol="**", left=left, right=right):
-            exponent = _exact(right)
-            degree = _degree(left) * math.ceil(abs(Fraction(1) if exponent is None else exponent)) + _degree(
-                right
-            )
+            power = exact[id(right)]
+            times = math.ceil(abs(Fraction(1) if power is None else power))
+            degree = _degree(left, exact) * times + _degree(right, exact)
         case Operation(left=left, right=right):
-            degree = _degree(left) + _degree(right)
+            degree = _degree(left, exact) + _degree(right, exact)
         case _:
             assert_never(node)
     if degree > MAX_DEGREE:
@@ -95,29 +124,37 @@ def _degree(node: Node) -> int:
     return degree
 
 
-def _exact(node: Node) -> Fraction | None:
-    """The rational value of a subtree; None where it has unknowns or functions."""
+def _note_exact(node: Node, exact: Exact) -> Fraction | None:
+    """Note the rational value of every subtree, None where it has unknowns or functions; each once."""
+    value: Fraction | None
     match node:
         case Number():
-            return evaluate(node)
-        case Name() | Application():
-            return None
+            value = evaluate(node)
+        case Name():
+            value = None
+        case Application(argument=argument):
+            _note_exact(argument, exact)
+            value = None
         case Negation(operand=operand):
-            value = _exact(operand)
-            return None if value is None else -value
-        case Operation(left=left, right=right):
-            if _exact(left) is None or _exact(right) is None:
-                return None
-            return evaluate(node)
+            inner = _note_exact(operand, exact)
+            value = None if inner is None else -inner
+        case Operation(symbol=symbol, left=left, right=right):
+            one, other = _note_exact(left, exact), _note_exact(right, exact)
+            if one is None or other is None or (symbol == "**" and other.denominator != 1):
+                value = None  # a root of a number may be no rational number: the field has it
+            else:
+                value = combine(symbol, one, other)
         case _:
             assert_never(node)
+    exact[id(node)] = value
+    return value
 
 
 class _Field:
     """Arithmetic modulo a prime at one random point."""
 
-    def __init__(self, prime: int, point: int) -> None:
-        self._prime, self._point = prime, point
+    def __init__(self, prime: int, point: int, exact: Exact) -> None:
+        self._prime, self._point, self._exact = prime, point, exact
 
     def value(self, node: Node) -> int:
         match node:
@@ -140,7 +177,7 @@ class _Field:
 
     def _combine(self, symbol: str, node: Node, left: Node, right: Node) -> int:
         if symbol in ("//", "%"):
-            exact = _exact(node)
+            exact = self._exact[id(node)]
             if exact is None:
                 raise ExpressionError("quotients and remainders are of numbers only")
             return self._embed(exact)
@@ -150,7 +187,7 @@ class _Field:
         return {"+": one + other, "-": one - other, "*": one * other}[symbol] % self._prime
 
     def _power(self, base: Node, exponent: Node) -> int:
-        exact = _exact(exponent)
+        exact = self._exact[id(exponent)]
         if exact is None or exact.denominator > 2:
             return self._draw("power", (self.value(base), self.value(exponent)))
         value = self.value(base) if exact.denominator == 1 else self._root(base)
@@ -158,7 +195,7 @@ class _Field:
         return power if exact >= 0 else self._invert(power)
 
     def _root(self, argument: Node) -> int:
-        exact = _exact(argument)
+        exact = self._exact[id(argument)]
         if exact is None or exact < 0:
             return self._draw("sqrt", self.value(argument))
         root, rest = self._embed(Fraction(1, exact.denominator)), exact.numerator * exact.denominator

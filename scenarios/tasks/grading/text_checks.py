@@ -68,7 +68,7 @@ class Quantity:
 _QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?P<currency>[$\u20ac\u00a3\u00a5]?)"
     r"(?P<digits>(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)"
-    r"(?:[eE](?P<exponent>[+-]?[0-9]{1,2}))?(?P<percent>%?)"
+    r"(?:[eE](?P<exponent>[+-]?[0-9]{1,2})|/(?P<below>0*[1-9][0-9]*))?(?P<percent>%?)"
 )
 _ARTICLES = frozenset({"a", "an", "the"})
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -115,14 +115,17 @@ def match_exactly(expected: str, answer: str) -> bool:
 
 
 def parse_quantity(text: str) -> Quantity | None:
-    """A decimal number: sign, currency sign, well-formed thousands, exponent of two digits, percent sign.
+    """A number: sign, currency sign, well-formed thousands, exponent of two digits, percent sign; or `1/2`.
 
-    None for anything else: other digits than 0-9, spaces or words inside, `1,00`, `5.`, both $ and %.
+    Both parts of a fraction are whole. None for anything else: other digits than 0-9, spaces or words inside,
+    `1,00`, `5.`, `1/0`, `.5/2`, both $ and %.
     """
     found = _QUANTITY.fullmatch(text.strip()) if len(text) <= MAX_NUMBER_CHARS else None
     if found is None or (found["currency"] and found["percent"]):
         return None
-    digits = Fraction(found["digits"].replace(",", ""))
+    if found["below"] and "." in found["digits"]:
+        return None
+    digits = Fraction(found["digits"].replace(",", "")) / int(found["below"] or 1)
     scaled = digits * Fraction(10) ** int(found["exponent"] or 0)
     value = -scaled if found["sign"] == "-" else scaled
     return Quantity(value=value, unit=found["currency"] or found["percent"])

@@ -44,6 +44,7 @@ class HFChat:
                 f"the chat template ends a turn with {self._assistant_end!r}, which is not one token"
             )
         self.end_id = ends[0]
+        self._between_tools = self._join_tools()
 
     def open(self, role: Role, brief: str, *, with_tools: bool) -> tuple[int, ...]:
         key = (role.name, with_tools)
@@ -52,8 +53,9 @@ class HFChat:
         before, after = self._openings[key]
         return self.encode_raw(before + self.neutralise(brief) + after)
 
-    def observe(self, text: str) -> tuple[int, ...]:
-        return self.encode_raw(self._ends["tool"].replace(_SLOT, self.neutralise(text)))
+    def observe(self, *texts: str) -> tuple[int, ...]:
+        told = self._between_tools.join(self.neutralise(text) for text in texts)
+        return self.encode_raw(self._ends["tool"].replace(_SLOT, told))
 
     def ask(self, text: str) -> tuple[int, ...]:
         return self.encode_raw(self._ends["user"].replace(_SLOT, self.neutralise(text)))
@@ -115,6 +117,18 @@ class HFChat:
             tail = longer[longer.rindex(_SLOT) + len(_SLOT) :]
             ends[kind] = tail[len(end) :].replace(_OTHER, _SLOT)
         return end, ends
+
+    def _join_tools(self) -> str:
+        """Return the text between two observations of a turn; a line end where a template takes only one."""
+        talk = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]
+        told = [{"role": "tool", "content": _SLOT}, {"role": "tool", "content": _OTHER}]
+        try:
+            rendered = self._render([*talk, *told], add_generation_prompt=True)
+        except UserError:
+            return "\n"
+        _, found, after = rendered.partition(_SLOT)
+        between, found_other, _ = after.partition(_OTHER)
+        return between if found and found_other else "\n"
 
 
 _TEAM = "You are one seat of a team that decides a company case."

@@ -58,6 +58,7 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     text: str
+    reasoning: str = ""  # thoughts that the server keeps apart from the text
     calls: tuple[RequestedCall, ...] = ()
     finish_reason: str | None = None
     prompt_tokens: int | None = None  # None where the endpoint does not say
@@ -90,6 +91,8 @@ class _Call(_Wire):
 
 class _Message(_Wire):
     content: str | None = None
+    reasoning: Any = None  # vLLM's field; others call it reasoning_content
+    reasoning_content: Any = None
     tool_calls: list[_Call] | None = None
 
 
@@ -129,6 +132,7 @@ def read_message(content: bytes) -> ChatMessage:
     usage = _read_usage(body.usage)
     message = ChatMessage(
         text=choice.message.content or "",
+        reasoning=_read_reasoning(choice.message),
         calls=calls,
         finish_reason=choice.finish_reason,
         prompt_tokens=usage.prompt_tokens if usage else None,
@@ -156,6 +160,11 @@ def read_error_text(content: bytes, most: int = 200) -> str:
 
 def _unreadable(kind: FailureKind, detail: str) -> EndpointError:
     return EndpointError(kind, detail, may_be_charged=True)
+
+
+def _read_reasoning(message: _Message) -> str:
+    fields = (message.reasoning, message.reasoning_content)
+    return next((text for text in fields if isinstance(text, str) and text), "")
 
 
 def _read_call(call: _Call, number: int) -> RequestedCall:

@@ -135,6 +135,38 @@ def test_a_react_agent_runs_no_code() -> None:
     assert (played.final_text, played.num_tool_calls) == (block("print(1)"), 0)
 
 
+SECOND = format_tool_call("", ToolCall(name="add", arguments={"to": 2}))
+
+
+def test_several_calls_in_a_turn_are_made_in_order_and_read_together() -> None:
+    tool = Tool()
+    played = play([f"Both.{CALL}\n{SECOND}", ANSWER], tool=tool)
+    assert (played.num_tool_calls, played.num_valid_tool_calls, len(played.turns)) == (2, 2, 2)
+    assert CHAT.decode(played.turns[1].context_ids) == "<|tool|>sum 1<|end|><|tool|>sum 2<|end|><|assistant|>"
+    (exchange,) = read_exchanges(played, CHAT, ROLES["cto"])
+    assert exchange.tool_calls == ((f"Both.{CALL}", "sum 1"), (SECOND, "sum 2"))
+    assert exchange.answer == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("turn", "limits", "ended_by", "num_made"),
+    [
+        (CALL * 8, {}, "turns", 8),
+        (CALL * 9, {}, "failed_calls", 0),
+        (f"{CALL} and {SECOND}", {}, "failed_calls", 0),
+        (f"{CALL}{CALL[:-1]}", {}, "failed_calls", 0),
+        (CALL * 3, {"max_tool_calls": 2}, "tool_calls", 2),
+        (CALL * 8, {"fails_from": 3}, "failed_calls", 3),
+    ],
+)
+def test_calls_of_one_turn_count_one_by_one_and_none_is_made_where_one_is_malformed(
+    turn: str, limits: dict[str, Any], ended_by: str, num_made: int
+) -> None:
+    tool = Tool(fails_from=limits.pop("fails_from", 99))
+    played = play([turn], tool=tool, turn_tokens=900, max_turns=1, max_failed_calls=1, **limits)
+    assert (played.ended_by, tool.num_calls) == (ended_by, num_made)
+
+
 def observations(played: Trajectory) -> list[str]:
     role = introduce(ROLES["cto"], "code")
     return [told for one in read_exchanges(played, CHAT, role) for _, told in one.tool_calls]

@@ -53,6 +53,7 @@ from training.data.teacher.teacher import (
     describe_rejection,
     write_demonstrations,
 )
+from training.data.teacher.validation import find_teacher_fault
 
 ROOT = Path(__file__).parent.parent.parent.parent
 HARD_LIMIT_S = 120
@@ -256,12 +257,12 @@ MEASURE = ToolCall(name="measure", arguments={"option": "A"})
         (one_reply("", MEASURE), "answer", "no answer in 4 turns"),
         (one_reply("so long", finish_reason="length"), "answer", "cut off: length"),
         (one_reply("", finish_reason="content_filter"), "answer", "cut off: content_filter"),
-        (one_reply("<tool_call>{}"), "tools", "exactly one"),
+        (one_reply("<tool_call>{}"), "tools", "close every"),
         (one_reply('<tool_call>{"name": "measure"}</tool_call>'), "tools", "a tool call is"),
         (
             one_reply(f"{format_tool_call('', MEASURE)} and {format_tool_call('', MEASURE)}"),
             "tools",
-            "exactly one",
+            "nothing but another tool call",
         ),
         (
             one_reply("", tool_calls=[{"function": {"name": "f", "arguments": "{x"}}]),
@@ -324,18 +325,46 @@ def test_calls_in_one_breath_become_turns_of_their_own() -> None:
     assert [message["content"] for message in messages[::2]] == ["all at once", "", "", answer.text]
 
 
-def test_thoughts_are_not_kept() -> None:
+@pytest.mark.parametrize("field", ["content", "reasoning", "reasoning_content"])
+@pytest.mark.parametrize(
+    ("thoughts", "rules", "is_kept"),
+    [
+        ("{hm} I measure every option; 3 + 4 = 7.", RULES, True),
+        ("{hm} I measure every option; 3 + 4 = 7.", TeachingRules(reasoning="none"), False),
+        ("latency 1", RULES, False),
+        ("2 + 2 = 5, therefore B", RULES, False),
+        ("It must be 12345.", RULES, False),
+        ("<tool_call>{}</tool_call>", RULES, False),
+        ("nested <think>again", RULES, False),
+    ],
+)
+def test_thoughts_are_kept_where_their_chain_stands(
+    field: str, thoughts: str, rules: TeachingRules, is_kept: bool
+) -> None:
+    """What is not kept costs nothing else: the row is the oracle's."""
     scenarios = draw("cto", 1)
     oracle = Oracle(scenarios)
 
     def model(body: Body) -> Body:
         message = oracle(body)
-        return message | {"content": f"<think>\n{{hm}} latency 1\n</think>\n\n{message['content']}"}
+        if field == "content":
+            return message | {"content": f"<think>\n{thoughts}\n</think>\n\n{message['content']}"}
+        return message | {field: thoughts}
 
     with serve(model) as server:
-        (outcome,) = play_all(server, scenarios)
+        (outcome,) = play_all(server, scenarios, rules=rules)
+        assert not any("<think>" in str(message) for body in server.bodies for message in body["messages"])
     (expected,) = build_rows("cto", "train", 0, 0, 1)
-    assert outcome.row == expected | {"author": "teacher:tiny"}
+    if not is_kept:
+        assert outcome.row == expected | {"author": "teacher:tiny"}
+        return
+    assert outcome.row is not None
+    written = load_messages(outcome.row["messages"])
+    begins = f"<think>\n{thoughts}\n</think>\n"
+    for message, plain in zip(written, load_messages(expected["messages"]), strict=True):
+        mark = begins if message["role"] == "assistant" else ""
+        assert message["content"] == mark + plain["content"]
+    assert find_teacher_fault(outcome.row) is None
 
 
 @pytest.mark.usefixtures("small_shards")

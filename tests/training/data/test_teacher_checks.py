@@ -46,9 +46,14 @@ def list_failing(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_oracle_passes_all(family: str) -> None:
-    for difficulty in (1, 2, 3):
-        for scenario in draw(family, 10, difficulty):
-            assert find_rejection(FAMILIES[family], scenario, play(scenario)) is None
+    """Where it works out numbers in its head it says what nobody gave: then the chain alone fails."""
+    failing = [
+        list_failing(play(scenario), scenario)
+        for difficulty in (1, 2, 3)
+        for scenario in draw(family, 10, difficulty)
+    ]
+    assert {reason for reasons in failing for reason in reasons} <= {"chain"}
+    assert failing.count([]) > len(failing) / 4
 
 
 def insert_call(name: str, arguments: dict[str, object], observation: str | None = None) -> list[PlayedTurn]:
@@ -144,18 +149,54 @@ def test_a_figure_must_be_given_before_it_is_stated() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    "nonsense",
     [
-        "So the rest is 12 ms, and 3 + 4 = 7.",
-        "latency at most 12",
-        "latency:\n1. measure B",
-        "The latency limit leaves 12 ms.",
-        "availability first, then 2 more",
+        "2 + 2 = 5, therefore the answer.",
+        "2+2=5",
+        "So the rest is 12345 ms.",
+        "77 ms - 11 ms = 66 ms",
+        "3 + 4 = 7 and 7 > 9",
+        "latency at most 12345",
+        "<think>The optimum is 12345.</think>",
+        "The margin is 12,345.",
+        "3 * 4 = 12, 12 * 12 = 145",
     ],
 )
-def test_numbers_without_a_figures_name_are_the_teachers_own(text: str) -> None:
+def test_only_the_third_check_rejects_nonsense_in_numbers(nonsense: str) -> None:
     first, second, *others = play(SCENARIO)
-    assert list_failing([first, replace(second, text=text), *others]) == []
+    assert list_failing([first, replace(second, text=nonsense), *others]) == ["chain"]
+    answer = others[-1] if others else second
+    assert list_failing([*play(SCENARIO)[:-1], replace(answer, text=f"{nonsense}\n{answer.text}")]) == [
+        "chain"
+    ]
+
+
+def test_a_number_that_was_worked_out_may_be_stated() -> None:
+    first, *others = play(SCENARIO)
+    one, other = (value for _, value in list(read_figures(first.observation))[:2])
+    for text in (
+        f"{one:g} + {other:g} = {one + other:g}, so {one + other:g} in all.",
+        f"{one:g} ms + {other:g} ms = {one + other:g} ms > {one:g} ms.",
+        f"3 + 4 = 7; {one:g} * 7 = {one * 7:g}",
+        f"{one:g} / 7 = {one / 7:.2f}, about {one / 7:.1f}",
+        "latency:\n1. measure B\n2. decide",
+        "availability first, then 2 more",
+    ):
+        assert list_failing([first, replace(others[0], text=text), *others[1:]]) == [], text
+
+
+def test_only_the_third_check_rejects_a_figure_of_another_thing() -> None:
+    """A measured B's figure told of A is a false chain, though the number was given."""
+    a, b = (
+        PlayedTurn(text="", call=call, observation=CTO.call_tool(SCENARIO, call))
+        for call in (ToolCall(name="measure", arguments={"option": option}) for option in "AB")
+    )
+    costs = [dict(read_figures(turn.observation))["cost"] for turn in (a, b)]
+    assert costs[0] != costs[1]
+    rest = play(SCENARIO)
+    right, wrong = ([a, b, replace(rest[0], text=f"The cost of A is {cost:g}."), *rest[1:]] for cost in costs)
+    assert list_failing(right) == []
+    assert list_failing(wrong) == ["chain"]
 
 
 def test_figures_of_the_brief_may_be_stated() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from grpo_cases import CONFIG, ROLE, draw
+from sandboxes import run_or_be_refused
 from tiny_models import RecordingEngine, same_weights, small_model, tiny_chat, tiny_tokenizer, weights_of
 
 from emads.reliability.joint.scripted_models import ScriptedModelEngine
@@ -19,12 +20,15 @@ from scenarios.registry import FAMILIES
 from simulator.agents.scripted_policies import oracle_solo
 from simulator.agents.solo import SoloEpisode
 from simulator.engines.base import Completion, CompletionRequest
+from simulator.engines.embedded.hf_chat import HFChat
 from simulator.records import Trajectory
 from training.config.grpo_config import GrpoConfig
 from training.roles import grpo
 from training.roles.grpo import run_grpo, verified_reward
 from training.roles.rollouts import Rollouts, episode_reward
 
+PROGRAM = "```python\nprint(6 * 7)\n```"
+ANSWER_AFTER_CODE = '{"order": [], "makespan": 42}'
 Engines = list[Any]
 Log = list[tuple[int, Mapping[str, float]]]
 
@@ -186,6 +190,64 @@ def test_the_reward_weights_of_the_config_are_used() -> None:
     assert episode_reward(episode(1.0, 3, exact=True), GrpoConfig())["step"] == 0  # the demo charges no steps
     with pytest.raises(UserError, match=r"steps.*did you mean 'step'"):
         GrpoConfig(reward_weights={"steps": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "offers_tools", "mentions_code", "num_turns", "num_calls"),
+    [("chat", False, False, 1, 0), ("react", True, False, 1, 0), ("code", True, True, 2, 1)],
+)
+def test_the_kind_of_agent_of_the_config_plays_and_is_trained_on(
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    offers_tools: bool,
+    mentions_code: bool,
+    num_turns: int,
+    num_calls: int,
+) -> None:
+    """A program is the policy's own text, what it printed is masked; only a code agent's is run."""
+
+    def speak(transcript: str, rng: random.Random) -> str:
+        return ANSWER_AFTER_CODE if "42" in transcript.split("<|tool|>")[-1] else PROGRAM
+
+    chat = HFChat(tiny_tokenizer())
+    monkeypatch.setattr(
+        "training.roles.rollouts.TransformersEngine",
+        lambda *, end_id, seed: ScriptedModelEngine({ROLE: speak}, chat=chat, end_id=end_id, seed=seed),
+    )
+
+    def act() -> None:
+        config = CONFIG.changed(agent=kind, max_completion_tokens=90)
+        rollouts = Rollouts(draw(8), role=ROLE, chat=chat, config=config, seed=0)
+        columns = rollouts(["0"] * 4, fake_trainer(small_model()))
+        prompt = chat.decode(tuple(columns["prompt_ids"][0]))
+        assert (" Tools " in prompt) == offers_tools
+        assert ("```python block" in prompt) == mentions_code
+        (one, *_) = rollouts.episodes
+        assert (len(one.trajectory.turns), one.trajectory.num_valid_tool_calls) == (num_turns, num_calls)
+        completion, mask = columns["completion_ids"][0], columns["env_mask"][0]
+        own, given = (
+            chat.decode(tuple(token for token, is_own in zip(completion, mask, strict=True) if is_own == one))
+            for one in (1, 0)
+        )
+        assert PROGRAM in own
+        assert ("42" in given) == (kind == "code")
+
+    if kind == "code":
+        run_or_be_refused(act)
+    else:
+        act()
+
+
+def test_code_agents_are_refused_before_training_where_no_sandbox_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> str:
+        raise UserError("programs run only in a sandbox")
+
+    monkeypatch.setattr("training.roles.rollouts.find_sandbox", refuse)
+    with pytest.raises(UserError, match="sandbox"):
+        make_rollouts(CONFIG.changed(agent="code"))
+    make_rollouts(CONFIG.changed(agent="react"))
 
 
 def test_failed_calls_cut_a_trajectory_off(monkeypatch: pytest.MonkeyPatch) -> None:

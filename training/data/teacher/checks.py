@@ -2,7 +2,7 @@
 
 tools    every call is of a tool that the role has, and the tool accepts it
 answer   the final answer parses strictly and the verifier gives it the asked reward
-chain    figures that carry the name of a tool's figure were given by a tool before, or stand in the brief
+chain    every figure was given by a tool before or stands in the brief, every other number was worked out
 replay   the tools, asked again on the scenario made anew, say the same word for word
 """
 
@@ -16,6 +16,7 @@ from scenarios.base import Family, Scenario, ToolCall, ToolError
 from simulator.agents.tool_calls import CLOSE, OPEN
 from training.data.folders.columns import Message, load_messages, store_messages
 from training.data.folders.rows import SOLO_ROLES, write_turn
+from training.data.teacher.claims import FalseChainError, KnownNumbers
 
 Reason = Literal["tools", "answer", "chain", "replay"]
 EXACT = 1.0
@@ -27,6 +28,7 @@ _FILLERS = frozenset(
     ["a", "an", "at", "are", "be", "for", "in", "is", "of", "option", "only", "the", "was", *":=(\"'*|$"]
 )
 _MOST_FILLERS = 8
+_SENTENCE = re.compile(r"\n|[.;!?](?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,23 +96,61 @@ def check_answer(
 def check_chain(
     family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], min_reward: float
 ) -> str | None:
-    """The first stated figure that nobody gave; None if there is none.
+    """The first thing said that nobody gave and no sum worked out; None if there is none.
 
-    A stated figure is a number right after a name under which the family's tools give figures ("latency 53",
-    "the cost of B is 67", `"total": 42`). It must have been given under this name in an earlier observation,
-    or stand anywhere in the brief. Numbers without such a name (the teacher's own sums) are not looked at.
+    A figure (a number right after a name under which the family's tools give figures: "latency 53", "the cost
+    of B is 67", `"total": 42`) must have been given under this name in an earlier observation, and of the one
+    thing that its sentence names where a tool was asked about that thing; or stand in the brief. Every other
+    number of the words must be known or worked out, and every equation must hold (see `claims.py`).
     """
     names = _list_figure_names(family, scenario) | {
         name for turn in turns for name, _ in read_figures(turn.observation)
     }
     from_brief = {float(token) for token in _TOKEN.findall(scenario.brief) if token[0].isdigit()}
-    given: set[tuple[str, float]] = set()
+    known = KnownNumbers([scenario.brief])
+    given: dict[tuple[str, float], set[str]] = {}  # figure -> things that tools were asked about
+    asked: set[tuple[str, str]] = set()  # (thing, name of a figure that a tool gave of it)
     for number, turn in enumerate(turns, start=1):
-        for name, value in read_figures(turn.text):
-            if name in names and value not in from_brief and (name, value) not in given:
-                return f"turn {number} states {name} {value:g}, which neither a tool nor the brief gave"
-        given |= set(read_figures(turn.observation))
+        for sentence in _SENTENCE.split(turn.text):
+            for name, value in read_figures(sentence):
+                if name not in names or value in from_brief:
+                    continue
+                if (name, value) not in given:
+                    return f"turn {number} states {name} {value:g}, which neither a tool nor the brief gave"
+                about = [thing for thing, what in asked if what == name and _names(sentence, thing)]
+                if len(about) == 1 and about[0] not in given[name, value]:
+                    return f"turn {number} states {name} {value:g} of {about[0][:40]}, which is another's"
+        try:
+            known.check(_leave_answer_out(turn))
+        except FalseChainError as error:
+            return f"turn {number} states {error}"
+        known.learn(turn.observation)
+        things = set(_list_texts(turn.call.arguments)) if turn.call else set()
+        for name, value in read_figures(turn.observation):
+            given.setdefault((name, value), set()).update(things)
+            asked |= {(thing, name) for thing in things}
     return None
+
+
+def _leave_answer_out(turn: PlayedTurn) -> str:
+    """The words of a turn: the verifier judges the answer that follows them."""
+    if turn.call is not None:
+        return turn.text
+    thoughts, closed, rest = turn.text.rpartition("</think>")
+    return thoughts + closed + rest.partition("{")[0]
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+    """Every text in the arguments of a call."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _list_texts(inner)
+
+
+def _names(sentence: str, thing: str) -> bool:
+    return re.search(rf"(?<![A-Za-z0-9]){re.escape(thing)}(?![A-Za-z0-9])", sentence) is not None
 
 
 def check_replay(

@@ -1,7 +1,8 @@
 """A teacher model plays one scenario: it is asked turn by turn, and its tool calls are executed for real.
 
 The teacher is told more than the row keeps: besides the mandate the schema of the answer and how to work. The
-row holds what an oracle's row holds (mandate, brief, turns), so that students learn to do without being told.
+row holds what an oracle's row holds (mandate, brief, turns), so that students learn to do without being told,
+and what the teacher thought, where that stands up to the check (`reasoning.py`).
 Calls are read in both shapes, native `tool_calls` of the protocol and one <tool_call> in the text.
 """
 
@@ -13,20 +14,22 @@ from typing import Any, Literal
 
 from roles.base import AnswerError, Role, parse_strict_json
 from scenarios.base import Family, Scenario, ToolCall
-from simulator.agents.tool_calls import CLOSE, OPEN, BadToolCallError, parse_tool_call
+from simulator.agents.tool_calls import CLOSE, OPEN, BadToolCallError, parse_tool_calls
 from simulator.engines.openai.reply import ChatReply, RequestedCall
 from training.data.folders.columns import Message
 from training.data.folders.rows import SOLO_ROLES, list_tools
 from training.data.teacher.checks import PlayedTurn, Rejection, observe
+from training.data.teacher.reasoning import write_thoughts
 
 ToolShape = Literal["native", "text"]  # how the teacher is told of the tools
 Ask = Callable[[Sequence[Message]], Awaitable[ChatReply]]
 
 MAX_BRACKETS = 200  # of one call: deeper arguments could not be written back
 
-_THOUGHTS = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL)
+_THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 _HOW_TO_WORK = (
-    "Call one tool at a time and wait for its result. State a figure only when the brief or a tool gave it. "
+    "Call one tool at a time and wait for its result. State a number only when the brief or a tool gave it, "
+    "or work it out in an equation first. "
     "Keep your words short. When you know the answer, write it as one JSON object that matches the schema "
     "below, with no other curly braces in that turn. JSON schema: "
 )
@@ -65,11 +68,7 @@ async def play_scenario(
     turns: list[PlayedTurn] = []
     for _ in range(max_turns):
         reply = await ask(conversation)
-        text = (
-            _THOUGHTS.sub("", reply.text, count=1)
-            if reply.text.lstrip().startswith("<think>")
-            else reply.text
-        )
+        thoughts, text = _split_thoughts(reply)
         if reply.finish_reason in ("length", "content_filter"):
             return _end(turns, Rejection(reason="answer", detail=f"turn cut off: {reply.finish_reason}"))
         try:
@@ -77,9 +76,9 @@ async def play_scenario(
         except BadToolCallError as error:
             return _end(turns, Rejection(reason="tools", detail=str(error)))
         if not calls:
-            return _end([*turns, PlayedTurn(text=text)], None)
+            return _end([*turns, PlayedTurn(text=thoughts + text)], None)
         conversation.append(_echo(text, reply.calls))
-        words = text if reply.calls else text[: text.index(OPEN)].rstrip()
+        words = thoughts + (text if reply.calls else text[: text.index(OPEN)].rstrip())
         for position, call in enumerate(calls):  # calls made in one breath become turns of their own
             observation, is_accepted = observe(family, scenario, call)
             turns.append(PlayedTurn(text="" if position else words, call=call, observation=observation))
@@ -87,6 +86,18 @@ async def play_scenario(
                 return _end(turns, None)
             conversation.append(_tell(observation, reply.calls[position] if reply.calls else None))
     return _end(turns, Rejection(reason="answer", detail=f"no answer in {max_turns} turns"))
+
+
+def _split_thoughts(reply: ChatReply) -> tuple[str, str]:
+    """What the teacher thought, in <think> marks and "" without, and what it said.
+
+    Servers send thoughts in a field of their own or at the beginning of the text.
+    """
+    thoughts, text = reply.reasoning, reply.text
+    found = _THOUGHTS.match(text)
+    if found is not None:
+        thoughts, text = thoughts or found[1], text[found.end() :]
+    return (write_thoughts(thoughts) if thoughts.strip() else ""), text
 
 
 def _end(turns: Sequence[PlayedTurn], fault: Rejection | None) -> Play:
@@ -112,8 +123,7 @@ def _read_call(call: RequestedCall) -> ToolCall:
 def _read_text_call(text: str) -> list[ToolCall]:
     if OPEN in text:
         _refuse_depth(text)
-    call = parse_tool_call(text)
-    return [] if call is None else [call]
+    return list(parse_tool_calls(text))
 
 
 def _echo(text: str, calls: Sequence[RequestedCall]) -> Message:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -32,6 +32,7 @@ from training.data.teacher.checks import (
 )
 from training.data.teacher.journal import Answered, Failed, Journal
 from training.data.teacher.play import ToolShape, play_scenario
+from training.data.teacher.reasoning import drop_reasoning, keep_sound_reasoning
 
 
 class TeachingRules(BaseModel):
@@ -47,6 +48,8 @@ class TeachingRules(BaseModel):
     """Most replies per scenario."""
     tool_shape: ToolShape = "native"
     """How tools are offered: `native` by the protocol, `text` in the system message."""
+    reasoning: Literal["sound", "none"] = "sound"
+    """Thoughts before a turn: `sound` keeps those that pass the chain check, `none` keeps none."""
     max_failures: Annotated[int, Field(ge=1)] = 10
     """Scenarios without a reply, one after another, that end the work."""
 
@@ -181,9 +184,11 @@ async def _teach(
         return Outcome(scenario=scenario)
     except EndpointError as error:
         return Outcome(scenario=scenario, failure=error)
-    rejection = play.fault or find_rejection(family, scenario, play.turns, rules.min_reward)
-    row = None if rejection else build_teacher_row(family, scenario, play.turns, author)
-    return Outcome(scenario=scenario, turns=play.turns, row=row, rejection=rejection)
+    keeps = rules.reasoning == "sound"
+    turns = keep_sound_reasoning(family, scenario, play.turns) if keeps else drop_reasoning(play.turns)
+    rejection = play.fault or find_rejection(family, scenario, turns, rules.min_reward)
+    row = None if rejection else build_teacher_row(family, scenario, turns, author)
+    return Outcome(scenario=scenario, turns=turns, row=row, rejection=rejection)
 
 
 def build_teacher_row(family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], author: str) -> Row:
