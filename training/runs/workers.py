@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from training.runs.faults import Fault, plan_faults
+from training.runs.gpus import claim_gpu, visible_gpus
 from training.runs.progress import progress
 from training.runs.run_errors import WorkerLostError
 
@@ -40,10 +41,16 @@ class Task:
 
 
 def _start_worker(
-    reports: Any, num_threads: int, faults: Sequence[Fault], prepare: Callable[[], None] | None
+    reports: Any,
+    num_threads: int,
+    faults: Sequence[Fault],
+    prepare: Callable[[], None] | None,
+    gpus: Sequence[str],
+    numbers: Any,
 ) -> None:
     global _reports
     _reports = reports
+    claim_gpu(gpus, numbers.get())
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
     plan_faults(faults)
     threading.Thread(target=leave_with_parent, daemon=True).start()
@@ -92,6 +99,7 @@ def run_tasks(
     """Run all tasks, earlier ones first wherever several are ready; results by name.
 
     With 0 workers they run in this process. The first failure stops the rest and is raised as itself.
+    Every worker has one of the visible GPUs to itself, or shares it where there are more workers.
     `faults` are planned in every process that performs tasks. `prepare`, a module-level function, is called
     in each worker process before its first task.
 
@@ -102,15 +110,18 @@ def run_tasks(
     _check_order(tasks)
     if num_workers == 0:
         plan_faults(faults)
+        claim_gpu(visible_gpus(), 0)
         return _run_here(tasks, title)
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, progress(title, sum(task.units for task in tasks)) as bar:
-        reports = manager.Queue()
+        reports, numbers = manager.Queue(), manager.Queue()
+        for number in range(num_workers):
+            numbers.put(number)
         pool = ProcessPoolExecutor(
             num_workers,
             mp_context=context,
             initializer=_start_worker,
-            initargs=(reports, num_threads, faults, prepare),
+            initargs=(reports, num_threads, faults, prepare, visible_gpus(), numbers),
         )
         try:
             return _work_off(list(tasks), pool, num_workers, reports, bar.advance)

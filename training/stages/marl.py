@@ -69,6 +69,9 @@ def _make_learner(
 ) -> JointLearner:
     """The learner of the whole team, its models sharded over the ranks where the config says so."""
     config = run.config
+    if config.model.gradient_checkpointing:
+        for model in models.values():  # a model that several roles share is only told again
+            model.gradient_checkpointing_enable({"use_reentrant": False})
     references = None
     if config.marl.needs_reference:
         starting, _ = load_team(run, SOURCE["marl"])

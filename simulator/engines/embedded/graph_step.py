@@ -29,7 +29,7 @@ class GraphStep:
         self.model, self.window, self._route = model, window, route
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
         self._generation = -1
-        self._pool: Any = None
+        self._pool: Any = None  # memory that the graphs share
         self._records = window.valid.is_cuda
 
     def run(
@@ -63,6 +63,7 @@ class GraphStep:
         """Take buffers as wide as the window's; what was recorded for the old ones is dropped."""
         rows, device = self.window.valid.shape[0], self.window.valid.device
         self._graphs.clear()
+        self._pool = None  # one goes with the last graph in it
         self._numbers = torch.zeros(6, rows, dtype=torch.int64, device=device)
         self._column = torch.zeros(1, dtype=torch.int64, device=device)
         self._temperatures = torch.ones(rows, device=device)

@@ -1,0 +1,51 @@
+"""Roles side by side on several GPUs: each worker process sees one of them."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from training.runs.gpus import claim_gpu, visible_gpus
+from training.runs.workers import Task, run_tasks
+
+
+def meet(folder: str, name: str, others: int) -> str | None:
+    """The GPU that this process sees, told when all others have come, so that no worker does two tasks."""
+    Path(folder, name).touch()
+    deadline = time.monotonic() + 60
+    while len(list(Path(folder).iterdir())) < others and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+@pytest.mark.process
+def test_each_worker_sees_one_gpu_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5,7")
+    tasks = [Task(name=name, call=meet, args=(str(tmp_path), name, 3)) for name in ("cto", "coo", "risk")]
+    seen = run_tasks(tasks, num_workers=3, num_threads=1, title="side by side")
+    assert sorted(seen.values()) == ["2", "5", "7"]
+
+
+@pytest.mark.parametrize(("named", "expected"), [(None, "0"), ("4,6", "4")])
+def test_one_process_without_workers_takes_the_first(
+    named: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named or "")
+    task = Task(name="cto", call=meet, args=(str(tmp_path), "cto", 1))
+    assert run_tasks([task], num_workers=0, num_threads=1, title="one")["cto"] == expected
+
+
+def test_one_gpu_none_and_torchrun_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    claim_gpu(visible_gpus(), 4)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert visible_gpus() == []
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    claim_gpu(["0", "1"], 0)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"

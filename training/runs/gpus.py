@@ -1,0 +1,24 @@
+"""Which GPU a process works on where several are visible: the stages of one role are trained on one.
+
+A trainer that sees two GPUs spreads every batch over both, which that of GRPO refuses. So worker processes
+take turns in the visible GPUs: five roles are trained side by side on five of them. Processes of torchrun
+choose their own.
+"""
+
+import os
+from collections.abc import Sequence
+
+
+def visible_gpus() -> list[str]:
+    """The names by which CUDA_VISIBLE_DEVICES calls the GPUs of this process, without starting CUDA."""
+    import torch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    return (named.split(",") if named else [str(place) for place in range(count)])[:count]
+
+
+def claim_gpu(gpus: Sequence[str], worker: int) -> None:
+    """Let this process see one of several GPUs alone; call it before anything is put on one."""
+    if len(gpus) > 1 and "LOCAL_RANK" not in os.environ:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker % len(gpus)]
