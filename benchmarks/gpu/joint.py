@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu.learner import LOGIT_ROWS, planned_memory
+from benchmarks.gpu.learner import LOGIT_ROWS, largest_batch, planned_memory
 from benchmarks.gpu.records import Record
 from benchmarks.gpu.sizes import Scale, build_team
 from emads.reliability.joint.scripted_models import make_tokenizer
@@ -48,12 +48,10 @@ def measure_joint(scale: Scale, preset: str, record: Record, steps: int = 3) -> 
         engine=TransformersEngine(end_id=chat.end_id, seed=0),
     )
     for step in range(steps):
-        found = _step(learner, config, scale, step)
-        planned = planned_memory(preset, config.marl, True, moments=True) if not scale.is_toy else None
-        record("joint", preset=preset, step=step, planned_gib=planned, **found)
+        record("joint", preset=preset, step=step, **_step(preset, learner, config, scale, step))
 
 
-def _step(learner: JointLearner, config: RunConfig, scale: Scale, step: int) -> dict[str, Any]:
+def _step(preset: str, learner: JointLearner, config: RunConfig, scale: Scale, step: int) -> dict[str, Any]:
     on_gpu = scale.device == "cuda"
     clock = _Clock(scale)
     if on_gpu:
@@ -71,6 +69,9 @@ def _step(learner: JointLearner, config: RunConfig, scale: Scale, step: int) -> 
     stats = learner.updater.update(drawn)
     update_s = clock.lap()
     tokens = [row for of_role in drawn.values() for row in of_role]
+    planned = None
+    if not scale.is_toy:
+        planned = planned_memory(preset, config.marl, True, largest_batch(tokens, config.marl), moments=True)
     return {
         "play_s": play_s,
         "score_s": score_s,
@@ -85,6 +86,7 @@ def _step(learner: JointLearner, config: RunConfig, scale: Scale, step: int) -> 
         "mismatch_kl": max(one.mismatch.kl for one in stats.values()),
         "grad_norm": max(one.grad_norm for one in stats.values()),
         "playing_peak_gib": playing / 2**30,
+        "planned_gib": planned,  # of the update, without the cache of what was played
         "update_peak_gib": (torch.cuda.max_memory_allocated() if on_gpu else 0) / 2**30,
     }
 

@@ -5,6 +5,7 @@
 
 import statistics
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,8 +16,10 @@ from benchmarks.gpu.sizes import GROUP_SIZE, Scale, build_team, make_rows
 from training.config.marl_config import MarlConfig
 from training.config.run_config import RunConfig
 from training.learner.learner import backward_role, backward_team
-from training.planning.distributed_dry_run import rank_memory
-from training.planning.shapes import Shape
+from training.learner.packing import make_batches
+from training.learner.rows import TrainingRow
+from training.planning.memory import joint_memory
+from training.planning.shapes import SHAPES, Shape
 
 WAYS = (  # layout, gradient checkpointing, tokens of a micro-batch
     ("padded", True, 32_768),
@@ -35,6 +38,7 @@ def measure_learner(scale: Scale, preset: str, record: Record, repeats: int = 3)
     prompt, own = scale.choose(512, 24), scale.choose((32, 192), (4, 12))
     rows = make_rows(shape, groups=2, prompt=prompt, own=own)
     tokens = sum(len(row.token_ids) for of_role in rows.values() for row in of_role)
+    every = [row for of_role in rows.values() for row in of_role]
     saved = len(rows) * 2 * (GROUP_SIZE - 1) * prompt  # prompts that a shared layout does not compute again
     for layout, checkpointing, micro in WAYS:
         model = build_team(shape, scale, checkpointing=checkpointing)
@@ -69,7 +73,9 @@ def measure_learner(scale: Scale, preset: str, record: Record, repeats: int = 3)
                 computed=computed,
                 tokens_per_s=tokens / measured["seconds"],
                 share_of_peak=flops / measured["seconds"] / peak,
-                planned_gib=planned_memory(preset, config, checkpointing) if not scale.is_toy else None,
+                planned_gib=None
+                if scale.is_toy
+                else planned_memory(preset, config, checkpointing, largest_batch(every, config)),
                 **measured,
             )
             if layout == "shared_prompt":
@@ -128,8 +134,10 @@ def training_flops(shape: Shape, tokens: float, row: float) -> float:
     return tokens * (4 * shape.num_working + 1.5 * attention)
 
 
-def planned_memory(preset: str, config: MarlConfig, checkpointing: bool, *, moments: bool = False) -> float:
-    """GiB that the dry run expects of this step, with or without the moments of an optimizer."""
+def planned_memory(
+    preset: str, config: MarlConfig, checkpointing: bool, tokens: float, *, moments: bool = False
+) -> float:
+    """GiB that the plan expects with so many tokens at once, with or without the moments of an optimizer."""
     run = RunConfig().changed(
         model__preset=preset,
         model__adapter="lora",
@@ -137,5 +145,11 @@ def planned_memory(preset: str, config: MarlConfig, checkpointing: bool, *, mome
         model__gradient_checkpointing=checkpointing,
         marl=config.model_dump(),
     )
-    memory = rank_memory(run, 1)
-    return sum(size for name, size in memory.items() if moments or name != "optimizer")
+    memory = joint_memory(SHAPES[preset], run, 1, tokens=tokens)
+    return (memory.total - (0 if moments else memory.optimizer)) / 2**30
+
+
+def largest_batch(rows: Sequence[TrainingRow], config: MarlConfig) -> int:
+    """Tokens of the largest micro-batch that these rows are cut into."""
+    cut = make_batches(rows, layout=config.memory.row_layout, max_tokens=config.memory.micro_batch_tokens)
+    return max(batch.num_tokens for batch in cut)

@@ -2,10 +2,11 @@
 
     python -m training.planning.distributed_dry_run configs/marl/4xa100.yaml --ranks 4
 
-What it adds up is what one rank holds while it learns; `emads plan` knows time and the other stages.
+It shows what one rank holds while it learns; `emads plan` adds time, cache and the other stages.
 """
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from training.learner.packing import join_rows
 from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
 from training.models.adapters import attach, named_role_parameters
+from training.planning.memory import Memory, joint_memory
 from training.planning.shapes import SHAPES, Shape
 
 GIB = 2**30
@@ -68,35 +70,22 @@ def pass_through(model: Any, config: RunConfig) -> tuple[int, ...]:
     return tuple(logprobs.shape)
 
 
-def rank_memory(config: RunConfig, ranks: int) -> dict[str, float]:
-    """GiB that one rank holds while it learns, by what for.
+def rank_memory(config: RunConfig, ranks: int) -> Memory:
+    """What one rank holds while it learns, by the formulas of `emads plan`; the model's sizes are counted.
 
     Raises:
         UserError: the config's preset has no known shape.
+        ValueError: the real modules have other sizes than the formulas say.
     """
     shape = _shape_of(config)
     model = build_on_meta(config, shape)
     pass_through(model, config)
-    roles = list(ROLES)
-    owned = {name: p for role in roles for name, p in named_role_parameters(model, role)}
-    trained = sum(p.numel() for p in owned.values())
-    frozen = sum(p.numel() * p.element_size() for name, p in model.named_parameters() if name not in owned)
+    trained = {name: p.numel() for role in ROLES for name, p in named_role_parameters(model, role)}
     is_full = config.model.adapter == "none"
-    copies = len(roles) if is_full else 1  # with full weights every role has a model
-    parts = ranks if config.marl.memory.sharding == "fsdp2" else 1
-    width = 2 if config.marl.memory.sharded_bf16 or config.model.dtype == "bfloat16" else 4
-    kept = shape.activation_bytes(width, checkpointing=config.model.gradient_checkpointing)
-    own = config.marl.memory.logit_rows or config.marl.memory.micro_batch_tokens
-    held = {
-        "frozen base": 0.0 if is_full else float(frozen),
-        "trained weights": 4.0 * trained * copies / parts,
-        "gradients": 4.0 * trained * copies / parts,
-        "optimizer": 0.0 if config.marl.memory.cpu_offload else 8.0 * trained * copies / parts,
-        "copies that play": 4.0 * trained * copies if parts > 1 else 0.0,
-        "activations": float(kept * config.marl.memory.micro_batch_tokens),
-        "logits": 8.0 * own * shape.vocab,
-    }
-    return {name: size / GIB for name, size in held.items()}
+    expected = shape.num_parameters if is_full else len(ROLES) * shape.lora_parameters(config.model.lora_rank)
+    if abs(sum(trained.values()) / expected - 1) > 0.01 and config.model.adapter_sharing == "per_role":
+        raise ValueError(f"{sum(trained.values())} trained weights counted, {expected} planned")
+    return joint_memory(shape, config, ranks)
 
 
 def _shape_of(config: RunConfig) -> Shape:
@@ -116,9 +105,8 @@ def main() -> None:
     options = parser.parse_args()
     memory = rank_memory(load_config(options.config), options.ranks)
     print(f"{options.config.name}, {options.ranks} ranks, GiB per rank while learning")
-    for name, size in memory.items():
-        print(f"  {name:<18} {size:8.2f}")
-    print(f"  {'all':<18} {sum(memory.values()):8.2f}")
+    for name in (*(field.name for field in fields(memory)), "total"):
+        print(f"  {name:<12} {getattr(memory, name) / GIB:8.2f}")
 
 
 if __name__ == "__main__":

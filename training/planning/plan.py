@@ -1,18 +1,15 @@
-"""Memory, floors and expected time of a phase on a device. Formulas: docs/notebook/performance.md.
+"""Floors and expected time of a phase on a device. Formulas: docs/notebook/performance.md.
 
 A floor is what the hardware cannot go below: arithmetic at its peak, or weights and cache read once per
 sampled token. The expected time divides it by the shares of the peak that training and sampling reach.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from roles.registry import ROLES
 from training.config.run_config import RunConfig
 from training.planning.shapes import Shape
 from training.planning.workload import JOINT, Phase
-
-GIB = 2**30
-LOGIT_CHUNK = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,23 +30,6 @@ DEVICES = {
     "h100": Device(name="H100 80 GB", flops=989e12, bandwidth=3.35e12, memory=80e9),
     "h200": Device(name="H200 141 GB", flops=989e12, bandwidth=4.8e12, memory=141e9),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """Bytes on each rank while training."""
-
-    weights: float
-    gradients: float
-    optimizer: float
-    activations: float
-    logits: float
-    cache: float  # keys and values of the transcripts that are sampled side by side
-
-    @property
-    def total(self) -> float:
-        """The sum; an engine samples and a learner trains in turn, and both stay."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.logits + self.cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,47 +54,17 @@ def attention_flops_per_token(shape: Shape, row: float) -> float:
     return 4 * shape.layers * shape.heads * shape.head_size * row / 2
 
 
-def estimate_memory(shape: Shape, config: RunConfig, phases: Sequence[Phase], ranks: int) -> Memory:
-    """Bytes per rank: full weights sharded over the ranks, a frozen base and its adapters on each."""
-    model = config.model
-    total = shape.num_parameters
-    width = max((phase.step_rows * phase.row for phase in phases), default=0.0)
-    if model.adapter == "none":
-        weights, trained, share = 4.0 * total, float(total), float(ranks)
-    else:
-        per_weight = {"lora": {"float32": 4.0, "bfloat16": 2.0}[model.dtype], "qlora": 0.55}[model.adapter]
-        owners = 1 if model.adapter_sharing == "shared" else 5
-        adapters = owners * shape.lora_parameters(model.lora_rank)
-        weights, trained, share = per_weight * total + 4.0 * adapters, float(adapters), 1.0
-    value = 2 if model.dtype == "bfloat16" else 4
-    row = max((phase.row for phase in phases), default=0.0)
-    rows = max((phase.batch for phase in phases), default=0.0) / ranks
-    return Memory(
-        weights=weights / share,
-        gradients=4.0 * trained / share,
-        optimizer=8.0 * trained / share,
-        activations=width / ranks * shape.activation_bytes(value, checkpointing=model.gradient_checkpointing),
-        logits=max((_logit_rows(p, config) for p in phases), default=0.0) / ranks * shape.vocab * 4 * 2,
-        cache=rows * row * shape.cache_bytes(value),
-    )
-
-
-def _logit_rows(phase: Phase, config: RunConfig) -> float:
-    """Positions whose logits, and their gradients, are held at once; TRL's loss goes over them in chunks."""
-    width = phase.step_rows * phase.row
-    if phase.name != JOINT:
-        return min(width, LOGIT_CHUNK)
-    return float(config.marl.memory.logit_rows) or width * phase.sampled / max(1.0, phase.trained)
-
-
 def estimate_time(shape: Shape, config: RunConfig, phase: Phase, device: Device, ranks: int) -> PhaseTime:
-    """Floors and expected seconds of a phase."""
+    """Floors and expected seconds of a phase: joint training on all ranks, others with a role on each."""
+    together = ranks  # ranks that share a batch
+    if phase.name != JOINT:
+        ranks, together = min(ranks, 1 if config.model.adapter_sharing == "shared" else len(ROLES)), 1
     learning = phase.trained * (
         training_flops_per_token(shape, config) + 3 * attention_flops_per_token(shape, phase.row)
     )
     reading = phase.read * (2 * shape.num_working + attention_flops_per_token(shape, phase.row))
     sampling = phase.sampled * (2 * shape.num_working + attention_flops_per_token(shape, phase.row))
-    moved = sampling_bytes(shape, phase, config, ranks)
+    moved = sampling_bytes(shape, phase, config, together)
     compute, bandwidth = (learning + reading + sampling) / device.flops, moved / device.bandwidth
     expected = learning / (device.flops * device.training_share)
     expected += reading / (device.flops * device.reading_share)

@@ -39,12 +39,22 @@ class Shape:
     def num_parameters(self) -> int:
         """All weights; norms and biases, well under 0.1 %, are left out."""
         embeddings = self.vocab * self.hidden * (1 if self.is_tied else 2)
-        return embeddings + self.layers * sum(a * b for a, b in self.layer_matrices)
+        return embeddings + self.num_layer_parameters
+
+    @property
+    def layer_parameters(self) -> int:
+        """Weights of one layer."""
+        return sum(a * b for a, b in self.layer_matrices)
+
+    @property
+    def num_layer_parameters(self) -> int:
+        """Weights of all layers, embeddings and head left out."""
+        return self.layers * self.layer_parameters
 
     @property
     def num_working(self) -> int:
         """Weights that a token is multiplied with: the layers and the output head."""
-        return self.vocab * self.hidden + self.layers * sum(a * b for a, b in self.layer_matrices)
+        return self.vocab * self.hidden + self.num_layer_parameters
 
     def lora_parameters(self, rank: int) -> int:
         """Two factors on every linear map of every layer."""
@@ -53,16 +63,6 @@ class Shape:
     def cache_bytes(self, bytes_per_value: int) -> int:
         """Keys and values of one token."""
         return 2 * self.layers * self.kv_heads * self.head_size * bytes_per_value
-
-    def activation_bytes(self, bytes_per_value: int, *, checkpointing: bool) -> int:
-        """What the backward pass keeps of one token, logits left out.
-
-        Per layer: two norms with their inputs, queries, keys, values, attention output, and three vectors of
-        the feed-forward width; with checkpointing only each layer's input, and one layer in full.
-        """
-        per_layer = 6 * self.hidden + 2 * self.kv_heads * self.head_size + 3 * self.inner
-        kept = self.layers * self.hidden + per_layer if checkpointing else self.layers * per_layer
-        return kept * bytes_per_value
 
 
 SHAPES = {

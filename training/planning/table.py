@@ -1,13 +1,16 @@
 """`emads plan`: what a config will take, as text."""
 
 import re
+from dataclasses import fields
 
 from roles.errors import UserError, unknown
 from training.config.run_config import RunConfig
-from training.planning.plan import DEVICES, GIB, Memory, PhaseTime, estimate_memory, estimate_time
+from training.planning.memory import Memory, estimate_memory
+from training.planning.plan import DEVICES, PhaseTime, estimate_time
 from training.planning.shapes import find_shape
 from training.planning.workload import Phase, list_phases
 
+GIB = 2**30
 # Tokens of one turn of a stated workload: what is new to read before it, and what is said.
 TURN_READ, TURN_SAMPLED = 256, 128
 USABLE_SHARE = 0.9  # of a device's memory; the rest is fragmentation and the runtime
@@ -71,15 +74,8 @@ def stated_workload(text: str) -> Phase:
 
 
 def _memory_lines(memory: Memory) -> list[str]:
-    parts = {
-        "weights": memory.weights,
-        "gradients": memory.gradients,
-        "optimizer": memory.optimizer,
-        "activations": memory.activations,
-        "logits": memory.logits,
-        "cache": memory.cache,
-    }
-    shown = ", ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items())
+    sizes = {field.name: getattr(memory, field.name) for field in fields(memory)}
+    shown = ", ".join(f"{name} {size / GIB:.2f}" for name, size in sizes.items() if size)
     return [f"memory per rank: {memory.total / GIB:.2f} GiB ({shown})"]
 
 

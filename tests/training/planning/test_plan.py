@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,17 +15,17 @@ from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
 from training.planning.measure import measure_times
+from training.planning.memory import activation_bytes, estimate_memory, joint_memory, working_bytes
 from training.planning.plan import (
     DEVICES,
     Device,
-    estimate_memory,
     estimate_time,
     sampling_bytes,
     training_flops_per_token,
 )
 from training.planning.shapes import SHAPES, Shape, find_shape
 from training.planning.table import TURN_READ, TURN_SAMPLED, show_plan, stated_workload
-from training.planning.workload import Phase, list_phases
+from training.planning.workload import JOINT, Phase, list_phases
 
 # 2 layers: queries 8x8, keys and values 8x4 each, output 8x8, three feed-forward maps 8x16: 576 per layer
 BY_HAND = Shape(hidden=8, layers=2, heads=2, kv_heads=1, head_size=4, inner=16, vocab=100, is_tied=True)
@@ -47,8 +48,13 @@ def test_sizes_by_hand() -> None:
     assert (untied.num_parameters, untied.num_working) == (2 * 800 + 1152, 800 + 1152)
     assert BY_HAND.cache_bytes(2) == 2 * 2 * 4 * 2
     assert BY_HAND.lora_parameters(2) == 2 * 2 * (16 + 12 + 12 + 16 + 24 + 24 + 24)
-    assert BY_HAND.activation_bytes(2, checkpointing=False) == 2 * (48 + 8 + 48) * 2
-    assert BY_HAND.activation_bytes(2, checkpointing=True) == (2 * 8 + 104) * 2
+    layer = 2 * 4 * 8 + 2 * (2 * 8 + 2 * 8 + 2 * 4 + 4 * 16)  # norms' inputs take 4 bytes, the rest 2
+    assert activation_bytes(BY_HAND, 2, checkpointing=False) == 2 * layer
+    assert activation_bytes(BY_HAND, 2, checkpointing=True) == 2 * 2 * 8
+    again = 10 * (layer + 2 * (16 + 2 * 8))
+    assert working_bytes(BY_HAND, 2, 10, 700.0, checkpointing=False) == 700
+    assert working_bytes(BY_HAND, 2, 10, 700.0, checkpointing=True) == again > 700
+    assert working_bytes(BY_HAND, 2, 10, 1e6, checkpointing=True) == 1e6
 
 
 def test_the_tiny_model_has_as_many_parameters_as_planned() -> None:
@@ -95,18 +101,48 @@ def test_time_by_hand() -> None:
     assert sampling_bytes(BY_HAND, PHASE, RunConfig(model=ModelConfig(preset="qwen2.5-3b"))) == moved
 
 
-def test_memory_by_hand_and_over_ranks() -> None:
+def test_memory_of_one_role_by_hand() -> None:
+    """A role is trained on one GPU, however many ranks joint training has."""
     one, two = (estimate_memory(BY_HAND, RunConfig(), [PHASE], ranks) for ranks in (1, 2))
     assert (one.weights, one.gradients, one.optimizer) == (4 * 1952, 4 * 1952, 8 * 1952)
-    assert one.activations == 4 * 30 * BY_HAND.activation_bytes(4, checkpointing=False)
-    assert one.logits == 4 * 30 * 100 * 4 * 2
+    assert one.activations == 4 * 30 * activation_bytes(BY_HAND, 4, checkpointing=False)
+    assert one.working == 4 * 30 * 100 * 16
     assert one.cache == 10 * 30 * BY_HAND.cache_bytes(4)
-    assert two.total == pytest.approx(one.total / 2)
+    assert two == one
+
+
+def test_joint_memory_by_hand_and_over_ranks() -> None:
+    """Five models of full weights, one base and five adapters; sharded, each rank plays with whole copies."""
+    full = RunConfig().changed(marl__memory__logit_rows=64)
+    one = joint_memory(BY_HAND, full, 2)
+    assert (one.weights, one.gradients, one.optimizer) == (5 * 4 * 1952, 5 * 4 * 1952, 5 * 8 * 1952)
+    assert one.activations == 16_384 * activation_bytes(BY_HAND, 4, checkpointing=False)
+    assert (one.working, one.players) == (64 * 100 * 12, 0)
+    half = joint_memory(BY_HAND, full.changed(marl__memory__sharding="fsdp2"), 2)
+    assert (half.gradients, half.optimizer) == (one.gradients / 2, one.optimizer / 2)
+    assert half.players == one.weights
+    gathered = 4 * (2 * 576 + 800)  # two layers, embeddings and head, while they are used
+    assert half.weights == one.weights / 2 + gathered
     lora = RunConfig(model=ModelConfig(adapter="lora", dtype="bfloat16", lora_rank=2))
-    frozen = estimate_memory(BY_HAND, lora, [PHASE], ranks=2)
+    frozen = joint_memory(BY_HAND, lora, 2)
     adapters = 5 * BY_HAND.lora_parameters(2)
-    assert frozen.weights == 2 * 1952 + 4 * adapters  # on every rank
+    assert frozen.weights == 2 * 1952 + 4 * adapters  # one base, on every rank
     assert (frozen.gradients, frozen.optimizer) == (4 * adapters, 8 * adapters)
+    spared = joint_memory(BY_HAND, lora.changed(model__gradient_checkpointing=True), 2)
+    assert spared.activations < frozen.activations
+
+
+def test_the_plan_is_of_the_phase_that_needs_most() -> None:
+    config = RunConfig().changed(marl__memory__logit_rows=64)
+    joint = replace(PHASE, name=JOINT)
+    found = estimate_memory(BY_HAND, config, [PHASE, joint], 4)
+    assert found.total == joint_memory(BY_HAND, config, 4).total + 10 / 4 * 30 * BY_HAND.cache_bytes(4)
+
+
+def test_roles_alone_take_as_many_ranks_as_there_are_roles() -> None:
+    times = [estimate_time(BY_HAND, RunConfig(), PHASE, UNIT, ranks).expected_s for ranks in (1, 5, 8)]
+    assert times[0] == pytest.approx(5 * times[1])
+    assert times[1] == times[2]
 
 
 def test_the_seed_workload_has_20000_turns_and_meets_its_floors() -> None:

@@ -1,0 +1,34 @@
+"""What the plan expects of a joint update against peaks that were measured on a GPU, within 12 percent."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu.learner import largest_batch, make_config, planned_memory
+from benchmarks.gpu.records import read_records
+from benchmarks.gpu.sizes import make_rows
+from training.planning.shapes import SHAPES
+
+RESULTS = Path(__file__).parent.parent.parent.parent / "benchmarks" / "gpu" / "results"
+MEASURED = [
+    one for path in sorted(RESULTS.glob("*.jsonl")) for one in read_records(path) if one["kind"] == "learner"
+]
+
+
+def test_there_are_measurements_with_and_without_checkpoints() -> None:
+    assert {one["checkpointing"] for one in MEASURED} == {True, False}
+    assert {one["layout"] for one in MEASURED} == {"padded", "packed", "shared_prompt"}
+
+
+@pytest.mark.parametrize(
+    "one", MEASURED, ids=lambda one: f"{one['preset']}-{one['layout']}-{one['checkpointing']}"
+)
+def test_a_peak_is_as_planned(one: dict[str, float | str | bool]) -> None:
+    preset, layout = str(one["preset"]), str(one["layout"])
+    rows = make_rows(SHAPES[preset], groups=2, prompt=512, own=(32, 192))
+    config = make_config(layout, int(one["micro_batch_tokens"]))
+    together = [row for of_role in rows.values() for row in of_role]
+    sides = list(rows.values()) if layout == "padded" else [together]  # padded: a pass per role
+    tokens = max(largest_batch(side, config) for side in sides)
+    planned = planned_memory(preset, config, bool(one["checkpointing"]), tokens)
+    assert planned == pytest.approx(float(one["peak_gib"]), rel=0.12)

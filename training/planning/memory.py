@@ -1,0 +1,130 @@
+"""Bytes that a rank holds while it trains, from sizes alone: the arithmetic of `emads plan` and the dry run.
+
+Counted from what the passes of training/learner keep, and held against peaks measured on a GPU
+(benchmarks/gpu/results): within 12 percent there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from roles.registry import ROLES
+from training.config.model_config import ModelConfig
+from training.config.run_config import RunConfig
+from training.planning.shapes import Shape
+from training.planning.workload import JOINT, Phase
+
+LOGIT_CHUNK = 2048  # positions whose logits TRL's and the trainer's losses hold at once
+LOGIT_BYTES = 12  # of a logit while its softmax and entropy are taken: three numbers in float32
+KEPT_LOGIT_BYTES = 16  # of a logit that is kept for the backward pass, with its gradient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes on each rank while training."""
+
+    weights: float = 0.0  # of the base and of what is trained
+    gradients: float = 0.0
+    optimizer: float = 0.0
+    players: float = 0.0  # whole copies that play where the learner's weights are sharded
+    activations: float = 0.0  # what the forward pass keeps for the backward pass
+    working: float = 0.0  # on top of it for a while: logits, or with checkpoints one layer computed again
+    cache: float = 0.0  # keys and values of the transcripts that are sampled side by side
+
+    @property
+    def total(self) -> float:
+        """The sum; an engine samples and a learner trains in turn, and both stay."""
+        return sum(getattr(self, field.name) for field in fields(self))
+
+
+def layer_bytes(shape: Shape, value: int) -> int:
+    """What the backward pass of one layer keeps of one token; `value` bytes to a number.
+
+    Two norms with their inputs in float32, queries, keys, values, attention output, and four vectors of the
+    feed-forward width (gate, its activation, up, their product).
+    """
+    attention = 2 * shape.heads * shape.head_size + 2 * shape.kv_heads * shape.head_size
+    return 2 * 4 * shape.hidden + value * (2 * shape.hidden + attention + 4 * shape.inner)
+
+
+def activation_bytes(shape: Shape, value: int, *, checkpointing: bool) -> int:
+    """What all layers keep of one token: everything, or each layer's input."""
+    return shape.layers * (value * shape.hidden if checkpointing else layer_bytes(shape, value))
+
+
+def working_bytes(shape: Shape, value: int, tokens: float, logits: float, *, checkpointing: bool) -> float:
+    """The larger of what comes in turn: logits, or a layer computed again with the gradients through it."""
+    if not checkpointing:
+        return logits
+    passing = value * (shape.inner + 2 * shape.hidden)
+    return max(logits, tokens * (layer_bytes(shape, value) + passing))
+
+
+def joint_memory(shape: Shape, config: RunConfig, ranks: int, *, tokens: float | None = None) -> Memory:
+    """Of joint training; `tokens` of a micro-batch where they are fewer than the config allows."""
+    model, memory = config.model, config.marl.memory
+    owners = 1 if model.adapter_sharing == "shared" else len(ROLES)
+    parts = ranks if memory.sharding == "fsdp2" else 1
+    value = 2 if model.dtype == "bfloat16" or memory.sharded_bf16 else 4
+    checkpointing = model.gradient_checkpointing
+    held = float(memory.micro_batch_tokens) if tokens is None else tokens
+    trained = float(owners * _trained_by_owner(shape, model))
+    base = _frozen_bytes(shape, model)
+    gathered = 0.0  # a layer in use and the next one, embeddings and head
+    if parts > 1:
+        gathered = value * (2.0 * shape.layer_parameters + shape.num_parameters - shape.num_layer_parameters)
+    is_offloaded = memory.cpu_offload and parts > 1
+    stays = 0.0 if is_offloaded else 1 / parts
+    if memory.logit_rows:
+        logits = float(LOGIT_BYTES * min(memory.logit_rows, held) * shape.vocab)
+    else:
+        logits = KEPT_LOGIT_BYTES * held * shape.vocab
+    return Memory(
+        weights=(base + 4.0 * trained) * stays + gathered,
+        gradients=4.0 * trained * stays,
+        optimizer=8.0 * trained * stays,
+        players=base + 4.0 * trained if parts > 1 else 0.0,
+        activations=held * activation_bytes(shape, value, checkpointing=checkpointing),
+        working=working_bytes(shape, value, held, logits, checkpointing=checkpointing),
+    )
+
+
+def role_memory(shape: Shape, config: RunConfig, phase: Phase) -> Memory:
+    """Of SFT or RLVR of one role, which is trained on one GPU."""
+    model = config.model
+    trained = float(_trained_by_owner(shape, model))
+    width, checkpointing = phase.step_rows * phase.row, model.gradient_checkpointing
+    value = 2 if model.dtype == "bfloat16" else 4
+    logits = float(KEPT_LOGIT_BYTES * min(width, LOGIT_CHUNK) * shape.vocab)
+    return Memory(
+        weights=_frozen_bytes(shape, model) + 4.0 * trained,
+        gradients=4.0 * trained,
+        optimizer=8.0 * trained,
+        activations=width * activation_bytes(shape, value, checkpointing=checkpointing),
+        working=working_bytes(shape, value, width, logits, checkpointing=checkpointing),
+    )
+
+
+def estimate_memory(shape: Shape, config: RunConfig, phases: Sequence[Phase], ranks: int) -> Memory:
+    """Of the phase that needs most, with the cache of what it samples side by side."""
+    found = []
+    for phase in phases:
+        one = joint_memory(shape, config, ranks) if phase.name == JOINT else role_memory(shape, config, phase)
+        found.append(_with_cache(one, shape, config, phase, ranks if phase.name == JOINT else 1))
+    return max(found, key=lambda memory: memory.total, default=Memory())
+
+
+def _with_cache(memory: Memory, shape: Shape, config: RunConfig, phase: Phase, ranks: int) -> Memory:
+    value = 2 if config.model.dtype == "bfloat16" else 4
+    values = {field.name: getattr(memory, field.name) for field in fields(memory)}
+    return Memory(**values | {"cache": phase.batch / ranks * phase.row * shape.cache_bytes(value)})
+
+
+def _trained_by_owner(shape: Shape, model: ModelConfig) -> int:
+    return shape.num_parameters if model.adapter == "none" else shape.lora_parameters(model.lora_rank)
+
+
+def _frozen_bytes(shape: Shape, model: ModelConfig) -> float:
+    if model.adapter == "none":
+        return 0.0
+    per_weight = 0.55 if model.adapter == "qlora" else {"float32": 4.0, "bfloat16": 2.0}[model.dtype]
+    return per_weight * shape.num_parameters
