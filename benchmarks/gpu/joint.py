@@ -16,6 +16,7 @@ from benchmarks.gpu.records import Record
 from benchmarks.gpu.sizes import Scale, build_team
 from emads.reliability.joint.scripted_models import make_tokenizer
 from roles.team import TEAM_ROLES
+from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.run_config import RunConfig
 from training.joint.marl import JointLearner
@@ -37,12 +38,14 @@ def measure_joint(scale: Scale, preset: str, record: Record, steps: int = 3) -> 
         marl__memory__micro_batch_tokens=scale.choose(16_384, 2_048),
     )
     model = build_team(shape, scale, checkpointing=True, spread=1e-3)
+    chat = HFChat(make_tokenizer(), short_prompts=True)
     learner = JointLearner(
         dict.fromkeys(TEAM_ROLES, model),
         config.marl,
-        chat=HFChat(make_tokenizer(), short_prompts=True),
+        chat=chat,
         reward_weights=config.team_reward,
         seed=0,
+        engine=TransformersEngine(end_id=chat.end_id, seed=0),
     )
     for step in range(steps):
         found = _step(learner, config, scale, step)

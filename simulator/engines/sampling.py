@@ -38,13 +38,19 @@ def sample_tokens(
     Temperature 0 rows take the arg max; their log-probabilities are those of temperature 1.
     Log-probabilities are of the distribution sampled from (after temperature).
     """
+    return draw_tokens(logits, temperatures, streams, positions, needs_noise=bool((temperatures > 0).any()))
+
+
+def draw_tokens(
+    logits: Tensor, temperatures: Tensor, streams: Tensor, positions: Tensor, *, needs_noise: bool = True
+) -> tuple[Tensor, Tensor]:
+    """`sample_tokens` without a question to the device; `needs_noise` False: all temperatures are 0."""
     greedy = temperatures == 0
     scale = torch.where(greedy, torch.ones_like(temperatures), temperatures)
     logprobs = torch.log_softmax(logits.float() / scale[:, None], dim=-1)
-    if bool(greedy.all()):
-        tokens = logprobs.argmax(-1)
-    else:
-        tokens = torch.where(greedy, logprobs.argmax(-1), _perturbed_argmax(logprobs, streams, positions))
+    tokens = logprobs.argmax(-1)
+    if needs_noise:
+        tokens = torch.where(greedy, tokens, _perturbed_argmax(logprobs, streams, positions))
     return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
 
 

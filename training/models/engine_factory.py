@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
+import torch
+
 from roles.errors import UserError, unknown
 from roles.team import RECONCILER, SPECIALISTS, Decision, SpecialistReport, Vote
 from simulator.engines.base import PolicyEngine
@@ -111,14 +113,17 @@ def serve(
 def open_rollouts(run: Run, *, end_id: int) -> Iterator[PolicyEngine | None]:
     """The engine that a stage samples its rollouts on, from its first step to its last.
 
-    None for the embedded engine: it starts at once, so that training makes one for every batch.
+    None for the embedded engine on a CPU: it starts at once, so that training makes one for every batch.
+    On a GPU it is kept with the decode steps that it has recorded, except where plays overlap with updates
+    and two engines are at work at a time.
 
     Raises:
         UserError: as `make_engine`.
     """
     config = run.config.engine
     if config.name == "transformers":
-        yield None
+        is_kept = torch.cuda.is_available() and not run.config.marl.max_staleness
+        yield TransformersEngine(end_id=end_id, seed=run.config.seed) if is_kept else None
         return
     base = find_weights(run, BASE, RECONCILER)
     with open_engine(config, end_id=end_id, seed=run.config.seed, base=base) as engine:

@@ -9,7 +9,7 @@ steps while its neighbours sample, so no row waits at a turn barrier and no prom
 import asyncio
 import math
 from collections import deque
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -19,8 +19,11 @@ from transformers import DynamicCache
 from roles.errors import InfrastructureError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest
+from simulator.engines.embedded.graph_step import GraphStep
+from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.lanes import Call, Lane, Policy, Row, length_buckets
-from simulator.engines.embedded.lora_rows import AdapterStack, can_stack
+from simulator.engines.embedded.lora_rows import can_stack
+from simulator.engines.embedded.static_window import StaticWindow
 from simulator.engines.sampling import sample_tokens, session_seed
 
 MAX_FORCED_TOKENS = 96  # a longer continuation is prefilled afresh
@@ -30,11 +33,20 @@ QUIET_YIELDS = 12  # event-loop turns without a new request before a step is tak
 class TransformersEngine:
     """Engine over in-process models; several policies, each with its own weights or adapter."""
 
-    def __init__(self, *, end_id: int | None, seed: int = 0, max_rows: int = 512) -> None:
+    def __init__(
+        self,
+        *,
+        end_id: int | None,
+        seed: int = 0,
+        max_rows: int = 512,
+        fixed_shapes: bool | None = None,
+    ) -> None:
         """`end_id` None makes every completion exactly max_completion_tokens long.
 
         `max_rows`: transcripts side by side of one policy; with more open ones calls wait until some end.
+        `fixed_shapes`: decode in a few shapes, recorded as CUDA graphs on a GPU; None: on a GPU alone.
         """
+        self._fixed_shapes = fixed_shapes
         self.end_id = end_id
         self.seed = seed
         self.max_rows = max_rows
@@ -64,24 +76,29 @@ class TransformersEngine:
             _check_finite(model, adapter, version)
         if before is not None:
             before.forget(policy)
-        lane = self._find_lane(model, adapter, is_stacked=is_stacked)
+        lane = self._find_lane(model, adapter, before, is_stacked=is_stacked)
         if lane is None:
-            lane = Lane(model=model, is_stacked=is_stacked)
+            is_fixed = self._fixed_shapes
+            if is_fixed is None:
+                is_fixed = next(model.parameters()).is_cuda
+            lane = Lane(model=model, is_stacked=is_stacked, window=StaticWindow() if is_fixed else KVWindow())
             if before is not None and not before.policies:  # the new one stands where the old one stood
                 self._lanes[self._lanes.index(before)] = lane
             else:
                 self._lanes.append(lane)
         lane.policies[policy] = Policy(name=policy, adapter=adapter, version=version)
-        lane.stack = None
+        lane.is_stale = True
         self._lane_of[policy] = lane
         self._lanes = [lane for lane in self._lanes if lane.policies]
 
-    def _find_lane(self, model: Any, adapter: str | None, *, is_stacked: bool) -> Lane | None:
-        """Return the lane of other policies on this model that the policy's rows can be computed with."""
+    def _find_lane(
+        self, model: Any, adapter: str | None, before: Lane | None, *, is_stacked: bool
+    ) -> Lane | None:
+        """Return the lane on this model that the policy's rows can be computed with, `before` if it can."""
         if adapter is not None and not is_stacked:
             return None
         for lane in self._lanes:
-            if lane.model is model and lane.is_stacked == is_stacked and lane.policies:
+            if lane.model is model and lane.is_stacked == is_stacked and (lane.policies or lane is before):
                 return lane
         return None
 
@@ -149,9 +166,7 @@ class TransformersEngine:
             quiet = quiet + 1 if self._arrivals == before else 0
 
     def _step_lane(self, lane: Lane) -> None:
-        if lane.is_stacked and lane.stack is None:
-            adapters = dict.fromkeys(str(policy.adapter) for policy in lane.policies.values())
-            lane.stack = AdapterStack(lane.model, list(adapters))
+        lane.bring_up_to_date()
         for policy in lane.policies.values():
             if policy.adapter is not None and not lane.is_stacked:
                 lane.model.set_adapter(policy.adapter)
@@ -247,6 +262,20 @@ class TransformersEngine:
         fed = [row.request is not None for row in rows]
         tokens = [row.next_input(self._filler_id) for row in rows]
         positions = [len(row.cached) - int(on) for row, on in zip(rows, fed, strict=True)]
+        if isinstance(window, StaticWindow):
+            if lane.steps is None:
+                lane.steps = GraphStep(lane.model, window, lane.route)
+            found = lane.steps.run(
+                tokens=tokens,
+                positions=positions,
+                fed=fed,
+                places=lane.places(rows),
+                streams=[row.stream for row in rows],
+                lengths=[len(row.cached) for row in rows],
+                temperatures=[row.request.sampling.temperature if row.request else 0.0 for row in rows],
+            )
+            self._give(rows, *found)
+            return
         device = window.valid.device
         cache = window.cache(num_rows)
         with _routed(lane, rows):
@@ -269,7 +298,13 @@ class TransformersEngine:
         streams = torch.tensor([row.stream for row in rows], device=device)
         positions = torch.tensor([len(row.cached) for row in rows], device=device)
         ids, logprobs = sample_tokens(logits[picking], temperatures, streams, positions)
-        for row, token, logprob in zip(rows, ids.tolist(), logprobs.tolist(), strict=True):
+        self._give(rows, ids.tolist(), logprobs.tolist())
+
+    def _give(self, rows: list[Row], tokens: list[int], logprobs: list[float]) -> None:
+        """Hand each row that samples its token."""
+        for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
+            if row.request is None or row.forced:
+                continue
             if math.isfinite(logprob):
                 row.take(token, logprob, self.end_id)
             else:
@@ -302,7 +337,7 @@ def _request(row: Row) -> CompletionRequest:
 
 def _routed(lane: Lane, rows: list[Row]) -> AbstractContextManager[None]:
     """While this is open, each of these rows passes through its adapter, if adapters share the lane."""
-    return nullcontext() if lane.stack is None else lane.stack.route(lane.places(rows))
+    return lane.route(torch.tensor(lane.places(rows), device=next(lane.model.parameters()).device))
 
 
 def _check_finite(model: Any, adapter: str, version: str) -> None:

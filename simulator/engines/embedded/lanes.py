@@ -2,14 +2,15 @@
 
 import asyncio
 from collections import deque
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from roles.errors import InfrastructureError
 from simulator.engines.base import Completion, CompletionRequest
+from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.lora_rows import AdapterStack
 from simulator.records import FinishReason
@@ -93,8 +94,10 @@ class Lane:
     model: Any
     policies: dict[str, Policy] = field(default_factory=dict)
     is_stacked: bool = False  # all adapters in one pass; else one policy, whose adapter is made active
-    stack: AdapterStack | None = None  # made at the first step after a policy was set
+    stack: AdapterStack | None = None  # of the weights of the first step after a policy was set
+    is_stale: bool = True  # whether a policy was set since
     window: KVWindow = field(default_factory=KVWindow)
+    steps: GraphStep | None = None  # where the window is static
     rows: list[Row] = field(default_factory=list)
     queue: list[Call] = field(default_factory=list)
     pending: set[asyncio.Future[Completion]] = field(default_factory=set)  # all calls not yet answered
@@ -113,14 +116,26 @@ class Lane:
         if any(row.policy.name == policy for row in self.rows):
             self.keep([i for i, row in enumerate(self.rows) if row.policy.name != policy])
         self.policies.pop(policy, None)
-        self.stack = None
+        self.is_stale = True
 
-    def places(self, rows: list[Row]) -> Tensor:
-        """Of each row the place of its adapter in the stack."""
-        assert self.stack is not None
+    def bring_up_to_date(self) -> None:
+        """Stack the adapters as they are now, in the same tensors where there are no others."""
+        if self.is_stacked and self.is_stale:
+            adapters = list(dict.fromkeys(str(policy.adapter) for policy in self.policies.values()))
+            if self.stack is None or not self.stack.refresh(adapters):
+                self.stack, self.steps = AdapterStack(self.model, adapters), None
+        self.is_stale = False
+
+    def places(self, rows: list[Row]) -> list[int]:
+        """Of each row the place of its adapter in the stack; 0 without one."""
+        if self.stack is None:
+            return [0] * len(rows)
         place = {name: number for number, name in enumerate(self.stack.adapters)}
-        places = torch.tensor([place[str(row.policy.adapter)] for row in rows])
-        return places.to(next(self.model.parameters()).device)
+        return [place[str(row.policy.adapter)] for row in rows]
+
+    def route(self, places: Tensor) -> AbstractContextManager[None]:
+        """While this is open, each row passes through its adapter, if adapters share the lane."""
+        return nullcontext() if self.stack is None else self.stack.route(places)
 
     def keep(self, keep: list[int]) -> None:
         """Drop all other rows."""
@@ -153,7 +168,7 @@ class Lane:
 
     def fail(self, error: Exception) -> None:
         """Fail all calls."""
-        self.queue, self.rows, self.window = [], [], KVWindow()
+        self.queue, self.rows, self.window, self.steps = [], [], type(self.window)(), None
         for future in list(self.pending):
             if not future.done():
                 future.set_exception(error)

@@ -25,6 +25,7 @@ class _Layer:
     first: Tensor  # A, (sum of ranks, in)
     second: Tensor  # B times its scale, (out, sum of ranks)
     owner: Tensor  # (sum of ranks,): place of the adapter that a component belongs to
+    ranks: tuple[tuple[int, int], ...]  # (place, rank) of each adapter: the same where `owner` is
 
 
 def can_stack(model: nn.Module) -> bool:
@@ -49,16 +50,30 @@ class AdapterStack:
     def __init__(self, model: nn.Module, adapters: Sequence[str]) -> None:
         """`adapters`: by their places in this list rows say which is theirs."""
         self.adapters = list(adapters)
+        self._modules = [module for module in model.modules() if isinstance(module, LoraLayer)]
         with torch.no_grad():
-            self._layers = [
-                _stack(module, self.adapters) for module in model.modules() if isinstance(module, LoraLayer)
-            ]
+            self._layers = [_stack(module, self.adapters) for module in self._modules]
+        self._owners = {layer.ranks: layer.owner for layer in self._layers}
+
+    @torch.no_grad()
+    def refresh(self, adapters: Sequence[str]) -> bool:
+        """Take the weights of now into the same tensors: recorded steps stay good. False if others."""
+        now = [_stack(module, self.adapters) for module in self._modules]
+        if list(adapters) != self.adapters or any(
+            new.ranks != old.ranks for new, old in zip(now, self._layers, strict=True)
+        ):
+            return False
+        for new, old in zip(now, self._layers, strict=True):
+            old.first.copy_(new.first)
+            old.second.copy_(new.second)
+        return True
 
     @contextmanager
     def route(self, places: Tensor) -> Iterator[None]:
         """While this is open, row i of a batch passes through adapter `places[i]`; places are (rows,) int."""
+        others = {ranks: (owner[None] != places[:, None])[:, None] for ranks, owner in self._owners.items()}
         for layer in self._layers:
-            _route(layer, places)
+            _route(layer, others[layer.ranks])
         try:
             yield
         finally:
@@ -84,16 +99,18 @@ def _stack(module: Any, adapters: Sequence[str]) -> _Layer:
         first=torch.cat(first) if first else torch.zeros(0, base.in_features, device=device),
         second=torch.cat(second, 1) if second else torch.zeros(base.out_features, 0, device=device),
         owner=places.repeat_interleave(ranks).to(device),
+        ranks=tuple(zip(places.tolist(), ranks.tolist(), strict=True)),
     )
 
 
-def _route(layer: _Layer, places: Tensor) -> None:
-    is_other = (layer.owner[None] != places[:, None])[:, None]
-
+def _route(layer: _Layer, is_other: Tensor) -> None:
     def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """x is (rows, tokens, width)."""
         result: Tensor = layer.module.base_layer(x)
         own = nn.functional.linear(x.to(layer.first.dtype), layer.first).masked_fill(is_other, 0)
+        if result.is_cuda and result.dtype == own.dtype:
+            added = torch.addmm(result.flatten(0, 1), own.flatten(0, 1), layer.second.T)
+            return added.view_as(result)
         return result + nn.functional.linear(own, layer.second).to(result.dtype)
 
     layer.module.__dict__["forward"] = forward  # past nn.Module's own attribute setter, which is slow

@@ -18,6 +18,13 @@ TEAM = ("cto", "coo", "risk", "cost", "reconcile")
 Talk = list[tuple[tuple[int, ...], Completion]]
 
 
+@pytest.fixture(params=[False, True], ids=["growing", "fixed"], autouse=True)
+def _shapes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds for decode steps in shapes that grow and in those that are recorded on a GPU."""
+    defaults = dict(TransformersEngine.__init__.__kwdefaults__ or {}, fixed_shapes=request.param)
+    monkeypatch.setattr(TransformersEngine.__init__, "__kwdefaults__", defaults)
+
+
 def adapted_model(**options: Any) -> Any:
     """Five adapters of different ranks that all say something, cto's on fewer layers."""
     model: Any = None

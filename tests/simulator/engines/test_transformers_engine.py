@@ -14,6 +14,13 @@ from simulator.engines.embedded.engine import TransformersEngine
 END = 1
 
 
+@pytest.fixture(params=[False, True], ids=["growing", "fixed"], autouse=True)
+def _shapes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds for decode steps in shapes that grow and in those that are recorded on a GPU."""
+    defaults = dict(TransformersEngine.__init__.__kwdefaults__ or {}, fixed_shapes=request.param)
+    monkeypatch.setattr(TransformersEngine.__init__, "__kwdefaults__", defaults)
+
+
 def make_model(seed: int = 0) -> LlamaForCausalLM:
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
@@ -38,7 +45,7 @@ def make_model(seed: int = 0) -> LlamaForCausalLM:
     return model
 
 
-def make_engine(model: LlamaForCausalLM, **kwargs: int) -> TransformersEngine:
+def make_engine(model: LlamaForCausalLM, **kwargs: Any) -> TransformersEngine:
     engine = TransformersEngine(end_id=END, **kwargs)
     engine.set_policy("cto", model, version="cto@0")
     return engine
