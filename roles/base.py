@@ -1,12 +1,15 @@
 """The shape of a role, and the one strict parser through which every model answer passes."""
 
 import json
+import math
+import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 MAX_ANSWER_CHARS = 20_000
+MAX_JSON_DEPTH = 100  # of any JSON that comes from outside
 
 A = TypeVar("A", bound="Answer")
 
@@ -70,21 +73,67 @@ def _refuse_constant(name: str) -> Any:
     raise AnswerError("not_json", f"{name} is not JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
+def _read_float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise AnswerError("not_json", "a number beyond all floats is not read")
+    return value
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant, parse_float=_read_float
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HALF_PAIR = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 _JSON_SPACE = " \t\r\n"
 _FENCES = ("```json", "```")
 
 
 def parse_strict_json(text: str) -> Any:
-    """One strict JSON value: no NaN or Infinity, no duplicate keys, no repair.
+    """One strict JSON value: finite numbers, no duplicate keys, whole characters, MAX_JSON_DEPTH; no repair.
 
     Raises:
-        AnswerError: anything else, nesting too deep included.
+        AnswerError: anything else.
     """
     try:
-        return json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
+        value = json.loads(
+            text,
+            object_pairs_hook=_refuse_duplicates,
+            parse_constant=_refuse_constant,
+            parse_float=_read_float,
+        )
     except (ValueError, RecursionError) as error:
         raise AnswerError("not_json", f"not valid JSON: {type(error).__name__}") from None
+    require_plain(value, text)
+    return value
+
+
+def require_plain(value: Any, text: str) -> None:
+    """Refuse a JSON value, read from this text, that is nested too deep or holds half a surrogate pair.
+
+    What takes such a value further (a template, a tokenizer, an HTTP reply) fails on it.
+
+    Raises:
+        AnswerError: says which.
+    """
+    can_be_deep = text.count("[") + text.count("{") > MAX_JSON_DEPTH
+    if not can_be_deep and not _HALF_PAIR.search(text):
+        return
+    level: list[Any] = [value]
+    for _ in range(MAX_JSON_DEPTH + 1):
+        following: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                following += one.keys()
+                following += one.values()
+            elif isinstance(one, list):
+                following += one
+            elif isinstance(one, str) and _SURROGATE.search(one):
+                raise AnswerError("not_json", "not valid JSON: half a surrogate pair")
+        level = following
+        if not level:
+            return
+    raise AnswerError("not_json", f"not valid JSON: nested more than {MAX_JSON_DEPTH} deep")
 
 
 def find_answer(text: str) -> str:
@@ -119,6 +168,7 @@ def parse_answer(text: str, schema: type[A]) -> A:
         value, end = _DECODER.raw_decode(answer, start)
     except (ValueError, RecursionError) as error:
         raise AnswerError("not_json", f"not valid JSON: {type(error).__name__}") from None
+    require_plain(value, answer)
     rest = answer[end:].strip(_JSON_SPACE)
     is_fenced = answer[:start].rstrip(_JSON_SPACE).endswith(_FENCES)
     if rest != "" and not (is_fenced and rest == "```"):

@@ -129,9 +129,14 @@ def _same(entry: _Entry, scenario: Scenario) -> bool:
 
 
 def _spell(call: ToolCall) -> str | None:
-    """Name and arguments as text (the order of keys counts: it does in plans); None: not to be kept."""
+    """Name and arguments as one text for each; None: not to be kept.
+
+    It is JSON with every character as it is (escapes write two halves of a pair like the whole); the order of
+    keys counts, as it does in plans. What is no JSON value (other keys than text, tuples) is not kept.
+    """
     try:
-        words = json.dumps([call.name, call.arguments])
+        words = json.dumps([call.name, call.arguments], ensure_ascii=False, allow_nan=False)
+        is_json = repr(json.loads(words)) == repr([call.name, call.arguments])
     except (TypeError, ValueError, RecursionError):
         return None
-    return words if len(words) <= MAX_KEY_CHARS else None
+    return words if is_json and len(words) <= MAX_KEY_CHARS else None

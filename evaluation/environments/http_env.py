@@ -24,7 +24,9 @@ from scenarios.registry import FAMILIES
 HOST = "127.0.0.1"
 COOKIE = "emads_session"
 MAX_SESSIONS = 10_000  # those that were not used for longest are forgotten first
-MAX_BODY_BYTES = 4 << 20
+MAX_BODY_BYTES = 4 << 20  # of a row with its rollout
+MAX_CALL_BYTES = 64 << 10  # of a tool call's arguments
+MOST = 2**63 - 1  # of a seed or an index
 
 
 class ScenarioName(BaseModel):
@@ -37,8 +39,8 @@ class ScenarioName(BaseModel):
 
     family: str
     split: Literal["train", "validation"]
-    seed: int = Field(ge=0)
-    index: int = Field(ge=0)
+    seed: int = Field(ge=0, le=MOST)
+    index: int = Field(ge=0, le=MOST)
     difficulty: int = Field(ge=1, le=10)
 
 
@@ -159,7 +161,7 @@ def make_app(families: Mapping[str, Family] = FAMILIES, *, max_sessions: int = M
 
     @app.post("/{tool}")
     async def call_tool(tool: str, request: Request) -> dict[str, str]:
-        arguments = await _read_object(request)
+        arguments = await _read_object(request, MAX_CALL_BYTES)
         call = ToolCall(name=tool, arguments=arguments)
         return {"observation": sessions.call_tool(request.cookies.get(COOKIE), call)}
 
@@ -186,11 +188,13 @@ def serve(port: int, families: Mapping[str, Family] = FAMILIES) -> None:
     uvicorn.run(make_app(families), host=HOST, port=port, log_level="warning")
 
 
-async def _read_object(request: Request) -> dict[str, Any]:
-    """Return the body as a strict JSON object."""
-    body = await request.body()
-    if len(body) > MAX_BODY_BYTES:
-        raise HTTPException(413, f"the body has {len(body)} bytes, at most {MAX_BODY_BYTES}")
+async def _read_object(request: Request, most: int = MAX_BODY_BYTES) -> dict[str, Any]:
+    """Return the body as a strict JSON object; not more than `most` bytes of it are read."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise HTTPException(413, f"the body has more than {most} bytes")
     try:
         value = parse_strict_json(body.decode()) if body else {}
     except (AnswerError, UnicodeDecodeError) as error:

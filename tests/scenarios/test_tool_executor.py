@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from team_tables import CHAT
 
 from scenarios.base import Family, Scenario, ToolCall, ToolError
@@ -104,6 +106,55 @@ def test_the_order_of_a_plan_counts() -> None:
             desk = ToolExecutor(coo, scenario, results=results)
             assert say(desk, call) == say(lambda c, s=scenario: coo.call_tool(s, c), call)  # type: ignore[misc]
     assert results.num_hits == 0
+
+
+TWINS = [
+    ("\ud83d\ude00", "\U0001f600"),  # two halves of a pair, and the character that they would make
+    (1, True),
+    (1, 1.0),
+    (0.0, -0.0),
+    ("1", 1),
+    (None, "null"),
+    ({"a": 1}, {"a": "1"}),
+    ({1: 2}, {"1": 2}),
+    ({None: 2}, {"null": 2}),
+    ([1, 2], (1, 2)),
+    ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), TWINS)
+def test_no_argument_gets_the_result_of_another(one: Any, other: Any) -> None:
+    """Neither an answer nor an error: what is told apart by type, key or order is asked for itself."""
+
+    def call_tool(scenario: Scenario, call: ToolCall) -> str:
+        if call.arguments["option"] is one:
+            raise ToolError("no such option")
+        return "asked for itself"
+
+    family = replace(CTO, call_tool=call_tool)
+    desk = ToolExecutor(family, CASE, results=ResultCache())
+    first, second = (ToolCall(name="measure", arguments={"option": value}) for value in (one, other))
+    assert say(desk, first) == "error: no such option"
+    assert say(desk, second) == "asked for itself"
+    assert say(desk, first) == "error: no such option"
+
+
+TEXTS = st.text("a\ud83d\ude00\U0001f600", max_size=2)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-2, 2) | TEXTS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@given(st.lists(JSON, min_size=2, max_size=6))
+def test_any_two_arguments_share_a_result_only_if_they_are_the_same(values: list[Any]) -> None:
+    family = replace(CTO, call_tool=lambda scenario, call: repr(call.arguments["option"]))
+    desk = ToolExecutor(family, CASE, results=ResultCache(), max_calls=99)
+    for value in values:
+        assert desk(ToolCall(name="measure", arguments={"option": value})) == repr(value)
 
 
 def test_least_recently_used_results_go_first() -> None:

@@ -1,6 +1,5 @@
 """For tests that need the sandbox: with bubblewrap they run for real, without it they must be refused."""
 
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TypeVar
 import pytest
 
 from roles.errors import UserError
+from scenarios.tasks.sandbox import sandbox
 from scenarios.tasks.sandbox.sandbox import find_sandbox
 
 T = TypeVar("T")
@@ -47,11 +47,18 @@ def run_or_be_refused(act: Callable[[], T]) -> T | None:
     return None
 
 
+def take_away(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """As if no bubblewrap were installed."""
+    monkeypatch.setattr(sandbox, "TRUSTED_PATHS", (str(folder / "bwrap"),))
+
+
 def put_on_path(monkeypatch: pytest.MonkeyPatch, folder: Path, behaviour: str) -> Path:
-    """A fake bwrap with this behaviour as the only program on the PATH."""
+    """A fake bwrap with this behaviour on the PATH, and taken for a trusted one."""
     path = folder / "bwrap"
     path.write_text(FAKE.format(python=sys.executable, behaviour=behaviour))
     path.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
-    assert shutil.which("bwrap") == str(path)
+    monkeypatch.setattr(sandbox, "TRUSTED_PATHS", (str(path),))
+    monkeypatch.setattr(sandbox, "find_program", lambda paths: paths[0])
+    sandbox._find_working.cache_clear()
     return path

@@ -1,9 +1,11 @@
 """Runs a program that nobody trusts: Python in bubblewrap, and nowhere else. Without bubblewrap it refuses.
 
-Inside there are no network, no /proc, /dev, /etc or environment, no other process; system libraries,
-interpreter and program are read-only, /tmp is private and small. Memory, CPU, file sizes, descriptors, wall
-time and output are limited; `seccomp.py` names the system calls that are denied. Prefer an ordinary user:
-run by root, the program has no capability but is still user 0 to the files it sees.
+Inside there are no network, no /proc, /dev, /etc or environment, no other process. What there is, read-only:
+the program, the interpreter with its standard library but without installed packages, and the shared
+libraries that these are linked with; /tmp is private and small. Memory, CPU, file sizes, descriptors, wall
+time and output are limited; `seccomp.py` names the system calls that are denied, among them all that sleep or
+wait but for a lock. Prefer an ordinary user: run by root, the program has no capability but is still user 0
+to the files it sees.
 """
 
 import contextlib
@@ -11,7 +13,6 @@ import json
 import os
 import platform
 import selectors
-import shutil
 import subprocess
 import sys
 import time
@@ -22,11 +23,23 @@ from pathlib import Path
 from typing import Literal
 
 from roles.errors import InfrastructureError, UserError
+from scenarios.tasks.sandbox.libraries import bind_libraries
 from scenarios.tasks.sandbox.seccomp import build_filter
+from scenarios.tasks.sandbox.trusted_program import INSTALL, TRUSTED_PATHS, find_program
 
 RUNNER = Path(__file__).with_name("program_runner.py")
-INSTALL = "install bubblewrap 0.8 or newer (Debian: apt-get install bubblewrap) and allow user namespaces"
 _GREETING = "the sandbox works"
+# greets only where it sees neither the host nor a way out
+_TRIAL = f"""
+import os, socket
+shut = [(lambda: os.listdir("/etc")), (lambda: os.listdir("/proc")), socket.socket, os.fork]
+def is_shut(way):
+    try:
+        way()
+    except OSError:
+        return True
+print({_GREETING!r} if all(map(is_shut, shut)) else "the sandbox is open")
+"""
 
 Outcome = Literal["finished", "timeout", "output_limit"]
 
@@ -80,19 +93,21 @@ def find_sandbox() -> str:
     """Path of a bubblewrap that works here, tried once per process.
 
     Raises:
-        UserError: missing, too old or not permitted.
+        UserError: missing, too old, not permitted, or a program that others than root may change.
     """
-    path = shutil.which("bwrap")
-    if path is None:
-        raise UserError(f"programs run only in a sandbox, and bwrap is not installed; {INSTALL}")
+    return _find_working(TRUSTED_PATHS)
+
+
+@lru_cache(maxsize=8)
+def _find_working(paths: tuple[str, ...]) -> str:
+    path = find_program(paths)
     _try_out(path)
     return path
 
 
-@lru_cache(maxsize=8)
 def _try_out(path: str) -> None:
     try:
-        run = _run(path, f"print({_GREETING!r})", function="", stdin="", limits=Limits())
+        run = _run(path, _TRIAL, function="", stdin="", limits=Limits())
         reason = run.stderr if run.stdout != f"{_GREETING}\n" else None
     except (InfrastructureError, OSError) as error:
         reason = str(error)
@@ -113,8 +128,9 @@ def build_command(path: str, *, function: str, limits: Limits, descriptors: Mapp
         *("--unshare-all", "--unshare-user", "--disable-userns", "--new-session", "--die-with-parent"),
         *("--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"),
         *("--setenv", "PYTHONHASHSEED", "0", "--setenv", "LD_LIBRARY_PATH", "/python/lib"),
-        *_bind_system_libraries(),
+        *bind_libraries(executable, library),
         *("--ro-bind", str(executable), inside, "--ro-bind", str(library), f"/python/lib/{library.name}"),
+        *_hide_packages(library),
         *_bind_shared_interpreter(library.parent),
         *("--ro-bind-data", str(descriptors["runner"]), "/runner.py"),
         *("--ro-bind-data", str(descriptors["program"]), "/program.py"),
@@ -125,13 +141,12 @@ def build_command(path: str, *, function: str, limits: Limits, descriptors: Mapp
     ]
 
 
-def _bind_system_libraries() -> Iterator[str]:
-    for folder in ("lib", "lib64"):
-        yield from ("--ro-bind-try", f"/usr/{folder}", f"/usr/{folder}")
-        if Path("/", folder).is_symlink():
-            yield from ("--symlink", f"usr/{folder}", f"/{folder}")
-        else:
-            yield from ("--ro-bind-try", f"/{folder}", f"/{folder}")
+def _hide_packages(library: Path) -> Iterator[str]:
+    """Empty folders over those of installed packages."""
+    for name in ("site-packages", "dist-packages"):
+        if (library / name).is_dir():
+            yield from ("--tmpfs", f"/python/lib/{library.name}/{name}")
+            yield from ("--remount-ro", f"/python/lib/{library.name}/{name}")
 
 
 def _bind_shared_interpreter(folder: Path) -> Iterator[str]:

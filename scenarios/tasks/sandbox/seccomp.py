@@ -1,7 +1,8 @@
 """The system calls that a sandboxed program is denied, as a classic BPF filter for bubblewrap's --seccomp.
 
-It may start no process or thread, open no socket (some kinds ignore network namespaces), share no memory,
-trace nothing, mount nothing. Another machine's or another table's system calls (x32) kill it.
+It may start no process or thread, open no socket (some kinds ignore network namespaces) and no pipe, neither
+sleep nor wait (but for a lock), share no memory, trace nothing, mount nothing. Another machine's or another
+table's system calls (x32) kill it.
 """
 
 import struct
@@ -14,10 +15,16 @@ _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NUMBER_AT, _MACHINE_AT = 0, 4  # offsets in struct seccomp_data
 _X32 = 0x40000000
 
-# name: (x86_64, aarch64, where fork and vfork are clone)
+# name: (x86_64, aarch64, where fork and vfork are clone, and older calls are the newer ones)
 DENIED: Mapping[str, tuple[int, int]] = {
     "clone": (56, 220), "clone3": (435, 435), "fork": (57, 220), "vfork": (58, 220),
-    "socket": (41, 198), "ptrace": (101, 117), "process_vm_readv": (310, 270),
+    "socket": (41, 198), "socketpair": (53, 199), "pipe": (22, 59), "pipe2": (293, 59),
+    "nanosleep": (35, 101), "clock_nanosleep": (230, 115), "pause": (34, 73), "rt_sigsuspend": (130, 133),
+    "rt_sigtimedwait": (128, 137), "select": (23, 72), "pselect6": (270, 72), "poll": (7, 73),
+    "ppoll": (271, 73),
+    "epoll_create": (213, 20), "epoll_create1": (291, 20), "timerfd_create": (283, 85), "signalfd": (282, 74),
+    "signalfd4": (289, 74), "inotify_init": (253, 26), "inotify_init1": (294, 26), "flock": (73, 32),
+    "ptrace": (101, 117), "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "pidfd_getfd": (438, 438), "kcmp": (312, 272), "unshare": (272, 97), "setns": (308, 268),
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),

@@ -258,7 +258,8 @@ CRITERIA = {"clarity": "Is it easy to follow?", "tone": "Is it polite?"}
     [
         ('{"clarity": 0.5, "tone": 1}', {"clarity": 0.5, "tone": 1.0}),
         (' {"tone": 7, "clarity": -3} \n', {"clarity": 0.0, "tone": 1.0}),
-        ('{"clarity": 1e400, "tone": 0.5}', {"clarity": 1.0, "tone": 0.5}),
+        ('{"clarity": 1e300, "tone": 0.5}', {"clarity": 1.0, "tone": 0.5}),
+        ('{"clarity": 1e400, "tone": 0.5}', {"clarity": 0.0, "tone": 0.0}),  # no JSON number that is read
     ],
 )
 def test_judged_scores_are_clamped(reply: str, values: dict[str, float]) -> None:

@@ -6,10 +6,11 @@ import platform
 import struct
 import sys
 import time
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
-from sandboxes import put_on_path, run_or_be_refused
+from sandboxes import put_on_path, run_or_be_refused, take_away, works_here
 
 from roles.errors import InfrastructureError, UserError
 from scenarios.tasks.sandbox.program_cases import (
@@ -22,6 +23,7 @@ from scenarios.tasks.sandbox.program_cases import (
 )
 from scenarios.tasks.sandbox.sandbox import Limits, ProgramRun, build_command, find_sandbox, run_program
 from scenarios.tasks.sandbox.seccomp import DENIED, MACHINES, build_filter
+from scenarios.tasks.sandbox.trusted_program import TRUSTED_PATHS, is_new_enough, require_trusted
 
 ROOT = Path(__file__).parent.parent.parent.parent
 ALLOW, DENY, KILL = 0x7FFF0000, 0x00050001, 0x80000000
@@ -34,6 +36,21 @@ QUIET_ESCAPES = {
     "virtual machine socket": "import socket\nsocket.socket(socket.AF_VSOCK)\nprint('ESCAPED')",
     "netlink": "import socket\nsocket.socket(socket.AF_NETLINK)\nprint('ESCAPED')",
     "unix socket": "import socket\nsocket.socket(socket.AF_UNIX)\nprint('ESCAPED')",
+    "pair of sockets": "import socket\nsocket.socketpair()\nprint('ESCAPED')",
+    "pipe": "import os\nos.pipe()\nprint('ESCAPED')",
+    "sleep": "import time\ntime.sleep(0.01)\nprint('ESCAPED')",
+    "wait for a signal": "import signal\nsignal.sigwait([signal.SIGINT])\nprint('ESCAPED')",
+    "wait for input": "import select\nselect.select([], [], [], 0.01)\nprint('ESCAPED')",
+    "packages of the interpreter": "import os, sysconfig\n"
+    "for kind in ('purelib', 'platlib'):\n"
+    "  for name in os.listdir(sysconfig.get_path(kind)): print('ESCAPED', name)",
+    "packages of the system": "import os\n"
+    "for folder in ('lib/python3', 'lib/python3/dist-packages', 'share', 'lib/systemd', 'bin'):\n"
+    "  if os.path.exists('/usr/' + folder): print('ESCAPED', folder)",
+    "programs of the system": "import os\nfor top in ('/usr', '/lib', '/lib64'):\n"
+    "  for folder, _, names in os.walk(top):\n"
+    "    for name in names:\n"
+    "      if '.so' not in name: print('ESCAPED', folder, name)",
     "write to the system": "open('/usr/lib/escaped', 'w')\nprint('ESCAPED')",
     "write to the interpreter": "import os\nopen(os.__file__, 'a')\nprint('ESCAPED')",
     "write to the root": "open('/escaped', 'w')\nprint('ESCAPED')",
@@ -131,9 +148,11 @@ def test_signals_reach_nobody_outside(tmp_path: Path) -> None:
     ("source", "outcomes"),
     [
         ("while True: pass", {("finished", 137), ("timeout", None)}),
-        ("import time\ntime.sleep(60)", {("timeout", None)}),
+        ("import time\ntime.sleep(60)", {("finished", 1)}),
+        ("import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()", {("timeout", None)}),
         ("import signal, time\nfor s in range(1, 32):\n  try: signal.signal(s, signal.SIG_IGN)\n"
-         "  except (OSError, ValueError): pass\nwhile True: time.sleep(1)", {("timeout", None)}),
+         "  except (OSError, ValueError): pass\nwhile True: time.time()",
+         {("finished", 137), ("timeout", None)}),
         ("while True: print('x' * 4096)", {("output_limit", None)}),
         ("import sys\nwhile True: sys.stderr.write('x' * 4096)", {("output_limit", None)}),
         ("import os\nos.close(1)\nos.close(2)\nwhile True: pass", {("finished", 137), ("timeout", None)}),
@@ -228,8 +247,8 @@ def test_a_program_too_long_is_never_run(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_without_bubblewrap_nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match=r"bwrap is not installed; install bubblewrap 0\.8"):
+    take_away(monkeypatch, tmp_path)
+    with pytest.raises(UserError, match=r"bwrap is not installed.*; install bubblewrap 0\.8"):
         run_program(f"open({str(tmp_path / 'mark')!r}, 'w')")
     assert not (tmp_path / "mark").exists()
 
@@ -260,6 +279,78 @@ def test_a_bubblewrap_that_is_no_program_is_refused(monkeypatch: pytest.MonkeyPa
     path.write_text("#!/no/such/interpreter\n")
     with pytest.raises(UserError, match="does not work here"):
         find_sandbox()
+
+
+def test_a_program_called_bwrap_on_the_path_is_not_trusted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It could run programs outside: only the system's own places count, where root alone writes."""
+    trusted = TRUSTED_PATHS
+    mark = tmp_path / "ran"
+    path = put_on_path(monkeypatch, tmp_path, f"open({str(mark)!r}, 'w'); end(0)")
+    monkeypatch.setattr("scenarios.tasks.sandbox.sandbox.TRUSTED_PATHS", trusted)
+    if works_here():
+        assert find_sandbox() in trusted
+    else:
+        with pytest.raises(UserError):
+            find_sandbox()
+    assert not mark.exists()
+    for mode in (0o777, 0o775, 0o757):
+        path.chmod(mode)
+        with pytest.raises(UserError, match="may be changed by others than root"):
+            require_trusted(str(path))
+    path.chmod(0o755)
+    if os.getuid() == 0:
+        require_trusted(str(path))
+        os.chown(path, 1234, 1234)
+    with pytest.raises(UserError, match="may be changed by others than root"):
+        require_trusted(str(path))
+
+
+@pytest.mark.parametrize(
+    ("said", "accepted"),
+    [
+        ("bubblewrap 0.8.0", True),
+        ("bubblewrap 0.11.0", True),
+        ("bubblewrap 1.0", True),
+        ("bubblewrap 0.7.9", False),
+        ("bubblewrap 0.4.1", False),
+        ("bwrap 9.9", False),
+        ("", False),
+    ],
+)
+def test_a_version_is_old_or_new_by_its_numbers(said: str, accepted: bool) -> None:
+    assert is_new_enough(said) is accepted
+
+
+def test_a_bubblewrap_that_shuts_nothing_off_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It runs the trial program for real, outside: the program sees the host and does not greet."""
+    path = put_on_path(monkeypatch, tmp_path, "end(0)")
+    path.write_text(
+        path.read_text().replace(
+            'print("the sandbox works", flush=True)', 'exec(program, {"__name__": "__main__"})'
+        )
+    )
+    with pytest.raises(UserError, match="does not work here"):
+        find_sandbox()
+
+
+def test_what_ended_by_the_clock_is_run_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A busy machine is no property of a program: only what finished is remembered."""
+    count = tmp_path / "count"
+    put_on_path(
+        monkeypatch,
+        tmp_path,
+        f"n = len(open({str(count)!r}, 'a+').read() or '') or os.path.getsize({str(count)!r})\n"
+        f"open({str(count)!r}, 'a').write('x')\n"
+        "time.sleep(60) if n == 0 else (print('{\"value\": 4}', flush=True), end(0))",
+    )
+    monkeypatch.setattr(Limits, "__init__", partialmethod(Limits.__init__, wall_s=1.0))
+    cases = [FunctionCase(arguments=[2], expected=4)]
+    assert [judge_function("# slow", "solve", cases)[0].passed for _ in range(3)] == [False, True, True]
+    assert count.read_text() == "xx"
 
 
 def test_a_sandbox_that_fails_later_is_no_fault_of_the_program(
@@ -323,6 +414,7 @@ def test_the_command_closes_every_door() -> None:
     assert not {"--share-net", "--bind", "--dev-bind", "--dev", "--proc", "--cap-add"} & set(command)
     shown = {outside[i + 2] for i, word in enumerate(outside) if word in ("--ro-bind", "--ro-bind-try")}
     assert all(path.startswith(("/usr/lib", "/lib", "/python/")) for path in shown)
+    assert all(".so" in path or path.startswith("/python/") for path in shown)
     assert inside[0].startswith("/python/bin/")
     assert '"RLIMIT_CPU": 1' in inside[-2]
     assert inside[-1] == "solve"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandboxes import run_or_be_refused
+from sandboxes import run_or_be_refused, take_away
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, draw_scenarios
 
 from roles.errors import UserError
@@ -210,7 +210,7 @@ def test_a_program_gets_no_further_than_the_sandbox(source: str, says: str) -> N
 def test_without_a_sandbox_a_code_agent_is_refused_before_it_speaks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+    take_away(monkeypatch, tmp_path)
     with pytest.raises(UserError, match="bwrap is not installed"):
         play([ANSWER], kind="code")
     cases = draw_scenarios(1)
