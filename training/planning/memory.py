@@ -33,7 +33,8 @@ class Memory:
     @property
     def total(self) -> float:
         """The sum; an engine samples and a learner trains in turn, and both stay."""
-        return sum(getattr(self, field.name) for field in fields(self))
+        sizes: list[float] = [getattr(self, field.name) for field in fields(self)]
+        return sum(sizes)
 
 
 def layer_bytes(shape: Shape, value: int) -> int:
