@@ -131,6 +131,10 @@ class MarlConfig(Section):
     """What is rewarded: the team reward, or (for comparison only) the share of seats that accept."""
     max_staleness: Count = 0
     """Steps that rollouts may be behind the weights: 0 plays and trains in turn, exactly."""
+    updates_per_batch: PositiveCount = 1
+    """Passes over a step's rows; only from the second update on can a ratio leave the clip's range."""
+    minibatches: PositiveCount = 1
+    """Parts that a step's rows are cut into, with an update after each."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Gradients of a role are scaled down to this norm."""
     max_completion_tokens: PositiveCount = 32

@@ -41,7 +41,7 @@ class OverlappedLearner:
         self, learner: JointLearner, cases_of: Callable[[int], Sequence[TeamScenario]], max_steps: int
     ) -> None:
         self.learner, self.cases_of, self.max_steps = learner, cases_of, max_steps
-        self._actors = _copy_models(learner.models) if learner.config.max_staleness else {}
+        self._actors = copy_models(learner.updater.actors) if learner.config.max_staleness else {}
         self._queue: deque[_Pending] = deque()
         self._player = ThreadPoolExecutor(1, thread_name_prefix="rollouts")
 
@@ -91,14 +91,15 @@ class OverlappedLearner:
             self._submit(one["step"], one["version"], one["weights"])
 
 
-def _copy_models(models: Mapping[str, Any]) -> dict[str, Any]:
+def copy_models(models: Mapping[str, Any]) -> dict[str, Any]:
     """Models of the same weights to play with; roles on one base keep sharing one."""
     copies = {id(model): copy.deepcopy(model) for model in models.values()}
     return {role: copies[id(model)] for role, model in models.items()}
 
 
 def _copy_weights(learner: JointLearner) -> Weights:
+    """Of the models that play: whole ones, also where the learner's weights are sharded."""
     return {
         role: {name: p.detach().clone() for name, p in named_role_parameters(model, role)}
-        for role, model in learner.models.items()
+        for role, model in learner.updater.actors.items()
     }

@@ -21,7 +21,7 @@ from training.joint.drift import DriftWatch
 from training.joint.role_weights import full_state, full_weights, load_full_state, load_role_weights
 from training.learner.fsdp import is_sharded, whole
 from training.learner.kl import KLController
-from training.learner.learner import LossStats, RowCounts, backward_team, count_rows
+from training.learner.learner import LossStats, RowCounts, backward_team, count_rows, join_stats
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
 from training.models.adapters import role_parameters
@@ -59,9 +59,23 @@ class TeamUpdater:
         self.optimizers = {role: by_owner[self._owner(role)] for role in self.models}
 
     def update(self, rows: Mapping[str, Sequence[TrainingRow]]) -> dict[str, LossStats]:
-        """One clipped policy-gradient step of every role whose turn it is; returns the parts of its loss."""
+        """The clipped policy-gradient steps of every role whose turn it is; returns the parts of its loss.
+
+        One step, or `updates_per_batch` times one for each of `minibatches` parts of the rows.
+        """
         self._set_rates()
-        stats = self.update_all({role: rows[role] for role in self.models if self._learns(role)})
+        learning = {role: rows[role] for role in self.models if self._learns(role)}
+        parts = self.config.minibatches
+        done = [
+            self.update_all({role: _take_part(of_role, part, parts) for role, of_role in learning.items()})
+            for _ in range(self.config.updates_per_batch)
+            for part in range(parts)
+        ]
+        stats = {
+            role: join_stats([one[role] for one in done if role in one])
+            for role in learning
+            if any(role in one for one in done)
+        }
         self.num_steps += 1
         self.sync_actors()
         return stats
@@ -223,3 +237,8 @@ class TeamUpdater:
         for role, one in self.kl.items():
             one.coefficient = state["kl"][role]
         self.drift.load_state(state["drift"])
+
+
+def _take_part(rows: Sequence[TrainingRow], part: int, parts: int) -> Sequence[TrainingRow]:
+    """One of so many stretches of the rows: rows of one prompt stand together."""
+    return rows[len(rows) * part // parts : len(rows) * (part + 1) // parts]

@@ -37,6 +37,32 @@ class LossStats:
     grad_norm: float = 0.0  # before it was scaled down; set by the update
 
 
+def join_stats(updates: Sequence[LossStats]) -> LossStats:
+    """Of several updates on one batch: means over their tokens; the mismatch is the first one's.
+
+    Later updates differ from the engine by what the earlier ones taught: that is no fault of the engine.
+    """
+    if len(updates) == 1:
+        return updates[0]
+    tokens = max(1, sum(one.num_tokens for one in updates))
+
+    def mean(values: Sequence[float]) -> float:
+        pairs = zip(values, updates, strict=True)
+        return sum(value * one.num_tokens for value, one in pairs) / tokens
+
+    measured = [one.kl for one in updates if one.kl is not None]
+    return LossStats(
+        loss=mean([one.loss for one in updates]),
+        kl=mean([one.kl or 0.0 for one in updates]) if measured else None,
+        clip_fraction=mean([one.clip_fraction for one in updates]),
+        entropy=mean([one.entropy for one in updates]),
+        num_rows=sum(one.num_rows for one in updates),
+        num_tokens=sum(one.num_tokens for one in updates),
+        mismatch=updates[0].mismatch,
+        grad_norm=max(one.grad_norm for one in updates),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCounts:
     """Divisors of a role's loss: its rows of the step on all ranks, and their own tokens."""

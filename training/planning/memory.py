@@ -1,7 +1,7 @@
 """Bytes that a rank holds while it trains, from sizes alone: the arithmetic of `emads plan` and the dry run.
 
 Counted from what the passes of training/learner keep, and held against peaks measured on a GPU
-(benchmarks/gpu/results): within 12 percent there.
+(benchmarks/gpu/results): within 6 percent there.
 """
 
 from collections.abc import Sequence

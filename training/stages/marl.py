@@ -4,7 +4,6 @@ A run folder and its checkpoints do not depend on the number of ranks: what one 
 with. Cases are divided over the ranks, rank 0 writes.
 """
 
-import copy
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from training.data.demonstrations import TokenRow, supervised_rows
 from training.joint.anchor import AnchorRows
 from training.joint.best_team import BestTeam
 from training.joint.marl import JointLearner
-from training.joint.overlap import OverlappedLearner
+from training.joint.overlap import OverlappedLearner, copy_models
 from training.learner.fsdp import shard_model
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.engine_factory import open_rollouts
@@ -78,7 +77,7 @@ def _make_learner(
         references = {role: model.eval().requires_grad_(False) for role, model in starting.items()}
     actors = None
     if config.marl.memory.sharding == "fsdp2" and ranks.size > 1:
-        actors = {role: copy.deepcopy(model) for role, model in models.items()}  # whole ones, to play with
+        actors = copy_models(models)  # whole ones, to play with
         for model in {id(one): one for one in models.values()}.values():
             shard_model(
                 model, bf16=config.marl.memory.sharded_bf16, cpu_offload=config.marl.memory.cpu_offload

@@ -330,3 +330,41 @@ def test_own_scores_and_team_parts_are_reported(scripted: Engines) -> None:
         statistics.fmean(one.first.verdict.consensus for _, one in sets)
     )
     assert all(0.3 < metrics[f"own_score/{role}"] < 1 for role in ROLES)  # half of the words are expert's
+
+
+def learn_on_one_batch(**options: Any) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+    """The CTO's weights and metrics after one joint step."""
+    learner = make_learner(CONFIG.changed(**options))
+    metrics = learner.step(draw(3))
+    return {name: p.detach().clone() for name, p in learner.models["cto"].named_parameters()}, metrics
+
+
+def differ(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return any(not torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_clip_acts_from_the_second_update_on_a_batch_on(scripted: Engines) -> None:
+    """With one update every ratio is 1, so that a narrow clip and a wide one give the same weights."""
+    narrow, wide = ({"loss__clip_low": clip, "loss__clip_high": clip} for clip in (0.001, 0.9))
+    once = [learn_on_one_batch(**clip)[0] for clip in (narrow, wide)]
+    assert not differ(*once)
+    (often, metrics), (far, free) = (
+        learn_on_one_batch(**clip, updates_per_batch=3, learning_rate=1e-2) for clip in (narrow, wide)
+    )
+    assert differ(often, far)
+    assert metrics["clip_fraction/cto"] > 0.05
+    assert free["clip_fraction/cto"] < metrics["clip_fraction/cto"]
+
+
+def test_minibatches_are_updates_on_stretches_of_the_rows(scripted: Engines) -> None:
+    learner, twin = make_learner(CONFIG.changed(minibatches=3)), make_learner()
+    rows = learner.make_rows(play(learner, draw(3)))
+    stats = learner.updater.update(rows)
+    for part in range(3):
+        cut = {role: r[len(r) * part // 3 : len(r) * (part + 1) // 3] for role, r in rows.items()}
+        twin.updater.update_all(cut)
+    for role in learner.models:
+        one, other = (dict(x.models[role].named_parameters()) for x in (learner, twin))
+        assert all(torch.equal(one[name], other[name]) for name in one)
+        assert stats[role].num_rows == sum(row.has_signal for row in rows[role])
+    assert learner.num_steps == 1

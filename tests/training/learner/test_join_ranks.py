@@ -1,0 +1,92 @@
+"""How ranks join on GPUs, without one: a backend for either device, a GPU for every process, one base."""
+
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from tiny_models import small_model
+
+from roles.errors import UserError
+from roles.registry import ROLES
+from training.joint.overlap import copy_models
+from training.learner import fsdp
+from training.learner.ranks import Ranks
+
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "x", "MASTER_PORT": "1"}
+
+
+@pytest.fixture
+def joined(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """What a process of torchrun on a machine of two GPUs asks for."""
+    asked: list[tuple[str, Any]] = []
+    for name, value in TORCHRUN.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: asked.append(("device", device)))
+    monkeypatch.setattr(
+        fsdp.dist, "init_process_group", lambda names, **kinds: asked.append((names, kinds["device_id"]))
+    )
+    monkeypatch.setattr(fsdp.dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(fsdp.dist, "get_world_size", lambda: 2)
+    return asked
+
+
+def test_counts_on_the_host_and_gradients_on_the_gpu_have_a_backend_each(
+    joined: list[tuple[str, Any]],
+) -> None:
+    """nccl alone refuses the first sum of a step: counts of rows are CPU tensors."""
+    assert fsdp.join_ranks() == Ranks(rank=1, size=2)
+    device = torch.device("cuda", 1)
+    assert joined == [("device", device), ("cpu:gloo,cuda:nccl", device)]
+
+
+def test_a_process_without_a_gpu_is_told_how_many_there_are(
+    joined: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UserError, match="1 visible; use --nproc-per-node 1"):
+        fsdp.join_ranks()
+    assert joined == []
+
+
+class StrictBackends:
+    """Collectives that refuse a tensor of a device without a backend, and note what they were given."""
+
+    def __init__(self, devices: set[str]) -> None:
+        self.devices, self.seen = devices, []  # type: ignore[var-annotated]
+
+    def all_reduce(self, tensor: torch.Tensor, op: Any = None) -> None:
+        if tensor.device.type not in self.devices:
+            raise RuntimeError(f"No backend type associated with device type {tensor.device.type}")
+        self.seen.append((tensor.device.type, tuple(tensor.shape)))
+
+
+@pytest.mark.parametrize("devices", [{"cpu", "meta"}, {"meta"}])
+def test_a_step_sums_counts_on_the_host_and_each_set_of_gradients_once(
+    devices: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients on the meta device stand for those on a GPU; nccl alone takes no step."""
+    backends = StrictBackends(devices)
+    monkeypatch.setattr("training.learner.ranks.dist.all_reduce", backends.all_reduce)
+    weights = [torch.nn.Parameter(torch.zeros(size, device="meta")) for size in (3, 5)]
+    weights[0].grad = torch.zeros(3, device="meta")  # this rank had no rows for the other one
+    ranks = Ranks(rank=0, size=2)
+    if "cpu" not in devices:
+        with pytest.raises(RuntimeError, match="device type cpu"):
+            ranks.add_gradients(weights, has_gradient=True)
+        return
+    assert ranks.add_gradients(weights, has_gradient=True)
+    assert backends.seen == [("cpu", (1,)), ("meta", (8,))]
+
+
+def test_roles_on_one_base_play_with_one_copy_of_it() -> None:
+    lora = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    model: Any = get_peft_model(small_model(), lora, adapter_name="cto")
+    for role in list(ROLES)[1:]:
+        model.add_adapter(role, lora)
+    copies = copy_models(dict.fromkeys(ROLES, model))
+    places = {one.get_input_embeddings().weight.data_ptr() for one in copies.values()}
+    assert len(places) == 1
+    assert places != {model.get_input_embeddings().weight.data_ptr()}
