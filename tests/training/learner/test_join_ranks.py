@@ -26,10 +26,12 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: asked.append(("device", device)))
     monkeypatch.setattr(
-        fsdp.dist, "init_process_group", lambda names, **kinds: asked.append((names, kinds["device_id"]))
+        torch.distributed,
+        "init_process_group",
+        lambda names, **kinds: asked.append((names, kinds["device_id"])),
     )
-    monkeypatch.setattr(fsdp.dist, "get_rank", lambda: 1)
-    monkeypatch.setattr(fsdp.dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
     return asked
 
 
