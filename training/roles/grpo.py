@@ -44,6 +44,16 @@ def verified_reward(
     return list(verified_reward)
 
 
+def leave_out_silent_rows(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The batch with the tokens of rows without an advantage out of the loss: what is not learnt from is
+    not pulled back to the reference either. Divisors stay those of all rows, as in joint training.
+    """
+    advantages, completion = inputs["advantages"], inputs["completion_mask"]
+    speaks = (advantages != 0).reshape(len(advantages), -1).any(1)
+    mask = inputs.get("tool_mask", torch.ones_like(completion))
+    return {**inputs, "tool_mask": mask * speaks[:, None].to(mask.dtype)}
+
+
 class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPOTrainer):
     """TRL's trainer with our checkpoints, the rollout window among them. Left-out groups are in no mean."""
 
@@ -51,6 +61,8 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         """Means over rows are over those that count; `dapo` counts tokens, of which masked ones are none."""
+        if self.beta:
+            inputs = leave_out_silent_rows(inputs)
         loss = super()._compute_loss(model, inputs)
         return loss if self.loss_type == "dapo" else loss * self.rollouts.row_scale
 

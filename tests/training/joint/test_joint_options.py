@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from joint_learning import (
     CONFIG,
     SEATS,
@@ -36,8 +37,10 @@ from training.joint.credit.estimators import ESTIMATORS
 from training.joint.drift import DriftWatch
 from training.joint.marl import JointLearner
 from training.joint.metrics import team_behaviour
-from training.joint.overlap import OverlappedLearner
+from training.joint.overlap import OverlappedLearner, copy_models
+from training.joint.role_weights import full_weights
 from training.joint.score import share_of_agreement
+from training.learner.fsdp import shard_model
 from training.models.adapters import named_role_parameters
 
 
@@ -346,6 +349,28 @@ def test_overlap_is_as_stale_as_it_says_and_repeatable(scripted: Engines) -> Non
     for role in ROLES:
         assert same_weights(weights_of(first.models[role]), weights_of(second.models[role]))
         assert not same_weights(weights_of(first.models[role]), weights_of(plain.models[role]))
+
+
+def test_a_sharded_learner_may_have_rollouts_ahead_of_it(scripted: Engines) -> None:
+    """On one rank of FSDP2: plays run on whole copies, and the weights become those without sharding."""
+    config = change(max_staleness=1, loss__importance="call")
+    plain = make_learner(config)
+    run_overlapped(plain, 2)[0].close()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        models = {role: small_model(place) for place, role in enumerate(ROLES)}
+        actors = copy_models(models)
+        for model in models.values():
+            shard_model(model)
+        sharded = JointLearner(
+            models, config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=0, actors=actors
+        )
+        run_overlapped(sharded, 2)[0].close()
+        for role in ROLES:
+            for name, weight in full_weights(sharded.models[role], role).items():
+                torch.testing.assert_close(weight, dict(plain.models[role].named_parameters())[name])
+    finally:
+        dist.destroy_process_group()
 
 
 def test_without_staleness_overlap_is_the_plain_learner(scripted: Engines) -> None:

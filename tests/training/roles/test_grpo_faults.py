@@ -167,6 +167,18 @@ def test_the_rest_of_the_step_is_as_if_the_group_had_not_been_played(
     assert all(torch.isfinite(value).all() for value in spoilt.values())
 
 
+def test_level_groups_are_not_pulled_back_to_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first step moves the policy away; in the second all rewards are equal, so that KL has no say."""
+    rewards = iter([1.0, 0.0, 0.75, 0.25, 0.3, 0.3, 0.3, 0.3, *[0.3] * 8])
+    monkeypatch.setattr(
+        "training.roles.rollouts.episode_reward", lambda episode, config: {"total": next(rewards)}
+    )
+    _, log = train(tmp_path, draw(4), loss__kl_coefficient=0.5, max_steps=2)
+    assert [row["grad_norm"] > 0 for row in log] == [True, False]
+
+
 def test_a_batch_without_rewards_moves_nothing(tmp_path: Path) -> None:
     """Not even by momentum: the second of two steps loses all its groups."""
     one_step, _ = train(tmp_path, draw(4), max_steps=1)
