@@ -4,6 +4,7 @@ import logging
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -351,12 +352,12 @@ def test_overlap_is_as_stale_as_it_says_and_repeatable(scripted: Engines) -> Non
         assert not same_weights(weights_of(first.models[role]), weights_of(plain.models[role]))
 
 
-def test_a_sharded_learner_may_have_rollouts_ahead_of_it(scripted: Engines) -> None:
+def test_a_sharded_learner_may_have_rollouts_ahead_of_it(scripted: Engines, tmp_path: Path) -> None:
     """On one rank of FSDP2: plays run on whole copies, and the weights become those without sharding."""
     config = change(max_staleness=1, loss__importance="call")
     plain = make_learner(config)
     run_overlapped(plain, 2)[0].close()
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
         models = {role: small_model(place) for place, role in enumerate(ROLES)}
         actors = copy_models(models)
