@@ -1,43 +1,25 @@
-"""The COO: who does which work package, and when all of it is done."""
+"""The COO: which overtime, shifts and contractors are worth their money on an option's work plan."""
 
-from roles.base import Answer, Role, Tool
+from roles.base import Role
+from roles.part import TOOLS, PartAnswer, write_mandate
 
+RULES = (
+    "Work begins with day 1, and the finish is the last day of the last package. Packages are taken in the "
+    "order listed. A package starts as soon as the packages that it comes after are done and its owner has "
+    "finished the owner's earlier packages in the list; it runs without a break. Overtime of a person "
+    "makes each package of that person take a fifth less time, rounded up to whole days. An extra shift "
+    "takes the days stated off one package, after overtime. A contractor takes over one package and needs "
+    "the days stated: the owner is not occupied by it, and neither overtime nor an extra shift changes it. "
+    "A package never takes less than one day."
+)
 
-class CooAnswer(Answer):
-    """Example: CooAnswer(assign={"P1": "A", "P2": "B", "P3": "A"}, finish=54)"""
-
-    assign: dict[str, str]  # package -> person, in the order in which the packages run
-    finish: int  # hours until the last package is done
-
+EXAMPLE = {"part": ["overtime Wilma", "extra shift lens grinding"], "cost": 12, "worth": 18}
 
 ROLE = Role(
     name="coo",
     title="COO",
-    mandate=(
-        "You are the COO. Assign every work package to one qualified person so that all work finishes as "
-        "early as possible, and by the deadline. The brief lists, per package, the hours that each qualified "
-        "person needs and the packages it comes after. Packages run in the order in which you list them; "
-        "each starts when its predecessors are done and its person is free. Check plans with the tool, then "
-        'answer with one JSON object: {"assign": {"P1": "...", "P2": "...", ...}, "finish": ...}.'
-    ),
-    answer=CooAnswer,
-    tools=(
-        Tool(
-            name="check_assignment",
-            description="Finish time of a complete plan, and whether it is on time.",
-            parameters={
-                "type": "object",
-                "properties": {
-                    "assign": {
-                        "type": "object",
-                        "description": "package -> person, in running order",
-                        "additionalProperties": {"type": "string"},
-                    }
-                },
-                "required": ["assign"],
-                "additionalProperties": False,
-            },
-        ),
-    ),
+    mandate=write_mandate("COO", "work plan", RULES, EXAMPLE),
+    answer=PartAnswer,
+    tools=TOOLS,
     letter="O",
 )

@@ -1,44 +1,23 @@
-"""Chief Financial Officer (Cost): the cheapest tier of every item that keeps the quality floor."""
+"""The Cost Officer: which commitments and tiers of an option's price list are worth their money."""
 
-from roles.base import Answer, Role, Tool
+from roles.base import Role
+from roles.part import TOOLS, PartAnswer, write_mandate
 
-
-class CostAnswer(Answer):
-    """What the Cost role answers.
-
-    Example: CostAnswer(tiers={"S1": 2, "S2": 1, "S3": 3}, total=61)
-    """
-
-    tiers: dict[str, int]  # every item of the brief -> tier 1 to 3
-    total: int  # exact price of this plan, k$
-
-
-PRICE = Tool(
-    name="price",
-    description="Exact total and quality of a plan, discounts included.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "tiers": {
-                "type": "object",
-                "description": "every item of the brief and its tier",
-                "additionalProperties": {"type": "integer", "minimum": 1, "maximum": 3},
-            }
-        },
-        "required": ["tiers"],
-        "additionalProperties": False,
-    },
+RULES = (
+    "Of every item you may buy one tier, or none. A committed tier takes its percentage off the item's "
+    "list price; what is saved per item is rounded down to whole k$. A premium tier adds its points to the "
+    "quality; quality is the sum over the items. Saving is worth its own amount. Quality points over the "
+    "ceiling are worth nothing. Bundle: when the number of committed tiers that you buy reaches the number "
+    "stated, each of them costs the discount less; the same holds for premium tiers, counted by themselves."
 )
+
+EXAMPLE = {"part": ["committed lamp oil", "premium rope"], "cost": 10, "worth": 19}
 
 ROLE = Role(
     name="cost",
     title="Cost",
-    mandate=(
-        "You are the cost controller. Choose one tier of every item so that the qualities add up to at least "
-        "the quality floor, the total stays within the budget if there is one, and the total is as low as "
-        "possible; mind the volume discount where the brief states one. Report the tiers and the exact total."
-    ),
-    answer=CostAnswer,
-    tools=(PRICE,),
+    mandate=write_mandate("Cost Officer", "price list", RULES, EXAMPLE),
+    answer=PartAnswer,
+    tools=TOOLS,
     letter="C",
 )

@@ -1,51 +1,25 @@
-"""The CTO: which candidate architecture meets the requirements at the lowest cost."""
+"""The CTO: which upgrades of an option's architecture are worth their money."""
 
-from roles.base import Answer, Role, Tool
+from roles.base import Role
+from roles.part import TOOLS, PartAnswer, write_mandate
 
+RULES = (
+    "A request passes all stages in turn. In a stage with several branches it waits for the slowest "
+    "branch, and the stage is up while at least one of its branches is up. A branch passes all its "
+    "components in turn and is up while all of them are. A component is up while at least one of its "
+    "machines is; machines fail independently, each with the availability stated. Latency is the sum over "
+    "the stages. Availability of the whole is the probability that all stages are up, rounded down to 0.01 "
+    "%. A spare adds one machine, a faster component has the latency stated, in a managed component every "
+    "machine has the availability stated; upgrades of one component may be combined."
+)
 
-class CtoAnswer(Answer):
-    """Example: CtoAnswer(option="B", cost=42, latency=35, availability=97)"""
-
-    option: str  # letter of the chosen architecture
-    cost: int  # k$ per month
-    latency: int  # ms
-    availability: int  # percent, rounded down
-
-
-_OPTION = {
-    "type": "object",
-    "properties": {"option": {"type": "string", "description": "letter of the option"}},
-    "required": ["option"],
-    "additionalProperties": False,
-}
+EXAMPLE = {"part": ["spare lamp drive", "faster fog sensor"], "cost": 13, "worth": 22}
 
 ROLE = Role(
     name="cto",
     title="CTO",
-    mandate=(
-        "You are the CTO. Choose the cheapest architecture that meets every requirement in the brief. "
-        "Latency (ms) is that of the slowest path from the first component to the last. Availability "
-        "(percent, rounded down) is the probability that some path of running components joins them; a "
-        "component with replicas is down only when all of them are. Throughput (thousand requests per "
-        "second) is the largest flow that the components carry. Cost is in k$ per month. Measure every "
-        'option, then answer with one JSON object: {"option": "...", "cost": ..., "latency": ..., '
-        '"availability": ...}.'
-    ),
-    answer=CtoAnswer,
-    tools=(
-        Tool(
-            name="measure",
-            description=(
-                "Exact latency, availability, throughput (where required) and cost of one option; the letter "
-                "of an option that comes in builds asks about each of them."
-            ),
-            parameters=_OPTION,
-        ),
-        Tool(
-            name="describe",
-            description="Components (with replicas) and connections of one option.",
-            parameters=_OPTION,
-        ),
-    ),
+    mandate=write_mandate("CTO", "architecture", RULES, EXAMPLE),
+    answer=PartAnswer,
+    tools=TOOLS,
     letter="T",
 )

@@ -1,47 +1,75 @@
-"""ReconcileGPT: weighs four reports that disagree and chooses, or hands the case to a human."""
+"""ReconcileGPT: reads what the seats offer, chooses one option and funds offers on it, or escalates."""
 
-from roles.base import Answer, Role, Tool
+from roles.base import Role, Tool
+from roles.team import Decision
 
+MAX_CALLS = 24  # of tools in one question
 
-class ReconcileAnswer(Answer):
-    """What ReconcileGPT answers.
-
-    Example: ReconcileAnswer(option="B", contested=["A"], score=5, escalate=False)
-    """
-
-    option: str  # one option, or "none" where every option is vetoed
-    contested: list[str]  # options that one stakeholder likes best and another one vetoes
-    score: int  # risk 0 (everybody well served) to 12 (somebody is not served at all)
-    escalate: bool  # true where every option is vetoed
-
-
-WELFARE = Tool(
-    name="welfare",
-    description=(
-        "Nash welfare of one option, its lowest utility, who likes it best and who vetoes it. In larger "
-        "cases also, if nobody vetoes it: the lowest share (percent of one's best) and its places by "
-        "Kalai-Smorodinsky and leximin."
-    ),
+RULES = (
+    "A plan is one option and at most one offer of each seat on it. It is worth the option's value before "
+    "any spending plus the worth of the funded offers, in k$ a month. It costs what the funded offers cost. "
+    "A plan can be run if it costs at most the budget, no seat vetoes its option, and every offer is funded "
+    "that is marked as needed there; where a seat needs a part and offers none, the option cannot be run. "
+    "The best plan is the one of the greatest worth that can be run; of equal worth the cheaper. Money that "
+    "is left is worth nothing. Only if no option has a plan that can be run, the case is escalated to a "
+    "person."
+)
+CONFLICTS = (
+    "A seat favours the option on which the value before any spending plus the worth of its own offer is "
+    "greatest; an option without an offer of the seat counts with its value alone, and of equal options the "
+    "seat favours every one. The conflicts are the seats that favour only other options than the one chosen; "
+    "there are none where the case is escalated."
+)
+SCHEMA = (
+    'Answer with one JSON object and nothing after it. Its keys: option (the letter, or "none" to escalate), '
+    "fund (labels of the funded offers on this option, in any order; [] where none is or the case is "
+    "escalated), escalate (true or false), conflicts (names of seats, in any order; [] for none); reason "
+    "(one or two sentences, not judged) may be left out. Example of another case: "
+    '{"option": "F", "fund": ["cto", "risk"], "escalate": false, "conflicts": ["coo"], '
+    '"reason": "F with both offers is worth 71 at cost 38 of 40."}'
+)
+TOTAL = Tool(
+    name="total",
+    description="Cost and worth of one option with the named offers funded, and whether it can be run.",
     parameters={
         "type": "object",
-        "properties": {"option": {"type": "string", "description": "one of the options in the brief"}},
-        "required": ["option"],
+        "properties": {
+            "option": {"type": "string", "description": "letter of the option"},
+            "fund": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "labels of offers, as the table shows them",
+            },
+        },
+        "required": ["option", "fund"],
         "additionalProperties": False,
     },
+)
+SHEET = Tool(
+    name="sheet",
+    description="Per option: its offers funded one after the other by worth per k$ while money lasts; per "
+    "seat: the options that it favours.",
+    parameters={"type": "object", "properties": {}, "additionalProperties": False},
 )
 
 ROLE = Role(
     name="reconcile",
     title="ReconcileGPT",
-    mandate=(
-        "You are ReconcileGPT. The CTO, the COO, Risk and Cost have reported on the same options and "
-        "disagree. Leave out every option that a stakeholder vetoes and choose the one with the largest "
-        "Nash welfare among the rest. Name the contested options (one stakeholder's favourite, another's "
-        "veto) and the risk score: (99 - lowest utility of the chosen option) // 8. If every option is "
-        "vetoed, the option is none, the score 12 and escalate true. Look up every option, then answer with "
-        'one JSON object: {"option": "...", "contested": [...], "score": ..., "escalate": ...}.'
+    mandate="\n".join(
+        (
+            "You are ReconcileGPT. The seats of a company have worked on the options that it can take and "
+            "report what they would have funded on each. Their figures have been checked. You choose one "
+            "option and the offers on it that are funded from one budget.",
+            RULES,
+            CONFLICTS,
+            "Tools: total(option, fund) tells cost and worth of one plan and whether it can be run; sheet() "
+            "funds, on every option, the needed offers first and then the others by worth per k$ while money "
+            "lasts, which need not be the best plan, and names the options that each seat favours. You may "
+            f"call tools {MAX_CALLS} times in all.",
+            SCHEMA,
+        )
     ),
-    answer=ReconcileAnswer,
-    tools=(WELFARE,),
+    answer=Decision,
+    tools=(TOTAL, SHEET),
     letter="M",
 )

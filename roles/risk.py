@@ -1,56 +1,24 @@
-"""Chief Risk Officer: names what is most exposed and buys the controls that leave the least loss."""
+"""The Chief Risk Officer: which controls against the threats to an option are worth their money."""
 
-from typing import Annotated
+from roles.base import Role
+from roles.part import TOOLS, PartAnswer, write_mandate
 
-from pydantic import Field
-
-from roles.base import Answer, Role, Tool
-
-
-class RiskAnswer(Answer):
-    """What the Risk role answers.
-
-    Example: RiskAnswer(top_risks=["C", "A"], controls=["K1", "K3"], residual=34, score=4)
-    """
-
-    top_risks: Annotated[list[str], Field(min_length=2, max_length=2)]  # most exposed assets, worst first
-    controls: list[str]  # bought within the budget, each once
-    residual: int  # exact loss left with these controls
-    score: int  # 0 to 12, as the residual tool reports it
-
-
-EXPOSURES = Tool(
-    name="exposures",
-    description="Exact exposure of every asset before controls.",
-    parameters={"type": "object", "properties": {}, "additionalProperties": False},
+RULES = (
+    "One serious attempt a month is expected. It starts outside. An asset is reached when the attempt "
+    "stands at the asset (or outside) named after 'from' and all steps of at least one of the routes "
+    "succeed; steps succeed independently, each with the likelihood stated. The expected loss of an asset "
+    "is its loss times the probability that it is reached, rounded down to whole k$; the expected loss of "
+    "the whole is the sum over the assets. A control lowers the likelihood of one step to the figure "
+    "stated. Avoided expected loss is worth its own amount."
 )
-SAVINGS = Tool(
-    name="savings",
-    description="Loss that each control alone avoids.",
-    parameters={"type": "object", "properties": {}, "additionalProperties": False},
-)
-RESIDUAL = Tool(
-    name="residual",
-    description="Exact residual loss, cost and risk score of a set of controls.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "controls": {"type": "array", "items": {"type": "string"}, "description": "controls, each once"}
-        },
-        "required": ["controls"],
-        "additionalProperties": False,
-    },
-)
+
+EXAMPLE = {"part": ["storm shutters", "lamp watch"], "cost": 11, "worth": 25}
 
 ROLE = Role(
     name="risk",
     title="Risk",
-    mandate=(
-        "You are the Chief Risk Officer. Threats reach assets step by step; a control makes one step less "
-        "likely. Name the two assets most exposed before controls, choose the controls within the budget "
-        "that leave the smallest residual loss (savings may overlap); report that loss and its score 0-12."
-    ),
-    answer=RiskAnswer,
-    tools=(EXPOSURES, SAVINGS, RESIDUAL),
+    mandate=write_mandate("Chief Risk Officer", "threat graph", RULES, EXAMPLE),
+    answer=PartAnswer,
+    tools=TOOLS,
     letter="R",
 )

@@ -1,4 +1,4 @@
-"""What the team's seats write in a joint episode: report, decision, vote."""
+"""What the team's seats write in a joint episode: report with offers, reply to a question, decision, vote."""
 
 from typing import Annotated, Literal
 
@@ -10,33 +10,81 @@ SPECIALISTS: tuple[str, ...] = ("cto", "coo", "risk", "cost")
 RECONCILER = "reconcile"
 TEAM_ROLES: tuple[str, ...] = (*SPECIALISTS, RECONCILER)  # who plays generated cases; other roles work alone
 NO_OPTION = "none"  # the decision's option when the case goes to a human
+MAX_NOTE_WORDS = 40
+
+Figure = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]  # k$
 
 
-class SpecialistReport(Answer):
-    """A specialist's executive summary: all that ReconcileGPT learns from it.
+class Offer(Answer):
+    """One plan part that a seat offers to have funded.
 
-    Example: SpecialistReport(pick="B", flag=1, veto=["C"])
+    Example: Offer(option="A", part=["spare gateway"], cost=9, worth=14)
     """
 
-    pick: str  # the option it recommends
-    flag: Annotated[int, Field(ge=0, le=3)]  # how much it presses for it
-    veto: list[str]  # options that break its hard limit
+    option: str
+    part: Annotated[list[str], Field(min_length=1, max_length=20)]  # names of what is bought
+    cost: Figure  # k$ of the one budget
+    worth: Figure  # k$ gained over buying nothing on this option
+
+
+class Report(Answer):
+    """All that ReconcileGPT learns from one seat.
+
+    Example: Report(offers=[Offer(option="A", part=["spare gateway"], cost=9, worth=14)], needs=["A"],
+                    veto=[], note="A fails its SLO without the spare gateway.")
+    """
+
+    offers: Annotated[list[Offer], Field(max_length=50)]
+    needs: Annotated[list[str], Field(max_length=10)]  # options that break the seat's limit unless it buys
+    veto: Annotated[list[str], Field(max_length=10)]  # options that break the seat's limit whatever it buys
+    note: Annotated[str, Field(max_length=400)] = ""  # at most MAX_NOTE_WORDS words
+
+
+class Ask(Answer):
+    """A question of ReconcileGPT: another offer of one seat on one option.
+
+    Example: Ask(seat="cto", option="A", cost_at_most=15)
+    """
+
+    seat: str
+    option: str
+    cost_at_most: Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class AskMessage(Answer):
+    """What ReconcileGPT writes to ask before it decides."""
+
+    ask: Ask
+
+
+class OfferReply(Answer):
+    """A seat's reply to a question: one more offer, or none.
+
+    Example: OfferReply(offer=Offer(option="A", part=["faster switch"], cost=15, worth=22))
+    """
+
+    offer: Offer | None
 
 
 class Decision(Answer):
-    """ReconcileGPT's decision for the team.
+    """ReconcileGPT's decision: one option and the offers that are funded on it.
 
-    Example: Decision(option="B", escalate=False)
+    Example: Decision(option="B", fund=["cto", "risk"], escalate=False, conflicts=[],
+                      reason="B with both offers is worth 71 at cost 38 of 40.")
     """
 
     option: str  # an option, or "none" when it escalates
-    escalate: bool  # hand the case to a human
+    fund: Annotated[list[str], Field(max_length=20)]  # labels of offers, as the table shows them
+    escalate: bool  # hand the case to a person: no option can be run within the budget
+    conflicts: Annotated[tuple[str, ...], Field(max_length=10, strict=False)] = ()  # where seats pull apart
+    reason: Annotated[str, Field(max_length=600)] = ""
 
 
 class Vote(Answer):
-    """A specialist's answer to the decision.
+    """A seat's answer to the decision.
 
-    Example: Vote(vote="accept")
+    Example: Vote(vote="object", reason="B misses the deadline without the crew.")
     """
 
     vote: Literal["accept", "object"]
+    reason: Annotated[str, Field(max_length=400)] = ""

@@ -7,8 +7,7 @@ from typing import Any, Literal, get_args
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[str, ...] = get_args(Split)
-Form = Literal["lines", "prose", "table", "memo"]  # in which a brief is worded, see scenarios.briefs.forms
-FORMS: tuple[Form, ...] = get_args(Form)
+Style = Literal["full", "short"]  # of texts: for any chat model, or for models trained on them
 MIN_DIFFICULTY, MAX_DIFFICULTY = 1, 10
 
 
@@ -28,7 +27,7 @@ class Scenario:
     brief: str  # what the role reads; never contains the answer
     facts: Mapping[str, Any]  # JSON values that the role's tools may use
     truth: Mapping[str, Any]  # hidden: the optimum and what scores an answer; never leaves the verifier
-    optimal_tool_calls: int  # calls that the shortest sound demonstration makes
+    optimal_tool_calls: int  # calls that the longest demonstration of the expert makes; more are unnecessary
 
     @property
     def key(self) -> str:
@@ -84,7 +83,7 @@ class ToolError(Exception):
 class Family:
     """Scenarios of one kind: generator, exact oracle, strict verifier, tools, demonstrations, baselines.
 
-    Example: FAMILIES["cost"].verify(scenario, '{"tiers": {"S1": 2, "S2": 1}, "total": 61}').reward
+    Example: FAMILIES["cost"].verify(scenario, '{"part": ["premium rope"], "cost": 6, "worth": 9}').reward
     """
 
     name: str
@@ -103,12 +102,16 @@ class Family:
     # baselines: "random", "constant" (best constant answer), "greedy" -> answer text; where greedy overlooks
     # a hard limit also "honest", which keeps them all: what no reward hack may beat
     max_calls: int = 40  # tool calls per episode; more are refused (scenarios.tool_executor)
-    write_brief: Callable[[Scenario, Form], str] | None = None  # the facts in this form; None: only one
+    find_sector: Callable[..., str] | None = None
+    # find_sector(split, seed, index, difficulty): the sector of a case without making it; None: it has none
 
 
-def scenario_rng(family: str, split: str, seed: int, index: int) -> random.Random:
-    """The generator's only source of chance: a string key, so that splits and seeds never share a stream."""
-    return random.Random(f"{family}/{split}/{seed}/{index}")
+def scenario_rng(family: str, split: str, seed: int, index: int, difficulty: int) -> random.Random:
+    """The generator's only source of chance: a string key, so that no two scenarios share a stream.
+
+    The difficulty is in it: else the answer of one difficulty would be right, or nearly, at the next.
+    """
+    return random.Random(f"{family}/{split}/{seed}/{index}/{difficulty}")
 
 
 def check_coordinates(split: str, seed: int, index: int, difficulty: int) -> None:

@@ -5,33 +5,27 @@ Problems come back as text, "<check>: <scenario>: <what>", so that an author see
 
 import dataclasses
 import json
-import math
 import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from scenarios.base import (
-    FORMS,
     MAX_DIFFICULTY,
     MIN_DIFFICULTY,
     SPLITS,
     Family,
-    Form,
     Scenario,
-    ToolCall,
     ToolError,
-    Verdict,
 )
-from scenarios.hostile import HOSTILE_TEXTS, HOSTILE_VALUES, mutate_values
+from scenarios.hostile_checks import check_figures, check_tools, check_totality, check_zeros
 
 DIFFICULTIES = (1, 2, 3, 5, 8)
 MOST_PROBLEMS = 3  # reported per check
-NUM_ATTACKED = 5  # scenarios that get the full set of hostile answers and calls
 NUM_STYLES = 4  # rngs that demonstrations are drawn with
 BASELINES = ("random", "constant", "greedy")
 LEAST_LEAD = 0.05  # of the greedy baseline's mean over the blind ones
+MOST_OF_NEIGHBOUR = 0.5  # that a case's gold earns at the next one, on average: three letters to choose from
 LEAK_SHARE = 0.9  # of scenarios in which one word of the brief is the answer
 BUDGET_SLACK = 2  # calls that a family allows per call of its longest demonstration, at least
 
@@ -134,6 +128,29 @@ def check_splits(family: Family, scenarios: Sequence[Scenario]) -> Iterator[str]
             yield f"{one} and {other} share {shared} of {len(scenarios)} scenarios"
 
 
+def check_neighbours(family: Family, scenarios: Sequence[Scenario]) -> Iterator[str]:
+    """A case and the next one by index, split, seed or difficulty share no facts; gold pays at its own."""
+    rewards: dict[str, list[float]] = {}
+    same: Counter[str] = Counter()
+    for one in scenarios:
+        harder = one.difficulty + (1 if one.difficulty < MAX_DIFFICULTY else -1)
+        places: dict[str, tuple[str, int, int, int]] = {
+            "index": (one.split, one.seed, one.index + 1, one.difficulty),
+            "split": ("validation", one.seed, one.index, one.difficulty),
+            "seed": (one.split, one.seed + 1, one.index, one.difficulty),
+            "difficulty": (one.split, one.seed, one.index, harder),
+        }
+        for kind, (split, seed, index, difficulty) in places.items():
+            other = family.generate(split, seed=seed, index=index, difficulty=difficulty)
+            rewards.setdefault(kind, []).append(family.verify(other, _gold(family, one)).reward)
+            same[kind] += other.facts == one.facts and bool(one.facts)
+    for kind, found in rewards.items():
+        if same[kind] > len(found) // 20:
+            yield f"{same[kind]} of {len(found)} cases have the facts of their neighbour by {kind}"
+        if sum(found) > MOST_OF_NEIGHBOUR * len(found):
+            yield f"the gold of the neighbour by {kind} earns {sum(found) / len(found):.2f} on average"
+
+
 def check_gold(family: Family, scenarios: Sequence[Scenario]) -> Iterator[str]:
     """The oracle's answer scores exactly 1, is exact and feasible, and has no failure."""
     for scenario in scenarios:
@@ -150,124 +167,18 @@ def check_certificate(family: Family, scenarios: Sequence[Scenario]) -> Iterator
             yield f"{scenario.key}: the oracle says {value}, the second method {second}"
 
 
-def check_zeros(family: Family, scenarios: Sequence[Scenario]) -> Iterator[str]:
-    """Empty, garbage, copied, hedged, repaired and coerced answers score exactly 0."""
-    for position, scenario in enumerate(scenarios):
-        gold = _gold(family, scenario)
-        other = _gold(family, scenarios[position - 1])
-        first_pair = json.dumps(dict([next(iter(family.solve(scenario).items()))]))[1:-1]
-        zeros = {
-            "empty": "",
-            "blank": " \n",
-            "garbage": "the best option is clearly the cheapest",
-            "empty object": "{}",
-            "copied brief": scenario.brief,
-            "hedged, twice the same": f"{gold}\n{gold}",
-            "hedged, two answers": f"{gold} or {other}",
-            "cut off": gold[:-1],
-            "unknown key": f'{gold[:-1]}, "extra": 1}}',
-            "duplicate key": f"{{{first_pair}, {gold[1:]}",
-            "nested": f'{{"answer": {gold}}}',
-            "NaN": f'{gold[:-1]}, "extra": NaN}}',
-        }
-        for kind, text in zeros.items():
-            reward = family.verify(scenario, text).reward
-            if reward != 0:
-                yield f"{scenario.key}: {kind} scores {reward}"
-        for mutant in mutate_values(family.solve(scenario), _coerced):
-            reward = family.verify(scenario, json.dumps(mutant)).reward
-            if reward != 0:
-                yield f"{scenario.key}: coerced answer {json.dumps(mutant)} scores {reward}"
-
-
-def _coerced(value: Any) -> list[Any]:
-    """The same number in types that a strict schema refuses."""
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return [str(value), [value]] if is_number else []
-
-
-def check_figures(family: Family, scenarios: Sequence[Scenario]) -> Iterator[str]:
-    """An answer that is off by one in any number scores less than 1."""
-    for scenario in scenarios:
-        for mutant in mutate_values(family.solve(scenario), _off_by_one):
-            if family.verify(scenario, json.dumps(mutant)).reward >= 1:
-                yield f"{scenario.key}: {json.dumps(mutant)} scores 1"
-
-
-def _off_by_one(value: Any) -> list[Any]:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return [value + 1, value - 1] if is_number else []
-
-
-def check_totality(family: Family, scenarios: Sequence[Scenario]) -> Iterator[str]:
-    """The verifier judges any text: no exception, reward and parts finite in [0, 1], twice the same."""
-    for scenario in scenarios[:NUM_ATTACKED]:
-        answer = family.solve(scenario)
-        texts = [*HOSTILE_TEXTS, scenario.brief]
-        texts += [json.dumps(mutant) for mutant in mutate_values(answer, lambda _: HOSTILE_VALUES)]
-        texts += [json.dumps({k: v for k, v in answer.items() if k != key}) for key in answer]
-        texts += [json.dumps(answer)[:length] for length in range(0, len(json.dumps(answer)), 3)]
-        for text in texts:
-            try:
-                verdict = family.verify(scenario, text)
-                repeated = family.verify(scenario, text)
-            except Exception as error:
-                yield f"{scenario.key}: verify raised {error!r} on {text[:60]!r}"
-                continue
-            if not _is_sound(verdict) or verdict != repeated:
-                yield f"{scenario.key}: unsound verdict {verdict} on {text[:60]!r}"
-
-
-def _is_sound(verdict: Verdict) -> bool:
-    numbers = [verdict.reward, *verdict.parts.values()]
-    in_range = all(math.isfinite(number) and 0 <= number <= 1 for number in numbers)
-    return in_range and (verdict.reward < 1 or verdict.exact) and (verdict.reward == 0 or verdict.feasible)
-
-
-def check_tools(family: Family, scenarios: Sequence[Scenario]) -> Iterator[str]:
-    """A tool answers text or raises ToolError, whatever the call; unknown tools are refused."""
-    for scenario in scenarios[:NUM_ATTACKED]:
-        steps = family.demonstrate(scenario, random.Random(0))
-        calls = [ToolCall(name=name, arguments={}) for name in ("", "no_such_tool", "__class__")]
-        num_unknown = len(calls)
-        for step in steps:
-            if step.call is None:
-                continue
-            arguments = dict(step.call.arguments)
-            variants: list[Any] = [*HOSTILE_VALUES, {}, {**arguments, "extra": 1}]
-            variants += mutate_values(arguments, lambda _: HOSTILE_VALUES)
-            calls += [ToolCall(name=step.call.name, arguments=variant) for variant in variants]
-        for position, call in enumerate(calls):
-            try:
-                observation = family.call_tool(scenario, call)
-            except ToolError:
-                continue
-            except Exception as error:
-                yield f"{scenario.key}: {call.name} raised {error!r} on {str(call.arguments)[:60]}"
-                continue
-            if position < num_unknown or not isinstance(observation, str):
-                yield f"{scenario.key}: tool {call.name!r} answered {observation!r}"
-
-
 def check_brief(family: Family, scenarios: Sequence[Scenario]) -> Iterator[str]:
-    """In no form does an answer stand in the brief, or a fixed place in the brief hold an answer field."""
-    first, last = scenarios[0].difficulty, max(scenario.difficulty for scenario in scenarios)
-    yield from _find_leaks(family, first, max(40, len(scenarios)), lambda scenario: scenario.brief)
-    for form in FORMS if family.write_brief else ():
-        yield from (f"{form}: {leak}" for leak in _find_leaks(family, last, 40, _writer(family, form)))
+    """No answer stands in the brief, and no fixed place in the brief holds an answer field."""
+    count = max(40, len(scenarios))
+    yield from _find_leaks(family, scenarios[0].difficulty, count)
+    yield from _find_leaks(family, max(scenario.difficulty for scenario in scenarios), count)
 
 
-def _writer(family: Family, form: Form) -> Callable[[Scenario], str]:
-    return lambda scenario: family.write_brief(scenario, form) if family.write_brief else scenario.brief
-
-
-def _find_leaks(
-    family: Family, difficulty: int, count: int, write: Callable[[Scenario], str]
-) -> Iterator[str]:
+def _find_leaks(family: Family, difficulty: int, count: int) -> Iterator[str]:
     briefs, fields = [], []
     for index in range(count):
         scenario = family.generate("validation", seed=0, index=index, difficulty=difficulty)
-        answer, brief = family.solve(scenario), write(scenario)
+        answer, brief = family.solve(scenario), scenario.brief
         for shape in (json.dumps(answer), json.dumps(answer, separators=(",", ":"))):
             if shape in brief:
                 yield f"{scenario.key}: the brief contains the answer"
@@ -285,8 +196,8 @@ def _find_leaks(
 
 
 def check_demonstrations(family: Family, scenarios: Sequence[Scenario]) -> Iterator[str]:
-    """Demonstrations replay on the real tools to an answer that scores 1, and can be as short as promised."""
-    reached_optimal = False
+    """Demonstrations replay on the real tools to an answer that scores 1, with as many calls as promised."""
+    reached_most = False
     for scenario in scenarios:
         for style in range(NUM_STYLES):
             steps = family.demonstrate(scenario, random.Random(style))
@@ -307,11 +218,11 @@ def check_demonstrations(family: Family, scenarios: Sequence[Scenario]) -> Itera
             num_calls = len(steps) - 1
             if BUDGET_SLACK * num_calls > family.max_calls:
                 yield f"{scenario.key}: {num_calls} calls are too near the budget of {family.max_calls}"
-            reached_optimal |= num_calls == scenario.optimal_tool_calls
-            if num_calls < scenario.optimal_tool_calls:
-                yield f"{scenario.key}: {num_calls} calls are fewer than optimal_tool_calls"
-    if not reached_optimal:
-        yield "no demonstration makes as few calls as optimal_tool_calls"
+            reached_most |= num_calls == scenario.optimal_tool_calls
+            if num_calls > scenario.optimal_tool_calls:
+                yield f"{scenario.key}: {num_calls} calls are more than optimal_tool_calls"
+    if not reached_most:
+        yield "no demonstration makes as many calls as optimal_tool_calls"
 
 
 def check_baselines(family: Family, scenarios: Sequence[Scenario]) -> Iterator[str]:
@@ -339,6 +250,7 @@ CHECKS: dict[str, Check] = {
     "coordinates": check_coordinates,
     "purity": check_purity,
     "splits": check_splits,
+    "neighbours": check_neighbours,
     "gold": check_gold,
     "certificate": check_certificate,
     "zeros": check_zeros,

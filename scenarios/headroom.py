@@ -2,22 +2,22 @@
 
 from collections.abc import Sequence
 
-BETTER_OF_TWO_FROM = 5  # difficulty
+HARDER_FROM = 5  # difficulty
+NUM_PICKS = 3  # from there
 
 
-def blind_baseline(
-    values: Sequence[int], difficulty: int, *, lower_is_better: bool = False
-) -> tuple[int, int]:
+def blind_baseline(values: Sequence[int], difficulty: int) -> tuple[int, int]:
     """What a blind pick among the feasible choices is worth, as (numerator, denominator).
 
-    The mean value; from difficulty 5 the mean of the better of two independent picks.
+    The mean value; from difficulty 5 the mean of the best of three independent picks.
 
-    Example: blind_baseline([10, 20, 60], 1) == (90, 3); blind_baseline([10, 20, 60], 5) == (370, 9)
+    Example: blind_baseline([10, 20, 60], 1) == (90, 3); blind_baseline([10, 20, 60], 5) == (1290, 27)
     """
-    if difficulty < BETTER_OF_TWO_FROM:
-        return sum(values), len(values)
-    worst_first = sorted(values, reverse=lower_is_better)
-    return sum((2 * rank + 1) * value for rank, value in enumerate(worst_first)), len(values) ** 2
+    count = 1 if difficulty < HARDER_FROM else NUM_PICKS
+    worst_first = enumerate(sorted(values))
+    return sum(((rank + 1) ** count - rank**count) * value for rank, value in worst_first), len(
+        values
+    ) ** count
 
 
 def share_of_room(value: int, best: int, blind: tuple[int, int]) -> float:

@@ -55,8 +55,9 @@ def role_reward(
     """Every component as it enters the sum (charges are negative), and their "total", clamped at 0.
 
     A step is one assistant turn. Efficiency counts only for the exact optimum in at most `optimal_steps`.
-    Tool quality is valid calls per call, 0 without a call. The step charge of `rlvr` falls only on exact
-    answers: it tells short right work from long right work and never pays for giving up.
+    Tool quality is valid calls per call beside an exact answer, 0 beside any other and without a call.
+    The step charge of `rlvr` falls only on exact answers: it tells short right work from long right work and
+    never pays for giving up.
 
     Raises:
         UserError: unknown preset or weight.
@@ -75,7 +76,7 @@ def role_reward(
         components["step"] = -weight["step"] * num_steps if verdict.exact else 0.0
     else:
         in_time = verdict.exact and num_steps <= optimal_steps
-        share = num_valid_calls / num_calls if num_calls and parseable else 0.0
+        share = num_valid_calls / num_calls if num_calls and verdict.exact else 0.0
         components["efficiency"] = (
             weight["efficiency"] * max(0.0, 1 - num_steps / max_steps) if in_time else 0.0
         )

@@ -49,16 +49,33 @@ class Setting:
     breaks_limit: Mapping[str, frozenset[str]]  # seat -> letters on which it must buy something
 
 
+def find_sector(split: Split, seed: int, index: int, difficulty: int) -> str:
+    """Name of the sector that the case of these coordinates plays in; nothing else of it is drawn.
+
+    Raises:
+        ValueError: coordinates out of range.
+    """
+    return _draw_sector(_open_stream(split, seed, index, difficulty)[1])
+
+
+def _open_stream(split: Split, seed: int, index: int, difficulty: int) -> tuple[str, random.Random]:
+    check_coordinates(split, seed, index, difficulty)
+    key = f"company/{split}/{seed}/{index}/{difficulty}"
+    return key, random.Random(key)
+
+
+def _draw_sector(rng: random.Random) -> str:
+    return rng.choice(list(SECTORS))
+
+
 def draw_setting(split: Split, seed: int, index: int, difficulty: int) -> Setting:
     """The frame of one case; a pure function of its coordinates.
 
     Raises:
         ValueError: coordinates out of range.
     """
-    check_coordinates(split, seed, index, difficulty)
-    key = f"company/{split}/{seed}/{index}/{difficulty}"
-    rng = random.Random(key)
-    sector = SECTORS[rng.choice(list(SECTORS))]
+    key, rng = _open_stream(split, seed, index, difficulty)
+    sector = SECTORS[_draw_sector(rng)]
     letters = "ABCDE"[: NUM_OPTIONS[difficulty - 1]]
     names = rng.sample(sector.options, len(letters))
     levels = rng.sample(PRICE_LEVELS, len(letters))

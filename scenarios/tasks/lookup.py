@@ -88,7 +88,7 @@ def _visits_none_twice(records: Mapping[str, Any], start: str, path: Sequence[st
 def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
     """One question; a pure function of its coordinates."""
     check_coordinates(split, seed, index, difficulty)
-    rng = scenario_rng("lookup", split, seed, index)
+    rng = scenario_rng("lookup", split, seed, index, difficulty)
     num_lines, num_candidates = NUM_LINES[difficulty - 1], NUM_CANDIDATES[difficulty - 1]
     for _ in range(MAX_TRIES):
         records = build_records(rng, num_lines=num_lines, num_people=num_lines * PEOPLE_PER_LINE)
@@ -126,7 +126,7 @@ def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
             "path": path,
         },
         truth={"answer": walk(records, start, path), "start": start},
-        optimal_tool_calls=len(path) + (2 if num_candidates > 1 else 0),
+        optimal_tool_calls=len(path) + (1 + num_candidates if num_candidates > 1 else 0),
     )
 
 

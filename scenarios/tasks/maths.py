@@ -126,7 +126,7 @@ def _draw_changes(rng: random.Random, start: str, difficulty: int) -> list[Chang
 def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
     """One problem; a pure function of its coordinates."""
     check_coordinates(split, seed, index, difficulty)
-    rng = scenario_rng("maths", split, seed, index)
+    rng = scenario_rng("maths", split, seed, index, difficulty)
     for _ in range(MAX_TRIES):
         units, price = rng.randint(12, 60 + 40 * difficulty), rng.randint(3, 40)
         start = f"{units} * {price}"

@@ -69,7 +69,7 @@ def _draw_lists(rng: random.Random) -> list[list[int]]:
 def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
     """One specification with its cases; a pure function of its coordinates."""
     check_coordinates(split, seed, index, difficulty)
-    rng = scenario_rng("programs", split, seed, index)
+    rng = scenario_rng("programs", split, seed, index, difficulty)
     for _ in range(MAX_TRIES):
         specification = draw_specification(
             rng, num_steps=NUM_STEPS[difficulty - 1], with_cut=difficulty >= CUT_FROM

@@ -20,6 +20,7 @@ from scenarios.base import (
     ToolError,
     Verdict,
     check_coordinates,
+    scenario_rng,
 )
 from scenarios.company.splits import belongs_to
 from scenarios.tasks.grading.arithmetic import CALCULATOR, call_calculator, format_number
@@ -72,7 +73,7 @@ Figures = Mapping[str, Mapping[str, int]]  # entity -> name -> number
 def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
     """One question; a pure function of its coordinates."""
     check_coordinates(split, seed, index, difficulty)
-    rng = random.Random(f"search_calculate/{split}/{seed}/{index}/{difficulty}")
+    rng = scenario_rng("search_calculate", split, seed, index, difficulty)
     count, formula = NUM_PRODUCTS[difficulty - 1], FORMULAS[difficulty - 1]
     path = PATHS[difficulty - 1]
     for _ in range(MAX_TRIES):

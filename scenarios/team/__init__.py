@@ -1,48 +1,33 @@
-"""The team family: each specialist sees only its own facts, ReconcileGPT only their reports.
+"""The team family: one company case, split. Seats offer plan parts, ReconcileGPT funds some on one option.
 
-Belongs here: the case (`case`, `certify`), its texts between seats (`texts`), the experts' play (`practices`,
-`conventions`), strict reading and verdicts (`verdicts`), and what a graph plays it by (`game`).
-Not here: the planning table that replaces it (scenarios.table).
+Belongs here: who sees what (`scenario`, `playable`), what a report may claim (`offers`), what a decision is
+worth (`value`), all texts between seats (`texts`), how experts play (`experts`), and what
+a graph plays it by (`game`).
+Not here: the company and its structures (scenarios.company).
 """
 
-from scenarios.team.case import Seat, TeamScenario, decision_value, generate, with_seat
-from scenarios.team.certify import certify_team
-from scenarios.team.conventions import CONVENTIONS, HOUSE, SYMMETRIC, Conventions, ConventionsName
-from scenarios.team.game import FlagGame
-from scenarios.team.practices import expert_decision, expert_report, expert_vote, sample_practice
-from scenarios.team.texts import decision_brief, vote_brief
-from scenarios.team.verdicts import (
-    parse_decision,
-    parse_report,
-    parse_vote,
-    verify_decision,
-    verify_report,
-    verify_vote,
-)
+from scenarios.base import Style
+from scenarios.team.game import PlanGame
+from scenarios.team.offers import CheckedReport, Table, TabledOffer, load_table
+from scenarios.team.playable import PlayableCase, PublicCase, Seat
+from scenarios.team.scenario import TeamScenario, generate, seat_team, with_seat
+from scenarios.team.value import DecisionValue, decision_value, judge_decision
 
 __all__ = [
-    "CONVENTIONS",
-    "HOUSE",
-    "SYMMETRIC",
-    "Conventions",
-    "ConventionsName",
-    "FlagGame",
+    "CheckedReport",
+    "DecisionValue",
+    "PlanGame",
+    "PlayableCase",
+    "PublicCase",
     "Seat",
+    "Style",
+    "Table",
+    "TabledOffer",
     "TeamScenario",
-    "certify_team",
-    "decision_brief",
     "decision_value",
-    "expert_decision",
-    "expert_report",
-    "expert_vote",
     "generate",
-    "parse_decision",
-    "parse_report",
-    "parse_vote",
-    "sample_practice",
-    "verify_decision",
-    "verify_report",
-    "verify_vote",
-    "vote_brief",
+    "judge_decision",
+    "load_table",
+    "seat_team",
     "with_seat",
 ]

@@ -1,65 +1,196 @@
-"""The team's joint game of picks, flags and vetoes, as the graph plays it.
+"""The team's joint game on one case, as the graph plays it: offers, questions, one funded plan, votes.
 
-Reads what seats write and writes what passes between seats; values in and out are plain JSON.
+Reads what seats write and writes what passes between seats; values in and out are plain JSON. Reports come
+out of it checked: what stands in them holds by the structures.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any, TypeVar
 
-from roles.team import Decision, SpecialistReport
-from scenarios.team.playable import PlayableCase, PublicCase
-from scenarios.team.texts import decision_brief, vote_brief
-from scenarios.team.verdicts import parse_decision, parse_report, parse_vote
+from roles.base import Answer, AnswerError, Role
+from roles.team import RECONCILER, Ask, Decision, OfferReply, Report, Vote
+from scenarios.base import Style, ToolCall
+from scenarios.company.records import Part
+from scenarios.team.listed_seat import is_listed
+from scenarios.team.offers import (
+    CheckedReport,
+    add_offer,
+    check_reply,
+    check_report,
+    dump_offer,
+    dump_report,
+    load_offer,
+    load_report,
+    load_table,
+    offers_on,
+)
+from scenarios.team.playable import PlayableCase
+from scenarios.team.reading import read_ask, read_decision, read_reply, read_report, read_vote
+from scenarios.team.texts import full, short
+from scenarios.team.tools import (
+    RECONCILER_TOOLS,
+    SPECIALIST_TOOLS,
+    call_reconciler_tool,
+    call_specialist_tool,
+    has_tools,
+)
+
+Parsed = dict[str, Any]
+Reports = Mapping[str, Parsed | None]  # seat -> its checked report; None for one that cannot be read
+TEXTS: Mapping[Style, ModuleType] = {"full": full, "short": short}
+MAX_REASON_WORDS = 40  # of a vote, as ReconcileGPT reads it
+
+A = TypeVar("A", bound=Answer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlagGame:
-    """The game on one case; it knows the options, neither facts nor truth.
+@dataclass(frozen=True, slots=True)
+class PlanGame:
+    """The game on one case in one style of prompts.
 
-    Example: FlagGame.of(generate("train", 0, 7, 2)).read_vote('{"vote": "object"}') == "object"
+    Example: PlanGame(generate("train", 0, 7, 2)).read_vote('{"vote": "object"}')["vote"] == "object"
     """
 
-    case: PublicCase
+    case: PlayableCase
+    style: Style = "full"
+    questions: int | None = None  # most questions of ReconcileGPT; None: one in full style, none in short
+    own_styles: Mapping[str, Style] = field(default_factory=dict)  # of seats that read another style
 
-    @classmethod
-    def of(cls, case: PlayableCase) -> "FlagGame":
-        """The game on this case."""
-        return cls(case=PublicCase.of(case))
+    def style_of(self, seat: str) -> Style:
+        """The style of what a seat reads."""
+        return self.own_styles.get(seat, self.style)
 
-    def read_report(self, text: str) -> dict[str, Any] | None:
-        """The report's pick, flag and vetoes, strictly read; None for a malformed report."""
-        report = parse_report(self.case, text)
-        return None if report is None else report.model_dump()
+    @property
+    def most_questions(self) -> int:
+        """The most questions that ReconcileGPT may ask before it decides."""
+        return (1 if self.style_of(RECONCILER) == "full" else 0) if self.questions is None else self.questions
 
-    def read_decision(self, text: str) -> dict[str, Any] | None:
-        """The decision's option and whether it escalates; None for a malformed decision."""
-        decision = parse_decision(self.case, text)
-        return None if decision is None else decision.model_dump()
+    def without_questions(self) -> "PlanGame":
+        """The same game in which ReconcileGPT asks nothing."""
+        return replace(self, questions=0)
 
-    def read_vote(self, text: str) -> str | None:
-        """ "accept" or "object"; None for a malformed vote."""
-        return parse_vote(text)
+    def read_report(self, seat: str, text: str) -> Parsed | None:
+        """The report with its claims checked, as JSON values; None for a malformed report."""
+        report: Report | None = _read(lambda: read_report(text))
+        return None if report is None else dump_report(check_report(self.case, seat, report))
 
-    def write_decision_brief(
-        self, reports: Mapping[str, dict[str, Any] | None], ruled_out: Collection[str] = ()
-    ) -> str:
-        """What ReconcileGPT decides from; an option that is ruled out looks like a vetoed one."""
-        out = list(ruled_out)
-        parsed = {
-            role: None if report is None else SpecialistReport.model_validate(_veto_more(report, out))
-            for role, report in reports.items()
-        }
-        return decision_brief(self.case.options, parsed)
+    def read_decision(self, reports: Reports, text: str) -> Parsed | None:
+        """The decision; None for a malformed one, or one about offers that are not on the table."""
+        decision: Decision | None = _read(lambda: read_decision(self.case.public, self._table(reports), text))
+        return None if decision is None else decision.model_dump(mode="json")
 
-    def write_vote_brief(self, decision: dict[str, Any] | None) -> str:
+    def read_ask(self, text: str) -> Parsed | None:
+        """The question as {"seat", "option", "cost_at_most"}; None where the text asks nothing."""
+        message = _read(lambda: read_ask(self.case.public, text))
+        return None if message is None else message.ask.model_dump()
+
+    def read_reply(self, seat: str, ask: Parsed, known: Parsed | None, text: str) -> Parsed | None:
+        """The offer that the reply adds to the seat's report; None where none holds."""
+        reply: OfferReply | None = _read(lambda: read_reply(text))
+        if reply is None:
+            return None
+        report = None if known is None else load_report(known)
+        offer = check_reply(self.case, Ask.model_validate({**ask, "seat": seat}), report, reply)
+        return None if offer is None else dump_offer(offer)
+
+    def add_offer(self, known: Parsed | None, offer: Parsed | None) -> Parsed | None:
+        """The seat's report with what its reply added."""
+        if offer is None:
+            return known
+        return dump_report(add_offer(None if known is None else load_report(known), load_offer(offer)))
+
+    def read_vote(self, text: str) -> Parsed | None:
+        """The vote as {"vote", "reason"}; None for a malformed one."""
+        vote: Vote | None = _read(lambda: read_vote(text))
+        return None if vote is None else vote.model_dump()
+
+    def write_report_brief(self, seat: str, *, with_tools: bool = True) -> str:
+        """What a specialist reads first. Without tools it holds all that tools would describe."""
+        return self._write(seat, "report_brief", self.case, self.case.seats[seat], with_tools=with_tools)
+
+    def write_decision_brief(self, reports: Reports, ruled_out: Collection[str] = ()) -> str:
+        """What ReconcileGPT decides from; `ruled_out` are options that may no longer be chosen."""
+        return self._write(
+            RECONCILER, "decision_brief", self.case.public, self._table(reports), list(ruled_out)
+        )
+
+    def write_ask(self, seat: str, ask: Parsed) -> str:
+        """What the seat reads that is asked for another offer."""
+        return self._write(seat, "ask", Ask.model_validate({**ask, "seat": seat}))
+
+    def write_vote_brief(self, decision: Parsed | None, seat: str, reports: Reports) -> str:
         """What a specialist votes on, after its own brief."""
-        return vote_brief(None if decision is None else Decision.model_validate(decision))
+        read = None if decision is None else Decision.model_validate(decision)
+        funded: dict[str, str] = {}
+        if read is not None:
+            offers = {offer.label: offer for offer in offers_on(self._table(reports), read.option)}
+            chosen = [offers[label] for label in read.fund if label in offers]
+            funded = {offer.seat: ", ".join(offer.choice) for offer in chosen}
+        return self._write(seat, "vote_brief", self.case.public, read, funded, seat)
 
-    def write_objection_brief(self, objectors: Sequence[str]) -> str:
-        """What ReconcileGPT reads when seats object, e.g. "Objections cost risk. Decide again."."""
-        return f"Objections {' '.join(objectors)}. Decide again."
+    def write_objection_brief(self, votes: Mapping[str, Parsed | None]) -> str:
+        """What ReconcileGPT reads when seats object to its decision."""
+        objections = {
+            seat: Vote(vote="object", reason=" ".join(vote["reason"].split()[:MAX_REASON_WORDS]))
+            for seat, vote in votes.items()
+            if vote is not None and vote["vote"] == "object"
+        }
+        return self._write(RECONCILER, "objection_brief", objections)
+
+    def prompt_role(self, seat: str, *, with_tools: bool = True) -> Role:
+        """The role as it plays at the table: its whole system text, and its tools there.
+
+        Its name tells prompts apart that differ: kind of seat, style, tools, questions, offers per option.
+        """
+        public, style = self.case.public, self.style_of(seat)
+        uses_tools = with_tools and style == "full"
+        marks = f"{style}-{public.offers_per_option}"
+        answer: type[Answer]
+        if seat == RECONCILER:
+            marks += f"-{self.most_questions}"
+            mandate = self._write(
+                seat, "reconciler_system", public, with_tools=uses_tools, most_questions=self.most_questions
+            )
+            tools, answer = RECONCILER_TOOLS, Decision
+        else:
+            own = self.case.seats[seat]
+            uses_tools = uses_tools and has_tools(own)
+            mandate = self._write(seat, "specialist_system", own, public, with_tools=uses_tools)
+            tools, answer = SPECIALIST_TOOLS, Report
+            if "structures" not in own.facts:
+                marks += "-listed" if is_listed(own) else "-words"
+        return Role(
+            name=f"{seat}+{marks}{'' if uses_tools else '-plain'}",
+            title=full.title_of(seat),
+            mandate=mandate,
+            answer=answer,
+            tools=tools if uses_tools else (),
+        )
+
+    def call_tool(self, seat: str, call: ToolCall, reports: Reports) -> str:
+        """The observation of a seat's tool; ReconcileGPT's are computed from the reports alone.
+
+        Raises:
+            ToolError: unknown tool, other arguments, nothing of that name.
+        """
+        if seat == RECONCILER:
+            return call_reconciler_tool(self.case.public, self._table(reports), call)
+        answer = call_specialist_tool(self.case, self.case.seats[seat], call)
+        if isinstance(answer, Part):
+            return self._write(seat, "measured", self.case.seats[seat], answer)
+        return answer
+
+    def _table(self, reports: Reports) -> dict[str, CheckedReport | None]:
+        """The reports by seat, in the order of the seats."""
+        return load_table({seat: reports.get(seat) for seat in self.case.seats})
+
+    def _write(self, seat: str, what: str, *given: Any, **named: Any) -> str:
+        return str(getattr(TEXTS[self.style_of(seat)], f"write_{what}")(*given, **named))
 
 
-def _veto_more(report: dict[str, Any], out: list[str]) -> dict[str, Any]:
-    return {**report, "veto": sorted({*report["veto"], *out})} if out else report
+def _read(read: Callable[[], A]) -> A | None:
+    try:
+        return read()
+    except AnswerError:
+        return None

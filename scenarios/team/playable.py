@@ -1,15 +1,49 @@
-"""What a team can play: options, and what each seat reads. Truth is no part of it."""
+"""What a team can play: a generated scenario or a case that a person wrote. Truth is no part of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from scenarios.team.case import Seat
-from scenarios.team.conventions import HOUSE, Conventions
+from scenarios.company.records import Option, Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """One specialist at the table and what it alone knows, as JSON values.
+
+    Facts of a domain's seat: `structures` by option, `rates`, `limits`. Facts of a listed seat: see
+    `scenarios.team.listed_seat`. Either may hold `words`, facts that a person wrote.
+
+    Example: Seat(role="cto", facts={"structures": {"A": {...}}, "rates": {...}, "limits": {...}})
+    """
+
+    role: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicCase:
+    """What everybody at the table knows.
+
+    Example: PublicCase(sector="bank", situation="...", options={"A": Option(...)}, budget=40,
+                        seats=("cto", "coo", "risk", "cost"), offers_per_option=1)
+    """
+
+    sector: str
+    situation: str  # what the company faces
+    options: Mapping[str, Option]  # by letter, in order
+    budget: int  # k$
+    seats: tuple[str, ...]
+    offers_per_option: int = 1  # most offers of one seat on one option
+
+    @property
+    def base(self) -> dict[str, int]:
+        """Option -> k$ before any spending."""
+        return {letter: option.base for letter, option in self.options.items()}
 
 
 class PlayableCase(Protocol):
-    """A generated scenario, or a case that a person wrote."""
+    """A case that a team can play."""
 
     @property
     def key(self) -> str:
@@ -25,24 +59,11 @@ class PlayableCase(Protocol):
         ...
 
     @property
-    def conventions(self) -> Conventions:
-        """How experts play it."""
+    def public(self) -> PublicCase: ...
+
+    def parts_of(self, seat: str, option: str) -> tuple[Part, ...] | None:
+        """Every part that the seat can propose on the option, () first; None where nobody can tell.
+
+        Claims are checked against these; where there are none they are taken as they are.
+        """
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicCase:
-    """What everybody at the table may know of a case.
-
-    Example: PublicCase.of(generate("train", seed=0, index=7, difficulty=2)).options == ("A", "B", "C")
-    """
-
-    key: str
-    options: tuple[str, ...]
-    seats: Mapping[str, Seat]  # empty: what a seat reads is its own
-    conventions: Conventions = HOUSE
-
-    @classmethod
-    def of(cls, case: PlayableCase) -> "PublicCase":
-        """The case without its seats."""
-        return cls(key=case.key, options=case.options, seats={}, conventions=case.conventions)

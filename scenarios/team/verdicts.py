@@ -1,129 +1,108 @@
-"""Strict parsing of what the team's seats write, and each seat's own verdict (role-local, not the team's)."""
-
-from typing import Literal
+"""Each seat's own verdict on what it writes (role-local, not the team's)."""
 
 from roles.base import AnswerError, parse_answer
-from roles.team import NO_OPTION, Decision, SpecialistReport, Vote
+from roles.team import Vote
 from scenarios.base import Verdict, rejected
-from scenarios.team.case import TeamScenario, favourite, own_vetoes
-from scenarios.team.playable import PlayableCase
-from scenarios.team.practices import best_decision, best_vote, report_flag
-from scenarios.team.texts import Reports, open_options
-
-CONTRADICTIONS_COUNT_FROM = 3  # difficulty from which a report that picks what its own seat vetoes earns 0
-
-
-def _read_report(scenario: PlayableCase, text: str) -> SpecialistReport:
-    report = parse_answer(text, SpecialistReport)
-    if not {report.pick, *report.veto} <= set(scenario.options):
-        raise AnswerError("unknown_id", f"options are {' '.join(scenario.options)}")
-    if len(set(report.veto)) != len(report.veto):
-        raise AnswerError("duplicate_id", "veto names an option twice")
-    return report
+from scenarios.company.knapsack import list_efficient
+from scenarios.company.records import Plan
+from scenarios.team.experts import best_vote
+from scenarios.team.funding import choose_best, find_obstacle, list_all_fundings, make_funding
+from scenarios.team.offers import Table, check_report, find_part, is_needed, is_vetoed, offers_on
+from scenarios.team.playable import PublicCase
+from scenarios.team.reading import read_decision, read_report
+from scenarios.team.scenario import TeamScenario
 
 
-def _read_decision(scenario: PlayableCase, text: str) -> Decision:
-    decision = parse_answer(text, Decision)
-    if decision.option not in (*scenario.options, NO_OPTION):
-        raise AnswerError("unknown_id", f"options are {' '.join(scenario.options)} {NO_OPTION}")
-    if decision.escalate != (decision.option == NO_OPTION):
-        raise AnswerError("inconsistent", f"escalate goes with option {NO_OPTION}, and only with it")
-    return decision
+def verify_report(scenario: TeamScenario, seat: str, text: str) -> Verdict:
+    """0.5 efficient offers + 0.2 an offer wherever there is something to gain + 0.3 needs and vetoes right.
 
-
-def parse_report(scenario: PlayableCase, text: str) -> SpecialistReport | None:
-    """The report, or None where it is not strict JSON of the schema about this case's options."""
-    try:
-        return _read_report(scenario, text)
-    except AnswerError:
-        return None
-
-
-def parse_decision(scenario: PlayableCase, text: str) -> Decision | None:
-    """The decision, or None: malformed, unknown option, or escalate that disagrees with the option."""
-    try:
-        return _read_decision(scenario, text)
-    except AnswerError:
-        return None
-
-
-def parse_vote(text: str) -> Literal["accept", "object"] | None:
-    """The vote, or None where there is none."""
-    try:
-        return parse_answer(text, Vote).vote
-    except AnswerError:
-        return None
-
-
-def verify_report(scenario: TeamScenario, role: str, text: str) -> Verdict:
-    """0.6 pick is its own best + 0.2 vetoes right + 0.2 flag of any house practice.
-
-    From difficulty 3: 0 for a pick under the own hard limit. Before, such a pick is wrong like any other.
+    Any false claim earns 0. An offer is efficient where no cheaper part of the seat is worth as much.
     """
     try:
-        report = _read_report(scenario, text)
+        report = read_report(text)
     except AnswerError as error:
         return rejected(error.failure, str(error))
-    seat = scenario.seats[role]
-    vetoes, best = own_vetoes(seat), favourite(seat)
-    if report.pick in vetoes and scenario.difficulty >= CONTRADICTIONS_COUNT_FROM:
-        return rejected("infeasible", f"{report.pick} is under the own limit (best {best})")
-    flags = sorted({report_flag(seat, name, scenario.conventions) for name in scenario.conventions.reports})
-    right = (report.pick == best, set(report.veto) == set(vetoes), report.flag in flags)
-    parts = dict(zip(("pick", "veto", "flag"), map(float, right), strict=True))
-    failure = None if all(right) else "suboptimal" if not right[0] else "wrong_figures"
+    checked = check_report(scenario, seat, report)
+    if checked.false_claims:
+        return rejected("wrong_figures", f"false claim: {checked.false_claims[0]}")
+    offered = {offer.option for offer in checked.offers}
+    efficient = [
+        find_part(scenario, seat, offer.option, list(offer.choice))
+        in list_efficient(scenario.parts_of(seat, offer.option))
+        for offer in checked.offers
+    ]
+    gainful = {option for option in scenario.options if _can_gain(scenario, seat, option)}
+    flags = [option in checked.needs for option in scenario.options if is_needed(scenario, seat, option)]
+    flags += [option in checked.veto for option in scenario.options if is_vetoed(scenario, seat, option)]
+    parts = {
+        "efficient": sum(efficient) / len(efficient) if efficient else float(not gainful),
+        "coverage": len(offered & gainful) / len(gainful) if gainful else 1.0,
+        "flags": sum(flags) / len(flags) if flags else 1.0,
+    }
+    exact = all(value == 1.0 for value in parts.values())
     return Verdict(
-        reward=(6 * parts["pick"] + 2 * parts["veto"] + 2 * parts["flag"]) / 10,
+        reward=(5 * parts["efficient"] + 2 * parts["coverage"] + 3 * parts["flags"]) / 10
+        if offered or not gainful
+        else 0.0,
         parts=parts,
-        exact=right[0],
-        feasible=True,
-        explanation=f"best {best}, veto {' '.join(vetoes) or NO_OPTION}, flag {' or '.join(map(str, flags))}",
-        failure=failure,
-    )
-
-
-def verify_decision(scenario: TeamScenario, reports: Reports, text: str) -> Verdict:
-    """1 where it follows from the reports under any house practice, 0.5 for another open pick, else 0.25.
-
-    0 for an option that a report vetoes and for escalation that the reports do not call for (or lack).
-    """
-    try:
-        decision = _read_decision(scenario, text)
-    except AnswerError as error:
-        return rejected(error.failure, str(error))
-    still_open = open_options(scenario.options, reports)
-    if decision.escalate and still_open:
-        return rejected("infeasible", f"needless escalation: nobody vetoes {' '.join(still_open)}")
-    if not decision.escalate and decision.option not in still_open:
-        return rejected(
-            "infeasible", f"{decision.option} is vetoed (open: {' '.join(still_open) or NO_OPTION})"
-        )
-    rules = scenario.conventions
-    sound = [best_decision(scenario.options, reports, name, rules).option for name in rules.decisions]
-    exact = decision.option in sound
-    picked = any(report is not None and report.pick == decision.option for report in reports.values())
-    return Verdict(
-        reward=1.0 if exact else 0.5 if picked else 0.25,
-        parts={"sound": float(exact), "picked": float(exact or picked)},
         exact=exact,
         feasible=True,
-        explanation=f"sound decisions on these reports: {' or '.join(sorted(set(sound)))}",
+        explanation=f"{sum(efficient)} of {len(efficient)} offers efficient, {len(offered & gainful)} of "
+        f"{len(gainful)} options covered",
         failure=None if exact else "suboptimal",
     )
 
 
-def verify_vote(scenario: TeamScenario, role: str, decision: Decision | None, text: str) -> Verdict:
-    """1 for the right vote: object where there is no decision or it breaks the role's own hard limit."""
+def _can_gain(scenario: TeamScenario, seat: str, option: str) -> bool:
+    frontier = list_efficient(scenario.parts_of(seat, option))
+    return bool(frontier) and bool(frontier[-1].choice)
+
+
+def verify_decision(public: PublicCase, table: Table, text: str) -> Verdict:
+    """By the reports: 1 for the best plan that can be run, 0 at the mean one and for a plan that cannot."""
     try:
-        vote = parse_answer(text, Vote).vote
+        decision = read_decision(public, table, text)
     except AnswerError as error:
         return rejected(error.failure, str(error))
-    wanted = best_vote(scenario, role, decision)
+    plans = list_all_fundings(public, table)
+    best = choose_best(plans)
+    if decision.escalate or best is None:
+        right = decision.escalate and best is None
+        if not right:
+            why = "needless escalation" if best is not None else "no option can be run: escalate"
+            return rejected("infeasible", why)
+        return Verdict(reward=1.0, parts={"graded": 1.0}, exact=True, feasible=True, explanation="escalated")
+    offers = [offer for offer in offers_on(table, decision.option) if offer.label in decision.fund]
+    obstacle = find_obstacle(public, table, decision.option, offers)
+    if obstacle is not None:
+        return rejected("infeasible", obstacle)
+    chosen = make_funding(public, decision.option, offers)
+    mean = sum(plan.worth for plan in plans) / len(plans)
+    exact = chosen.worth == best.worth
+    graded = 1.0 if exact else max(0.0, (chosen.worth - mean) / (best.worth - mean))
     return Verdict(
-        reward=float(vote == wanted),
-        parts={"vote": float(vote == wanted)},
-        exact=vote == wanted,
+        reward=graded,
+        parts={"graded": graded, "exact": float(exact)},
+        exact=exact,
+        feasible=True,
+        explanation=f"worth {chosen.worth} by the reports, best {best.worth}",
+        failure=None if exact else "suboptimal",
+    )
+
+
+def verify_vote(scenario: TeamScenario, seat: str, plan: Plan | None, escalated: bool, text: str) -> Verdict:
+    """1 for the right vote: object where there is no decision or the plan breaks the seat's own limit."""
+    try:
+        vote = parse_answer(text, Vote)
+    except AnswerError as error:
+        return rejected(error.failure, str(error))
+    wanted = best_vote(scenario, seat, plan, escalated=escalated).vote
+    right = vote.vote == wanted
+    return Verdict(
+        reward=float(right),
+        parts={"vote": float(right)},
+        exact=right,
         feasible=True,
         explanation=f"the right vote is {wanted}",
-        failure=None if vote == wanted else "suboptimal",
+        failure=None if right else "suboptimal",
     )

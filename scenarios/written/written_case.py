@@ -1,7 +1,7 @@
 """A case that a person wrote, as YAML or Markdown with front matter. No truth is known: nothing scores it.
 
-Each seat gives its facts in its own words, or as utilities with stakes and limit, or both. Every mistake in
-the file is one message with file, line, field and remedy.
+Every option has a worth before any spending, the case one budget. A seat gives its facts in its own words, or
+lists what it could buy with cost and worth, or both; claims are checked only where it lists.
 """
 
 import hashlib
@@ -18,51 +18,70 @@ from roles.base import Role
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from roles.team import RECONCILER
-from scenarios.briefs.team import write_seat_brief
-from scenarios.team.case import Seat
-from scenarios.team.conventions import HOUSE, Conventions
+from scenarios.company.records import Option, Part
+from scenarios.team.listed_seat import is_listed, list_parts
+from scenarios.team.playable import PublicCase, Seat
 from scenarios.written.case_text import read_case_text
 from scenarios.written.strict_yaml import Located, Place
 
-FIGURES = ("stakes", "limit", "utilities")
-REPORT_REQUEST = (
-    "Report with one JSON object: pick (an option), flag (0 to 3, how much you press for it), "
-    "veto (the options that break your hard limit, [] for none)."
-)
+LISTED = ("upgrades", "needs", "veto")
+MAX_UPGRADES = 8  # of one seat on one option
 
 Letter = Annotated[str, Field(pattern=r"^[A-Z]$")]
-Utility = Annotated[int, Field(ge=10, le=99)]
+Name = Annotated[str, Field(pattern=r"^[^\n,+]{1,60}$")]  # the table's texts join names with , and +
+Money = Annotated[int, Field(ge=0, le=1_000_000)]
+Gain = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class SeatNotes(_Part):
-    """What one seat knows: facts in words, the three figures, or both.
+class Upgrade(_Part):
+    """One thing that a seat could buy on an option.
 
-    Example: SeatNotes(facts="Two of five suppliers are late.", stakes=83, limit=30,
-                       utilities={"A": 45, "B": 72})
+    Example: Upgrade(cost=9, worth=14)
+    """
+
+    cost: Money = Field(description="what it costs, in whole k$")
+    worth: Gain = Field(description="what it is worth, in whole k$")
+
+
+class SeatNotes(_Part):
+    """What one seat knows: facts in words, what it could buy, or both.
+
+    Example: SeatNotes(facts="Two suppliers are late.", upgrades={"A": {"second source": Upgrade(...)}},
+                       needs={"A": ["second source"]}, veto=["B"])
     """
 
     facts: str | None = Field(
         None, min_length=1, max_length=4000, description="what the seat knows, in its own words"
     )
-    stakes: int | None = Field(
-        None, ge=1, le=99, description="how much the case matters to it, a whole number from 1 to 99"
+    upgrades: dict[Letter, Annotated[dict[Name, Upgrade], Field(max_length=MAX_UPGRADES)]] | None = Field(
+        None, description="what it could buy: per option names, each with `cost` and `worth`"
     )
-    limit: int | None = Field(
-        None, ge=10, le=99, description="the least utility it can live with, a whole number from 10 to 99"
+    needs: dict[Letter, Annotated[list[Name], Field(min_length=1)]] | None = Field(
+        None, description="per option the upgrades without which it breaks the seat's hard limit"
     )
-    utilities: dict[Letter, Utility] | None = Field(
-        None, description="what each option is worth to it: a whole number from 10 to 99 for every letter"
+    veto: list[Letter] | None = Field(
+        None, description="the options that break the seat's hard limit whatever it buys"
     )
+
+
+class OptionNotes(_Part):
+    """One option.
+
+    Example: OptionNotes(name="the hosted switch", base=30)
+    """
+
+    name: str = Field(min_length=1, max_length=300, description="what the option means, in words")
+    base: Gain = Field(description="what it is worth before any spending, in whole k$")
 
 
 class CaseFile(_Part):
     """The file as a person writes it.
 
-    Example: CaseFile(title="Where to store our data", options={"A": "Our own rooms", "B": "A cloud"},
+    Example: CaseFile(title="Where to store our data", budget=40, options={"A": OptionNotes(...), ...},
                       seats={"cto": SeatNotes(facts="..."), "cost": SeatNotes(facts="...")})
     """
 
@@ -73,13 +92,14 @@ class CaseFile(_Part):
         description="the line of business, letters only, e.g. retail",
     )
     context: str = Field("", max_length=4000, description="what every seat reads before its own facts")
-    options: dict[Letter, Annotated[str, Field(min_length=1, max_length=300)]] = Field(
+    budget: Money = Field(description="what all seats together may spend, in whole k$")
+    options: dict[Letter, OptionNotes] = Field(
         min_length=2,
         max_length=6,
-        description="two to six options: one capital letter each, and what it means in words",
+        description="two to six options: one capital letter each, with `name` and `base`",
     )
     seats: dict[str, SeatNotes] = Field(
-        min_length=2, description="at least two specialists, each with facts or figures of its own"
+        min_length=2, description="at least two specialists, each with facts or upgrades of its own"
     )
 
 
@@ -92,34 +112,40 @@ class FreeCase:
 
     key: str  # case/NAME/DIGEST: another text is another case
     title: str
-    sector: str
     context: str
-    meanings: Mapping[str, str]  # option -> what it means
-    notes: Mapping[str, str]  # seat -> its facts in words; only seats that gave some
+    public: PublicCase
     seats: Mapping[str, Seat]
 
     @property
     def options(self) -> tuple[str, ...]:
-        return tuple(self.meanings)
+        return tuple(self.public.options)
 
     @property
-    def conventions(self) -> Conventions:
-        """The house's."""
-        return HOUSE
+    def sector(self) -> str:
+        return self.public.sector
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """Option -> what it means."""
+        return {letter: option.name for letter, option in self.public.options.items()}
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Seat -> its facts in words; only seats that gave some."""
+        return {role: seat.facts["words"] for role, seat in self.seats.items() if "words" in seat.facts}
+
+    def parts_of(self, seat: str, option: str) -> tuple[Part, ...] | None:
+        """Every part that the seat can propose on the option, () first; None where it lists none."""
+        notes = self.seats[seat]
+        return list_parts(notes, option) if is_listed(notes) else None
+
+    def list_unlisted(self) -> list[str]:
+        """The seats that give words alone: scripted experts and small models have nothing to offer there."""
+        return [role for role, seat in self.seats.items() if not is_listed(seat)]
 
 
-def read_case(
-    path: Path,
-    *,
-    roles: Mapping[str, Role] = ROLES,
-    figures_only: bool = False,
-    case_first: bool = False,
-) -> FreeCase:
-    """The case in a .yaml, .yml or .md file.
-
-    With `figures_only` a seat that gives figures reads them alone, in the wording that tiny teams are
-    trained on; its words are kept for people. With `case_first` every seat's text begins with what all
-    seats read, so that engines compute it once. Seats speak in the order of `roles`.
+def read_case(path: Path, *, roles: Mapping[str, Role] = ROLES) -> FreeCase:
+    """The case in a .yaml, .yml or .md file. Seats speak in the order of `roles`.
 
     Raises:
         UserError: not such a file, or a mistake in it; names file, line, field and remedy.
@@ -129,38 +155,34 @@ def read_case(
     _check_seats(written, located, str(path), roles)
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     name = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "case"
+    title, context = " ".join(written.title.split()), written.context.strip()
+    seats = {
+        role: Seat(role=role, facts=_list_facts(written.seats[role]))
+        for role in roles
+        if role in written.seats
+    }
     return FreeCase(
         key=f"case/{name}/{digest}",
-        title=" ".join(written.title.split()),
-        sector=written.sector,
-        context=written.context.strip(),
-        meanings={letter: " ".join(words.split()) for letter, words in written.options.items()},
-        notes={seat: notes.facts.strip() for seat, notes in written.seats.items() if notes.facts},
-        seats={
-            name: _make_seat(written, roles[name], written.seats[name], figures_only, case_first)
-            for name in roles
-            if name in written.seats
-        },
+        title=title,
+        context=context,
+        public=PublicCase(
+            sector=written.sector,
+            situation="\n".join(filter(None, (title, context))),
+            options={
+                letter: Option(letter=letter, name=" ".join(option.name.split()), base=option.base)
+                for letter, option in written.options.items()
+            },
+            budget=written.budget,
+            seats=tuple(seats),
+        ),
+        seats=seats,
     )
 
 
-def _make_seat(written: CaseFile, role: Role, notes: SeatNotes, figures_only: bool, case_first: bool) -> Seat:
-    facts: dict[str, Any] = {}
-    opening = f"{written.sector.capitalize()} case. {role.title} seat."
-    if notes.utilities is not None:
-        facts = {
-            "utilities": {letter: notes.utilities[letter] for letter in written.options},
-            "stakes": notes.stakes,
-            "limit": notes.limit,
-        }
-        opening = write_seat_brief(written.sector, role.title, facts)
-        if figures_only or not notes.facts:
-            return Seat(brief=opening, facts=facts)
-    shared = [" ".join(written.title.split()), written.context.strip()]
-    shared += [f"Option {letter}: {' '.join(words.split())}" for letter, words in written.options.items()]
-    lines = [*shared, opening] if case_first else [opening, *shared]
-    lines += [f"Your facts: {(notes.facts or '').strip()}", REPORT_REQUEST]
-    return Seat(brief="\n".join(line for line in lines if line), facts=facts)
+def _list_facts(notes: SeatNotes) -> dict[str, Any]:
+    """The seat's facts as the table's texts and tools know them; what the file leaves out is left out."""
+    facts = notes.model_dump(include=set(LISTED), exclude_none=True)
+    return facts if notes.facts is None else {"words": notes.facts.strip(), **facts}
 
 
 def _parse(located: Located, source: str) -> CaseFile:
@@ -176,7 +198,7 @@ def _parse(located: Located, source: str) -> CaseFile:
 
 
 def _check_seats(written: CaseFile, located: Located, source: str, roles: Mapping[str, Role]) -> None:
-    """What no single field can tell: seats that exist, figures that fit together.
+    """What no single field can tell: seats that exist, letters and names that fit together.
 
     Raises:
         UserError: the first mistake.
@@ -186,63 +208,67 @@ def _check_seats(written: CaseFile, located: Located, source: str, roles: Mappin
         where = f"{source}:{located.line_of(('seats', name))}"
         if name not in known:
             raise UserError(f"{where}: {unknown('seat', name, known)}")
-        given = [figure for figure in FIGURES if getattr(notes, figure) is not None]
-        if not given and notes.facts is None:
+        if notes.facts is None and all(getattr(notes, key) is None for key in LISTED):
             raise UserError(
-                f"{where}: seats.{name} says nothing; give it `facts` in words, or {', '.join(FIGURES)}"
+                f"{where}: seats.{name} says nothing; give it `facts` in words, or {', '.join(LISTED)}"
             )
-        if given and len(given) < len(FIGURES):
-            absent = next(figure for figure in FIGURES if figure not in given)
-            raise UserError(
-                f"{where}: seats.{name}.{absent} is missing: {_describe(SeatNotes, absent)};"
-                f" figures go together, or leave them all out and write `facts`"
-            )
-        if notes.utilities is not None and notes.limit is not None:
-            _check_figures(written, located, source, name, notes.utilities, notes.limit)
+        _check_listed(written, located, source, ("seats", name), notes)
 
 
-def _check_figures(
-    written: CaseFile, located: Located, source: str, name: str, utilities: Mapping[str, int], limit: int
-) -> None:
-    place: Place = ("seats", name, "utilities")
-    for letter in [*written.options, *utilities]:
-        line = located.line_of((*place, letter))
-        if letter not in utilities:
-            raise UserError(
-                f"{source}:{line}: {_name(place)} lacks option {letter}; add `{letter}: ` and a whole"
-                f" number from 10 to 99"
-            )
-        if letter not in written.options:
-            known = " ".join(written.options)
-            raise UserError(
-                f"{source}:{line}: {_name(place)} names option {letter}, which is none of {known};"
-                f" remove it or add it under `options`"
-            )
-    if max(utilities.values()) < limit:
-        line = located.line_of(("seats", name, "limit"))
-        raise UserError(
-            f"{source}:{line}: seats.{name}.limit = {limit} forbids every option (the best is worth"
-            f" {max(utilities.values())}); lower it, a seat can live with its favourite"
-        )
+def _check_listed(written: CaseFile, located: Located, source: str, place: Place, notes: SeatNotes) -> None:
+    known = " ".join(written.options)
+    for key in LISTED:
+        for letter in getattr(notes, key) or ():
+            if letter not in written.options:
+                line = located.line_of((*place, key, letter) if key != "veto" else (*place, key))
+                raise UserError(
+                    f"{source}:{line}: {_name((*place, key))} names option {letter}, none of {known};"
+                    f" remove it or add it under `options`"
+                )
+    for letter, names in (notes.needs or {}).items():
+        offered = (notes.upgrades or {}).get(letter, {})
+        for name in names:
+            if name not in offered:
+                line = located.line_of((*place, "needs", letter))
+                raise UserError(
+                    f"{source}:{line}: {_name((*place, 'needs', letter))}:"
+                    f" {unknown('upgrade', name, list(offered))}; list it under `upgrades`, or use `veto`"
+                )
 
 
 def _explain(error: ErrorDetails, located: Located, source: str) -> UserError:
     path = tuple(part for part in error["loc"] if part != "[key]")
     where, field = f"{source}:{located.line_of(path)}", _name(path)
-    model: type[BaseModel] = SeatNotes if path[:1] == ("seats",) and len(path) > 2 else CaseFile
-    key = str(path[2] if model is SeatNotes else path[0])
+    model, key = _find_field(path)
     if error["type"] == "extra_forbidden":
         return UserError(f"{where}: {unknown('key', str(path[-1]), list(model.model_fields))}")
     if error["type"] == "missing":
         return UserError(f"{where}: {field} is missing: {_describe(model, key)}")
     if "[key]" in error["loc"]:
-        return UserError(f"{where}: {field}: an option is named by one capital letter, e.g. `A: ...`")
+        if path[-2] in ("options", "upgrades", "needs"):
+            return UserError(f"{where}: {field}: an option is named by one capital letter, e.g. `A: ...`")
+        return UserError(
+            f"{where}: {field}: an upgrade is named in 1 to 60 characters without comma and plus"
+        )
     problem = error["msg"][0].lower() + error["msg"][1:]
+    if error["type"] == "model_type":
+        problem = "write keys with values"
     return UserError(f"{where}: {field} = {_shown(error['input'])}: {problem} ({_describe(model, key)})")
 
 
+def _find_field(path: Place) -> tuple[type[BaseModel], str]:
+    """The model and the key that a place in the file belongs to."""
+    names = list(map(str, path))
+    if names[:1] == ["options"] and len(names) > 2:
+        return OptionNotes, names[2]
+    if names[:1] == ["seats"] and len(names) > 2:
+        is_upgrade = names[2] == "upgrades" and len(names) > 5
+        return (Upgrade, names[5]) if is_upgrade else (SeatNotes, names[2])
+    return CaseFile, names[0]
+
+
 def _describe(model: type[BaseModel], key: str) -> str:
-    return model.model_fields[key].description or ""
+    return (model.model_fields[key].description or "") if key in model.model_fields else ""
 
 
 def _name(path: Place) -> str:

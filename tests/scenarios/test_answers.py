@@ -5,9 +5,9 @@ import json
 import pytest
 
 from roles.base import AnswerError, parse_answer
-from roles.cto import CtoAnswer
+from roles.part import PartAnswer
 
-GOLD = {"option": "B", "cost": 42, "latency": 35, "availability": 97}
+GOLD = {"part": ["B"], "cost": 42, "worth": 97}
 TEXT = json.dumps(GOLD)
 
 
@@ -22,7 +22,7 @@ TEXT = json.dumps(GOLD)
     ],
 )
 def test_an_object_that_ends_the_message_is_the_answer(text: str) -> None:
-    assert parse_answer(text, CtoAnswer).model_dump() == GOLD
+    assert parse_answer(text, PartAnswer).model_dump() == GOLD
 
 
 @pytest.mark.parametrize(
@@ -40,16 +40,16 @@ def test_an_object_that_ends_the_message_is_the_answer(text: str) -> None:
         (f"```json\n{TEXT}\n``` or not", "trailing_text"),
         (f"{{ {TEXT}", "not_json"),
         (TEXT.replace("42", "NaN"), "not_json"),
-        (TEXT.replace('"cost"', '"option": "A", "cost"'), "duplicate_key"),
+        (TEXT.replace('"cost"', '"part": [], "cost"'), "duplicate_key"),
         ('{"a":' * 800, "not_json"),
         ("\ud800" + TEXT[:-1], "not_json"),
     ],
 )
 def test_anything_else_is_no_answer(text: str, failure: str) -> None:
     with pytest.raises(AnswerError) as error:
-        parse_answer(text, CtoAnswer)
+        parse_answer(text, PartAnswer)
     assert error.value.failure == failure
 
 
 def test_words_before_the_object_are_not_read() -> None:
-    assert parse_answer(f"NOT {TEXT}", CtoAnswer).option == "B"
+    assert parse_answer(f"NOT {TEXT}", PartAnswer).part == ["B"]

@@ -14,6 +14,7 @@ from scenarios.base import (
     Scenario,
     Split,
     Step,
+    Style,
     ToolCall,
     ToolError,
     Verdict,
@@ -22,15 +23,17 @@ from scenarios.base import (
     scenario_rng,
 )
 from scenarios.conformance import CHECKS, check
+from scenarios.cto import FAMILY as GOOD
 from scenarios.hostile import mutate_values
-from scenarios.reconcile import FAMILY as GOOD
-from scenarios.registry import FAMILIES
+from scenarios.registry import FAMILIES, families
 
 
+@pytest.mark.parametrize("style", ["full", "short"])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_conforms(name: str) -> None:
-    assert FAMILIES[name].name == FAMILIES[name].role == name
-    assert check(FAMILIES[name]) == []
+def test_every_family_conforms(name: str, style: Style) -> None:
+    family = families(style)[name]
+    assert family.name == family.role == name
+    assert check(family) == []
 
 
 Baseline = Callable[[Scenario, random.Random], str]
@@ -43,7 +46,7 @@ class ContractAnswer(Answer):
 
 def generate_contracts(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
     check_coordinates(split, seed, index, difficulty)
-    rng = scenario_rng("legal", split, seed, index)
+    rng = scenario_rng("legal", split, seed, index, difficulty)
     fees = dict(zip("ABCDE", rng.sample(range(10, 100), 5), strict=True))
     return Scenario(
         family="legal",
@@ -140,7 +143,7 @@ def first_object_only(scenario: Scenario, text: str) -> bool:
 
 def coerce_numbers(scenario: Scenario, text: str) -> bool:
     gold = GOOD.solve(scenario)
-    return text == json.dumps(gold | {"score": str(gold["score"])})
+    return text == json.dumps(gold | {"cost": str(gold["cost"])})
 
 
 def rewrite(**changes: Any) -> Family:
@@ -187,11 +190,13 @@ def verify_and_note(scenario: Scenario, text: str) -> Verdict:
 
 
 def call_unchecked(scenario: Scenario, call: ToolCall) -> str:
-    return str(scenario.facts["utilities"]["cto"][call.arguments["option"]])
+    return str(scenario.facts["structure"]["upgrades"][call.arguments["part"][0]])
 
 
 def call_anything(scenario: Scenario, call: ToolCall) -> str:
-    return GOOD.call_tool(scenario, replace(call, name="welfare", arguments={"option": "A"}))
+    return GOOD.call_tool(
+        scenario, replace(call, name="describe", arguments={"option": scenario.facts["option"]})
+    )
 
 
 def demonstrate_badly(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
@@ -204,14 +209,20 @@ def demonstrate_unknown_tool(scenario: Scenario, rng: random.Random) -> tuple[St
 
 
 def leak(scenario: Scenario) -> str:
-    return f"{scenario.brief}\nHint {GOOD.solve(scenario)['option']}."
+    return f"{scenario.brief}\nHint {GOOD.solve(scenario)['cost']}."
+
+
+def generate_without_difficulty(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
+    """The same case at every difficulty."""
+    return replace(generate_contracts(split, seed, index, 1), difficulty=difficulty)
 
 
 FAULTS: dict[str, tuple[str, Family]] = {
     "accepts bad coordinates": ("coordinates", replace(GOOD, generate=generate_unchecked)),
-    "another family's name": ("coordinates", rewrite(family="cto")),
+    "another family's name": ("coordinates", rewrite(family="coo")),
     "global randomness": ("purity", replace(GOOD, generate=generate_impurely)),
     "seeding by seed + index": ("splits", replace(GOOD, generate=generate_by_sum)),
+    "one case for all difficulties": ("neighbours", replace(GOOD, generate=generate_without_difficulty)),
     "gold scores 0.9": (
         "gold",
         replace(GOOD, verify=lambda s, t: replace(v := GOOD.verify(s, t), reward=v.reward * 0.9)),
@@ -223,7 +234,7 @@ FAULTS: dict[str, tuple[str, Family]] = {
     "coerces text to numbers": ("zeros", pay_anyway(coerce_numbers)),
     "does not check a figure": (
         "figures",
-        pay_anyway(lambda s, t: GOOD.verify(s, t).parts.get("figures", 0) > 0.6 and GOOD.verify(s, t).exact),
+        pay_anyway(lambda s, t: GOOD.verify(s, t).parts.get("figures", 0) > 0.4 and GOOD.verify(s, t).exact),
     ),
     "verifier raises": ("totality", replace(GOOD, verify=verify_by_accident)),
     "verifier returns NaN": ("totality", replace(GOOD, verify=verify_with_nan)),

@@ -16,16 +16,11 @@ from typing import Any
 import pytest
 from fast_loop import slow_except
 
-from evaluation.scoring.baselines import score_team_baselines
-from roles.team import Decision
-from scenarios import team
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
-from simulator.reward import TeamRewardWeights
 
 LEVELS = range(1, 11)
 NUM_CASES = 150  # per level
-NUM_TEAM_CASES = 60  # per level
 NUM_TRAINED_ON = 200  # cases that blind policies are fitted on
 MOST_AT_1, MOST_FROM_5 = 0.35, 0.15
 
@@ -47,17 +42,6 @@ def greedy_rewards(name: str, difficulty: int) -> list[float]:
     return score(name, cases, lambda case: play(case, random.Random(0)))
 
 
-@cache
-def draw_team(difficulty: int) -> list[team.TeamScenario]:
-    return [team.generate("test", 0, index, difficulty) for index in range(NUM_TEAM_CASES)]
-
-
-def chair_values(difficulty: int) -> list[float]:
-    """Values of the decisions of a simple chair: the first favourite that nobody vetoes."""
-    scores = score_team_baselines(draw_team(difficulty), TeamRewardWeights())
-    return list({one.stage: one for one in scores}["greedy"].value)
-
-
 def assert_falling(by_level: Sequence[Sequence[float]]) -> None:
     """No step up beyond its 95 % interval, and well down in all."""
     for level, (easier, harder) in enumerate(pairwise(by_level), start=1):
@@ -73,11 +57,6 @@ def assert_falling(by_level: Sequence[Sequence[float]]) -> None:
 @pytest.mark.parametrize("name", slow_except(FAMILIES, "cost"))
 def test_the_heuristic_falls_from_level_to_level(name: str) -> None:
     assert_falling([greedy_rewards(name, difficulty) for difficulty in LEVELS])
-
-
-@pytest.mark.slow
-def test_the_simple_chair_falls_from_level_to_level() -> None:
-    assert_falling([chair_values(difficulty) for difficulty in LEVELS])
 
 
 def test_a_curve_that_rises_would_be_noticed() -> None:
@@ -141,41 +120,9 @@ def test_blind_play_earns_little(name: str, difficulty: int) -> None:
         assert mean <= (MOST_FROM_5 if difficulty >= 5 else MOST_AT_1 + 1.96 * error), policy
 
 
-@pytest.mark.parametrize("difficulty", slow_except([1, 2, 5, 7, 10], 1, 5))
-def test_blind_decisions_are_worth_little_to_the_team(difficulty: int) -> None:
-    """Random is the mean over all options, constant the best letter. Up to difficulty 4 there is no bound."""
-    cases = draw_team(difficulty)
-
-    def value(case: team.TeamScenario, option: str) -> float:
-        return team.decision_value(case, Decision(option=option, escalate=option == "none"))
-
-    chair = fmean(chair_values(difficulty))
-    by_option = {
-        option: fmean(value(case, option) for case in cases) for option in (*cases[0].options, "none")
-    }
-    shifted = [cases[-1], *cases[:-1]]
-    copied = fmean(
-        value(case, other.truth["best"] or "none") for case, other in zip(cases, shifted, strict=True)
-    )
-    random_mean = fmean(by_option[option] for option in cases[0].options)
-    assert max(*by_option.values(), copied) < chair
-    if difficulty >= 5:
-        assert random_mean <= MOST_FROM_5
-        assert max(*by_option.values(), copied) <= MOST_FROM_5 + 0.06  # noise of 60 cases, best of 11
-
-
 @pytest.mark.parametrize("name", slow_except(FAMILIES, "cost"))
 def test_experts_earn_1_at_every_level(name: str) -> None:
     for difficulty in LEVELS:
         for case in draw(name, "test", difficulty, NUM_CASES)[:40]:
             last = FAMILIES[name].demonstrate(case, random.Random(case.index))[-1]
             assert FAMILIES[name].verify(case, last.text).reward == 1.0
-
-
-@pytest.mark.slow
-def test_the_best_decision_is_worth_1_at_every_level() -> None:
-    for difficulty in LEVELS:
-        for case in draw_team(difficulty):
-            best = case.truth["best"]
-            decision = Decision(option=best or "none", escalate=best is None)
-            assert team.decision_value(case, decision) == 1.0

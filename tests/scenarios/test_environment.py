@@ -10,7 +10,8 @@ from scenarios.registry import FAMILIES
 from scenarios.tasks.registry import TASK_FAMILIES
 
 CTO = FAMILIES["cto"]
-MEASURE = ToolCall(name="measure", arguments={"option": "A"})
+SCENARIO = CTO.generate("train", 0, 7, 2)
+MEASURE = ToolCall(name="measure", arguments={"option": SCENARIO.facts["option"], "part": []})
 
 
 def play_expert(family: Family, index: int, difficulty: int) -> environment.Transition:
@@ -59,7 +60,7 @@ def test_the_last_step_and_the_last_call_end_it() -> None:
     state = environment.reset(CTO, "train", 0, 7, 2, max_steps=2)
     state = environment.step(CTO, state, MEASURE).state
     last = environment.step(CTO, state, MEASURE)
-    assert last.observation.startswith("cost ")
+    assert "cost 0, worth 0" in last.observation
     assert (last.reward, last.state.verdict and last.state.verdict.failure) == (0.0, "no_answer")
     with pytest.raises(ValueError, match="is over"):
         environment.step(CTO, last.state, "B")

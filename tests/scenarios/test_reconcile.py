@@ -1,275 +1,204 @@
-"""Reconcile family: a case computed by hand, exact welfare, strict verdicts, blind policies."""
+"""The reconcile family: a case by hand, texts that suffice, a graded verdict, fair demonstrations."""
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import pytest
+from fast_loop import slow_except
 
+from evaluation.audit.report_text_solver import solve_reports_from_text
+from roles.registry import ROLES
 from roles.team import SPECIALISTS
-from scenarios.base import Scenario, ToolCall, ToolError
-from scenarios.reconcile import FAMILY, FAVOURED_LOSES, LEAST_GAP, NUM_OPTIONS, VETO_DECIDES, assess
-from scenarios.world.bargaining import draw_limit, find_deadlock
-from scenarios.world.fairness import assess_fairness
+from scenarios.base import Scenario, ToolCall
+from scenarios.funding.demonstrations import MOST_TOTALS, count_totals
+from scenarios.funding.question import read_question
+from scenarios.reconcile import FAMILY, SHORT_FAMILY, certify
+from scenarios.team.funding import best_in_order, list_all_fundings
 
-# A: 80*50*20*32 = 40**4, vetoed by risk. B: 30**4. C: 20*90*60*31 = 3,348,000, so 42. D: 40**4.
-FACTS: dict[str, Any] = {
-    "options": ["A", "B", "C", "D"],
-    "weights": {"cto": 1, "coo": 1, "risk": 1, "cost": 1},
-    "limits": {"cto": 10, "coo": 10, "risk": 25, "cost": 10},
-    "utilities": {
-        "cto": {"A": 80, "B": 30, "C": 20, "D": 40},
-        "coo": {"A": 50, "B": 30, "C": 90, "D": 40},
-        "risk": {"A": 20, "B": 30, "C": 60, "D": 40},
-        "cost": {"A": 32, "B": 30, "C": 31, "D": 40},
+ILLEGAL = {"too_long", "no_answer", "not_json", "duplicate_key", "trailing_text", "schema", "unknown_id"}
+
+
+def draw(split: str, index: int, difficulty: int) -> Scenario:
+    return FAMILY.generate(split, 0, index, difficulty)
+
+
+def offer(option: str, cost: int, worth: int) -> dict[str, Any]:
+    return {"option": option, "part": ["lamp"], "cost": cost, "worth": worth}
+
+
+def report(*offers: Mapping[str, Any], needs: str = "") -> dict[str, Any]:
+    return {"offers": list(offers), "needs": list(needs), "veto": [], "note": ""}
+
+
+FACTS = {
+    "sector": "lighthouse",
+    "situation": "The lamp fails.",
+    "options": {"A": {"name": "mend it", "base": 30}, "B": {"name": "buy one", "base": 20}},
+    "budget": 20,
+    "reports": {
+        "cto": report(offer("A", 8, 10), offer("B", 9, 30)),  # favours B: 50 to 40
+        "coo": report(offer("B", 9, 9), needs="B"),  # A alone is 30, B with its part 29: favours A
+        "risk": report(offer("A", 6, 5), offer("B", 6, 15)),  # 35 and 35: favours both
+        "cost": report(offer("A", 7, 7)),  # favours A
     },
 }
+# A: at most 20 k$: cto + cost (15) 47, cto + risk (14) 45; all three cost 21. B: coo is needed: + cto (18) 59
+BY_HAND = replace(
+    draw("train", 0, 1),
+    facts=FACTS,
+    truth={
+        "option": "B",
+        "fund": ["cto", "coo"],
+        "escalate": False,
+        "conflicts": ["coo", "cost"],
+        "worth": 59,
+        "cost": 18,
+        "blind": [40, 1],
+    },
+)
 
 
-def make_scenario(difficulty: int = 2, **limits: int) -> Scenario:
-    facts = FACTS | {"limits": FACTS["limits"] | limits}
-    base = FAMILY.generate("train", seed=0, index=0, difficulty=difficulty)
-    truth = assess(facts) | ({"fairness": assess_fairness(facts)} if difficulty >= 3 else {})
-    return replace(base, facts=facts, truth=truth)
+def judge(**answer: Any) -> Any:
+    right = {"option": "B", "fund": ["cto", "coo"], "escalate": False, "conflicts": ["coo", "cost"]}
+    return FAMILY.verify(BY_HAND, json.dumps(right | answer))
 
 
-def answer(option: str, contested: Sequence[str] = ("A",), score: float = 9, escalate: int = False) -> str:
-    return json.dumps({"option": option, "contested": list(contested), "score": score, "escalate": escalate})
-
-
-def test_hand_computed_case_is_solved() -> None:
-    scenario = make_scenario()
-    assert scenario.truth["nash"] == {"A": 40, "B": 30, "C": 42, "D": 40}
-    assert FAMILY.solve(scenario) == {"option": "C", "contested": ["A"], "score": 9, "escalate": False}
-    assert FAMILY.certify(scenario) == (42.0, 42.0)
-
-
-def test_hand_computed_rewards() -> None:
-    scenario = make_scenario()
-    best = FAMILY.verify(scenario, answer("C"))
-    assert (best.reward, best.exact, best.failure) == (1.0, True, None)
-    second = FAMILY.verify(scenario, answer("D", score=7))  # open: 30, 42, 40; mean 112/3; D is 8/14 above it
-    assert second.parts == {"graded": pytest.approx(4 / 7), "exact": 0.0, "figures": 1.0}
-    assert second.reward == pytest.approx(0.6 * 4 / 7 + 0.1)
-    worst = FAMILY.verify(scenario, answer("B", contested=(), score=1, escalate=True))
-    assert worst.reward == 0.0
-    assert worst.feasible
-    sloppy = FAMILY.verify(scenario, answer("C", contested=(), score=9))
-    assert sloppy.reward == pytest.approx(0.6 + 0.3 + 0.1 * 2 / 3)
-    assert sloppy.failure == "wrong_figures"
+def test_the_case_by_hand() -> None:
+    assert certify(BY_HAND) == (59_000 - 18, 59_000 - 18)
+    assert judge().reward == 1.0
+    assert judge(fund=["coo", "cto"], conflicts=["cost", "coo"], reason="It shines.").reward == 1.0
+    told = judge(conflicts=["coo"])
+    assert (told.reward, told.exact) == (pytest.approx(0.975), True)
+    # A with cto and cost: 47, (47 - 40) / (59 - 40) of the room; against A is cto alone
+    second = judge(option="A", fund=["cto", "cost"], conflicts=["cto"])
+    assert second.reward == pytest.approx(0.6 * 7 / 19 + 0.1)
+    assert second.failure == "suboptimal"
 
 
 @pytest.mark.parametrize(
-    ("text", "failure"),
+    ("answer", "failure"),
     [
-        (answer("A"), "infeasible"),
-        (answer("none", escalate=True), "infeasible"),
-        (answer("E"), "unknown_id"),
-        (answer("C", contested=("Z",)), "unknown_id"),
-        (answer("C", contested=("A", "A")), "duplicate_id"),
-        (answer("C") + answer("C"), "trailing_text"),
-        (answer("C", score=9.0), "schema"),
-        (answer("C", escalate=0), "schema"),
-        ("C", "no_answer"),
+        ({"option": "A", "fund": ["cto", "risk", "cost"]}, "infeasible"),  # 21 of 20
+        ({"fund": ["cto"]}, "infeasible"),  # without the COO's part
+        ({"option": "none", "fund": [], "escalate": True, "conflicts": []}, "infeasible"),
+        ({"option": "A", "fund": [], "conflicts": []}, "suboptimal"),  # worth 30, less than a blind plan
+        ({"fund": ["cto", "coo", "cost"]}, "unknown_id"),  # Cost offers nothing on B
+        ({"conflicts": ["cfo"]}, "unknown_id"),
+        ({"conflicts": ["coo", "coo"]}, "duplicate_id"),
+        ({"escalate": True}, "inconsistent"),
     ],
 )
-def test_what_scores_zero(text: str, failure: str) -> None:
-    verdict = FAMILY.verify(make_scenario(), text)
+def test_what_earns_nothing(answer: dict[str, Any], failure: str) -> None:
+    verdict = judge(**answer)
     assert (verdict.reward, verdict.failure) == (0.0, failure)
 
 
-def test_from_difficulty_3_the_parts_say_how_fair_the_choice_is() -> None:
-    scenario = make_scenario(difficulty=4)
-    second = FAMILY.verify(scenario, answer("D", contested=("A", "B"), score=7, escalate=True))
-    assert second.parts == {
-        "graded": pytest.approx(4 / 7),
-        "exact": 0.0,
-        "figures": pytest.approx(1 / 3),
-        "fairness": pytest.approx(40 / 42),
-        "satisfaction": 0.44,  # best of the open options: cto 40, coo 90, risk 60, cost 40; coo has 40 of 90
-        "conflicts": pytest.approx(2 / 3),
-        "escalation": 0.0,
-    }
-    assert second.reward == pytest.approx(0.6 * 4 / 7 + 0.1 / 3)
-    assert FAMILY.verify(scenario, answer("C")).parts["satisfaction"] == 0.5  # cto has 20 of 40
-    lost = make_scenario(difficulty=4, cto=80)
-    gold = FAMILY.verify(lost, json.dumps(FAMILY.solve(lost)))
-    assert (gold.reward, gold.parts["fairness"], gold.parts["satisfaction"]) == (1.0, 1.0, 0.0)
-
-
-def test_from_difficulty_5_only_a_wholly_right_answer_is_exact() -> None:
-    scenario = make_scenario(difficulty=5)
-    assert FAMILY.verify(scenario, answer("C")).reward == 1.0
-    sloppy = FAMILY.verify(scenario, answer("C", contested=()))
-    assert (sloppy.exact, sloppy.failure) == (False, "wrong_figures")
-    assert sloppy.reward == pytest.approx(0.6 + 0.1 * 2 / 3)
-    # open 30, 42, 40: the better of two blind picks is worth (30 + 3 * 40 + 5 * 42) / 9 = 40
-    assert FAMILY.verify(scenario, answer("D", score=7)).reward == pytest.approx(0.1)
-
-
-def test_order_of_contested_and_of_keys_does_not_matter() -> None:
-    scenario = make_scenario(cto=80)  # cto vetoes all but A, risk vetoes A
-    gold = FAMILY.solve(scenario)
-    assert gold == {"option": "none", "contested": ["A", "C", "D"], "score": 12, "escalate": True}
-    turned = dict(reversed(gold.items())) | {"contested": ["D", "A", "C"]}
-    assert FAMILY.verify(scenario, f"So be it: {json.dumps(turned)} \n").reward == 1.0
-    assert FAMILY.certify(scenario) == (0.0, 0.0)
-
-
-def test_in_a_deadlock_no_option_stands_and_escalation_is_a_figure() -> None:
-    scenario = make_scenario(cto=80)
-    for option in "ABCD":
-        assert FAMILY.verify(scenario, answer(option, escalate=True)).failure == "infeasible"
-    hushed = FAMILY.verify(scenario, answer("none", contested="ACD", score=12, escalate=False))
-    assert hushed.reward == pytest.approx(0.9 + 0.1 * 2 / 3)
-
-
-def test_welfare_tool_says_everything_that_the_answer_needs() -> None:
-    scenario = make_scenario()
-    seen = [FAMILY.call_tool(scenario, ToolCall(name="welfare", arguments={"option": o})) for o in "ABCD"]
-    assert seen == [
-        "nash 40 min 20 best cto veto risk",
-        "nash 30 min 30 best none veto none",
-        "nash 42 min 20 best coo risk veto none",
-        "nash 40 min 40 best cost veto none",
+def test_where_nothing_can_be_run_only_escalating_earns() -> None:
+    found = [
+        scenario
+        for difficulty in (5, 10)
+        for index in range(80)
+        if (scenario := draw("train", index, difficulty)).truth["escalate"]
     ]
+    assert found
+    for scenario in found:
+        question = read_question(scenario.facts)
+        assert list_all_fundings(question.public, question.table) == []
+        escalated = {"option": "none", "fund": [], "escalate": True, "conflicts": []}
+        assert FAMILY.verify(scenario, json.dumps(escalated)).reward == 1.0
+        assert FAMILY.verify(scenario, FAMILY.baselines["random"](scenario, random.Random(0))).reward == 0.0
 
 
-def test_from_difficulty_3_the_tool_tells_shares_and_places() -> None:
-    scenario = make_scenario(difficulty=3)
-    seen = [FAMILY.call_tool(scenario, ToolCall(name="welfare", arguments={"option": o})) for o in "ABCD"]
-    assert seen == [
-        "nash 40 min 20 best cto veto risk",
-        "nash 30 min 30 share 33 kalai 3 leximin 2 best none veto none",  # coo: 30 of 90
-        "nash 42 min 20 share 50 kalai 1 leximin 3 best coo risk veto none",
-        "nash 40 min 40 share 44 kalai 2 leximin 1 best cost veto none",
-    ]
+@pytest.mark.parametrize("difficulty", slow_except(range(1, 11), 1, 5, 10))
+def test_the_text_alone_determines_the_decision(difficulty: int) -> None:
+    for index in range(100):
+        scenario = draw("validation", index, difficulty)
+        found = solve_reports_from_text(scenario.brief, SPECIALISTS)
+        verdict = FAMILY.verify(scenario, json.dumps(found))
+        assert verdict.reward == 1.0, (scenario.brief, found, verdict)
 
 
-@pytest.mark.parametrize(
-    "arguments", [{}, {"option": "E"}, {"option": ["A"]}, {"option": "A", "x": 1}, None, {"Option": "A"}]
-)
-def test_welfare_tool_refuses_other_arguments(arguments: Any) -> None:
-    with pytest.raises(ToolError, match="option"):
-        FAMILY.call_tool(make_scenario(), ToolCall(name="welfare", arguments=arguments))
-
-
-def test_demonstration_gives_a_verdict_after_each_observation() -> None:
-    steps = FAMILY.demonstrate(make_scenario(), random.Random(0))
-    assert [step.text for step in steps] == [
-        "",
-        "A contested",
-        "B ok 30",
-        "C ok 42",
-        f"D ok 40\n{answer('C')}",
-    ]
-    assert [step.call and step.call.arguments for step in steps[:-1]] == [
-        {"option": option} for option in "ABCD"
-    ]
-
-
-def test_limits_forbid_exactly_as_many_options_as_asked_for() -> None:
+def test_a_stranger_who_reads_the_schema_plays_legally() -> None:
+    """Knows nothing but the texts: keys from the example, options and labels as the message shows them."""
+    mandate = ROLES["reconcile"].mandate
+    example = json.loads(mandate[mandate.rindex("{") :])
     rng = random.Random(0)
-    for num_vetoes in range(4):
-        for _ in range(50):
-            utilities = rng.sample(range(10, 100), 4)
-            limit = draw_limit(rng, utilities, num_vetoes)
-            assert 10 <= limit <= 99
-            assert sum(utility < limit for utility in utilities) == num_vetoes
+    for index in range(1000):
+        scenario = draw("train", index, 1 + index % 5)
+        options = [line for line in scenario.brief.splitlines() if line.startswith("Option ")]
+        letter = rng.choice(options)[len("Option ")]
+        own = scenario.brief.split(f"Option {letter}: ")[1].split("Option ")[0]
+        labels = [line[3 : line.index("]")] for line in own.splitlines() if line.startswith("- [")]
+        values = {
+            "option": letter,
+            "fund": rng.sample(labels, rng.randint(0, len(labels))),
+            "escalate": False,
+            "conflicts": rng.sample(SPECIALISTS, rng.randint(0, 4)),
+            "reason": "It is best.",
+        }
+        answer = {key: values[key] for key in example}
+        verdict = FAMILY.verify(scenario, f"I would say: {json.dumps(answer)}")
+        assert verdict.failure not in ILLEGAL, verdict
 
 
-def test_deadlock_needs_two_favourites() -> None:
-    assert find_deadlock({"cto": [9, 1], "coo": [8, 2], "risk": [3, 7], "cost": [1, 2]}) == ["cto", "risk"]
-    assert find_deadlock({"cto": [9, 1], "coo": [8, 2]}) == []
-
-
-@pytest.mark.parametrize("difficulty", range(1, 11))
-def test_generated_cases_are_sound(difficulty: int) -> None:
+def test_a_search_asks_in_order_of_worth_until_a_plan_can_be_run() -> None:
+    lengths = set()
     for index in range(60):
-        scenario = FAMILY.generate("train", seed=1, index=index, difficulty=difficulty)
-        facts, truth = scenario.facts, scenario.truth
-        assert len(facts["options"]) == NUM_OPTIONS[difficulty - 1]
-        asked = len(truth["open"] or truth["contested"]) if difficulty >= 5 else len(facts["options"])
-        assert scenario.optimal_tool_calls == asked
-        ranked = sorted((truth["nash"][option] for option in truth["open"]), reverse=True)
-        assert len(ranked) < 2 or ranked[0] - ranked[1] >= LEAST_GAP[difficulty - 1]
-        assert len(set(FAMILY.certify(scenario))) == 1
-        for name in SPECIALISTS:
-            row = facts["utilities"][name]
-            assert len(set(row.values())) == len(row)
-            assert all(10 <= utility <= 99 for utility in row.values())
-            assert max(row.values()) >= facts["limits"][name]  # nobody vetoes its own favourite
-
-
-def mean_reward(name: str, difficulty: int, count: int = 400) -> float:
-    play = FAMILY.baselines[name]
-    scenarios = [FAMILY.generate("test", 0, index, difficulty) for index in range(count)]
-    return sum(FAMILY.verify(s, play(s, random.Random(s.index))).reward for s in scenarios) / count
-
-
-def test_blind_policies_stay_low_and_the_brief_alone_does_not_suffice() -> None:
-    blind = [mean_reward(name, 1) for name in ("random", "constant")]
-    assert max(blind) < 0.4
-    assert max(blind) + 0.2 < mean_reward("greedy", 1) < 0.9
-    assert max(mean_reward(name, 8) for name in ("random", "constant")) < 0.15
-
-
-@pytest.mark.parametrize("difficulty", [3, 10])
-def test_the_more_favoured_option_loses_as_often_as_it_should(difficulty: int) -> None:
-    lost = cases = deadlocks = 0
-    for index in range(300):
-        truth = FAMILY.generate("train", seed=3, index=index, difficulty=difficulty).truth
-        deadlocks += not truth["open"]
-        if truth["open"]:
-            cases += 1
-            best = {option: len(truth["best"][option]) for option in truth["open"]}
-            lost += best[truth["option"]] < max(best.values())
-    assert abs(lost / cases - FAVOURED_LOSES[difficulty - 1]) < 0.09
-    assert 0.02 < deadlocks / 300 < 0.09
-
-
-@pytest.mark.parametrize("difficulty", [1, 3, 5, 8, 10])
-def test_a_vetoed_option_is_fairer_as_often_as_is_wanted(difficulty: int) -> None:
-    decided = misled = 0
-    for index in range(300):
-        scenario = FAMILY.generate("test", 0, index, difficulty)
-        nash, choice = scenario.truth["nash"], scenario.truth["option"]
-        if choice == "none":
+        scenario = draw("train", index, 5)
+        question = read_question(scenario.facts)
+        steps = FAMILY.demonstrate(scenario, random.Random(index))
+        calls = [step.call for step in steps[:-1] if step.call is not None]
+        if (
+            any(call.name == "sheet" for call in calls)
+            or ": worth " in steps[0].text
+            or "cannot" in steps[0].text
+        ):
             continue
-        fairest = max(nash, key=nash.__getitem__)
-        decided += 1
-        misled += nash[fairest] > nash[choice]
-        if nash[fairest] > nash[choice]:
-            assert scenario.truth["veto"][fairest]
-            assert FAMILY.verify(scenario, answer(fairest, ())).reward == 0.0
-    wanted = VETO_DECIDES[difficulty - 1]
-    assert misled / decided < 0.25 if difficulty == 1 else abs(misled / decided - wanted) < 0.09
+        seen = [FAMILY.call_tool(scenario, call) for call in calls]
+        worths = [int(text.split("worth ")[1].split(";")[0]) for text in seen]
+        assert worths == sorted(worths, reverse=True)
+        assert [("cannot be run" in text) for text in seen[:-1]] == [True] * (len(seen) - 1)
+        assert "cannot be run" not in seen[-1] or scenario.truth["escalate"]
+        assert len(calls) == count_totals(question) <= MOST_TOTALS
+        lengths.add(len(calls))
+    assert len(lengths) > 2
 
 
-def test_the_honest_player_asks_about_two_and_reads_vetoes() -> None:
-    scenario = make_scenario()  # favourites: A (vetoed), C of two, B and D of nobody
-    said = json.loads(FAMILY.baselines["honest"](scenario, random.Random(0)))
-    assert said == {"option": "C", "contested": ["A"], "score": 9, "escalate": False}
-    rewards = {
-        name: [
-            FAMILY.verify(case, FAMILY.baselines[name](case, random.Random(0))).reward
-            for case in (FAMILY.generate("test", 0, index, 8) for index in range(100))
-        ]
-        for name in ("greedy", "honest")
-    }
-    assert min(sum(rewards["honest"]), 99) > sum(rewards["greedy"]) + 10
+def test_three_ways_are_shown_and_the_short_one_reads_the_sheet_in_its_brief() -> None:
+    opened = set()
+    for index in range(60):
+        steps = FAMILY.demonstrate(draw("train", index, 3), random.Random(index))
+        opened.add((steps[0].call.name if steps[0].call else "", ": worth " in steps[0].text))
+        short = SHORT_FAMILY.generate("train", 0, index, 3)
+        question = read_question(short.facts)
+        leader = best_in_order(question.public, question.table, by_return=True)
+        is_best = leader is not None and leader.worth == short.truth["worth"]
+        shown = SHORT_FAMILY.demonstrate(short, random.Random(index))
+        assert len(shown) <= (1 if is_best and leader and leader.cost == short.truth["cost"] else 2)
+        assert "\nfavour: cto " in short.brief
+    assert {("sheet", False), ("total", True), ("total", False)} <= opened
 
 
-def test_certify_raises_where_a_stated_place_is_wrong() -> None:
-    scenario = make_scenario(difficulty=4)
-    assert FAMILY.certify(scenario) == (42.0, 42.0)
-    for name, wrong in (("kalai", {"B": 1, "C": 2, "D": 3}), ("leximin", {"B": 1, "C": 3, "D": 2})):
-        fairness = scenario.truth["fairness"] | {name: wrong}
-        with pytest.raises(RuntimeError, match=name):
-            FAMILY.certify(replace(scenario, truth={**scenario.truth, "fairness": fairness}))
+def test_the_sheet_names_whom_each_seat_favours() -> None:
+    said = FAMILY.call_tool(BY_HAND, ToolCall(name="sheet", arguments={}))
+    assert said == (
+        "A fund cto cost: cost 15 of 20, worth 47\nB fund cto coo: cost 18 of 20, worth 59\n"
+        "favour: cto B, coo A, risk A B, cost A"
+    )
 
 
-def test_a_fixed_policy_finds_higher_difficulty_harder() -> None:
-    assert mean_reward("greedy", 6) < mean_reward("greedy", 4) - 0.03 < mean_reward("greedy", 1) - 0.06
+def test_blind_play_stays_far_below_greedy_which_falls_with_difficulty() -> None:
+    def score(name: str, difficulty: int) -> float:
+        cases = [draw("test", index, difficulty) for index in range(80)]
+        play = FAMILY.baselines[name]
+        return fmean(FAMILY.verify(case, play(case, random.Random(case.index))).reward for case in cases)
+
+    assert score("greedy", 10) < score("greedy", 1) - 0.08
+    for difficulty in (1, 5, 10):
+        assert score("random", difficulty) < 0.15
+        assert score("constant", difficulty) < 0.05
+        assert score("greedy", difficulty) > 0.6

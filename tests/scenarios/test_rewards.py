@@ -34,8 +34,20 @@ def test_efficiency_only_for_an_exact_answer_within_the_optimal_steps() -> None:
 
 
 def test_tool_quality_is_the_share_of_valid_calls() -> None:
-    assert role_reward(HALF, **COUNTS | {"num_valid_calls": 1})["tool_quality"] == pytest.approx(0.2 / 3)
-    assert role_reward(HALF, **COUNTS | {"num_calls": 0, "num_valid_calls": 0})["tool_quality"] == 0
+    assert role_reward(EXACT, **COUNTS | {"num_valid_calls": 1})["tool_quality"] == pytest.approx(0.2 / 3)
+    assert role_reward(EXACT, **COUNTS | {"num_calls": 0, "num_valid_calls": 0})["tool_quality"] == 0
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("verdict", [HALF, rejected("infeasible", ""), rejected("not_json", "")])
+def test_no_call_pays_beside_an_answer_that_is_not_exact(preset: str, verdict: Verdict) -> None:
+    def total(num_calls: int, num_valid_calls: int) -> float:
+        counts = COUNTS | {"num_calls": num_calls, "num_valid_calls": num_valid_calls}
+        counts["num_steps"] = num_calls + 1
+        return role_reward(verdict, **counts, preset=preset)["total"]
+
+    silent = total(0, 0)
+    assert all(total(calls, valid) <= silent for calls in range(1, 8) for valid in range(calls + 1))
 
 
 def test_total_is_clamped_at_zero() -> None:

@@ -18,10 +18,10 @@ from scenarios.hostile import HOSTILE_VALUES
 from scenarios.registry import FAMILIES
 from simulator.agents.scripted_policies import oracle_solo
 from simulator.agents.solo import play_solos
-from simulator.agents.tool_calls import format_tool_call
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.scripted import ScriptedEngine
+from simulator.tool_calls import format_tool_call
 
 NUM_EPISODES = 1000
 NUMBER, WORD = 987_654_321, "TRUTH-SENTINEL"
@@ -70,7 +70,10 @@ class Player(ScriptedEngine):
         if rng.random() < 0.3:
             return family.baselines["random"](scenario, rng)
         steps = family.demonstrate(scenario, rng)
-        call = rng.choice([step.call for step in steps if step.call])
+        calls = [step.call for step in steps if step.call]
+        if not calls:
+            return steps[-1].text
+        call = rng.choice(calls)
         arguments = dict(call.arguments)
         if arguments and rng.random() < 0.5:
             arguments[rng.choice(list(arguments))] = rng.choice(HOSTILE_VALUES)

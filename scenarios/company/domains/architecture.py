@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from roles.cto import RULES
 from scenarios.company.domain import (
     NUM_UPGRADES,
     Choice,
@@ -28,16 +29,6 @@ NUM_COMPONENTS = (3, 3, 4, 4, 5, 5, 6, 6, 7, 7)  # by difficulty 1-10
 BRANCHES_FROM = 4  # difficulty from which components stand side by side
 WHOLE = 10_000  # availability of what never fails
 KINDS = ("spare", "spare", "faster", "faster", "managed")  # as often as they are drawn
-
-RULES = (
-    "A request passes all stages in turn. In a stage with several branches it waits for the slowest "
-    "branch, and the stage is up while at least one of its branches is up. A branch passes all its "
-    "components in turn and is up while all of them are. A component is up while at least one of its "
-    "machines is; machines fail independently, each with the availability stated. Latency is the sum over "
-    "the stages. Availability of the whole is the probability that all stages are up, rounded down to 0.01 "
-    "%. A spare adds one machine, a faster component has the latency stated, in a managed component every "
-    "machine has the availability stated; upgrades of one component may be combined."
-)
 
 
 def draw_terms(rng: random.Random) -> Terms:

@@ -6,6 +6,7 @@ Of every item at most one tier is bought. Tiers of the same kind earn a discount
 import random
 from typing import Any
 
+from roles.cost import RULES
 from scenarios.company.domain import (
     NUM_UPGRADES,
     Choice,
@@ -21,14 +22,6 @@ from scenarios.company.domain import (
 NUM_ITEMS = (2, 2, 3, 3, 3, 4, 4, 5, 5, 5)  # by difficulty 1-10
 BUNDLE_COUNT = (2, 2, 2, 2, 2, 3, 3, 3, 3, 3)  # tiers of one kind that earn the discount
 KINDS = ("committed", "premium")
-
-RULES = (
-    "Of every item you may buy one tier, or none. A committed tier takes its percentage off the item's "
-    "list price; what is saved per item is rounded down to whole k$. A premium tier adds its points to the "
-    "quality; quality is the sum over the items. Saving is worth its own amount. Quality points over the "
-    "ceiling are worth nothing. Bundle: when the number of committed tiers that you buy reaches the number "
-    "stated, each of them costs the discount less; the same holds for premium tiers, counted by themselves."
-)
 
 
 def draw_terms(rng: random.Random) -> Terms:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from roles.coo import RULES
 from scenarios.company.domain import (
     NUM_UPGRADES,
     Choice,
@@ -25,16 +26,6 @@ NUM_PACKAGES = (3, 4, 4, 5, 5, 6, 6, 7, 7, 8)  # by difficulty 1-10
 NUM_PEOPLE = (2, 2, 2, 3, 3, 3, 3, 4, 4, 4)
 SHORTEST, LONGEST = 5, 20  # days of a package before the plan is stretched to its length
 KINDS = ("overtime", "contractor", "shift", "shift")  # as often as they are drawn
-
-RULES = (
-    "Work begins with day 1, and the finish is the last day of the last package. Packages are taken in the "
-    "order listed. A package starts as soon as the packages that it comes after are done and its owner has "
-    "finished the owner's earlier packages in the list; it runs without a break. Overtime of a person "
-    "makes each package of that person take a fifth less time, rounded up to whole days. An extra shift "
-    "takes the days stated off one package, after overtime. A contractor takes over one package and needs "
-    "the days stated: the owner is not occupied by it, and neither overtime nor an extra shift changes it. "
-    "A package never takes less than one day."
-)
 
 
 def draw_terms(rng: random.Random) -> Terms:

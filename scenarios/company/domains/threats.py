@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+from roles.risk import RULES
 from scenarios.company.domain import (
     NUM_UPGRADES,
     Choice,
@@ -31,15 +32,6 @@ MOST_STEPS = 9  # names that a sector has
 CHAINS_FROM = 3  # difficulty from which assets are reached from other assets
 ROUTES_FROM = 4  # difficulty from which an asset may have two routes
 LEAST_IMPACT = 10
-
-RULES = (
-    "One serious attempt a month is expected. It starts outside. An asset is reached when the attempt "
-    "stands at the asset (or outside) named after 'from' and all steps of at least one of the routes "
-    "succeed; steps succeed independently, each with the likelihood stated. The expected loss of an asset "
-    "is its loss times the probability that it is reached, rounded down to whole k$; the expected loss of "
-    "the whole is the sum over the assets. A control lowers the likelihood of one step to the figure "
-    "stated. Avoided expected loss is worth its own amount."
-)
 
 
 def draw_terms(rng: random.Random) -> Terms:

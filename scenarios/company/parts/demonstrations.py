@@ -1,7 +1,8 @@
 """Demonstrations of a part question: a search by measuring, or a reckoning from the description.
 
-Neither uses more than the expert has read by then: the search measures every part that the amount allows,
-the reckoning applies the rules to the described structure and has its result measured.
+None uses more than the expert has read by then: the search measures every part that the amount allows, the
+reckoning applies the rules to the described structure and has its result measured. In short style the tool
+describe lists the efficient parts, and the dearest within the amount is taken.
 """
 
 import json
@@ -9,15 +10,15 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scenarios.base import Step, ToolCall
+from scenarios.base import Step, Style, ToolCall
 from scenarios.company.domain import Domain
 from scenarios.company.parts.question import (
     Question,
+    code_parts,
     find_best,
     list_affordable,
     list_parts,
 )
-from scenarios.company.parts.texts import Style
 from scenarios.company.records import Part
 
 MOST_MEASURED = 8  # parts that a search measures; where there are more, only reckoning is shown
@@ -75,15 +76,22 @@ def reckon(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
     )
 
 
+def look_up(domain: Domain, question: Question) -> tuple[Step, ...]:
+    """Has the efficient parts listed and takes the dearest within the amount, by its code."""
+    describe = ToolCall(name="describe", arguments={"option": question.option})
+    within = [item for item in code_parts(domain, question).items() if item[1].cost <= question.amount]
+    code, best = within[-1]
+    return (Step(text="", call=describe), Step(text=json.dumps({**answer_of(best), "part": [code]})))
+
+
 def list_ways(domain: Domain, question: Question, style: Style) -> list[Callable[[], tuple[Step, ...]]]:
-    """The demonstrations that there are: the search alone in short style where it is short."""
+    """The demonstrations that there are; in short style the efficient parts are looked up."""
+    if style == "short":
+        return [lambda: look_up(domain, question)]
     parts = list_parts(domain, question)
-    can_search = 0 < len(list_searched(parts, question.amount)) <= MOST_MEASURED
-    ways: list[Callable[[], tuple[Step, ...]]] = []
-    if can_search:
+    ways: list[Callable[[], tuple[Step, ...]]] = [lambda: reckon(question, parts)]
+    if 0 < len(list_searched(parts, question.amount)) <= MOST_MEASURED:
         ways.append(lambda: search(question, parts))
-    if style == "full" or not can_search:
-        ways.append(lambda: reckon(question, parts))
     return ways
 
 
@@ -92,6 +100,6 @@ def demonstrate(domain: Domain, question: Question, style: Style, rng: random.Ra
     return rng.choice(list_ways(domain, question, style))()
 
 
-def count_fewest_calls(domain: Domain, question: Question, style: Style) -> int:
-    """Tool calls of the shortest demonstration."""
-    return min(len(way()) - 1 for way in list_ways(domain, question, style))
+def count_most_calls(domain: Domain, question: Question, style: Style) -> int:
+    """Tool calls of the longest demonstration."""
+    return max(len(way()) - 1 for way in list_ways(domain, question, style))

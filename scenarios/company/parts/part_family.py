@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from roles.base import AnswerError, parse_answer
-from roles.part import PartAnswer
-from scenarios.base import Family, Scenario, Split, Step, ToolCall, ToolError, Verdict, rejected
+from roles.part import MAX_CALLS, PartAnswer
+from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.domain import Domain
 from scenarios.company.parts.baselines import (
     answer_greedily,
@@ -14,7 +14,7 @@ from scenarios.company.parts.baselines import (
     answer_nothing,
     answer_randomly,
 )
-from scenarios.company.parts.demonstrations import answer_of, count_fewest_calls, demonstrate
+from scenarios.company.parts.demonstrations import answer_of, count_most_calls, demonstrate
 from scenarios.company.parts.question import (
     draw_question,
     find_best,
@@ -24,10 +24,9 @@ from scenarios.company.parts.question import (
     read_choice,
     read_question,
 )
-from scenarios.company.parts.texts import Style, describe_option, write_brief, write_measured
+from scenarios.company.parts.texts import describe_option, write_brief, write_measured
+from scenarios.company.setting import find_sector
 from scenarios.headroom import blind_baseline, share_of_room
-
-MAX_CALLS = 24
 
 
 def generate(domain: Domain, style: Style, split: Split, seed: int, index: int, difficulty: int) -> Scenario:
@@ -42,7 +41,7 @@ def generate(domain: Domain, style: Style, split: Split, seed: int, index: int, 
     best = find_best(parts, question.amount)
     worths = [part.worth for part in list_affordable(parts, question.amount)]
     return Scenario(
-        family=f"part-{domain.seat}",
+        family=domain.seat,
         split=split,
         seed=seed,
         index=index,
@@ -51,7 +50,7 @@ def generate(domain: Domain, style: Style, split: Split, seed: int, index: int, 
         brief=write_brief(domain, facts, style),
         facts=facts,
         truth={**answer_of(best), "blind": list(blind_baseline(worths, difficulty))},
-        optimal_tool_calls=count_fewest_calls(domain, question, style),
+        optimal_tool_calls=count_most_calls(domain, question, style),
     )
 
 
@@ -60,7 +59,7 @@ def solve(scenario: Scenario) -> dict[str, Any]:
     return {key: scenario.truth[key] for key in ("part", "cost", "worth")}
 
 
-def verify(domain: Domain, scenario: Scenario, text: str) -> Verdict:
+def verify(domain: Domain, style: Style, scenario: Scenario, text: str) -> Verdict:
     """Reward 0.6 head-room over a blind choice + 0.3 best part + 0.1 figures right.
 
     A part that is over the amount, breaks the limit or is no better than a blind choice gets 0.
@@ -70,7 +69,7 @@ def verify(domain: Domain, scenario: Scenario, text: str) -> Verdict:
     except AnswerError as error:
         return rejected(error.failure, str(error))
     question, truth = read_question(scenario.facts), scenario.truth
-    choice = read_choice(domain, question.structure, answer.part)
+    choice = read_choice(domain, question, style, answer.part)
     if choice is None:
         return rejected("unknown_id", f"no such part: {', '.join(answer.part)[:200]}")
     part = next(part for part in list_parts(domain, question) if part.choice == choice)
@@ -113,8 +112,8 @@ def call_tool(domain: Domain, style: Style, scenario: Scenario, call: ToolCall) 
     if call.arguments["option"] != question.option:
         raise ToolError(f"you are asked about option {question.option}")
     if call.name == "describe":
-        return describe_option(domain, question)
-    choice = read_choice(domain, question.structure, call.arguments["part"])
+        return describe_option(domain, question, style)
+    choice = read_choice(domain, question, style, call.arguments["part"])
     if choice is None:
         names = ", ".join(question.structure["upgrades"])
         raise ToolError(f"part must list upgrades that can be bought together, out of: {names}")
@@ -135,12 +134,12 @@ def build_part_family(domain: Domain, style: Style) -> Family:
         return demonstrate(domain, read_question(scenario.facts), style, rng)
 
     return Family(
-        name=f"part-{domain.seat}",
+        name=domain.seat,
         role=domain.seat,
         generate=lambda split, seed, index, difficulty: generate(
             domain, style, split, seed, index, difficulty
         ),
-        verify=lambda scenario, text: verify(domain, scenario, text),
+        verify=lambda scenario, text: verify(domain, style, scenario, text),
         solve=solve,
         certify=lambda scenario: certify(domain, scenario),
         call_tool=lambda scenario, call: call_tool(domain, style, scenario, call),
@@ -152,4 +151,5 @@ def build_part_family(domain: Domain, style: Style) -> Family:
             "honest": bind(answer_honestly),
         },
         max_calls=MAX_CALLS,
+        find_sector=find_sector,
     )

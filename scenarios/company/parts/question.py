@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scenarios.base import Split
+from scenarios.base import Split, Style
 from scenarios.company.domain import Choice, Domain, Terms, price_parts
 from scenarios.company.knapsack import list_efficient
 from scenarios.company.records import Part
 from scenarios.company.setting import draw_setting, draw_structure
 from scenarios.company.splits import belongs_to
+from scenarios.company.steps import name_code
 
-MAX_TRIES = 100
+MAX_TRIES = 300
 LEAST_AFFORDABLE = (3, 3, 4, 4, 6, 7, 8, 10, 12, 14)  # parts to choose among, by difficulty 1-10
 
 
@@ -49,10 +50,13 @@ def draw_question(domain: Domain, split: Split, seed: int, index: int, difficult
         structure, parts = draw_structure(setting, domain.seat, option, attempt)
         efficient = list_efficient(parts)
         costs = [upgrade["cost"] for upgrade in structure["upgrades"].values()]
+        shown_in_full = [setting.sector.name, setting.names[option], costs]
+        shown_in_short = [[part.cost, part.worth] for part in efficient if part.choice]
         amounts = [
             amount
             for amount in range(efficient[1].cost, efficient[-1].cost + 1)
-            if belongs_to(split, [setting.sector.name, setting.names[option], amount, costs])
+            if belongs_to(split, [amount, shown_in_full])
+            and belongs_to(split, [amount, shown_in_short])
             and len(list_affordable(parts, amount)) >= LEAST_AFFORDABLE[difficulty - 1]
         ]
         if amounts:
@@ -84,15 +88,26 @@ def find_best(parts: Sequence[Part], amount: int) -> Part:
     return [part for part in list_efficient(parts) if part.cost <= amount][-1]
 
 
-def read_choice(domain: Domain, structure: Mapping[str, Any], names: object) -> Choice | None:
-    """The names in the structure's order; None where they are no part: unknown, repeated or not together."""
+def code_parts(domain: Domain, question: Question) -> dict[str, Part]:
+    """Code -> efficient part that buys something, as short texts list them."""
+    efficient = list_efficient(list_parts(domain, question))
+    return {name_code(number): part for number, part in enumerate(part for part in efficient if part.choice)}
+
+
+def read_choice(domain: Domain, question: Question, style: Style, names: object) -> Choice | None:
+    """The names in the structure's order; None where they are no part: unknown, repeated or not together.
+
+    In short style, which shows codes, a single name may be the code of an efficient part.
+    """
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return None
     wanted = set(names)
-    choice = tuple(name for name in structure["upgrades"] if name in wanted)
-    if len(choice) != len(names) or choice not in domain.list_choices(structure):
-        return None
-    return choice
+    choice = tuple(name for name in question.structure["upgrades"] if name in wanted)
+    if len(choice) == len(names) and choice in domain.list_choices(question.structure):
+        return choice
+    is_coded = style == "short" and len(names) == 1
+    coded = code_parts(domain, question).get(names[0]) if is_coded else None
+    return None if coded is None else coded.choice
 
 
 def find_best_again(domain: Domain, question: Question) -> int:

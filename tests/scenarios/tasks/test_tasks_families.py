@@ -80,8 +80,8 @@ def test_demonstrations_fit_into_ten_turns(name: str) -> None:
 def test_a_maths_problem_by_hand() -> None:
     """The story of one scenario, followed with the expressions of its own steps."""
     scenario = TASK_FAMILIES["maths"].generate("train", 0, 0, 1)
-    assert scenario.brief.startswith("Lindqvist sells 78 routers at 36 k$ each. A grant adds 77 k$.")
-    assert scenario.truth["answer"] == str(78 * 36 + 77) == "2885"
+    assert scenario.brief.startswith("Corvane sells 65 routers at 14 k$ each. Material costs 82 k$.")
+    assert scenario.truth["answer"] == str(65 * 14 - 82) == "828"
 
 
 def test_maths_rules_apply_above_their_threshold_only() -> None:
@@ -271,11 +271,8 @@ def test_families_are_played_by_a_scripted_engine(name: str) -> None:
     assert all(episode.verdict.reward == 1 for episode in episodes)
     for episode in episodes:
         trajectory = episode.trajectory
-        assert (
-            trajectory.num_tool_calls
-            == trajectory.num_valid_tool_calls
-            >= episode.scenario.optimal_tool_calls
-        )
+        calls, most = trajectory.num_tool_calls, episode.scenario.optimal_tool_calls
+        assert 0 < calls == trajectory.num_valid_tool_calls <= most
     assert all(episode.verdict.reward == 0 for episode in play(scenarios, TASK_FAMILIES, "silent"))
 
 

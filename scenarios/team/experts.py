@@ -1,0 +1,148 @@
+"""How experts of several habits play the table; each habit is right by its role's own reward.
+
+A seat's habit says which part it offers on every option: `full` the one of the largest worth, `lean` the
+first step, `strict` and `easy` all steps that return at least 1.5 and 0.6 k$ per k$, `fair` the best part
+at a quarter of the budget, `measured` all steps over a hurdle of 2, 1 or 0.6 where money is tight, in the
+middle or ample. ReconcileGPT's habit says how it funds: `exact` the best of all combinations, `return`
+and `worth` offer by offer in that order. Joint training has to find out which habits serve the team best
+together.
+"""
+
+import json
+import random
+from collections.abc import Mapping
+from fractions import Fraction
+
+from roles.team import NO_OPTION, Ask, Decision, Offer, OfferReply, Report, Vote
+from scenarios.base import Step
+from scenarios.company.knapsack import list_efficient, take_within
+from scenarios.company.records import Part, Plan
+from scenarios.team.frontier import Band, budget_band, take_by_hurdle
+from scenarios.team.funding import Funding, best_funding, best_in_order
+from scenarios.team.offers import Table, breaks_limit, is_needed, is_vetoed
+from scenarios.team.playable import PlayableCase, PublicCase
+
+STRICT, EASY = Fraction(3, 2), Fraction(3, 5)  # least return of a step, k$ per k$
+HURDLES: Mapping[Band, Fraction] = {"tight": Fraction(2), "middle": Fraction(1), "ample": EASY}
+# share of the experts who hold each habit
+REPORT_HABITS: Mapping[str, float] = {
+    "full": 0.2,
+    "lean": 0.15,
+    "fair": 0.15,
+    "strict": 0.2,
+    "easy": 0.15,
+    "measured": 0.15,
+}
+FUNDING_HABITS: Mapping[str, float] = {"exact": 0.4, "return": 0.3, "worth": 0.3}
+
+
+def sample_habit(rng: random.Random, habits: Mapping[str, float]) -> str:
+    """One habit, by the shares of the experts who hold it."""
+    return rng.choices(list(habits), weights=list(habits.values()))[0]
+
+
+def choose_part(case: PlayableCase, seat: str, option: str, habit: str) -> Part | None:
+    """The part that an expert of the habit offers on the option; None where there is nothing to offer.
+
+    Raises:
+        ValueError: unknown habit.
+    """
+    frontier = list_efficient(case.parts_of(seat, option) or ())
+    if not frontier or frontier[-1].cost == 0:
+        return None
+    if habit == "full":
+        chosen = frontier[-1]
+    elif habit == "lean":
+        chosen = take_by_hurdle(frontier, Fraction(10**9))
+    elif habit == "fair":
+        quarter = case.public.budget // len(case.seats)
+        chosen = take_within(frontier, quarter) or frontier[0]
+    elif habit in ("strict", "easy"):
+        chosen = take_by_hurdle(frontier, STRICT if habit == "strict" else EASY)
+    elif habit == "measured":
+        chosen = take_by_hurdle(frontier, HURDLES[budget_band(case, seat)])
+    else:
+        raise ValueError(f"unknown habit {habit!r} (known: {', '.join(REPORT_HABITS)})")
+    if not chosen.choice:  # at a quarter of the budget nothing may be within reach: offer the cheapest part
+        chosen = frontier[1]
+    return chosen
+
+
+def best_report(case: PlayableCase, seat: str, habit: str) -> Report:
+    """What an expert of this habit reports: one offer per option on which there is something to offer."""
+    chosen = [choose_part(case, seat, option, habit) for option in case.options]
+    offers = [make_offer(part) for part in chosen if part is not None]
+    needs = [option for option in case.options if is_needed(case, seat, option)]
+    veto = [option for option in case.options if is_vetoed(case, seat, option)]
+    return Report(offers=offers, needs=needs, veto=veto, note=_note(needs, veto))
+
+
+def make_offer(part: Part) -> Offer:
+    """The part as an offer, with its true cost and worth."""
+    return Offer(option=part.option, part=list(part.choice), cost=part.cost, worth=part.worth)
+
+
+def _note(needs: list[str], veto: list[str]) -> str:
+    notes = [f"{option} cannot be run without my part." for option in needs]
+    notes += [f"{option} breaks my limit whatever is bought." for option in veto]
+    return " ".join(notes)
+
+
+def expert_report(case: PlayableCase, seat: str, habit: str) -> Step:
+    """The report after a line that names the habit, e.g. 'lean\\n{"offers": [...], ...}'."""
+    return Step(text=f"{habit}\n{json.dumps(best_report(case, seat, habit).model_dump())}")
+
+
+def best_reply(case: PlayableCase, seat: str, ask: Ask) -> OfferReply:
+    """The best part that costs no more than was asked for; no offer where there is none."""
+    part = take_within(list_efficient(case.parts_of(seat, ask.option) or ()), ask.cost_at_most)
+    return OfferReply(offer=make_offer(part) if part is not None and part.choice else None)
+
+
+def choose_funding(public: PublicCase, table: Table, habit: str) -> Funding | None:
+    """What ReconcileGPT funds by the habit, from the reports alone; None where nothing can be run.
+
+    Where funding in order finds no plan, every combination is tried.
+
+    Raises:
+        ValueError: unknown habit.
+    """
+    if habit not in FUNDING_HABITS:
+        raise ValueError(f"unknown habit {habit!r} (known: {', '.join(FUNDING_HABITS)})")
+    in_order = None if habit == "exact" else best_in_order(public, table, by_return=habit == "return")
+    return in_order or best_funding(public, table)
+
+
+def best_decision(public: PublicCase, table: Table, habit: str) -> Decision:
+    """What a ReconcileGPT of this habit decides on these reports."""
+    chosen = choose_funding(public, table, habit)
+    if chosen is None:
+        return Decision(
+            option=NO_OPTION, fund=[], escalate=True, reason="No option can be run within the budget."
+        )
+    first = max(public.base, key=public.base.__getitem__)
+    conflicts = () if first == chosen.option else (f"{first} looks better before the offers",)
+    reason = f"{chosen.option} is worth {chosen.worth} at cost {chosen.cost} of {public.budget}."
+    return Decision(
+        option=chosen.option,
+        fund=[offer.label for offer in chosen.offers],
+        escalate=False,
+        conflicts=conflicts,
+        reason=reason,
+    )
+
+
+def expert_decision(public: PublicCase, table: Table, habit: str) -> Step:
+    """The decision after a line that names the habit."""
+    return Step(text=f"{habit}\n{json.dumps(best_decision(public, table, habit).model_dump())}")
+
+
+def best_vote(case: PlayableCase, seat: str, plan: Plan | None, *, escalated: bool) -> Vote:
+    """Object where there is no decision or the plan breaks the seat's own limit; accept else."""
+    if escalated:
+        return Vote(vote="accept")
+    if plan is None:
+        return Vote(vote="object", reason="There is no decision.")
+    if breaks_limit(case, seat, plan):
+        return Vote(vote="object", reason=f"{plan.option} breaks my limit as it is funded.")
+    return Vote(vote="accept")

@@ -1,0 +1,57 @@
+"""A seat's efficient parts and their codes, the part where a rule of thumb stops, reach of the budget."""
+
+import itertools
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal
+
+from scenarios.company.knapsack import list_efficient
+from scenarios.company.records import Part
+from scenarios.company.steps import concave_steps, name_code, step_return
+from scenarios.team.playable import PlayableCase
+
+Band = Literal["tight", "middle", "ample"]
+TIGHT_BELOW, AMPLE_FROM = Fraction(21, 50), Fraction(29, 50)  # share of what seats like this one would spend
+
+
+def take_by_hurdle(frontier: Sequence[Part], hurdle: Fraction) -> Part:
+    """The dearest part of the upper hull whose every step returns at least `hurdle` per k$.
+
+    A step up from buying nothing is taken whatever it returns: an offer that is not funded costs nothing.
+    """
+    hull = concave_steps(frontier)
+    taken = hull[0]
+    for lower, upper in itertools.pairwise(hull):
+        if lower.choice and step_return(lower, upper) < hurdle:
+            break
+        taken = upper
+    return taken
+
+
+def list_steps(case: PlayableCase, seat: str, option: str) -> list[Part]:
+    """The seat's parts on the option that buy something and lie on the upper hull, by rising cost."""
+    hull = concave_steps(list_efficient(case.parts_of(seat, option) or ()))
+    return [part for part in hull if part.choice]
+
+
+def code_parts(case: PlayableCase, seat: str) -> dict[str, Part]:
+    """Code -> part of `list_steps`, over all options in order; no two parts share a code.
+
+    Example: {"F": Part(option="A", choice=("spare gateway",), ...), "G": ...}; after "Z" comes "F1".
+    """
+    parts = [part for option in case.options for part in list_steps(case, seat, option)]
+    return {name_code(number): part for number, part in enumerate(parts)}
+
+
+def budget_band(case: PlayableCase, seat: str) -> Band:
+    """How far the budget would reach if every seat wanted as much as this one does.
+
+    The seat's want is the cost of its dearest efficient part, mean over the options. A seat knows the budget
+    and its own parts, nothing else.
+    """
+    wants = [list_efficient(case.parts_of(seat, option) or ()) for option in case.options]
+    want = sum(frontier[-1].cost for frontier in wants if frontier)
+    reach = Fraction(case.public.budget * len(wants), max(1, want * len(case.seats)))
+    if reach < TIGHT_BELOW:
+        return "tight"
+    return "ample" if reach >= AMPLE_FROM else "middle"

@@ -1,0 +1,168 @@
+"""All texts at the table for small models that are trained on them: few words, no rules.
+
+What a small model cannot work out by itself is given: a seat reads the steps of its efficient parts with a
+word for what each returns, ReconcileGPT what every option is worth by each way of funding its offers.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from roles.team import Ask, Decision, Report, Vote
+from scenarios.company.knapsack import list_efficient
+from scenarios.company.records import Part
+from scenarios.company.steps import rate_steps, write_parts
+from scenarios.team.frontier import budget_band, code_parts
+from scenarios.team.funding import FUNDING_WAYS, rank_options
+from scenarios.team.offers import (
+    CheckedReport,
+    Table,
+    TabledOffer,
+    find_part,
+    is_needed,
+    is_vetoed,
+    offers_on,
+)
+from scenarios.team.playable import PlayableCase, PublicCase, Seat
+from scenarios.team.texts.full import describe as describe
+from scenarios.team.texts.full import title_of
+
+REPORT_EXAMPLE = (
+    '{"offers": [{"option": "A", "part": ["spare gateway"], "cost": 9, "worth": 14}], "needs": ["A"], '
+    '"veto": [], "note": ""}'
+)
+DECISION_EXAMPLE = '{"option": "B", "fund": ["cto", "risk"], "escalate": false}'
+
+
+def write_specialist_system(seat: Seat, public: PublicCase, *, with_tools: bool) -> str:
+    """The system text of a specialist."""
+    return f"{title_of(seat.role)}. Offer one part per option. Answer like {REPORT_EXAMPLE}"
+
+
+def write_reconciler_system(public: PublicCase, *, with_tools: bool, most_questions: int) -> str:
+    """The system text of ReconcileGPT."""
+    return f"ReconcileGPT. Choose the plan of most worth within the budget. Answer like {DECISION_EXAMPLE}"
+
+
+def write_report_brief(case: PlayableCase, seat: Seat, *, with_tools: bool) -> str:
+    """What a specialist reads: its steps per option with a word for their return, code, cost and worth.
+
+    Example: "Budget 40 tight.\\nA need: first F 9 14, mid G 15 22\\nB: high H 4 9, low I 9 12"
+    """
+    lines = [f"Budget {case.public.budget} {budget_band(case, seat.role)}."]
+    return "\n".join([*lines, *write_seat_facts(case, seat, with_tools=with_tools)])
+
+
+def write_public(public: PublicCase) -> str:
+    """The case as all seats may read it.
+
+    Example: "bank. Budget 40. A 30 B 26."
+    """
+    options = " ".join(f"{letter} {option.base}" for letter, option in public.options.items())
+    return f"{public.sector}. Budget {public.budget}. {options}."
+
+
+def write_seat_facts(case: PlayableCase, seat: Seat, *, with_tools: bool) -> list[str]:
+    """The seat's steps, a line per option."""
+    lines = [seat.facts["words"]] if "words" in seat.facts else []
+    coded = code_parts(case, seat.role).items()
+    for option in case.options:
+        flag = ""
+        if is_needed(case, seat.role, option):
+            flag = " need"
+        elif is_vetoed(case, seat.role, option):
+            flag = " veto"
+        codes = {code: part for code, part in coded if part.option == option}
+        words = rate_steps(list_efficient(case.parts_of(seat.role, option) or ()))
+        lines.append(f"{option}{flag}: {write_parts(codes, words)}")
+    return lines
+
+
+def write_report(case: PlayableCase, seat: str, report: Report) -> str:
+    """The report as a model in this style writes it: parts by their codes, no note."""
+    codes = {(part.option, part.choice): code for code, part in code_parts(case, seat).items()}
+    offers = []
+    for offer in report.offers:
+        part = find_part(case, seat, offer.option, offer.part)
+        code = None if part is None else codes.get((offer.option, part.choice))
+        offers.append(offer.model_dump() if code is None else {**offer.model_dump(), "part": [code]})
+    return json.dumps({"offers": offers, "needs": report.needs, "veto": report.veto})
+
+
+def write_decision(decision: Decision) -> str:
+    """The decision as a model in this style writes it: no conflicts, no reason."""
+    return json.dumps(decision.model_dump(include={"option", "fund", "escalate"}))
+
+
+def write_measured(seat: Seat, part: Part) -> str:
+    """The observation of the tool measure."""
+    return f"cost {part.cost} worth {part.worth} {'ok' if part.keeps_limit else 'breaks the limit'}"
+
+
+def write_decision_brief(public: PublicCase, table: Table, ruled_out: Sequence[str] = ()) -> str:
+    """Offers by option, and what they come to by every way of funding, best option first.
+
+    Example: "A 30: cto 9 14 need, coo 7 10\\nB 26: risk 13 20\\nBudget 40.\\nexact\\nA 54: cto coo\\n..."
+    """
+    lines = []
+    for option in public.options:
+        if option in ruled_out:
+            lines.append(f"{option} ruled out")
+        else:
+            lines.append(_write_option(public, table, option))
+    lines += [f"{seat} no report" for seat in public.seats if table.get(seat) is None]
+    lines.append(f"Budget {public.budget}.")
+    for habit in FUNDING_WAYS:
+        lines.append(habit)
+        for option, plan in rank_options(public, table, habit):
+            if option not in ruled_out:
+                fund = " ".join(offer.label for offer in plan.offers) if plan else ""
+                lines.append(f"{option} {plan.worth}: {fund or 'nothing'}" if plan else f"{option} no")
+    return "\n".join(lines)
+
+
+def _write_option(public: PublicCase, table: Table, option: str) -> str:
+    reports = {seat: report for seat, report in table.items() if report is not None}
+    offers = offers_on(table, option)
+    offering = {offer.seat for offer in offers}
+    words = [_write_offer(offer, reports[offer.seat]) for offer in offers]
+    words += [f"{seat} veto" for seat, report in reports.items() if option in report.veto]
+    words += [
+        f"{seat} need"
+        for seat, report in reports.items()
+        if option in report.needs and seat not in offering and option not in report.veto
+    ]
+    return f"{option} {public.options[option].base}: {', '.join(words) or 'none'}"
+
+
+def _write_offer(offer: TabledOffer, report: CheckedReport) -> str:
+    return f"{offer.label} {offer.cost} {offer.worth}{' need' if offer.option in report.needs else ''}"
+
+
+def write_ask(ask: Ask) -> str:
+    """What a seat reads when ReconcileGPT asks it for another offer.
+
+    Example: "Offer A at most 15."
+    """
+    return f"Offer {ask.option} at most {ask.cost_at_most}."
+
+
+def write_vote_brief(
+    public: PublicCase, decision: Decision | None, funded: Mapping[str, str], seat: str
+) -> str:
+    """What a seat reads before it votes.
+
+    Example: "Decision B without your part. Vote."
+    """
+    if decision is None:
+        return "No decision. Vote."
+    if decision.escalate:
+        return "Escalated. Vote."
+    return f"Decision {decision.option} {'with' if seat in funded else 'without'} your part. Vote."
+
+
+def write_objection_brief(objections: Mapping[str, Vote]) -> str:
+    """What ReconcileGPT reads when seats object.
+
+    Example: "Objections cost risk. Decide again."
+    """
+    return f"Objections {' '.join(objections)}. Decide again."
