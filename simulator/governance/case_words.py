@@ -3,33 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scenarios.team import TeamScenario
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase
 from simulator.governance.gate.approvals import CaseWords, Proposal
 
-COMPARED = ("option", "decision_type", "risk_score", "accountable")
+COMPARED = ("option", "decision_type", "risk_score", "cost", "worth", "budget", "accountable")
 
 
 def describe_case(case: PlayableCase) -> CaseWords:
-    """Describe a written case in its own words, a generated one by each option's worth to every seat."""
+    """Describe a case in its own words."""
     if isinstance(case, FreeCase):
-        return CaseWords(title=case.title, context=case.context, meanings=dict(case.meanings))
-    sector = case.sector.capitalize() if isinstance(case, TeamScenario) else "Company"
+        return CaseWords(title=case.title, context=case.context, meanings=case.meanings)
+    public = case.public
     return CaseWords(
-        title=f"{sector} case: which option does the company take?",
-        context="",
-        meanings={option: _say_worth(case, option) for option in case.options},
+        title=f"{public.sector.capitalize()} case: which option does the company take, and what is funded?",
+        context=public.situation,
+        meanings={letter: option.name for letter, option in public.options.items()},
     )
-
-
-def _say_worth(case: PlayableCase, option: str) -> str:
-    worths = [
-        f"{role} {seat.facts['utilities'][option]} (limit {seat.facts['limit']})"
-        for role, seat in case.seats.items()
-        if seat.facts
-    ]
-    return f"worth to {', '.join(worths)}" if worths else ""
 
 
 def list_changes(before: Mapping[str, Any] | None, now: Proposal) -> list[str]:
@@ -42,13 +32,13 @@ def list_changes(before: Mapping[str, Any] | None, now: Proposal) -> list[str]:
         for name in COMPARED
         if before.get(name) != after[name]
     ]
+    actions = {part["role"]: part["action"] for part in before.get("parts", [])}
+    changes += [
+        f"{part.role}: {actions.get(part.role, 'nothing')} before, {part.action} now"
+        for part in now.parts
+        if actions.get(part.role) != part.action
+    ]
     old, new = list(before.get("conditions", [])), after["conditions"]
     changes += [f"new condition: {one}" for one in new if one not in old]
     changes += [f"condition dropped: {one}" for one in old if one not in new]
-    floors = {part["role"]: part["kpi_floor"] for part in before.get("parts", [])}
-    changes += [
-        f"alert floor of {part.role}: {floors[part.role]} before, {part.kpi_floor} now"
-        for part in now.parts
-        if floors.get(part.role, part.kpi_floor) != part.kpi_floor
-    ]
     return changes

@@ -9,6 +9,7 @@ from langgraph.config import get_config
 from langgraph.types import Interrupt, interrupt
 from pydantic import ValidationError
 
+from simulator.governance.course import Course
 from simulator.governance.gate.approvals import ApprovalRecord, CaseWords, Proposal, refuse
 from simulator.governance.gate.gate import Gate
 from simulator.governance.outcomes import Outcomes
@@ -54,7 +55,10 @@ def ask_reviewer(request: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullContext(EpisodeContext):
-    """Services for the nodes of the governed graph. Truth is behind `outcomes`, the key behind `gate`."""
+    """Services for the nodes of the governed graph. Truth is behind `outcomes`, the key behind `gate`.
+
+    `game` is the one of `course`: after a re-plan that of the case as it stands then.
+    """
 
     thread: str
     gate: Gate
@@ -63,6 +67,7 @@ class FullContext(EpisodeContext):
     precedents: PrecedentStore
     horizon: int  # newest precedent that this thread may recall
     outcomes: Outcomes
+    course: Course
     words: CaseWords
     locate: Callable[[], Place] = field(default=locate)
     ask: Callable[[dict[str, Any]], Any] = field(default=ask_reviewer)

@@ -11,12 +11,14 @@ from pydantic import TypeAdapter
 
 from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent
+from simulator.game import TeamGame
 from simulator.governance.context import Place, locate
 from simulator.governance.state import FullState
 from simulator.governance.store.database import digest_json
 from simulator.governance.store.effects import EffectKey, EffectsLedger
 from simulator.graph.context import Reply, Step
 from simulator.graph.seating import Seating
+from simulator.graph.state import list_parsed
 from simulator.observer import Observer
 from simulator.records import Turn
 
@@ -30,13 +32,16 @@ class DurableAgents:
         self,
         seating: Seating,
         scenario: PlayableCase,
+        game: TeamGame,
         thread: str,
         ledger: EffectsLedger,
         *,
         observer: Observer | None = None,
         locate: Callable[[], Place] = locate,
     ) -> None:
+        """`game`: of the thread's course, so that tools are those of the case as it stands."""
         self._seating, self._scenario, self._thread, self._ledger = seating, scenario, thread, ledger
+        self._game = game
         self._observer, self._locate = observer, locate
         self._session = f"{seating.stream}/{thread}"
         self._live: dict[str, tuple[list[str], Agent]] = {}  # role -> what it was asked, and its agent
@@ -57,6 +62,7 @@ class DurableAgents:
             agent = self._seat(role, asked[:-1], digests[:-1])
             agent.observer = self._observer
             num_turns = len(agent.turns)
+            agent.see(list_parsed(state["reports"]))
             text = await agent.answer(message)
             self._live[role] = (asked, agent)
             turns = _TURNS.dump_python(agent.turns[num_turns:], mode="json")
@@ -78,7 +84,7 @@ class DurableAgents:
         last = (recorded[-1] if recorded else None) or {}
         return self._seating.resume_agent(
             role,
-            self._scenario.seats.get(role),
+            self._game,
             self._session,
             turns,
             num_messages=len(heard),

@@ -1,7 +1,8 @@
 """The governed graph: from the case over the human gate to execution and re-plan.
 
-intake -> dispatch -> specialists -> reconcile -> (vote) -> propose -> review -> commit -> executors ->
-outcome -> monitor -> close, or re-plan and reconcile again. LangGraph is the road, not the guard: see `gate`.
+intake -> dispatch -> specialists -> reconcile (-> answer) -> (vote) -> propose -> review -> commit ->
+executors -> outcome -> monitor -> close, or re-plan: seats whose facts changed report again, then reconcile.
+LangGraph is the road, not the guard: see `gate`.
 """
 
 from collections.abc import Callable, Coroutine
@@ -11,6 +12,7 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
 
 from roles.team import SPECIALISTS
 from simulator.governance.context import FullContext
@@ -21,6 +23,7 @@ from simulator.governance.nodes.review import commit, propose, review
 from simulator.governance.state import FullState
 from simulator.graph.nodes import (
     make_after_vote,
+    make_answer_node,
     make_reconcile_node,
     make_report_node,
     make_vote_node,
@@ -36,10 +39,20 @@ async def after_dispatch(state: FullState) -> list[str]:
     return list(state["briefs"])
 
 
-async def after_reconcile(state: FullState) -> str:
-    """Route by decision type: a routine draft, or one that goes to the reviewer, is not voted on."""
-    is_open = judge(state).decision_type in ("contested", "critical")
+async def after_reconcile(state: FullState, *, runtime: Runtime[FullContext]) -> str:
+    """Route a question to its answer, a draft by its type.
+
+    A routine draft, or one that goes to the reviewer, is not voted on.
+    """
+    if state["question"] is not None:
+        return "answer"
+    is_open = judge(state, runtime.context.course.case.public).decision_type in ("contested", "critical")
     return "vote" if is_open and state["rounds"] > 0 else "propose"
+
+
+async def after_replan(state: FullState) -> list[str]:
+    """Route to the seats whose facts changed, at once; to reconcile where there is none."""
+    return list(state["changed"]) or ["reconcile"]
 
 
 async def after_review(state: FullState) -> str:
@@ -84,6 +97,7 @@ def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullStat
         ("intake", intake),
         ("dispatch", dispatch),
         ("reconcile", make_reconcile_node(seats, write_renewed_brief)),
+        ("answer", make_answer_node()),
         ("vote", make_vote_node(seats)),
         ("propose", propose),
         ("review", review),
@@ -99,8 +113,10 @@ def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullStat
     graph.add_edge(START, "intake")
     graph.add_edge("intake", "dispatch")
     graph.add_conditional_edges("dispatch", after_dispatch, list(seats))
-    graph.add_edge(list(seats), "reconcile")
-    graph.add_conditional_edges("reconcile", after_reconcile, ["vote", "propose"])
+    for role in seats:
+        graph.add_edge(role, "reconcile")
+    graph.add_conditional_edges("reconcile", after_reconcile, ["answer", "vote", "propose"])
+    graph.add_edge("answer", "reconcile")
     graph.add_conditional_edges("vote", make_after_vote("propose"), ["reconcile", "propose"])
     graph.add_edge("propose", "review")
     graph.add_conditional_edges("review", after_review, ["commit", "propose", "reconcile", "review", "close"])
@@ -108,7 +124,7 @@ def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullStat
     graph.add_edge(executors, "outcome")
     graph.add_edge("outcome", "monitor")
     graph.add_conditional_edges("monitor", after_monitor, ["replan", "close"])
-    graph.add_edge("replan", "reconcile")
+    graph.add_conditional_edges("replan", after_replan, [*seats, "reconcile"])
     graph.add_edge("close", END)
     return graph
 

@@ -4,26 +4,27 @@ Beside `resolution` and the reviewer's form the only part of governance that rea
 hold.
 """
 
-from roles.team import NO_OPTION, Decision, SpecialistReport
-from simulator.governance.resolution import Resolution, resolve
+from roles.team import Decision
+from scenarios.team.offers import CheckedReport, load_table
+from scenarios.team.playable import PublicCase
+from simulator.governance.resolution import Resolution, decide_for, resolve
 from simulator.governance.state import FullState
-from simulator.graph.state import list_objectors
+from simulator.graph.state import list_objectors, list_parsed
 
 
-def judge(state: FullState) -> Resolution:
+def judge(state: FullState, public: PublicCase) -> Resolution:
     """Judge the state's draft, or the reviewer's own option, in plain code."""
-    edited = state["edited"]
+    table, edited = read_table(state), state["edited"]
     if edited is not None:
-        decision = Decision(option=edited, escalate=edited == NO_OPTION)
-        return resolve(
-            state["options"], read_reports(state), decision, ruled_out=state["ruled_out"], is_overruling=True
-        )
+        decision = decide_for(public, table, edited, state["ruled_out"])
+        return resolve(public, table, decision, ruled_out=state["ruled_out"], num_failures=state["attempt"])
     return resolve(
-        state["options"],
-        read_reports(state),
+        public,
+        table,
         read_draft(state),
         objectors=list_objectors(state),
         ruled_out=state["ruled_out"],
+        num_failures=state["attempt"],
     )
 
 
@@ -33,7 +34,7 @@ def read_draft(state: FullState) -> Decision | None:
     return Decision.model_validate(parsed) if parsed else None
 
 
-def read_reports(state: FullState) -> dict[str, SpecialistReport | None]:
-    """Read the reports by seat; None for a malformed one."""
-    parsed = {role: state["reports"][role]["parsed"] for role in state["briefs"]}
-    return {role: value and SpecialistReport.model_validate(value) for role, value in parsed.items()}
+def read_table(state: FullState) -> dict[str, CheckedReport | None]:
+    """Read the checked reports by seat; None for a malformed one."""
+    parsed = list_parsed(state["reports"])
+    return load_table({role: parsed[role] for role in state["briefs"]})

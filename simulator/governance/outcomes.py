@@ -1,75 +1,256 @@
 """Outcomes of carried-out plans: a seeded simulation that holds the truth and returns observations."""
 
-import random
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Protocol
 
 from typing_extensions import TypedDict
 
-from scenarios.team import TeamScenario
-from simulator.governance.gate.approvals import PlanPart
+from scenarios.company.records import CompanyCase, Plan
+from scenarios.execution.situation import (
+    Actual,
+    Outcome,
+    Situation,
+    carry_out,
+    list_changed_seats,
+    open_situation,
+)
+from scenarios.execution.world import SHOCK_SHARE, World, draw_world
+from scenarios.team import TeamScenario, seat_team, with_seat
+from scenarios.team.playable import PlayableCase, Seat
 
-SHOCK_SHARE = 0.35  # of (case, option) pairs in which something unforeseen happens
-SHOCK_LOSS = (40, 95)  # least and greatest percent that the seat it hits loses of what it got
-SHOCKS = ("supplier lost", "demand jumped", "key people left", "rule changed", "outage")
-MAX_KPI = 999
+KEPT_SITUATIONS = 8  # of one case, whose next plans are not measured anew
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedPlan(Plan):
+    """A plan with what its parts cost and promise, as it was approved.
+
+    Example: CarriedPlan(option="B", funded={"cto": ("spare node",)}, costs={"cto": 8}, worths={"cto": 21})
+    """
+
+    costs: Mapping[str, int]  # by seat, k$
+    worths: Mapping[str, int]
+
+
+class ActualEffect(TypedDict):
+    """What a bought upgrade really brings.
+
+    Example: {"seat": "coo", "upgrade": "contractor transfer", "stated": "13 days", "actual": "19 days",
+              "lost": 75}
+    """
+
+    seat: str
+    upgrade: str
+    stated: str
+    actual: str
+    lost: int  # percent of the stated effect
 
 
 class Observation(TypedDict):
-    """What can be observed after execution.
+    """What can be observed after execution; money in k$.
 
-    Example: {"kpis": {"cto": 131, "cost": 96}, "shock": "supplier lost"}
+    Example: {"kpis": {"coo": 92}, "lost": {"coo": 10}, "figures": {"coo": "finish day 65"}, "cost": 40,
+              "promised": 100, "worth": 90, "left": 4, "shocks": ["Carla falls ill: ..."], "actuals": [],
+              "changed": ["coo"]}
     """
 
-    kpis: dict[str, int]  # seat -> what it got, in percent of its hard limit: under 100 the limit is broken
-    shock: str  # "" where nothing unforeseen happened
+    kpis: dict[str, int]  # seat -> percent of its hard limit that is kept: under 100 it is broken
+    lost: dict[str, int]  # seat -> what its figures are worth less than the plan promised
+    figures: dict[str, str]  # seat -> what was measured, in words
+    cost: int  # spent on this plan
+    promised: int  # what the plan was worth by what was known
+    worth: int  # what is in place
+    left: int  # for a re-plan, reserve included
+    shocks: list[str]  # in words; empty where nothing unforeseen happened
+    actuals: list[ActualEffect]  # of every upgrade that was bought
+    changed: list[str]  # seats whose facts are others now
 
 
 class Outcomes(Protocol):
     """Outcomes of the plans of one case."""
 
-    def observe(self, option: str, parts: Sequence[PlanPart]) -> Observation:
-        """Return the observation; the same arguments give the same one."""
+    @property
+    def reserve(self) -> int:
+        """k$ beside the budget that may be spent once a plan was carried out."""
+        ...
+
+    def continue_case(self, plans: Sequence[CarriedPlan]) -> PlayableCase:
+        """Return the case after these plans in turn; without any, the case itself."""
+        ...
+
+    def observe(self, before: Sequence[CarriedPlan], plan: CarriedPlan) -> Observation:
+        """Return what the plan brings after those before it; the same arguments give the same one.
+
+        Raises:
+            KeyError: the plan funds a part that cannot be bought.
+        """
         ...
 
 
 class SimulatedOutcomes:
-    """Outcomes of a generated case: true utilities, and a shock that seed, case and option determine.
+    """Outcomes of a generated case in the world of a seed; structures are measured by the seats' own oracles.
 
     Trying an option again meets the same world, so that what execution revealed stays true.
     """
 
-    def __init__(self, scenario: TeamScenario, *, seed: int = 0, shock_share: float = SHOCK_SHARE) -> None:
-        self._scenario, self._seed, self._shock_share = scenario, seed, shock_share
+    def __init__(
+        self,
+        scenario: TeamScenario,
+        *,
+        seed: int = 0,
+        shock_share: float = SHOCK_SHARE,
+        with_traits: bool = False,
+    ) -> None:
+        self.scenario = scenario
+        self._seed, self._shock_share, self._with_traits = seed, shock_share, with_traits
+        self._follow = lru_cache(maxsize=KEPT_SITUATIONS)(self._follow_anew)
 
-    def observe(self, option: str, parts: Sequence[PlanPart]) -> Observation:
+    @cached_property
+    def world(self) -> World:
+        """The world, drawn when it is first needed."""
+        case = self.scenario.case
+        domains = {seat: parts for seat, parts in case.parts.items() if seat in case.structures}
+        return draw_world(
+            replace(case, parts=domains),
+            seed=self._seed,
+            shock_share=self._shock_share,
+            with_traits=self._with_traits,
+        )
+
+    @property
+    def reserve(self) -> int:
+        """See Outcomes.reserve."""
+        return self.world.reserve
+
+    def follow(self, plans: Sequence[CarriedPlan]) -> Situation:
+        """Return the situation after these plans in turn."""
+        return self._follow(tuple(map(_freeze, plans)))
+
+    def continue_case(self, plans: Sequence[CarriedPlan]) -> TeamScenario:
+        """See Outcomes.continue_case."""
+        if not plans:
+            return self.scenario
+        told = self.observe(plans[:-1], plans[-1])
+        progress = " ".join([self.scenario.case.situation, *tell_progress(plans[-1], told)])
+        case = replace(self.follow(plans).known, situation=progress)
+        scenario = seat_team(case, self.scenario.offers_per_option)
+        for role, seat in self.scenario.seats.items():
+            if role not in case.structures:
+                scenario = with_seat(scenario, role, _buy_listed(seat, plans))
+        return scenario
+
+    def observe(self, before: Sequence[CarriedPlan], plan: CarriedPlan) -> Observation:
         """See Outcomes.observe."""
-        kept, shock = self._strike(option)
-        kpis = {}
-        for part in parts:
-            facts = self._scenario.seats[part.role].facts
-            kpis[part.role] = min(
-                MAX_KPI, kept[part.role] * facts["utilities"][option] // max(1, facts["limit"])
-            )
-        return Observation(kpis=kpis, shock=shock)
+        after, outcome = self._carry_out(self.follow(before), plan)
+        kept = {role: self._keeps_listed_limit(role, [*before, plan]) for role in _list_others(self.scenario)}
+        return Observation(
+            kpis={
+                **{seat: kpi.limit for seat, kpi in outcome.kpis.items()},
+                **{seat: 100 * is_kept for seat, is_kept in kept.items()},
+            },
+            lost={**{seat: kpi.lost for seat, kpi in outcome.kpis.items()}, **dict.fromkeys(kept, 0)},
+            figures={
+                **{seat: kpi.words for seat, kpi in outcome.kpis.items()},
+                **dict.fromkeys(kept, "as listed"),
+            },
+            cost=outcome.cost,
+            promised=outcome.promised,
+            worth=outcome.worth,
+            left=after.known.budget,
+            shocks=[shock.describe() for shock in outcome.shocks],
+            actuals=[_spell_actual(actual) for actual in outcome.actuals],
+            changed=[
+                *list_changed_seats(outcome, plan),
+                *(seat for seat in kept if plan.funded.get(seat)),
+            ],
+        )
 
-    def realise(self, option: str) -> dict[str, int]:
-        """Return what each seat would really get from the option, in hundredths of a point of utility.
+    def _follow_anew(self, plans: tuple["_FrozenPlan", ...]) -> Situation:
+        situation = open_situation(self.world)
+        for option, *tables in plans:
+            funded, costs, worths = map(dict, tables)
+            plan = CarriedPlan(option=option, funded=funded, costs=costs, worths=worths)
+            situation, _ = self._carry_out(situation, plan)
+        return situation
 
-        The truth behind `observe`: for scoring alone, never shown to a team.
-        """
-        kept, _ = self._strike(option)
-        return {
-            role: kept[role] * seat.facts["utilities"][option] for role, seat in self._scenario.seats.items()
+    def _carry_out(self, situation: Situation, plan: CarriedPlan) -> tuple[Situation, Outcome]:
+        """Carry out the parts that structures measure; those of listed seats bring what was listed."""
+        others = [seat for seat in _list_others(self.scenario) if plan.funded.get(seat)]
+        measured = {seat: choice for seat, choice in plan.funded.items() if seat not in others}
+        after, outcome = carry_out(self.world, situation, Plan(option=plan.option, funded=measured))
+        if not others:
+            return after, outcome
+        cost, worth = (sum(table[seat] for seat in others) for table in (plan.costs, plan.worths))
+        return replace(
+            after,
+            known=_add(after.known, plan.option, cost, worth),
+            actual=_add(after.actual, plan.option, cost, worth),
+            spent=after.spent + cost,
+        ), replace(
+            outcome,
+            cost=outcome.cost + cost,
+            promised=outcome.promised + worth,
+            worth=outcome.worth + worth,
+        )
+
+    def _keeps_listed_limit(self, role: str, plans: Sequence[CarriedPlan]) -> bool:
+        option = plans[-1].option
+        bought = {name for plan in plans if plan.option == option for name in plan.funded.get(role, ())}
+        parts = self.scenario.parts_of(role, option)
+        return any(part.keeps_limit for part in parts if set(part.choice) == bought)
+
+
+def _list_others(scenario: TeamScenario) -> list[str]:
+    """List the seats whose parts stand in a list."""
+    return [seat for seat in scenario.seats if seat not in scenario.case.structures]
+
+
+def _add(case: CompanyCase, option: str, cost: int, worth: int) -> CompanyCase:
+    known = case.options[option]
+    options = {**case.options, option: replace(known, base=known.base + worth)}
+    return replace(case, options=options, budget=max(0, case.budget - cost))
+
+
+def _buy_listed(seat: Seat, plans: Sequence[CarriedPlan]) -> dict[str, Any]:
+    """The facts of a listed seat once its parts of these plans are bought."""
+    facts = dict(seat.facts)
+    for plan in plans:
+        bought = plan.funded.get(seat.role, ())
+        own = facts.get("upgrades", {}).get(plan.option, {})
+        left = {name: upgrade for name, upgrade in own.items() if name not in bought}
+        facts["upgrades"] = {**facts.get("upgrades", {}), plan.option: left}
+        needs = {
+            letter: [name for name in names if letter != plan.option or name not in bought]
+            for letter, names in facts.get("needs", {}).items()
         }
+        facts["needs"] = {letter: names for letter, names in needs.items() if names}
+    return facts
 
-    def _strike(self, option: str) -> tuple[dict[str, int], str]:
-        """Return the percent of its utility that each seat keeps, and the shock."""
-        rng = random.Random(f"outcome/{self._seed}/{self._scenario.key}/{option}")
-        is_shocked = rng.random() < self._shock_share
-        hit, loss = rng.choice(list(self._scenario.seats)), rng.randint(*SHOCK_LOSS)
-        shock = rng.choice(SHOCKS)
-        kept = dict.fromkeys(self._scenario.seats, 100)
-        if is_shocked:
-            kept[hit] = 100 - loss
-        return kept, shock if is_shocked else ""
+
+def _spell_actual(actual: Actual) -> ActualEffect:
+    effect: ActualEffect = ActualEffect(**asdict(actual))  # type: ignore[typeddict-item]
+    return effect
+
+
+_FrozenPlan = tuple[str, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]
+
+
+def _freeze(plan: CarriedPlan) -> _FrozenPlan:
+    """The plan as a key: option, then funded, costs and worths by seat."""
+    tables = (plan.funded, plan.costs, plan.worths)
+    funded, costs, worths = (tuple(sorted(table.items())) for table in tables)
+    return plan.option, funded, costs, worths
+
+
+def tell_progress(plan: Plan, observation: Observation) -> list[str]:
+    """What everybody is told before a re-plan: what is in place, what happened, what money is left."""
+    bought = ", ".join(name for choice in plan.funded.values() for name in choice) or "nothing"
+    return [
+        f"Option {plan.option} is under way; bought for it: {bought}. Its value below is what it is worth "
+        "now with all that was bought for it.",
+        *observation["shocks"],
+        "Money that was spent is not paid back, and what was bought serves its own option only. The budget "
+        "below is what is left, the reserve included.",
+    ]

@@ -6,21 +6,23 @@ reports, the last votes, and what the world answered are the state's.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from roles.team import RECONCILER
-from scenarios.team import FlagGame
+from scenarios.team import PlanGame
 from scenarios.team.playable import PlayableCase
+from simulator.game import MakeGame, TeamGame
 from simulator.governance.runner import GovernanceServices, GovernedEpisode
 from simulator.governance.store.decision_log import Entry, verify_chain
 from simulator.governance.store.episode_record import Answer, Chapter, Draft, GovernedRecord
-from simulator.graph.game import MakeGame, TeamGame
-from simulator.records import Episode, Trajectory, Turn
+from simulator.records import Episode, Question, Trajectory, Turn
 
 _TURNS = TypeAdapter(tuple[Turn, ...])
 _Request = tuple[str, str, str, str | None]  # interrupt, digest, body, settled
+_Group = tuple[Mapping[str, str], tuple[Draft, ...]]  # reports and drafts of one proposal
 
 
 def read_record(
@@ -29,7 +31,7 @@ def read_record(
     services: GovernanceServices,
     *,
     stream: str,
-    make_game: MakeGame = FlagGame.of,
+    make_game: MakeGame = PlanGame,
 ) -> GovernedRecord:
     """Read the record of a played thread; `stream` and `make_game` are the seating's."""
     log = tuple(services.log.entries(played.thread))
@@ -44,7 +46,7 @@ def read_record(
         accountable=(state["duty"] or {}).get("accountable", ""),
         precedents=tuple(state["precedents"]),
         chapters=tuple(chapters),
-        undecided=tuple(draft for group in draft_groups for draft in group),
+        undecided=tuple(draft for _, group in draft_groups for draft in group),
         log=log,
         is_log_sound=verify_chain(services.log.entries(), head=services.log.head()) is None,
     )
@@ -68,6 +70,9 @@ def _read_episode(
         reports={role: state["reports"][role]["text"] for role in case.seats if role in state["reports"]},
         decision=decision["text"] if decision else "",
         votes={role: state["votes"][role]["text"] for role in case.seats if role in state["votes"]},
+        asked=tuple(
+            Question(ask=one["ask"]["text"], reply=one["reply"]["text"]) for one in state["answered"]
+        ),
         error=played.error,
     )
 
@@ -90,7 +95,7 @@ def _read_chapters(
     played: GovernedEpisode,
     services: GovernanceServices,
     log: Sequence[Entry],
-    draft_groups: list[tuple[Draft, ...]],
+    draft_groups: list[_Group],
 ) -> Iterator[Chapter]:
     """Yield one chapter per displayed proposal; takes its drafts off the head of `draft_groups`."""
     requests = _read_requests(services, played.thread)
@@ -99,7 +104,7 @@ def _read_chapters(
     for digest in dict.fromkeys(request[1] for request in requests):
         shown = [request for request in requests if request[1] == digest]
         proposal = json.loads(shown[0][2])["proposal"]
-        drafts = () if was_edited or not draft_groups else draft_groups.pop(0)
+        reports, drafts = draft_groups.pop(0) if draft_groups and not was_edited else ({}, ())
         answers = tuple(_read_answer(services, request, log) for request in shown)
         was_edited = answers[-1].ruling == "edit"
         done = [entry for entry in log if entry.body.get("digest") == digest]
@@ -107,53 +112,68 @@ def _read_chapters(
         came = history.get(proposal["attempt"]) if is_committed else None
         yield Chapter(
             attempt=proposal["attempt"],
+            reports=reports,
             drafts=drafts,
             digest=digest,
             proposal=proposal,
             answers=answers,
             is_committed=is_committed,
             delivered=tuple(entry.body["role"] for entry in done if entry.kind == "executed"),
-            kpis=came["kpis"] if came else {},
-            shock=came["shock"] if came else "",
+            observation=came["observation"] if came else None,
             alerts=tuple(came["alerts"]) if came else (),
         )
 
 
-def _group_drafts(
-    played: GovernedEpisode, services: GovernanceServices, game: TeamGame
-) -> Iterator[tuple[Draft, ...]]:
-    """Group the drafts by proposal: a draft belongs to the one before where it answers objections."""
-    messages = list(played.state["asked"].get(RECONCILER, []))
-    texts: list[str] = []
-    votes: list[dict[str, Mapping[str, Any]]] = []
-    for _, node, result in services.ledger.trace(played.thread):
-        kind, _, role = node.partition("/")
-        if kind == "reconcile":
-            texts.append(result["text"])
-            votes.append({})
-        elif kind == "vote" and votes:
-            votes[-1][role] = result["text"]
-    drafts = [
-        Draft(
-            message=message,
-            text=text,
-            votes={role: str(said[role]) for role in played.state["briefs"] if role in said},
-        )
-        for message, text, said in zip(messages, texts, votes, strict=False)
-    ]
+def _group_drafts(played: GovernedEpisode, services: GovernanceServices, game: TeamGame) -> Iterator[_Group]:
+    """Group the drafts by proposal, with the reports that came before.
+
+    A draft belongs to the one before where it answers objections.
+    """
     group: list[Draft] = []
-    for draft in drafts:
-        if group and not _goes_on(group[-1], draft, game):
-            yield tuple(group)
+    reports: Mapping[str, str] = {}
+    for said, draft in _list_drafts(played, services):
+        if group and not (not said and _goes_on(group[-1], draft, game)):
+            yield reports, tuple(group)
             group = []
+        reports = reports if group else said
         group.append(draft)
     if group:
-        yield tuple(group)
+        yield reports, tuple(group)
+
+
+def _list_drafts(played: GovernedEpisode, services: GovernanceServices) -> list[tuple[dict[str, str], Draft]]:
+    """List all drafts, each with the reports since the one before and the questions that led to it."""
+    messages = iter(played.state["asked"].get(RECONCILER, []))
+    drafts: list[tuple[dict[str, str], Draft]] = []
+    reports: dict[str, str] = {}
+    asked: tuple[Question, ...] = ()
+    num_turns = 0
+    for _, node, result in services.ledger.trace(played.thread):
+        kind, _, role = node.partition("/")
+        if kind == "report":
+            reports[role] = str(result["text"])
+        elif kind == "reconcile":
+            num_turns += len(result["turns"])
+            message, text = next(messages, ""), str(result["text"])
+            draft = Draft(message=message, text=text, num_turns=num_turns, asked=asked, votes={})
+            drafts.append((reports, draft))
+            reports, asked, num_turns = {}, (), 0
+        elif kind == "reply" and drafts:
+            reports, question = drafts.pop()
+            asked = (*question.asked, Question(ask=question.text, reply=str(result["text"])))
+            num_turns = question.num_turns
+        elif kind == "vote" and drafts:
+            said, draft = drafts[-1]
+            votes = {**draft.votes, role: str(result["text"])}
+            in_order = {seat: votes[seat] for seat in played.state["briefs"] if seat in votes}
+            drafts[-1] = said, replace(draft, votes=in_order)
+    return drafts
 
 
 def _goes_on(before: Draft, after: Draft, game: TeamGame) -> bool:
-    objectors = [role for role, text in before.votes.items() if game.read_vote(text) == "object"]
-    return bool(objectors) and after.message == game.write_objection_brief(objectors)
+    votes = {role: game.read_vote(text) for role, text in before.votes.items()}
+    is_objected = any(vote is not None and vote["vote"] == "object" for vote in votes.values())
+    return is_objected and after.message == game.write_objection_brief(votes)
 
 
 def _read_requests(services: GovernanceServices, thread: str) -> list[_Request]:

@@ -1,74 +1,88 @@
-"""Computes scores, conflicts, risk and escalation from reports, votes and a draft.
+"""Computes plan, conflicts, risk and escalation from checked reports, votes and a draft.
 
-No truth and no model is needed: everything here is computed from what the seats wrote.
+No truth and no model is needed: everything here is arithmetic over what the seats reported.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from roles.team import NO_OPTION, Decision, SpecialistReport
+from roles.team import NO_OPTION, Decision
+from scenarios.team.funding import choose_best, find_obstacle, list_fundings
+from scenarios.team.offers import Table, TabledOffer, offers_on
+from scenarios.team.playable import PublicCase
 from simulator.conflicts import Conflict, find_conflicts
-from simulator.governance.gate.approvals import DecisionType, PlanPart
+from simulator.governance.gate.approvals import DecisionType, OptionLine, PlanPart
 
-KPI_FLOOR, WATCHED_KPI_FLOOR = 100, 110  # percent of a seat's hard limit
+KPI_FLOOR = 100  # percent of a seat's hard limit
+MOST_LOST, WATCHED_MOST_LOST = 15, 5  # percent of the plan's worth that one seat may lose without an alert
 ROUTINE_RISK, CRITICAL_RISK, MAX_RISK = 2, 8, 12  # routine up to, critical from, at most
-RISK_PER_VETO, RISK_PER_SILENT_SEAT, RISK_PER_OBJECTION, RISK_PER_FAILURE = 4, 2, 2, 1
-PRESSING_FLAG = 2  # from here on a seat that wanted something else is watched
+RISK_PER_SILENT_SEAT, RISK_PER_OBJECTION, RISK_PER_FAILURE = 2, 2, 1
+RISK_PER_NEED, RISK_OF_FALSE_CLAIMS, RISK_OF_FULL_BUDGET = 1, 1, 1
+FULL_BUDGET = 90  # percent of the budget from which hardly anything is left to mend with
 ACTIONS = {
-    "cto": "build the architecture of option {option}",
-    "coo": "schedule the work of option {option}",
-    "risk": "put the controls of option {option} in place",
-    "cost": "contract the price list of option {option}",
+    "cto": "build {choice} on option {option} for {cost} k$",
+    "coo": "staff {choice} on option {option} for {cost} k$",
+    "risk": "put {choice} in place on option {option} for {cost} k$",
+    "cost": "contract {choice} on option {option} for {cost} k$",
 }
-OTHER_ACTION = "carry out its part of option {option}"
-
-Reports = Mapping[str, SpecialistReport | None]
+OTHER_ACTION = "buy {choice} on option {option} for {cost} k$"
+WATCH_ACTION = "buy nothing; keep watch on its limit on option {option}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
     """The judgement of a draft.
 
-    Example: resolve(("A", "B"), {"cto": SpecialistReport(pick="B", flag=3, veto=["A"])},
-                     Decision(option="B", escalate=False)).decision_type == "routine"
+    Example: resolve(public, table, Decision(option="B", fund=["cto"], escalate=False)).worth == 100
     """
 
     option: str  # "none" where the case goes to the reviewer
+    funded: tuple[TabledOffer, ...]
+    cost: int  # k$
+    worth: int  # k$ by the reports; 0 where the case goes to the reviewer
     decision_type: DecisionType
     risk_score: int  # 0 to 12, see `score_risk`
-    option_scores: dict[str, int]  # percent of all pressing behind it; 0 where it is out
+    options: list[OptionLine]
     conflicts: list[Conflict]
     conditions: list[str]
-    watched: list[str]  # seats whose KPI floor is raised
+    watched: list[str]  # seats that may lose less without an alert
     escalated_because: str  # "" where it is not
 
 
 def resolve(
-    options: Sequence[str],
-    reports: Reports,
+    public: PublicCase,
+    table: Table,
     decision: Decision | None,
     *,
     objectors: Sequence[str] = (),
     ruled_out: Mapping[str, str] | None = None,
-    is_overruling: bool = False,
+    num_failures: int = 0,
 ) -> Resolution:
-    """Judge ReconcileGPT's draft, or a reviewer's own choice (`is_overruling`: vetoes then only cost risk).
+    """Judge ReconcileGPT's draft on these reports.
 
-    `ruled_out`: option -> why execution or the reviewer took it out of the case.
+    `ruled_out`: option -> why the reviewer took it out of the case. `num_failures`: plans that did not hold.
     """
     ruled_out = ruled_out or {}
-    reason = "" if is_overruling else _find_reason(options, reports, decision, ruled_out)
+    funded = () if decision is None else _find_funded(table, decision)
+    reason = _find_reason(public, table, decision, funded, ruled_out)
     option = NO_OPTION if decision is None or reason else decision.option
-    risk = MAX_RISK if option == NO_OPTION else score_risk(reports, option, objectors, ruled_out)
-    conflicts = list_conflicts(options, reports)
-    watched = [] if option == NO_OPTION else _watch(reports, option, objectors, risk)
-    conditions = [f"{role} is watched: its KPI must reach {WATCHED_KPI_FLOOR}" for role in watched]
+    funded = () if option == NO_OPTION else funded
+    cost = sum(offer.cost for offer in funded)
+    risk = MAX_RISK
+    if option != NO_OPTION:
+        risk = score_risk(public, table, funded, objectors, len(ruled_out) + num_failures)
+    conflicts = list_conflicts(public, table)
+    watched = [] if option == NO_OPTION else [seat for seat in public.seats if seat in objectors]
+    conditions = [] if option == NO_OPTION else _list_conditions(table, option, funded, watched)
     conditions += [f"{name} stays out: {why}" for name, why in ruled_out.items()]
     return Resolution(
         option=option,
-        decision_type=_classify(option, risk, conflicts),
+        funded=funded,
+        cost=cost,
+        worth=0 if option == NO_OPTION else public.base[option] + sum(offer.worth for offer in funded),
+        decision_type=_classify(option, risk, objectors),
         risk_score=risk,
-        option_scores=score_options(options, reports, ruled_out),
+        options=list_option_lines(public, table, ruled_out),
         conflicts=conflicts,
         conditions=conditions + ([f"escalated: {reason}"] if reason else []),
         watched=watched,
@@ -76,33 +90,67 @@ def resolve(
     )
 
 
-def score_options(options: Sequence[str], reports: Reports, ruled_out: Mapping[str, str]) -> dict[str, int]:
-    """Score each option by its percent of all pressing (1 + flag of each seat that picks it); 0 if out."""
-    heard = [report for report in reports.values() if report is not None]
-    out = {option for report in heard for option in report.veto} | set(ruled_out)
-    total = sum(1 + report.flag for report in heard) or 1
-    pressing = {o: sum(1 + report.flag for report in heard if report.pick == o) for o in options}
-    return {option: 0 if option in out else 100 * pressing[option] // total for option in options}
+def list_option_lines(public: PublicCase, table: Table, ruled_out: Mapping[str, str]) -> list[OptionLine]:
+    """List the options, each with its best plan by the reports."""
+    lines = []
+    for letter, option in public.options.items():
+        best = choose_best(list_fundings(public, table, letter))
+        obstacle = "ruled out" if letter in ruled_out else ""
+        if best is None and not obstacle:
+            obstacle = find_obstacle(public, table, letter, offers_on(table, letter)) or "no plan is possible"
+        is_open = best is not None and not obstacle
+        lines.append(
+            OptionLine(
+                option=letter,
+                base=option.base,
+                worth=best.worth if best is not None and is_open else None,
+                cost=best.cost if best is not None and is_open else 0,
+                fund=[offer.label for offer in best.offers] if best is not None and is_open else [],
+                obstacle=obstacle,
+            )
+        )
+    return lines
 
 
-def list_conflicts(options: Sequence[str], reports: Reports) -> list[Conflict]:
-    """List the reports' conflicts as a proposal shows them, those over a hard limit first."""
-    return sorted(find_conflicts(options, reports), key=lambda conflict: not conflict.is_hard)
+def decide_for(
+    public: PublicCase, table: Table, option: str, ruled_out: Mapping[str, str]
+) -> Decision | None:
+    """Return the decision that a reviewer's own option stands for: its best plan by the reports.
 
-
-def score_risk(reports: Reports, option: str, objectors: Sequence[str], ruled_out: Mapping[str, str]) -> int:
-    """Score the option's risk, 0 to 12.
-
-    4 per veto of the option, 2 per seat without a report, the flags of seats that picked another option,
-    2 per objection, 1 per option that was ruled out before.
+    None where it cannot be run: a hard limit holds for reviewers, too.
     """
-    score = RISK_PER_OBJECTION * len(objectors) + RISK_PER_FAILURE * len(ruled_out)
-    for report in reports.values():
-        if report is None:
-            score += RISK_PER_SILENT_SEAT
-        else:
-            score += RISK_PER_VETO * (option in report.veto)
-            score += report.flag * (report.pick != option)
+    if option == NO_OPTION:
+        return Decision(option=NO_OPTION, fund=[], escalate=True)
+    for line in list_option_lines(public, table, ruled_out):
+        if line.option == option and line.worth is not None:
+            return Decision(option=option, fund=line.fund, escalate=False)
+    return None
+
+
+def list_conflicts(public: PublicCase, table: Table) -> list[Conflict]:
+    """List the reports' conflicts as a proposal shows them, those over a hard limit first."""
+    return sorted(find_conflicts(public, table), key=lambda conflict: not conflict.is_hard)
+
+
+def score_risk(
+    public: PublicCase,
+    table: Table,
+    funded: Sequence[TabledOffer],
+    objectors: Sequence[str],
+    num_failures: int,
+) -> int:
+    """Score the plan's risk, 0 to 12.
+
+    2 per seat without a report, 2 per objection, 1 per funded part that a limit hangs on, 1 per seat whose
+    claims were struck out, 1 where hardly any money is left, 1 per option ruled out or plan that failed.
+    """
+    score = RISK_PER_OBJECTION * len(objectors) + RISK_PER_FAILURE * num_failures
+    cost = sum(offer.cost for offer in funded)
+    score += RISK_OF_FULL_BUDGET * (100 * cost >= FULL_BUDGET * public.budget and cost > 0)
+    for seat in public.seats:
+        report = table.get(seat)
+        score += RISK_PER_SILENT_SEAT if report is None else RISK_OF_FALSE_CLAIMS * bool(report.false_claims)
+    score += RISK_PER_NEED * sum(_is_needed(table, offer) for offer in funded)
     return min(MAX_RISK, score)
 
 
@@ -110,50 +158,74 @@ def make_parts(seats: Sequence[str], resolution: Resolution) -> list[PlanPart]:
     """Make one part per seat, none where the case goes to the reviewer."""
     if resolution.option == NO_OPTION:
         return []
-    return [
-        PlanPart(
-            role=role,
-            action=ACTIONS.get(role, OTHER_ACTION).format(option=resolution.option),
-            kpi_floor=WATCHED_KPI_FLOOR if role in resolution.watched else KPI_FLOOR,
-        )
-        for role in seats
-    ]
+    offers = {offer.seat: offer for offer in resolution.funded}
+    return [_make_part(seat, offers.get(seat), resolution) for seat in seats]
+
+
+def _make_part(seat: str, offer: TabledOffer | None, resolution: Resolution) -> PlanPart:
+    choice = [] if offer is None else list(offer.choice)
+    action = ACTIONS.get(seat, OTHER_ACTION) if choice else WATCH_ACTION
+    share = WATCHED_MOST_LOST if seat in resolution.watched else MOST_LOST
+    return PlanPart(
+        role=seat,
+        action=action.format(
+            choice=" and ".join(choice), option=resolution.option, cost=0 if offer is None else offer.cost
+        )[:500],
+        choice=choice,
+        cost=0 if offer is None else offer.cost,
+        worth=0 if offer is None else offer.worth,
+        kpi_floor=KPI_FLOOR,
+        most_lost=max(0, resolution.worth) * share // 100,
+    )
+
+
+def _find_funded(table: Table, decision: Decision) -> tuple[TabledOffer, ...]:
+    return tuple(offer for offer in offers_on(table, decision.option) if offer.label in decision.fund)
 
 
 def _find_reason(
-    options: Sequence[str], reports: Reports, decision: Decision | None, ruled_out: Mapping[str, str]
+    public: PublicCase,
+    table: Table,
+    decision: Decision | None,
+    funded: Sequence[TabledOffer],
+    ruled_out: Mapping[str, str],
 ) -> str:
     """Return why the draft goes to the reviewer; "" where it need not."""
     if decision is None:
         return "ReconcileGPT wrote no valid decision"
     if decision.escalate:
         return "ReconcileGPT hands the case on"
-    if decision.option not in options:
+    if decision.option not in public.options:
         return "the draft names no option of the case"
     if decision.option in ruled_out:
         return f"{decision.option} was ruled out before"
-    vetoes = [role for role, report in reports.items() if report and decision.option in report.veto]
-    return f"{decision.option} breaks the hard limit of {' '.join(vetoes)}" if vetoes else ""
+    if len(funded) != len(decision.fund) or len({offer.seat for offer in funded}) != len(funded):
+        return "the draft funds what was not offered"
+    return find_obstacle(public, table, decision.option, funded) or ""
 
 
-def _watch(reports: Reports, option: str, objectors: Sequence[str], risk: int) -> list[str]:
-    """List the seats to watch: objectors, vetoers, those that pressed for another option; all if critical."""
-    return [
-        role
-        for role, report in reports.items()
-        if role in objectors
-        or risk >= CRITICAL_RISK
-        or (
-            report is not None
-            and (option in report.veto or (report.pick != option and report.flag >= PRESSING_FLAG))
-        )
+def _list_conditions(
+    table: Table, option: str, funded: Sequence[TabledOffer], watched: Sequence[str]
+) -> list[str]:
+    conditions = [
+        f"{offer.seat} must deliver {' and '.join(offer.choice)}: {option} breaks its limit without it"
+        for offer in funded
+        if _is_needed(table, offer)
+    ]
+    return conditions + [
+        f"{seat} objected and is watched: an alert from {WATCHED_MOST_LOST} percent of the worth lost"
+        for seat in watched
     ]
 
 
-def _classify(option: str, risk: int, conflicts: Sequence[Conflict]) -> DecisionType:
+def _is_needed(table: Table, offer: TabledOffer) -> bool:
+    report = table.get(offer.seat)
+    return report is not None and offer.option in report.needs
+
+
+def _classify(option: str, risk: int, objectors: Sequence[str]) -> DecisionType:
     if option == NO_OPTION:
         return "escalation"
     if risk >= CRITICAL_RISK:
         return "critical"
-    is_contested = risk > ROUTINE_RISK or any(conflict.is_hard for conflict in conflicts)
-    return "contested" if is_contested else "routine"
+    return "contested" if risk > ROUTINE_RISK or objectors else "routine"

@@ -21,6 +21,7 @@ from roles.errors import InfrastructureError, UserError
 from scenarios.team.playable import PlayableCase
 from simulator.governance.case_words import describe_case
 from simulator.governance.context import FullContext
+from simulator.governance.course import Course
 from simulator.governance.durable_agents import DurableAgents
 from simulator.governance.gate.approvals import Clock, NotApprovedError, draw_nonce
 from simulator.governance.gate.eligibility import Reviewers
@@ -40,7 +41,6 @@ from simulator.governance.store.decision_log import DecisionLog
 from simulator.governance.store.effects import EffectsLedger
 from simulator.graph.concurrency import run_pool
 from simulator.graph.context import TeamAgents
-from simulator.graph.game import TeamGame
 from simulator.graph.garbage_collection import deferred_garbage_collection
 from simulator.graph.seating import Seating
 from simulator.observer import Observer
@@ -204,7 +204,7 @@ def make_full_context(
     services: GovernanceServices,
     agents: TeamAgents,
     case: PlayableCase,
-    game: TeamGame,
+    course: Course,
     outcomes: Outcomes,
     observer: Observer | None = None,
 ) -> FullContext:
@@ -212,7 +212,7 @@ def make_full_context(
     return FullContext(
         thread=thread,
         agents=agents,
-        game=game,
+        game=course.game,
         observer=observer,
         gate=services.gate,
         ledger=services.ledger,
@@ -220,7 +220,19 @@ def make_full_context(
         precedents=services.precedents,
         horizon=horizon,
         outcomes=outcomes,
+        course=course,
         words=describe_case(case),
+    )
+
+
+def make_course(thread: str, seating: Seating, outcomes: Outcomes, services: GovernanceServices) -> Course:
+    """Return the course of a thread, played at this seating."""
+    return Course(
+        thread,
+        outcomes,
+        seating.make_game,
+        lambda case, game: seating.open_case(case, game, rounds=0)["briefs"],
+        services.log,
     )
 
 
@@ -270,10 +282,10 @@ async def _play_thread(
     rounds: int,
     observer: Observer | None,
 ) -> GovernedEpisode:
-    agents = DurableAgents(seating, case, thread, services.ledger, observer=observer)
-    game = seating.make_game(case)
-    context = make_full_context(thread, horizon, services, agents, case, game, outcomes, observer)
-    start = open_full_case(case, rounds=rounds)
+    course = make_course(thread, seating, outcomes, services)
+    agents = DurableAgents(seating, case, course.game, thread, services.ledger, observer=observer)
+    context = make_full_context(thread, horizon, services, agents, case, course, outcomes, observer)
+    start = open_full_case(seating.open_case(case, seating.make_game(case), rounds=rounds))
     try:
         with tracing_context(enabled=False):
             state, status, error = await _drive(start, context, services, reviewer)

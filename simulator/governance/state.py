@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 from typing_extensions import TypedDict  # typing's own has no JSON schema before Python 3.12
 
-from scenarios.team.playable import PlayableCase
 from simulator.governance.outcomes import Observation
 from simulator.governance.precedents import Precedent
-from simulator.graph.state import TeamState, open_case
+from simulator.graph.state import TeamState
 
 
 class Duty(TypedDict):
@@ -32,9 +31,9 @@ class Attempt(TypedDict):
 
     attempt: int
     option: str
-    kpis: dict[str, int]
-    shock: str
-    alerts: list[str]  # seats whose KPI fell under its floor
+    funded: dict[str, list[str]]  # seat -> names of what was bought
+    observation: Observation
+    alerts: list[str]  # seats whose KPI fell under its floor, or that lost too much
 
 
 class FullState(TeamState):
@@ -44,7 +43,8 @@ class FullState(TeamState):
     duty: Duty | None
     asked: Annotated[dict[str, list[str]], operator.or_]  # role -> all messages to it, in order
     redraft_reason: str  # why ReconcileGPT drafts anew; it reads this before the brief
-    ruled_out: dict[str, str]  # option -> why it is out for the rest of the case
+    ruled_out: dict[str, str]  # option -> why the reviewer took it out of the case
+    changed: list[str]  # seats whose facts changed: they report again before the re-plan
     edited: str | None  # the reviewer's own option, to be proposed anew
     proposal: dict[str, Any] | None
     ruling: dict[str, Any] | None  # how the last review ended; a claim, verified at the commit
@@ -60,15 +60,16 @@ class FullState(TeamState):
     status: str
 
 
-def open_full_case(case: PlayableCase, *, rounds: int) -> FullState:
+def open_full_case(opened: TeamState) -> FullState:
     """Return the graph's first state: what the seats may read, nothing else."""
     return FullState(
-        **open_case(case, rounds=rounds),
+        **opened,
         precedents=[],
         duty=None,
         asked={},
         redraft_reason="",
         ruled_out={},
+        changed=[],
         edited=None,
         proposal=None,
         ruling=None,

@@ -9,14 +9,16 @@ import asyncio
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
-from scenarios.team import TeamScenario
+from scenarios.base import Style
+from scenarios.team import PlanGame, TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine
 from simulator.governance.gate.approvals import KEY_BYTES
-from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_risk
+from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_worth
 from simulator.governance.outcomes import SimulatedOutcomes
 from simulator.governance.record_reading import read_record
 from simulator.governance.runner import FAILED, VIOLATION, WAITING, open_services, play_governed
@@ -38,6 +40,7 @@ class GovernedPlayer:
     config: MarlConfig
     chat: Chat
     roles: tuple[str, ...]
+    style: Style = "full"  # of the prompts
 
     def play(
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
@@ -86,6 +89,7 @@ class GovernedPlayer:
             stream=f"{stream}/governed",
             max_turns=MAX_TURNS,
             roles=ROLES,
+            make_game=partial(PlanGame, style=self.style),
         )
 
 
@@ -116,7 +120,7 @@ async def play_set(
     scenarios: Sequence[TeamScenario], seating: Seating, rounds: int
 ) -> list[GovernedRecord | None]:
     """One governed episode per case on services of its own; None for an infrastructure fault."""
-    reviewer = SimulatedReviewer(score_by_risk, least_share=0.0)  # passes all that it is shown
+    reviewer = SimulatedReviewer(score_by_worth, least_share=0.0)  # passes all that it is shown
     async with open_services(None, key=secrets.token_bytes(KEY_BYTES)) as services:
         played = await play_governed(
             scenarios,
@@ -133,6 +137,10 @@ async def play_set(
                 raise RuntimeError(f"{episode.thread} ended as {episode.status}: {episode.error}")
             is_lost = episode.status == FAILED
             records.append(
-                None if is_lost else read_record(scenario, episode, services, stream=seating.stream)
+                None
+                if is_lost
+                else read_record(
+                    scenario, episode, services, stream=seating.stream, make_game=seating.make_game
+                )
             )
         return records

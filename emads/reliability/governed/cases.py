@@ -4,51 +4,50 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from roles.registry import ROLES
-from roles.team import Decision
-from scenarios.team import TeamScenario, decision_value, generate
-from simulator.agents.scripted_policies import oracle_team
+from scenarios.team import PlanGame, PlayableCase, TeamScenario, generate
+from simulator.agents.scripted_policies import oracle_team, remember_cases
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.scripted import ScriptedEngine
-from simulator.governance.gate.request_form import ReviewRequest
-from simulator.governance.gate.reviewers import SimulatedReviewer
+from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_worth
 from simulator.governance.outcomes import SimulatedOutcomes
+from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating
 
 KEY = b"k" * 32
 CHAT = PlainChat()
+DIFFICULTY = 3  # three options
 
 
 def draw_cases(count: int) -> list[TeamScenario]:
-    return [generate("train", 0, index, 1 + index % 2) for index in range(count)]
+    return [generate("train", 0, index, DIFFICULTY) for index in range(count)]
 
 
 def make_seating(
-    scenarios: Sequence[TeamScenario], *, stream: str = "g", engine: Engine | None = None
+    scenarios: Sequence[TeamScenario],
+    *,
+    stream: str = "g",
+    engine: Engine | None = None,
+    known: list[PlayableCase] | None = None,
 ) -> Seating:
+    """Experts at every seat; another `engine` finds cases that arise from re-plans in `known`."""
+    known = list(scenarios) if known is None else known
+    experts = oracle_team(known, report_habit="measured", funding_habit="exact")
     return Seating(
         team={role: role for role in ROLES},
-        engine=engine
-        or ScriptedEngine(
-            CHAT, seeded=oracle_team(scenarios, report_practice="stakes", decision_practice="priority")
-        ),
+        engine=engine or ScriptedEngine(CHAT, seeded=experts),
         chat=CHAT,
-        sampling=Sampling(max_completion_tokens=300),
+        sampling=Sampling(max_completion_tokens=2_000),
         stream=stream,
-        max_turns=4,
+        max_turns=MAX_TURNS,
         roles=ROLES,
+        make_game=remember_cases(known, lambda case: PlanGame(case, "short")),
     )
 
 
-def expert_reviewer(scenarios: Sequence[TeamScenario], **options: Any) -> SimulatedReviewer:
-    """A reviewer that knows the truth."""
-    by_key = {scenario.key: scenario for scenario in scenarios}
-
-    def score(request: ReviewRequest, option: str) -> float:
-        decision = Decision(option=option, escalate=option == "none")
-        return decision_value(by_key[request.proposal.case], decision)
-
-    return SimulatedReviewer(score, **options)
+def expert_reviewer(**options: Any) -> SimulatedReviewer:
+    """A reviewer that goes by the checked figures that it is shown."""
+    return SimulatedReviewer(score_by_worth, **options)
 
 
 def worlds(**options: Any) -> Callable[[TeamScenario], SimulatedOutcomes]:

@@ -11,14 +11,16 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emads.reliability.governed.cases import KEY
 from emads.reliability.governed.killable_process import Countdown, play
-from emads.reliability.stages.prepared_runs import PreparedRuns
 from emads.reliability.trials import Trial, Trials
 from simulator.governance.runner import GovernedEpisode, open_services
 from simulator.governance.store.decision_log import verify_chain
+
+if TYPE_CHECKING:
+    from emads.reliability.stages.prepared_runs import PreparedRuns
 
 
 class Killer:
@@ -113,7 +115,7 @@ def kill_and_resume(
     return ", ".join(name for name in wanted if found[name] != wanted[name]), was_killed
 
 
-def governed_kills(runs: PreparedRuns, count: int) -> Trials:
+def governed_kills(runs: "PreparedRuns", count: int) -> Trials:
     """Yield so many kills, three of four at a random statement, the others at a random moment."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from roles.registry import ROLES
 from roles.team import RECONCILER, SPECIALISTS
-from scenarios.team import TeamScenario, generate
+from scenarios.team import PlanGame, TeamScenario, generate
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
@@ -35,7 +35,8 @@ from simulator.graph.runner import play_episodes
 from simulator.graph.seating import Seating
 
 NUM_CALLS, IN_FLIGHT, TOLERANCE_MIB = 20, 64, 10.0
-REPORT, DECISION = '{"pick": "A", "flag": 0, "veto": []}', '{"option": "A", "escalate": false}'
+REPORT = '{"offers": [], "needs": [], "veto": []}'
+DECISION = '{"option": "A", "fund": [], "escalate": false}'
 NUM_CASES = 50  # drawn; the others are the same under other indices
 
 
@@ -56,7 +57,8 @@ def draw_cases(count: int) -> list[TeamScenario]:
     """`count` cases, of which NUM_CASES differ."""
     drawn = [generate("test", 0, index, 1) for index in range(min(count, NUM_CASES))]
     return [
-        replace(case, index=index) for index, case in zip(range(count), itertools.cycle(drawn), strict=False)
+        replace(case, case=replace(case.case, index=index))
+        for index, case in zip(range(count), itertools.cycle(drawn), strict=False)
     ]
 
 
@@ -73,6 +75,7 @@ def make_seating() -> Seating:
         stream="growth",
         max_turns=4,
         roles=ROLES,
+        make_game=lambda case: PlanGame(case, "short"),
     )
 
 

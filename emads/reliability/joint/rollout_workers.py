@@ -10,9 +10,8 @@ from typing import Any
 
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
-from roles.team import SPECIALISTS
 from scenarios.team import TeamScenario, generate
-from simulator.agents.scripted_policies import oracle_team, random_team
+from simulator.agents.scripted_policies import baseline_team, oracle_team
 from simulator.engines.scripted import SeededPolicy
 
 TIMEOUT_S = 5.0
@@ -21,7 +20,7 @@ TIMEOUT_S = 5.0
 def serve(pipe: Any, keys: Sequence[tuple[int, int]]) -> None:
     """Experts half of the time, well-formed nonsense otherwise; the same words for the same seed."""
     scenarios = [generate("train", 0, index, difficulty) for index, difficulty in keys]
-    expert, nonsense = oracle_team(scenarios), random_team(SPECIALISTS)
+    expert, nonsense = oracle_team(scenarios), baseline_team(scenarios, "random")
     while True:
         role, transcript, seed = pipe.recv()
         rng = random.Random(seed)

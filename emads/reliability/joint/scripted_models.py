@@ -8,9 +8,8 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from roles.registry import ROLES
-from roles.team import SPECIALISTS
-from scenarios.team import TeamScenario
-from simulator.agents.scripted_policies import oracle_team, random_team
+from scenarios.team import PlayableCase
+from simulator.agents.scripted_policies import baseline_team, oracle_team
 from simulator.chat import Chat
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
@@ -18,6 +17,7 @@ from training.config.model_config import ModelConfig
 from training.data.demonstrations import corpus
 from training.models.base_model import build_tiny_model, train_tokenizer
 
+VOTES = ('{"vote": "accept"}', '{"vote": "object"}')
 SHAPE = ModelConfig(hidden_size=32, num_layers=1, num_heads=2, intermediate_size=48)
 
 
@@ -31,13 +31,16 @@ def make_models(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
     return {role: build_tiny_model(SHAPE, tokenizer, seed) for seed, role in enumerate(ROLES)}
 
 
-def half_expert_team(scenarios: Sequence[TeamScenario]) -> dict[str, SeededPolicy]:
+def half_expert_team(scenarios: Sequence[PlayableCase]) -> dict[str, SeededPolicy]:
     """Experts half of the time, well-formed nonsense otherwise: rewards differ within every group."""
-    expert, nonsense = oracle_team(scenarios), random_team(SPECIALISTS)
+    expert, nonsense = oracle_team(scenarios), baseline_team(scenarios, "random")
 
     def mix(role: str) -> SeededPolicy:
         def speak(transcript: str, rng: random.Random) -> str:
-            return (expert if rng.random() < 0.5 else nonsense)[role](transcript, rng)
+            if rng.random() < 0.5:
+                return expert[role](transcript, rng)
+            said = nonsense[role](transcript, rng)
+            return rng.choice(VOTES) if said.startswith('{"vote"') else said
 
         return speak
 

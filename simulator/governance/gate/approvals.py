@@ -38,25 +38,59 @@ class Record(BaseModel):
 
 
 class PlanPart(Record):
-    """The part of a plan that one seat carries out once the proposal is committed."""
+    """The part of a plan that one seat carries out once the proposal is committed; money in k$.
+
+    Example: PlanPart(role="coo", action="staff contractor transfer on option B for 9 k$",
+                      choice=["contractor transfer"], cost=9, worth=14, kpi_floor=100, most_lost=12)
+    """
 
     role: Name
     action: Name
+    choice: list[Name]  # names of what is bought; [] for a seat that only keeps watch on its limit
+    cost: Annotated[int, Field(ge=0)]
+    worth: int
     kpi_floor: Annotated[int, Field(ge=0, le=1000)]  # percent of the seat's hard limit; under it, an alert
+    most_lost: Annotated[int, Field(ge=0)]  # of the seat's promised worth; over it, an alert
+
+
+class OfferLine(Record):
+    """One offer as the reviewer sees it; money in k$."""
+
+    option: Name
+    part: list[Name]
+    cost: int
+    worth: int
+    is_funded: bool
 
 
 class ReportLine(Record):
-    """A specialist's report as the reviewer sees it."""
+    """A specialist's report as the reviewer sees it, its claims checked."""
 
-    pick: str
-    flag: int
+    offers: list[OfferLine]
+    needs: list[str]  # options that break the seat's limit unless something is bought there
     veto: list[str]
+    note: str
+    num_false_claims: int  # that were struck out
+
+
+class OptionLine(Record):
+    """One option and its best plan by the reports; money in k$.
+
+    Example: OptionLine(option="B", base=26, worth=100, cost=40, fund=["cto", "coo"], obstacle="")
+    """
+
+    option: Name
+    base: int  # before any spending
+    worth: int | None  # None: it cannot be run
+    cost: int
+    fund: list[str]  # labels of the offers
+    obstacle: str  # why it cannot be run; "" where it can
 
 
 class CaseWords(Record):
     """The case in words, for a reviewer.
 
-    Example: CaseWords(title="Where to store our data", context="", meanings={"A": "Our own rooms"})
+    Example: CaseWords(title="Which way does Northbank go?", context="", meanings={"A": "hosted switch"})
     """
 
     title: str
@@ -67,10 +101,11 @@ class CaseWords(Record):
 class Proposal(Record):
     """The plan that a reviewer is shown, with the case and the reports; nothing else is ever carried out.
 
-    Example: Proposal(thread="t1", case="team/test/0/7/2", attempt=0, revision=0, option="B",
-        decision_type="contested", risk_score=4, option_scores={"A": 0, "B": 71}, conflicts=[],
-        conditions=["cost is watched closely"], accountable="cto", parts=[], precedents=[],
-        words=CaseWords(title="Where to store our data", context="", meanings={}), reports={}, changes=[])
+    Example: Proposal(thread="t1", case="team/test/0/7/2", attempt=0, revision=0, option="B", reason="",
+        decision_type="contested", risk_score=4, options=[], budget=40, reserve=8, cost=40, worth=100,
+        conflicts=[], conditions=["cto: spare node is needed"], responsible=["cto"], accountable="cto",
+        consulted=["risk"], parts=[], precedents=[],
+        words=CaseWords(title="Which way?", context="", meanings={}), reports={}, changes=[])
     """
 
     thread: Name
@@ -78,12 +113,19 @@ class Proposal(Record):
     attempt: Annotated[int, Field(ge=0)]  # 0: the first plan; counts re-plans
     revision: Annotated[int, Field(ge=0)]  # how often a reviewer edited or sent back this case
     option: Name  # "none" where the case is handed to the reviewer
+    reason: str  # ReconcileGPT's, in its words
     decision_type: DecisionType
     risk_score: Annotated[int, Field(ge=0, le=12)]
-    option_scores: dict[str, Annotated[int, Field(ge=0, le=100)]]
+    options: list[OptionLine]
+    budget: int  # k$ that may be spent now; in a re-plan what is left
+    reserve: Annotated[int, Field(ge=0)]  # k$ that are set free once a plan was carried out; 0 in a re-plan
+    cost: Annotated[int, Field(ge=0)]
+    worth: int  # promised by the reports; 0 where the case is handed over
     conflicts: list[Conflict]
     conditions: list[str]
+    responsible: list[Name]  # seats that something is bought for
     accountable: Name
+    consulted: list[Name]
     parts: list[PlanPart]  # empty where there is nothing to carry out
     precedents: list[str]  # past cases that intake recalled
     words: CaseWords
@@ -97,8 +139,8 @@ class Proposal(Record):
 
     @property
     def plan_digest(self) -> str:
-        """SHA-256 of the plan and its scores alone, without the words, reports and changes beside them."""
-        return digest_json(self.model_dump(exclude={"words", "reports", "changes"}))
+        """SHA-256 of the plan and its figures alone, without the words, reports and changes beside them."""
+        return digest_json(self.model_dump(exclude={"words", "reports", "changes", "reason"}))
 
 
 class ReviewResponse(Record):

@@ -4,7 +4,8 @@ import textwrap
 from collections.abc import Iterator
 
 from roles.team import NO_OPTION
-from simulator.governance.gate.approvals import Proposal, ReportLine
+from simulator.conflicts import Conflict
+from simulator.governance.gate.approvals import OptionLine, Proposal, ReportLine
 from simulator.governance.gate.request_form import ReviewRequest
 
 WIDTH = 100
@@ -16,7 +17,7 @@ TYPES = {
 }
 HELP = """\
 approve  the plan is carried out exactly as shown, once; nothing else is
-edit     you name another option; its plan is shown to you again before anything is carried out
+edit     you name another option; its best plan is shown to you again before anything is carried out
 reject   the team drafts anew without this option; you are asked why, and it reads your answer
 help     shows this text
 End of input (Ctrl-D) decides nothing: the case waits, and the same command asks you again.
@@ -38,24 +39,34 @@ def _write_lines(request: ReviewRequest) -> Iterator[str]:
     yield f"Case {proposal.case}: {proposal.words.title}"
     for paragraph in proposal.words.context.splitlines():
         yield from textwrap.wrap(paragraph, WIDTH, initial_indent="  ", subsequent_indent="  ")
-    yield "Options (percent of the seats' pressing that is behind each)"
-    for option, score in proposal.option_scores.items():
-        mark = "->" if option == proposal.option else "  "
-        meaning = proposal.words.meanings.get(option, "no words were given")
-        yield f"  {mark} {option} {score:3} %  {meaning}"
+    yield f"Money: {_say_money(proposal)}"
+    yield "Options and their best plans by the reports, in k$"
+    for line in proposal.options:
+        mark = "->" if line.option == proposal.option else "  "
+        meaning = proposal.words.meanings.get(line.option, "no words were given")
+        yield f"  {mark} {line.option}: {meaning}. {_say_option_line(line)}"
     yield f"Proposal, attempt {proposal.attempt + 1}, revision {proposal.revision}: {_say_option(proposal)}"
     yield f"  {TYPES[proposal.decision_type]}; risk {proposal.risk_score} of 12"
-    yield f"  accountable: {proposal.accountable}"
-    yield "Reports"
+    if proposal.reason:
+        yield from textwrap.wrap(
+            f"ReconcileGPT: {proposal.reason}", WIDTH, initial_indent="  ", subsequent_indent="  "
+        )
+    yield (
+        f"  responsible: {' '.join(proposal.responsible)}; accountable: {proposal.accountable}; "
+        f"consulted: {' '.join(proposal.consulted) or 'nobody else'}"
+    )
+    yield "Offers of each seat (* is funded)"
     for role, report in proposal.reports.items():
-        yield f"  {role} {_spell_report(report)}"
+        yield from _spell_report(role, report)
     for conflict in proposal.conflicts:
-        against = f", {' '.join(conflict.ruled_out_by)} rule it out" if conflict.is_hard else ""
-        yield f"  conflict over {conflict.option}: {' '.join(conflict.wanted_by)} want it{against}"
+        yield f"  conflict over {conflict.option}: {_say_conflict(conflict)}"
     yield from (f"  condition: {condition}" for condition in proposal.conditions)
     yield "Carried out if you approve" if proposal.parts else "Nothing is carried out if you approve"
     for part in proposal.parts:
-        yield f"  {part.role}: {part.action} (alert under {part.kpi_floor} percent of its hard limit)"
+        yield (
+            f"  {part.role}: {part.action} (alert under {part.kpi_floor} percent of its hard limit, or over "
+            f"{part.most_lost} k$ lost)"
+        )
     if proposal.changes:
         yield "Changed since the last proposal"
         yield from (f"  {change}" for change in proposal.changes)
@@ -65,15 +76,48 @@ def _write_lines(request: ReviewRequest) -> Iterator[str]:
     yield f"Digest of the proposal: {proposal.digest}"
 
 
+def _say_money(proposal: Proposal) -> str:
+    if proposal.attempt:
+        return f"{proposal.budget} k$ are left, the reserve included"
+    return f"budget {proposal.budget} k$, reserve {proposal.reserve} k$ for what nobody foresaw"
+
+
+def _say_option_line(line: OptionLine) -> str:
+    if line.worth is None:
+        return f"Cannot be run: {line.obstacle}"
+    return (
+        f"{line.base} before spending, {line.worth} with {' '.join(line.fund) or 'nothing'} for {line.cost}"
+    )
+
+
 def _say_option(proposal: Proposal) -> str:
     if proposal.option == NO_OPTION:
         return "no option"
     meaning = proposal.words.meanings.get(proposal.option)
-    return f"option {proposal.option}" + (f", {meaning}" if meaning else "")
+    named = f"option {proposal.option}" + (f", {meaning}" if meaning else "")
+    return f"{named}; cost {proposal.cost} of {proposal.budget} k$, worth {proposal.worth} k$"
 
 
-def _spell_report(report: ReportLine | None) -> str:
+def _spell_report(role: str, report: ReportLine | None) -> Iterator[str]:
     if report is None:
-        return "reports nothing valid"
-    vetoes = f"rules out {' '.join(report.veto)}" if report.veto else "rules out nothing"
-    return f"wants {report.pick} (presses {report.flag} of 3), {vetoes}"
+        yield f"  {role}: reports nothing valid"
+        return
+    for offer in report.offers:
+        mark = "*" if offer.is_funded else " "
+        needed = ", needed" if offer.option in report.needs else ""
+        price = f"cost {offer.cost}, worth {offer.worth}{needed}"
+        yield f" {mark} {role} on {offer.option}: {', '.join(offer.part)}; {price}"
+    if report.veto:
+        yield f"  {role} vetoes {' '.join(report.veto)}"
+    if report.note:
+        yield f"  {role} notes: {report.note}"
+    if report.num_false_claims:
+        yield f"  {role}: {report.num_false_claims} claims were struck out as false"
+    if not report.offers and not report.veto:
+        yield f"  {role} offers nothing"
+
+
+def _say_conflict(conflict: Conflict) -> str:
+    if conflict.is_hard:
+        return f"{' '.join(conflict.ruled_out_by)} rule it out"
+    return f"the offers of {' '.join(conflict.wanted_by)} cost {conflict.over_budget} k$ more than there is"

@@ -43,9 +43,10 @@ class AbsentReviewer:
 class SimulatedReviewer:
     """A scored policy with a stated error rate.
 
-    It knows what each option is worth, approves the best one, sends a worse one back, and edits an
-    escalation into the best option where one is worth anything. With probability `error_rate`, drawn from
-    seed and plan, it does the opposite: approves what it should send back, and the other way round.
+    It scores the proposed plan and the best plan of every other option, approves a proposal that comes close
+    enough to the best of them, sends a worse one back, and edits an escalation into the best option where
+    one can be run. With probability `error_rate`, drawn from seed and plan, it does the opposite: approves
+    what it should send back, and the other way round.
     """
 
     name = SIMULATED
@@ -58,7 +59,7 @@ class SimulatedReviewer:
         seed: int = 0,
         least_share: float = 1.0,
     ) -> None:
-        """`score` gives an option's worth in [0, 1] ("none": the worth of handing the case on).
+        """`score` values an option's plan ("none": handing the case on), the greater the better.
 
         Raises:
             UserError: error_rate or least_share outside [0, 1].
@@ -67,7 +68,7 @@ class SimulatedReviewer:
             if not 0 <= value <= 1:
                 raise UserError(f"{name} must be 0 to 1, got {value}")
         self._score, self._error_rate, self._seed = score, error_rate, seed
-        self._least_share = least_share  # of the best worth that a proposal must reach
+        self._least_share = least_share  # of the best score that a proposal must reach
 
     async def review(self, request: ReviewRequest) -> ReviewResponse:
         """See Reviewer.review."""
@@ -80,18 +81,25 @@ class SimulatedReviewer:
         return ReviewResponse(decision="reject", feedback=f"{request.proposal.option} does not convince.")
 
     def _weigh(self, request: ReviewRequest) -> tuple[bool, str]:
-        """Return whether the proposal is worth enough, and the best option that is still in the case."""
-        stays_out = {line.split()[0] for line in request.proposal.conditions if " stays out: " in line}
-        options = [option for option in request.proposal.option_scores if option not in stays_out]
-        worth = {option: self._score(request, option) for option in (*options, NO_OPTION)}
-        best = max(worth, key=worth.__getitem__)
-        proposed = self._score(request, request.proposal.option)
-        return proposed >= self._least_share * worth[best], best
+        """Return whether the proposal is worth enough, and the best option that can be run."""
+        options = [line.option for line in request.proposal.options if line.worth is not None]
+        scores = {option: self._score(request, option) for option in (*options, NO_OPTION)}
+        best = max(scores, key=scores.__getitem__)
+        proposed = scores.get(request.proposal.option, scores[NO_OPTION])
+        return proposed >= self._least_share * scores[best], best
 
 
-def score_by_risk(request: ReviewRequest, option: str) -> float:
-    """Score an option without the truth: its share of the seats' pressing, 0 for handing the case on."""
-    return request.proposal.option_scores.get(option, 0) / 100
+def score_by_worth(request: ReviewRequest, option: str) -> float:
+    """Score an option without the truth: k$ of its plan by the reports, 0 for handing the case on.
+
+    The proposed option counts with the plan that is proposed, another one with its best plan.
+    """
+    proposal = request.proposal
+    if option == NO_OPTION:
+        return 0.0
+    if option == proposal.option:
+        return float(proposal.worth)
+    return float(next((line.worth or 0 for line in proposal.options if line.option == option), 0))
 
 
 class TerminalReviewer:
@@ -128,9 +136,9 @@ class TerminalReviewer:
             is_help = word in ("help", "?")
             self._write(HELP if is_help else f"{show(word)!r} is none of approve, edit, reject, help")
         if word == "edit":
-            options = list(request.proposal.option_scores)
+            options = [line.option for line in request.proposal.options if line.worth is not None]
             while (option := self._read_line(f"option ({' '.join(options)})? ").strip()) not in options:
-                self._write(f"{show(option)!r} is no option of this case")
+                self._write(f"{show(option)!r} is no option that can be run")
             return ReviewResponse(decision="edit", option=option)
         feedback = self._read_line("why? ").strip() if word == "reject" else ""
         return ReviewResponse(decision=rulings[word], feedback=feedback[:MAX_FEEDBACK_CHARS])

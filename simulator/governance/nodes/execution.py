@@ -10,7 +10,9 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from simulator.governance.context import FullContext, log_once, make_effect_key, read_proposal
+from simulator.governance.course import read_plan
 from simulator.governance.gate.approvals import Proposal, refuse
+from simulator.governance.outcomes import Observation
 from simulator.governance.precedents import Precedent, list_features
 from simulator.governance.state import Attempt, FullState
 from simulator.graph.nodes import Node
@@ -43,50 +45,82 @@ async def outcome(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     context = runtime.context
     proposal = read_proposal(state, context)
     context.gate.require_commit(proposal)
-    observation = context.outcomes.observe(proposal.option, proposal.parts)
-    key = make_effect_key(context, "outcome", proposal.digest)
-    log_once(context, key, "observed", {"digest": proposal.digest, **observation})
+    plan, digest = read_plan(proposal), proposal.digest
+    try:
+        observation = context.outcomes.observe(context.course.list_before(digest), plan)
+    except KeyError as error:
+        refuse("tampered", f"the committed plan cannot be carried out: {error.args[0]}")
+    key = make_effect_key(context, "outcome", digest)
+    bought = {seat: list(choice) for seat, choice in plan.funded.items()}
+    money = {"costs": dict(plan.costs), "worths": dict(plan.worths)}
+    body = {"digest": digest, "option": plan.option, "funded": bought, **money, **observation}
+    log_once(context, key, "observed", body)
     return {"observation": observation}
 
 
 async def monitor(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
-    """Hold every KPI against its floor; a part without a KPI is an alert."""
+    """Hold every KPI against its floor, every loss against its bound; what was not observed is an alert."""
     proposal = read_proposal(state, runtime.context)
-    observation = state["observation"]
-    if observation is None:
-        raise ValueError("nothing was observed")
-    kpis = observation["kpis"]
-    alerts = list_alerts(proposal, kpis)
+    observation = find_observation(runtime.context, proposal)
+    alerts = list_alerts(proposal, observation)
     attempt = Attempt(
         attempt=state["attempt"],
         option=proposal.option,
-        kpis=kpis,
-        shock=observation["shock"],
+        funded={part.role: list(part.choice) for part in proposal.parts if part.choice},
+        observation=observation,
         alerts=alerts,
     )
     return {"alerts": alerts, "history": [attempt]}
 
 
 async def replan(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
-    """Open the case again: the option that failed is ruled out, and the next brief says why."""
+    """Open the case again: with what is left of the money, and new briefs for seats whose facts changed."""
     context = runtime.context
     proposal = read_proposal(state, context)
-    last = state["history"][-1]
-    figures = " ".join(f"{role} {last['kpis'].get(role, 0)}" for role in last["alerts"])
-    why = f"execution broke it ({figures} percent)"
-    body = {"digest": proposal.digest, "option": proposal.option, "alerts": last["alerts"]}
-    log_once(context, make_effect_key(context, "replan", proposal.digest), "replanned", body)
+    digest, observation = proposal.digest, find_observation(context, proposal)
+    alerts = list_alerts(proposal, observation)
+    body = {
+        "digest": digest,
+        "option": proposal.option,
+        "alerts": alerts,
+        "changed": observation["changed"],
+        "left": observation["left"],
+    }
+    log_once(context, make_effect_key(context, "replan", digest), "replanned", body)
+    case, written = context.course.continue_with(digest, read_plan(proposal))
+    figures = "; ".join(
+        f"{role} {observation['kpis'].get(role, 0)} percent of its limit, "
+        f"{observation['lost'].get(role, 0)} k$ lost"
+        for role in alerts
+    )
+    changed = [role for role in state["briefs"] if role in observation["changed"]]
+    briefs = {role: _write_news(observation, role, written[role]) for role in changed}
     return {
         "attempt": state["attempt"] + 1,
         "round": 0,
+        "question": None,
+        "answered": [],
         "votes": {},
         "edited": None,
         "ruling": None,
         "committed": "",
         "observation": None,
-        "ruled_out": {**state["ruled_out"], proposal.option: why},
-        "redraft_reason": f"Execution of {proposal.option} failed: {figures}.",
+        "changed": changed,
+        "briefs": {**state["briefs"], **briefs},
+        "options": list(case.options),
+        "redraft_reason": f"Execution of {proposal.option} did not hold: {figures}. Plan again.",
     }
+
+
+def _write_news(observation: Observation, role: str, brief: str) -> str:
+    """Write what a seat reports from again: what was measured, then the case as it stands."""
+    actuals = [one for one in observation["actuals"] if one["seat"] == role and one["lost"]]
+    lines = [
+        *observation["shocks"],
+        *(f"{one['upgrade']} brought {one['actual']}, not {one['stated']}." for one in actuals),
+        f"Measured in your field: {observation['figures'].get(role, 'nothing')}. Report again.",
+    ]
+    return "\n".join([*lines, brief])
 
 
 async def close(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
@@ -97,22 +131,53 @@ async def close(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     if unsound is not None:
         refuse("tampered", f"entry {unsound} of the decision log was changed")
     status = find_status(context, proposal)
+    seen = [entry.body for entry in context.log.find(context.thread, "observed")]
     precedent = Precedent(
-        case=state["case"], option=proposal.option, status=status, alerts=list(state["alerts"])
+        case=state["case"],
+        company=context.words.context,
+        option=proposal.option,
+        status=status,
+        alerts=list(state["alerts"]),
+        worth=seen[-1]["worth"] if seen else 0,
+        promised=seen[-1]["promised"] if seen else 0,
+        actuals=[actual for body in seen for actual in body["actuals"]],
     )
 
     def act() -> str:
         context.gate.close(proposal, status)
-        context.precedents.add(context.thread, list_features(state["briefs"]), precedent)
+        context.precedents.add(context.thread, list_features(context.course.write_first_briefs()), precedent)
         return status
 
     context.ledger.perform(make_effect_key(context, "close", proposal.digest), act)
     return {"status": context.gate.read_status(context.thread)}
 
 
-def list_alerts(proposal: Proposal, kpis: Mapping[str, int]) -> list[str]:
-    """List the seats whose KPI is under its floor or was not observed."""
-    return [part.role for part in proposal.parts if kpis.get(part.role, -1) < part.kpi_floor]
+def find_observation(context: FullContext, proposal: Proposal) -> Observation:
+    """Return what the log says was observed of the proposal; the state is not believed.
+
+    Raises:
+        NotApprovedError: "tampered": nothing was observed of it, or the log was changed.
+    """
+    observed = [
+        entry.body
+        for entry in context.log.find(context.thread, "observed")
+        if entry.body["digest"] == proposal.digest
+    ]
+    if not observed:
+        refuse("tampered", "nothing was observed of the proposal")
+    told = {name: value for name, value in observed[-1].items() if name in Observation.__annotations__}
+    observation: Observation = Observation(**told)  # type: ignore[typeddict-item]
+    return observation
+
+
+def list_alerts(proposal: Proposal, observation: Mapping[str, Any]) -> list[str]:
+    """List the seats whose KPI is under its floor, that lost too much, or of which nothing was observed."""
+    kpis, lost = observation.get("kpis", {}), observation.get("lost", {})
+    return [
+        part.role
+        for part in proposal.parts
+        if kpis.get(part.role, -1) < part.kpi_floor or lost.get(part.role, 0) > part.most_lost
+    ]
 
 
 def find_status(context: FullContext, proposal: Proposal) -> str:
@@ -127,7 +192,7 @@ def find_status(context: FullContext, proposal: Proposal) -> str:
     if set(context.gate.list_delivered(proposal)) != {part.role for part in proposal.parts}:
         return "not_approved"
     observed = [
-        entry.body["kpis"]
+        entry.body
         for entry in context.log.find(context.thread, "observed")
         if entry.body["digest"] == proposal.digest
     ]

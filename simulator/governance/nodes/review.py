@@ -5,42 +5,54 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from roles.team import NO_OPTION
+from scenarios.team.offers import CheckedReport
 from simulator.governance.case_words import list_changes
 from simulator.governance.context import FullContext, make_effect_key, read_proposal
-from simulator.governance.gate.approvals import Proposal, ReportLine
+from simulator.governance.duties import assign_duty
+from simulator.governance.gate.approvals import OfferLine, Proposal, ReportLine
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.gate.requests import Settled
-from simulator.governance.judgement import judge, read_reports
-from simulator.governance.nodes.opening import assign_duty
-from simulator.governance.resolution import make_parts
+from simulator.governance.judgement import judge, read_draft, read_table
+from simulator.governance.resolution import Resolution, make_parts
 from simulator.governance.state import FullState
 from simulator.graph.state import Update
 
 
 async def propose(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     """Make the proposal: all that is displayed and carried out, an edited one from the reviewer's option."""
-    resolution = judge(state)
-    duty = state["duty"] or assign_duty(list(state["briefs"]), state["precedents"])
+    context = runtime.context
+    case = context.course.case
+    resolution = judge(state, case.public)
+    parts = make_parts(list(state["briefs"]), resolution)
+    duty = assign_duty(list(state["briefs"]), parts, state["precedents"])
+    draft = None if state["edited"] is not None else read_draft(state)
     proposal = Proposal(
-        thread=runtime.context.thread,
+        thread=context.thread,
         case=state["case"],
         attempt=state["attempt"],
         revision=state["revision"],
         option=resolution.option,
+        reason="" if draft is None else draft.reason,
         decision_type=resolution.decision_type,
         risk_score=resolution.risk_score,
-        option_scores=resolution.option_scores,
+        options=resolution.options,
+        budget=case.public.budget,
+        reserve=0 if state["attempt"] else context.outcomes.reserve,
+        cost=resolution.cost,
+        worth=resolution.worth,
         conflicts=resolution.conflicts,
         conditions=resolution.conditions,
+        responsible=duty["responsible"],
         accountable=duty["accountable"],
-        parts=make_parts(duty["responsible"], resolution),
+        consulted=duty["consulted"],
+        parts=parts,
         precedents=[precedent["case"] for precedent in state["precedents"]],
-        words=runtime.context.words,
-        reports=_list_reports(state),
+        words=context.words.model_copy(update={"context": case.public.situation or context.words.context}),
+        reports=_list_reports(state, resolution),
         changes=[],
     )
     proposal = proposal.model_copy(update={"changes": list_changes(state["proposal"], proposal)})
-    return {"proposal": proposal.model_dump(), "ruling": None, "committed": ""}
+    return {"proposal": proposal.model_dump(), "duty": duty, "ruling": None, "committed": ""}
 
 
 async def review(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
@@ -67,11 +79,30 @@ async def commit(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     return _refused(state, refused) if refused else {"committed": proposal.digest}
 
 
-def _list_reports(state: FullState) -> dict[str, ReportLine | None]:
+def _list_reports(state: FullState, resolution: Resolution) -> dict[str, ReportLine | None]:
     return {
-        role: None if report is None else ReportLine(**report.model_dump())
-        for role, report in read_reports(state).items()
+        role: None if report is None else _spell_report(report, resolution)
+        for role, report in read_table(state).items()
     }
+
+
+def _spell_report(report: CheckedReport, resolution: Resolution) -> ReportLine:
+    return ReportLine(
+        offers=[
+            OfferLine(
+                option=offer.option,
+                part=list(offer.choice),
+                cost=offer.cost,
+                worth=offer.worth,
+                is_funded=offer in resolution.funded,
+            )
+            for offer in report.offers
+        ],
+        needs=list(report.needs),
+        veto=list(report.veto),
+        note=report.note,
+        num_false_claims=len(report.false_claims),
+    )
 
 
 def _make_request(state: FullState, proposal: Proposal, interrupt_id: str) -> dict[str, Any]:
@@ -91,6 +122,9 @@ def _apply_ruling(state: FullState, proposal: Proposal, settled: Settled) -> Upd
         return _refused(state, settled["reason"])
     if ruling == "edit" and option not in (*state["options"], NO_OPTION):
         return _refused(state, "unknown_option")
+    open_options = [line.option for line in proposal.options if line.worth is not None]
+    if ruling == "edit" and option not in (*open_options, NO_OPTION):
+        return _refused(state, "cannot_be_run")
     update: Update = {"ruling": dict(settled), "refusal": ""}
     if ruling == "approve":
         return update

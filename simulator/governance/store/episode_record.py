@@ -8,19 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulator.governance.store.decision_log import Entry
-from simulator.records import Episode
+from simulator.records import Episode, Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """One draft of ReconcileGPT and the votes on it.
 
-    Example: Draft(message="Options A B. ...", text='{"option": "B", "escalate": false}',
-                   votes={"cto": '{"vote": "accept"}'})
+    Example: Draft(message="Option A: ...", text='{"option": "B", "fund": ["cto"], "escalate": false}',
+                   num_turns=1, asked=(), votes={"cto": '{"vote": "accept"}'})
     """
 
     message: str
     text: str
+    num_turns: int  # of ReconcileGPT, tool calls and questions included
+    asked: tuple[Question, ...]  # what ReconcileGPT asked before it, and the seats' replies
     votes: Mapping[str, str]  # empty: not voted on
 
 
@@ -43,18 +45,23 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    """One proposal: the drafts before it, the rulings on it, and the outcome of its execution."""
+    """One proposal: the reports and drafts before it, the rulings on it, and the outcome of its execution."""
 
     attempt: int  # 0 the first plan, then re-plans
+    reports: Mapping[str, str]  # seat -> what it reported since the chapter before
     drafts: tuple[Draft, ...]  # empty: the reviewer's own option
     digest: str
     proposal: Mapping[str, Any]  # of `approvals.Proposal`
     answers: tuple[Answer, ...]
     is_committed: bool
     delivered: tuple[str, ...]  # seats
-    kpis: Mapping[str, int]  # seat -> percent of its hard limit; empty: nothing observed
-    shock: str
+    observation: Mapping[str, Any] | None  # of `outcomes.Observation`; None: nothing observed
     alerts: tuple[str, ...]
+
+    @property
+    def kpis(self) -> Mapping[str, int]:
+        """Seat -> percent of its hard limit; empty: nothing observed."""
+        return {} if self.observation is None else self.observation["kpis"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from trial_counts import num_trials
 
 from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from roles.errors import InfrastructureError, UserError
+from scenarios.team.playable import PlayableCase
 from simulator.agents.scripted_policies import hostile, silent
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine
@@ -23,15 +24,16 @@ from simulator.governance.runner import GovernedEpisode, open_services, play_gov
 from simulator.governance.store.checkpoints import strict_serializer
 
 CASES = draw_cases(8)
+KNOWN = list[PlayableCase](CASES)  # and what arises from their re-plans
 
 
 def play(cases: list[Any], *, path: Path | None = None, **options: Any) -> list[GovernedEpisode]:
     concurrency, engine = options.pop("concurrency", 8), options.pop("engine", None)
-    reviewer = options.pop("reviewer", None) or expert_reviewer(CASES, error_rate=0.3, seed=1)
+    reviewer = options.pop("reviewer", None) or expert_reviewer(error_rate=0.3, seed=1)
 
     async def run() -> list[GovernedEpisode]:
         async with open_services(path, key=options.pop("key", KEY)) as services:
-            seating = make_seating(CASES, engine=engine)
+            seating = make_seating(CASES, engine=engine, known=KNOWN)
             outcomes = worlds(shock_share=0.6)
             return await play_governed(
                 cases, services, seating, reviewer, outcomes, concurrency=concurrency, **options
@@ -44,7 +46,10 @@ class Shuffled:
     """An engine whose answers arrive in random order."""
 
     def __init__(self, seed: int) -> None:
-        self.inner, self.rng = oracle_engine(CASES), random.Random(seed)
+        self.inner, self.rng = (
+            oracle_engine(KNOWN, report_habit="measured", funding_habit="exact"),
+            random.Random(seed),
+        )
 
     async def complete(self, request: CompletionRequest) -> Completion:
         for _ in range(self.rng.randrange(12)):
@@ -91,22 +96,60 @@ def test_later_calls_recall_what_earlier_ones_closed(tmp_path: Path) -> None:
             return await play_governed(CASES, services, make_seating(CASES, stream="later"), yes_man(), CALM)
 
     for episode in asyncio.run(run()):
-        nearest = episode.state["precedents"][0]
-        assert nearest["case"] == episode.case_key
+        recalled = episode.state["precedents"]
+        assert episode.case_key in [one["case"] for one in recalled]
+        own = [one["company"] == episode.state["proposal"]["words"]["context"] for one in recalled]
+        assert own == sorted(own, reverse=True)  # those of the same company first
         assert episode.case_key in episode.state["proposal"]["precedents"]
 
 
-def test_replans_carry_what_execution_revealed_and_end() -> None:
+def test_replans_spend_what_is_left_and_say_what_execution_revealed() -> None:
     episodes = play(CASES, reviewer=yes_man())
     replanned = [episode for episode in episodes if episode.state["attempt"]]
     assert replanned
     for episode in replanned:
-        failed = [attempt["option"] for attempt in episode.state["history"] if attempt["alerts"]]
-        assert len(set(failed)) == len(failed)
-        assert set(failed) <= {*episode.state["ruled_out"], episode.state["proposal"]["option"]}
+        first, *later = episode.state["history"]
+        assert first["alerts"]
+        left = first["observation"]["left"]
+        for attempt in later:
+            assert attempt["observation"]["cost"] <= left
+            assert (
+                attempt["observation"]["left"]
+                == left
+                - attempt["observation"]["cost"]
+                - sum(
+                    int(shock.rpartition(" by ")[2].split()[0])
+                    for shock in attempt["observation"]["shocks"]
+                    if shock.startswith("The reserve is cut")
+                )
+                or attempt["observation"]["left"] == 0
+            )
+            left = attempt["observation"]["left"]
         asked = episode.state["asked"]["reconcile"]
-        assert any(text.startswith(f"Execution of {failed[0]} failed:") for text in asked)
+        assert any(text.startswith(f"Execution of {first['option']} did not hold:") for text in asked)
         assert episode.state["attempt"] <= 3
+
+
+def test_only_seats_whose_facts_changed_report_again() -> None:
+    for episode in play(CASES, reviewer=yes_man()):
+        reports = [
+            (superstep, node.split("/")[1])
+            for superstep, node, _ in episode.trace
+            if node.startswith("report/")
+        ]
+        first = min((superstep for superstep, _ in reports), default=0)
+        again = [role for superstep, role in reports if superstep > first]
+        changed = [
+            role
+            for attempt in episode.state["history"][: episode.state["attempt"]]
+            for role in episode.state["briefs"]
+            if role in attempt["observation"]["changed"]
+        ]
+        assert sorted(again) == sorted(changed)
+        for _, kind, body in episode.trace:
+            if kind == "observed":
+                struck = {seat for seat, lost in body["lost"].items() if lost}
+                assert struck <= set(body["changed"])
 
 
 def test_an_engines_fault_stays_with_its_episode_which_can_be_taken_up(tmp_path: Path) -> None:
@@ -132,15 +175,18 @@ def test_a_turn_that_was_recorded_is_not_sampled_again(tmp_path: Path) -> None:
                 raise InfrastructureError("gpu lost")
             return await super().complete(request)
 
-    engine = FailingOnce(oracle_engine(CASES))
+    engine = FailingOnce(oracle_engine(KNOWN, report_habit="measured", funding_habit="exact"))
     (failed,) = play(CASES[:1], path=tmp_path / "s.db", engine=engine)
     assert failed.status == "failed"
     (done,) = play(CASES[:1], path=tmp_path / "s.db", engine=engine)
     assert done.error is None
-    reports = [
-        r for r in engine.requests if r.policy != "reconcile" and "Vote." not in CHAT.decode(r.prompt_ids)
+    opening = [
+        r
+        for r in engine.requests
+        if r.policy != "reconcile"
+        and "<|assistant|>" not in (CHAT.decode(r.prompt_ids).removesuffix("<|assistant|>"))
     ]
-    assert len(reports) == 4
+    assert len(opening) == 4
     assert engine.open_sessions == {}
 
 

@@ -162,7 +162,9 @@ def test_many_episodes_share_their_commits(
     is_batched: bool, fewest: float, most: float, tmp_path: Path
 ) -> None:
     """Some forty transactions make an episode; 32 episodes side by side need fewer commits than that."""
-    cases = [replace(case, index=number) for number, case in enumerate(draw_cases(1) * 32)]
+    cases = [
+        replace(case, case=replace(case.case, index=number)) for number, case in enumerate(draw_cases(1) * 32)
+    ]
     statements: list[str] = []
 
     async def run() -> None:

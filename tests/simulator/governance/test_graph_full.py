@@ -1,18 +1,26 @@
 """The governed graph: every node alone, every route, and the picture in the documentation."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from governed_tables import CALM, HandClock
+from governed_tables import HandClock
 from langgraph.runtime import Runtime
 
 from emads.reliability.governed.cases import KEY, draw_cases
 from roles.errors import UserError
-from scenarios.team import FlagGame
+from scenarios.company.optimum import part_of
+from scenarios.execution.situation import measure_share
+from scenarios.team import PlanGame, load_table
+from scenarios.team.experts import best_report
+from scenarios.team.offers import offers_on
+from scenarios.team.playable import PlayableCase
+from simulator.game import TeamGame
 from simulator.governance.case_words import describe_case
 from simulator.governance.context import FullContext, Place
+from simulator.governance.course import Course
 from simulator.governance.gate.approvals import NotApprovedError, Proposal, ReviewResponse, issue_approval
 from simulator.governance.gate.eligibility import Reviewers
 from simulator.governance.gate.gate import Gate
@@ -23,25 +31,36 @@ from simulator.governance.governed_graph import (
     MAX_REVISIONS,
     after_monitor,
     after_reconcile,
+    after_replan,
     after_review,
     full_graph_mermaid,
     make_after_commit,
 )
 from simulator.governance.nodes.execution import close, make_executor, monitor, outcome, replan
-from simulator.governance.nodes.opening import assign_duty, dispatch, intake, write_renewed_brief
+from simulator.governance.nodes.opening import dispatch, intake, write_renewed_brief
 from simulator.governance.nodes.review import commit, propose, review
-from simulator.governance.outcomes import SimulatedOutcomes
-from simulator.governance.precedents import Precedent, PrecedentStore
+from simulator.governance.outcomes import ActualEffect, CarriedPlan, Observation, SimulatedOutcomes
+from simulator.governance.precedents import Precedent, PrecedentStore, write_recollection
 from simulator.governance.state import FullState, open_full_case
 from simulator.governance.store.database import open_store
 from simulator.governance.store.decision_log import DecisionLog
 from simulator.governance.store.effects import EffectsLedger
 from simulator.graph.context import Reply, Step
 from simulator.graph.nodes import make_after_vote, make_reconcile_node, make_report_node, make_vote_node
-from simulator.graph.state import Utterance
+from simulator.graph.state import Utterance, open_case
 
-CASE = draw_cases(1)[0]
+CASE = next(  # nobody needs a part of it, so that a plan may fund nothing
+    case
+    for case in draw_cases(20)
+    if all(case.parts_of(seat, option)[0].keeps_limit for seat in case.seats for option in case.options)
+)
 SEATS = tuple(CASE.seats)
+GAME = PlanGame(CASE, "short")
+REPORTS = {seat: best_report(CASE, seat, "lean").model_dump_json() for seat in SEATS}
+PARSED = {seat: GAME.read_report(seat, text) for seat, text in REPORTS.items()}
+LABELS = [offer.label for offer in offers_on(load_table(PARSED), "A")]
+PLANNED = offers_on(load_table(PARSED), "A")[0]
+PLAN = {"option": "A", "fund": LABELS[:1], "escalate": False, "conflicts": [], "reason": "A is sound."}
 RECONCILE = make_reconcile_node(SEATS, write_renewed_brief)
 ROOT = Path(__file__).parent.parent.parent.parent
 
@@ -54,18 +73,20 @@ class Lines:
 
     async def ask(self, step: Step, role: str, message: str, state: FullState) -> Reply:
         asked = self.asked[role] = [*state["asked"].get(role, []), message]
-        text = self.lines.get(role, '{"pick": "A", "flag": 1, "veto": []}')
+        text = self.lines.get(role, REPORTS.get(role, ""))
         return Reply(text=text, number=len(asked), is_new=True, asked=asked)
 
 
-def make_context(agents: Lines | None = None, answer: Any = None) -> FullContext:
+def make_context(agents: Lines | None = None, answer: Any = None, **outcomes: Any) -> FullContext:
     """Services on a fresh store in memory; the reviewer's answer is given."""
     connection, clock = open_store(None), HandClock()
     log = DecisionLog(connection, clock, key=KEY)
+    world = SimulatedOutcomes(CASE, **{"shock_share": 0.0, **outcomes})
+    course = Course("t", world, lambda case: PlanGame(case, "short"), write_briefs, log)
     return FullContext(
         thread="t",
         agents=agents or Lines(),
-        game=FlagGame.of(CASE),
+        game=course.game,
         gate=Gate(
             connection,
             key=KEY,
@@ -77,19 +98,23 @@ def make_context(agents: Lines | None = None, answer: Any = None) -> FullContext
         log=log,
         precedents=PrecedentStore(connection),
         horizon=0,
-        outcomes=CALM(CASE),
+        outcomes=world,
+        course=course,
         words=describe_case(CASE),
         locate=lambda: Place(thread="t", superstep=7, interrupt_id="i"),
         ask=lambda request: answer(request) if callable(answer) else answer,
     )
 
 
+def write_briefs(case: PlayableCase, game: TeamGame) -> dict[str, str]:
+    return {seat: game.write_report_brief(seat) for seat in case.seats}
+
+
 def make_state(**changed: Any) -> FullState:
-    """The case after unanimous reports for A and a draft of A, with some of it changed."""
-    report = {"text": "", "parsed": {"pick": "A", "flag": 1, "veto": []}}
-    state = open_full_case(CASE, rounds=2)
-    state["reports"] = {role: Utterance(text="", parsed=report["parsed"]) for role in SEATS}
-    state["decision"] = Utterance(text="", parsed={"option": "A", "escalate": False})
+    """The case after lean reports and a draft of A with one part, with some of it changed."""
+    state = open_full_case(open_case(CASE, GAME, rounds=2))
+    state["reports"] = {role: Utterance(text=REPORTS[role], parsed=PARSED[role]) for role in SEATS}
+    state["decision"] = Utterance(text="", parsed=PLAN)
     state["round"] = 1
     state.update(changed)  # type: ignore[typeddict-item]
     return state
@@ -121,24 +146,32 @@ def sign(request: dict[str, Any], response: ReviewResponse | None = None) -> dic
 
 
 def votes(**said: str) -> dict[str, Utterance]:
-    return {role: Utterance(text="", parsed=said.get(role, "accept")) for role in SEATS}
-
-
-def test_intake_recalls_and_dispatch_assigns() -> None:
-    assert run(intake, make_state()) == {"round": 0, "precedents": []}
-    duty = run(dispatch, make_state())["duty"]
-    assert duty == {
-        "responsible": list(SEATS),
-        "accountable": "cto",
-        "consulted": ["coo", "risk", "cost"],
-        "informed": ["reviewer"],
+    return {
+        role: Utterance(text="", parsed={"vote": said.get(role, "accept"), "reason": ""}) for role in SEATS
     }
 
 
-def test_the_seat_that_fell_most_often_is_accountable() -> None:
-    fallen = [Precedent(case="c", option="A", status="s", alerts=alerts) for alerts in (["risk"], ["risk"])]
-    fallen.append(Precedent(case="c", option="A", status="s", alerts=["cost", "gone"]))
-    assert assign_duty(list(SEATS), fallen)["accountable"] == "risk"
+def test_intake_recalls_and_dispatch_hands_out_what_was_seen_of_the_company() -> None:
+    context = make_context()
+    assert run(intake, make_state(), context) == {"round": 0, "precedents": []}
+    actual = ActualEffect(seat="coo", upgrade="contractor x", stated="9 days", actual="12 days", lost=50)
+    precedent = Precedent(
+        case="c",
+        company=CASE.public.situation,
+        option="A",
+        status="completed",
+        alerts=[],
+        worth=9,
+        promised=10,
+        actuals=[actual],
+    )
+    other = Precedent(**{**precedent, "company": "another"})
+    briefs = run(dispatch, make_state(precedents=[precedent, other]), context)["briefs"]
+    plain = make_state()["briefs"]
+    assert briefs["coo"] == f"{write_recollection([precedent], 'coo')}\n{plain['coo']}"
+    assert {role: briefs[role] for role in SEATS if role != "coo"} == {
+        role: plain[role] for role in SEATS if role != "coo"
+    }
 
 
 @pytest.mark.parametrize(
@@ -161,30 +194,37 @@ def test_a_specialist_reads_its_brief_only() -> None:
     agents = Lines(coo="B, surely")
     update = run(make_report_node("coo"), make_state(), make_context(agents))
     assert update["reports"] == {"coo": {"text": "B, surely", "parsed": None}}
-    assert agents.asked == {"coo": [CASE.seats["coo"].brief]}
+    assert agents.asked == {"coo": [GAME.write_report_brief("coo")]}
 
 
 def test_reconcile_reads_reports_then_objections_then_news() -> None:
-    agents = Lines(reconcile='{"option": "B", "escalate": false}')
+    draft = json.dumps({**PLAN, "option": "B", "fund": []})
+    agents = Lines(reconcile=draft)
     context, fresh = make_context(agents), make_state(round=0)
     update = run(RECONCILE, fresh, context)
-    assert agents.asked["reconcile"][0].startswith("Options A B C. Vetoed none.\ncto A 1")
+    assert agents.asked["reconcile"] == [GAME.write_decision_brief(PARSED)]
     assert (update["round"], update["decision"]["parsed"]["option"]) == (1, "B")
     run(RECONCILE, make_state(round=1, votes=votes(cost="object"), asked=update["asked"]), context)
-    assert agents.asked["reconcile"][1:] == ["Objections cost. Decide again."]
-    news = make_state(round=0, redraft_reason="Execution of A failed: cost 84.", ruled_out={"A": "cost 84"})
-    run(RECONCILE, news, context)
-    assert agents.asked["reconcile"][0].startswith(
-        "Execution of A failed: cost 84.\nOptions A B C. Vetoed A.\ncto A 1 out"
+    assert agents.asked["reconcile"][1].startswith("Objections cost")
+    news = make_state(
+        round=0, redraft_reason="Execution of A did not hold: cost 84.", ruled_out={"A": "rejected"}
     )
+    run(RECONCILE, news, context)
+    brief = GAME.write_decision_brief(PARSED, ["A"])
+    assert agents.asked["reconcile"][0] == f"Execution of A did not hold: cost 84.\n{brief}"
 
 
 def test_vote_asks_everybody_in_its_own_transcript() -> None:
     agents = Lines(cto='{"vote": "object"}', coo='{"vote": "accept"}', risk="hm", cost="{}")
     asked = {role: ["brief"] for role in SEATS}
     update = run(make_vote_node(SEATS), make_state(asked=asked), make_context(agents))
-    assert [update["votes"][role]["parsed"] for role in SEATS] == ["object", "accept", None, None]
-    assert update["asked"] == {role: ["brief", "Decision A. Vote."] for role in SEATS}
+    said = [update["votes"][role]["parsed"] for role in SEATS]
+    assert [one and one["vote"] for one in said] == ["object", "accept", None, None]
+    funded = {offer.seat for offer in offers_on(load_table(PARSED), "A") if offer.label in LABELS[:1]}
+    assert update["asked"] == {
+        role: ["brief", f"Decision A {'with' if role in funded else 'without'} your part. Vote."]
+        for role in SEATS
+    }
 
 
 @pytest.mark.parametrize(
@@ -192,12 +232,19 @@ def test_vote_asks_everybody_in_its_own_transcript() -> None:
     [
         ({}, "propose"),  # routine
         ({"decision": None}, "propose"),  # goes to the reviewer
-        ({"decision": Utterance(text="", parsed={"option": "B", "escalate": False})}, "vote"),
-        ({"decision": Utterance(text="", parsed={"option": "B", "escalate": False}), "rounds": 0}, "propose"),
+        ({"attempt": 3}, "vote"),  # plans that failed make it contested
+        ({"attempt": 3, "rounds": 0}, "propose"),
+        ({"question": Utterance(text="", parsed={"ask": {}})}, "answer"),
     ],
 )
 def test_route_after_reconcile_is_by_decision_type(changed: dict[str, Any], route: str) -> None:
-    assert asyncio.run(after_reconcile(make_state(**changed))) == route
+    runtime = Runtime(context=make_context())
+    assert asyncio.run(after_reconcile(make_state(**changed), runtime=runtime)) == route
+
+
+def test_route_after_a_replan_is_to_the_seats_whose_facts_changed() -> None:
+    assert asyncio.run(after_replan(make_state(changed=["coo", "cost"]))) == ["coo", "cost"]
+    assert asyncio.run(after_replan(make_state())) == ["reconcile"]
 
 
 @pytest.mark.parametrize(
@@ -259,6 +306,7 @@ def test_the_way_through_the_gate_node_by_node() -> None:
     state = after(outcome, state, context)
     state = after(monitor, state, context)
     assert state["history"][0]["option"] == "A"
+    assert state["history"][0]["funded"] == {PLANNED.seat: list(PLANNED.choice)}
     assert run(close, state, context)["status"] in ("completed", "completed_with_alerts")
     kinds = [entry.kind for entry in context.log.entries()]
     assert kinds == ["requested", "committed", *["executed"] * 4, "observed", "closed"]
@@ -283,21 +331,73 @@ def test_an_edit_to_no_option_does_not_count() -> None:
     assert (state["refusal"], state["refusals"], state["edited"]) == ("unknown_option", 1, None)
 
 
+def test_an_edit_to_an_option_that_breaks_a_limit_does_not_count() -> None:
+    veto = {**(PARSED["cto"] or {}), "veto": ["C"]}
+    reports = {**make_state()["reports"], "cto": Utterance(text="", parsed=veto)}
+    edit = make_context(answer=lambda request: sign(request, ReviewResponse(decision="edit", option="C")))
+    state = after(review, after(propose, make_state(reports=reports)), edit)
+    assert (state["refusal"], state["refusals"], state["edited"]) == ("cannot_be_run", 1, None)
+
+
 def test_an_answer_that_does_not_count_says_why() -> None:
     state = after(review, after(propose, make_state()), make_context(answer="false"))
     assert (state["refusal"], state["refusals"]) == ("malformed", 1)
 
 
-def test_monitor_holds_kpis_against_floors_and_replan_tells() -> None:
-    state = after(propose, make_state())
-    observation = {"kpis": {"cto": 100, "coo": 99, "risk": 500}, "shock": "outage"}
-    state["observation"] = observation  # type: ignore[typeddict-item]
-    state = after(monitor, state)
-    assert state["alerts"] == ["coo", "cost"]
-    update = run(replan, state)
+def carry_out(context: FullContext) -> FullState:
+    """The state once the plan was approved, carried out and observed."""
+    state = after(propose, make_state(), context)
+    state = after(review, state, context)
+    state = after(commit, state, context)
+    for role in SEATS:
+        state.update(run(make_executor(role), state, context))  # type: ignore[typeddict-item]
+    return after(outcome, state, context)
+
+
+def test_monitor_holds_what_the_log_says_against_floors_and_replan_tells() -> None:
+    context = next(
+        context
+        for seed in range(50)
+        if (context := make_context(answer=sign, seed=seed, shock_share=1.0)).outcomes.observe(
+            [], CarriedPlan(option="A", funded={}, costs={}, worths={})
+        )["kpis"]["coo"]
+        < 100
+    )
+    state = carry_out(context)
+    told = state["observation"]
+    assert told is not None
+    state["observation"] = None  # what the state says is not believed
+    state = after(monitor, state, context)
+    assert "coo" in state["alerts"]
+    update = run(replan, state, context)
     assert update["attempt"] == 1
-    assert update["redraft_reason"] == "Execution of A failed: coo 99 cost 0."
-    assert update["ruled_out"] == {"A": "execution broke it (coo 99 cost 0 percent)"}
+    assert update["redraft_reason"].startswith("Execution of A did not hold: ")
+    assert (
+        f"coo {told['kpis']['coo']} percent of its limit, {told['lost']['coo']} k$ lost"
+        in (update["redraft_reason"])
+    )
+    assert set(update["changed"]) == {"coo", PLANNED.seat}
+    assert context.course.case.public.budget == told["left"]
+    assert told["left"] == CASE.public.budget - PLANNED.cost + context.outcomes.reserve - cut_of(told)
+    assert update["briefs"]["coo"].startswith(told["shocks"][0])
+    assert update["briefs"]["coo"].endswith(context.game.write_report_brief("coo"))
+    others = set(SEATS) - {"coo", PLANNED.seat}
+    assert {update["briefs"][role] == state["briefs"][role] for role in others} == {True}
+
+
+def cut_of(told: Observation) -> int:
+    cuts = [shock for shock in told["shocks"] if shock.startswith("The reserve is cut by ")]
+    return sum(int(shock.split()[5]) for shock in cuts)
+
+
+def test_nothing_is_monitored_or_planned_anew_without_an_observation() -> None:
+    context = make_context(answer=sign)
+    state = after(commit, after(review, after(propose, make_state(), context), context), context)
+    forged = {"kpis": dict.fromkeys(SEATS, 500), "lost": {}, "changed": [], "left": 999}
+    state["observation"] = forged  # type: ignore[typeddict-item]
+    for node in (monitor, replan):
+        with pytest.raises(NotApprovedError, match="nothing was observed"):
+            run(node, state, context)
 
 
 def test_close_asks_the_gate_and_not_the_state() -> None:
@@ -305,16 +405,18 @@ def test_close_asks_the_gate_and_not_the_state() -> None:
     assert run(close, state)["status"] == "not_approved"
 
 
-def test_outcomes_are_seeded_and_hit_one_seat() -> None:
-    parts = Proposal.model_validate(after(propose, make_state())["proposal"]).parts
-    calm = SimulatedOutcomes(CASE, shock_share=0.0).observe("A", parts)
-    hard = SimulatedOutcomes(CASE, shock_share=1.0, seed=3).observe("A", parts)
-    assert hard == SimulatedOutcomes(CASE, shock_share=1.0, seed=3).observe("A", parts)
-    assert calm["shock"] == ""
-    assert hard["shock"] != ""
-    assert sum(hard["kpis"][role] < calm["kpis"][role] for role in SEATS) <= 1
-    for role, seat in CASE.seats.items():
-        assert calm["kpis"][role] == min(999, 100 * seat.facts["utilities"]["A"] // seat.facts["limit"])
+def test_outcomes_are_seeded_and_calm_ones_are_as_promised() -> None:
+    plan = CarriedPlan(option="A", funded={PLANNED.seat: PLANNED.choice}, costs={}, worths={})
+    calm = SimulatedOutcomes(CASE, shock_share=0.0).observe([], plan)
+    hard = SimulatedOutcomes(CASE, shock_share=1.0, seed=3).observe([], plan)
+    assert hard == SimulatedOutcomes(CASE, shock_share=1.0, seed=3).observe([], plan)
+    assert calm["shocks"] == []
+    assert hard["shocks"] != []
+    assert calm["worth"] == calm["promised"] == CASE.public.base["A"] + PLANNED.worth
+    assert calm["cost"] == PLANNED.cost
+    for role in SEATS:
+        part = part_of(CASE.case, role, "A", plan.funded.get(role, ()))
+        assert calm["kpis"][role] == measure_share(CASE.case, role, part.figures)
 
 
 def test_the_documented_picture_is_the_graph() -> None:

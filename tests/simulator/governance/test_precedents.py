@@ -2,13 +2,35 @@
 
 import pytest
 
-from simulator.governance.precedents import Precedent, PrecedentStore, compute_similarity, list_features
+from simulator.governance.outcomes import ActualEffect
+from simulator.governance.precedents import (
+    MAX_OF_COMPANY,
+    Precedent,
+    PrecedentStore,
+    compute_similarity,
+    list_features,
+    write_recollection,
+)
 from simulator.governance.store.database import open_store
+
+FIFTH = "a fifth less time"
 
 
 def close(store: PrecedentStore, number: int, words: str) -> None:
-    precedent = Precedent(case=f"case{number}", option="B", status="completed", alerts=["cost"])
-    store.add(f"t{number}", frozenset(words.split()), precedent)
+    store.add(f"t{number}", frozenset(words.split()), make(number))
+
+
+def make(number: int, company: str = "", actuals: list[ActualEffect] | None = None) -> Precedent:
+    return Precedent(
+        case=f"case{number}",
+        company=company,
+        option="B",
+        status="completed",
+        alerts=["cost"],
+        worth=90,
+        promised=100,
+        actuals=actuals or [],
+    )
 
 
 def test_features_by_hand() -> None:
@@ -33,7 +55,7 @@ def test_the_nearest_three_come_back_the_older_first_among_equals() -> None:
         close(store, number, words)
     found = store.recall(frozenset("ab"), store.horizon())
     assert [precedent["case"] for precedent in found] == ["case0", "case3", "case5"]
-    assert found[0] == {"case": "case0", "option": "B", "status": "completed", "alerts": ["cost"]}
+    assert found[0] == make(0)
     assert store.recall(frozenset("qrs"), store.horizon()) == []
 
 
@@ -58,3 +80,27 @@ def test_a_thread_closes_once() -> None:
     close(store, 0, "a b")
     close(store, 0, "c d")
     assert store.horizon() == 1
+
+
+def test_cases_of_the_same_company_come_first_the_newest_before_the_older() -> None:
+    store = PrecedentStore(open_store(None))
+    store.add("near", frozenset("ab"), make(99))
+    for number in range(MAX_OF_COMPANY + 2):
+        store.add(f"t{number}", frozenset("xyz"), make(number, company="Northbank is a bank."))
+    found = store.recall(frozenset("ab"), store.horizon(), company="Northbank is a bank.")
+    newest = [f"case{number}" for number in range(MAX_OF_COMPANY + 1, 1, -1)]
+    assert [one["case"] for one in found] == [*newest, "case99"]
+
+
+def test_a_brief_tells_what_the_seats_own_upgrades_really_brought() -> None:
+    short = ActualEffect(
+        seat="coo", upgrade="contractor transfer", stated="13 days", actual="19 days", lost=75
+    )
+    sound = ActualEffect(seat="coo", upgrade="overtime Anna", stated=FIFTH, actual=FIFTH, lost=0)
+    precedents = [make(0, actuals=[short]), make(1, actuals=[sound, short])]
+    assert write_recollection(precedents, "coo") == (
+        "Closed cases of this company showed: contractor transfer: stated 13 days, brought 19 days "
+        "(75 % of its effect lost); overtime Anna: stated a fifth less time, brought a fifth less time "
+        "(0 % of its effect lost)."
+    )
+    assert write_recollection(precedents, "cto") == ""

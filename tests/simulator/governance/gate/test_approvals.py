@@ -13,6 +13,8 @@ from simulator.governance.gate.approvals import (
     ApprovalRecord,
     CaseWords,
     NotApprovedError,
+    OfferLine,
+    OptionLine,
     PlanPart,
     Proposal,
     ReportLine,
@@ -25,25 +27,51 @@ from simulator.governance.gate.approvals import (
 )
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
-PART = PlanPart(role="cto", action="deploy B", kpi_floor=100)
+PART = PlanPart(
+    role="cto",
+    action="build spare node on option B for 8 k$",
+    choice=["spare node"],
+    cost=8,
+    worth=21,
+    kpi_floor=100,
+    most_lost=15,
+)
+OPTIONS = [
+    OptionLine(option="A", base=30, worth=None, cost=0, fund=[], obstacle="A is vetoed by cto"),
+    OptionLine(option="B", base=26, worth=47, cost=8, fund=["cto"], obstacle=""),
+]
+REPORT = ReportLine(
+    offers=[OfferLine(option="B", part=["spare node"], cost=8, worth=21, is_funded=True)],
+    needs=[],
+    veto=["A"],
+    note="",
+    num_false_claims=0,
+)
 PROPOSAL = Proposal(
     thread="t1",
     case="team/test/0/7/2",
     attempt=0,
     revision=0,
     option="B",
+    reason="B keeps every limit.",
     decision_type="contested",
     risk_score=4,
-    option_scores={"A": 29, "B": 71},
+    options=OPTIONS,
+    budget=40,
+    reserve=8,
+    cost=8,
+    worth=47,
     conflicts=[],
     conditions=["cost is watched closely"],
+    responsible=["cto"],
     accountable="cto",
+    consulted=["cost"],
     parts=[PART],
     precedents=[],
     words=CaseWords(
         title="Where to store our data", context="", meanings={"A": "Our own rooms", "B": "A cloud"}
     ),
-    reports={"cto": ReportLine(pick="B", flag=3, veto=["A"]), "cost": None},
+    reports={"cto": REPORT, "cost": None},
     changes=[],
 )
 
@@ -80,16 +108,23 @@ CHANGES: dict[str, Any] = {
     "attempt": 1,
     "revision": 1,
     "option": "A",
+    "reason": "",
     "decision_type": "routine",
     "risk_score": 5,
-    "option_scores": {"A": 29, "B": 72},
-    "conflicts": [{"option": "B", "wanted_by": ["cto"], "ruled_out_by": ["cost"]}],
+    "options": [OPTIONS[1].model_dump()],
+    "budget": 41,
+    "reserve": 9,
+    "cost": 9,
+    "worth": 48,
+    "conflicts": [{"option": "B", "wanted_by": ["cto"], "ruled_out_by": ["cost"], "over_budget": 0}],
     "conditions": [],
+    "responsible": ["coo"],
     "accountable": "coo",
-    "parts": [{"role": "cto", "action": "deploy B ", "kpi_floor": 100}],
+    "consulted": [],
+    "parts": [{**PART.model_dump(), "most_lost": 16}],
     "precedents": ["team/test/0/6/2"],
     "words": {"title": "Where to store our data", "context": "", "meanings": {"A": "A cloud"}},
-    "reports": {"cto": {"pick": "B", "flag": 3, "veto": []}, "cost": None},
+    "reports": {"cto": {**REPORT.model_dump(), "veto": []}, "cost": None},
     "changes": ["option: A before, B now"],
 }
 

@@ -14,8 +14,7 @@ from governed_tables import CALM, OTHER_KEY, Stand, stand_at_gate, yes_man
 
 from emads.reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
-from simulator.governance.gate.approvals import PlanPart
-from simulator.governance.outcomes import Observation
+from simulator.governance.outcomes import CarriedPlan, Observation, SimulatedOutcomes
 from simulator.governance.runner import open_services, play_governed
 from simulator.governance.store.decision_log import entry_hash
 
@@ -116,17 +115,18 @@ def test_no_case_is_played_on_a_log_that_is_not_its_own(damage: str, tmp_path: P
         asyncio.run(play(OTHER_KEY if damage == "another key" else KEY))
 
 
-class Collapse:
+class Collapse(SimulatedOutcomes):
     """A world in which every plan fails."""
 
-    def observe(self, option: str, parts: Sequence[PlanPart]) -> Observation:
-        return Observation(kpis={part.role: 1 for part in parts}, shock="outage")
+    def observe(self, before: Sequence[CarriedPlan], plan: CarriedPlan) -> Observation:
+        told = super().observe(before, plan)
+        return Observation(**{**told, "kpis": dict.fromkeys(told["kpis"], 1)})
 
 
 def test_alerts_that_the_state_denies_are_in_the_status(tmp_path: Path) -> None:
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            stand.context = replace(stand.context, outcomes=Collapse())
+            stand.context = replace(stand.context, outcomes=Collapse(stand.case))
             await stop(stand, "replan", (await stand.sign()).model_dump())
             final = await stand.claim({"alerts": []}, "monitor")
             assert final["status"] == "completed_with_alerts"

@@ -10,9 +10,12 @@ from governed_tables import CALM, counted_nonces, stand_at_gate, yes_man
 
 from emads.reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
+from simulator.conflicts import Conflict
 from simulator.governance.gate.approvals import (
     CaseWords,
     NotApprovedError,
+    OfferLine,
+    OptionLine,
     Proposal,
     ReportLine,
     ReviewResponse,
@@ -23,10 +26,17 @@ from simulator.governance.gate.reviewers import (
     AbsentReviewer,
     SimulatedReviewer,
     TerminalReviewer,
-    score_by_risk,
+    score_by_worth,
 )
 from simulator.governance.runner import open_services, play_governed
 
+REPORT = ReportLine(
+    offers=[OfferLine(option="B", part=["spare node"], cost=8, worth=21, is_funded=True)],
+    needs=["B"],
+    veto=["A"],
+    note="B is sound.",
+    num_false_claims=1,
+)
 WORTH = {"A": 0.2, "B": 1.0, "C": 0.0, "none": 0.0}
 
 
@@ -39,14 +49,31 @@ def show(option: str = "B", *, thread: str = "t", stays_out: str = "") -> Review
         option=option,
         decision_type="contested",
         risk_score=4,
-        option_scores={"A": 20, "B": 80, "C": 0},
-        conflicts=[],
-        conditions=[f"{stays_out} stays out: it failed"] if stays_out else [],
+        reason="B keeps every limit.",
+        options=[
+            OptionLine(
+                option=letter,
+                base=20,
+                worth=None if letter == stays_out else worth,
+                cost=8,
+                fund=["cto"],
+                obstacle="ruled out" if letter == stays_out else "",
+            )
+            for letter, worth in (("A", 20), ("B", 80), ("C", 0))
+        ],
+        budget=40,
+        reserve=8,
+        cost=8,
+        worth=80,
+        conflicts=[Conflict(option="A", wanted_by=["coo"], ruled_out_by=["cto"], over_budget=0)],
+        conditions=[],
+        responsible=["cto"],
         accountable="cto",
+        consulted=["cost"],
         parts=[],
         precedents=[],
         words=CaseWords(title="Where to store our data", context="", meanings={"B": "A cloud"}),
-        reports={"cto": ReportLine(pick="B", flag=3, veto=["A"]), "cost": None},
+        reports={"cto": REPORT, "cost": None},
         changes=["option: A before, B now"],
     )
     return ReviewRequest(
@@ -89,10 +116,17 @@ def test_the_same_seed_and_proposal_give_the_same_answer() -> None:
     assert answers[0] == answers[1] != answers[2]
 
 
+def test_worth_is_that_of_the_proposed_plan_and_of_the_best_plan_elsewhere() -> None:
+    cheap = show("A").model_copy(update={"proposal": show("A").proposal.model_copy(update={"worth": 70})})
+    assert [score_by_worth(cheap, option) for option in ("A", "B", "C", "none")] == [70, 80, 0, 0]
+    assert ask(SimulatedReviewer(score_by_worth, least_share=0.85), cheap).decision == "approve"
+    assert ask(SimulatedReviewer(score_by_worth, least_share=0.9), cheap).decision == "reject"
+
+
 @pytest.mark.parametrize("options", [{"error_rate": -0.1}, {"error_rate": 1.1}, {"least_share": 2.0}])
 def test_impossible_rates_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="must be 0 to 1"):
-        SimulatedReviewer(score_by_risk, **options)
+        SimulatedReviewer(score_by_worth, **options)
 
 
 def at_terminal(*lines: str) -> tuple[ReviewResponse | None, str]:
@@ -139,7 +173,7 @@ def test_nothing_in_a_request_moves_the_cursor() -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "risk 4 of 12" in text
-    assert "cost reports nothing valid" in text
+    assert "cost: reports nothing valid" in text
 
 
 def test_a_case_waits_for_an_absent_reviewer_and_goes_on_with_the_desks_answer(tmp_path: Path) -> None:
@@ -188,9 +222,17 @@ def test_the_terminal_shows_the_case_the_plan_and_what_changed() -> None:
     text = render_request(show())
     for words in (
         "Where to store our data",
-        "-> B  80 %  A cloud",
-        "cto wants B (presses 3 of 3), rules out A",
-        "cost reports nothing valid",
+        "Money: budget 40 k$, reserve 8 k$ for what nobody foresaw",
+        "-> B: A cloud. 20 before spending, 80 with cto for 8",
+        "option B, A cloud; cost 8 of 40 k$, worth 80 k$",
+        "ReconcileGPT: B keeps every limit.",
+        "responsible: cto; accountable: cto; consulted: cost",
+        " * cto on B: spare node; cost 8, worth 21, needed",
+        "cto vetoes A",
+        "cto notes: B is sound.",
+        "cto: 1 claims were struck out as false",
+        "cost: reports nothing valid",
+        "conflict over A: cto rule it out",
         "Nothing is carried out if you approve",
         "Changed since the last proposal\n  option: A before, B now",
         f"Digest of the proposal: {show().proposal.digest}",
@@ -223,7 +265,8 @@ def test_what_is_shown_is_what_is_signed_not_what_the_state_carries(tmp_path: Pa
         async with stand_at_gate(tmp_path) as stand:
             recording, desk = Recording(), stand.services.desk
             genuine = ReviewRequest.model_validate((await stand.interrupt()).value)
-            eased = {role: ReportLine(pick="C", flag=0, veto=[]) for role in genuine.proposal.reports}
+            empty = ReportLine(offers=[], needs=[], veto=[], note="", num_false_claims=0)
+            eased = dict.fromkeys(genuine.proposal.reports, empty)
             forged = genuine.proposal.model_copy(update={"reports": eased})
             assert forged.digest != genuine.digest
             await desk.ask(genuine.model_copy(update={"proposal": forged}), recording)
