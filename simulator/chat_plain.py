@@ -9,15 +9,22 @@ _END, _SYSTEM, _USER, _TOOL, _ASSISTANT = range(len(_MARKERS))
 class PlainChat:
     """Ids 0-4 are the markers, every other id a character; text never encodes to a marker.
 
+    A role's system text is remembered by its name.
+
     Example: PlainChat().decode(PlainChat().encode("B")) == "B"
     """
 
     end_id = _END
 
+    def __init__(self) -> None:
+        self._openings: dict[tuple[str, bool], tuple[int, ...]] = {}
+
     def open(self, role: Role, brief: str, *, with_tools: bool) -> tuple[int, ...]:
-        tools = " ".join(tool.name for tool in role.tools) if with_tools else ""
-        system = f"{role.title}. {tools}".strip()
-        return (_SYSTEM, *self.encode(system), _END, *self.ask(brief))
+        key = (role.name, with_tools)
+        if key not in self._openings:
+            tools = f"\nTools: {' '.join(tool.name for tool in role.tools)}." if with_tools else ""
+            self._openings[key] = (_SYSTEM, *self.encode(f"{role.title}. {role.mandate}{tools}"), _END)
+        return (*self._openings[key], *self.ask(brief))
 
     def observe(self, *texts: str) -> tuple[int, ...]:
         told = [(_TOOL, *self.encode(text), _END) for text in texts]

@@ -1,26 +1,29 @@
-"""Conflicts between the specialists' reports: options that some recommend and others do not, or rule out."""
+"""Conflicts between the seats' reports: options that some favour and others do not, or rule out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from roles.team import SpecialistReport
+from scenarios.team import CheckedReport, PublicCase, Table
+from scenarios.team.funding import list_favoured
+from scenarios.team.offers import offers_on
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class Conflict(BaseModel):
-    """One option that a seat recommends and another seat does not.
+    """One option over which seats pull apart.
 
-    Example: Conflict(option="B", wanted_by=["cto", "cost"], ruled_out_by=["risk"])
+    Example: Conflict(option="B", wanted_by=["cto", "cost"], ruled_out_by=["risk"], over_budget=7)
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     option: Name
-    wanted_by: list[Name]  # seats that recommend it
-    ruled_out_by: list[Name]  # seats whose hard limit it breaks; empty: the others only prefer another option
+    wanted_by: list[Name]  # seats for which its base and their own best offer are worth most
+    ruled_out_by: list[Name]  # seats that veto it, or need a part on it and offer none
+    over_budget: int = 0  # k$ by which all seats' offers on it together exceed the budget
 
     @property
     def is_hard(self) -> bool:
@@ -28,17 +31,36 @@ class Conflict(BaseModel):
         return bool(self.ruled_out_by)
 
 
-def find_conflicts(options: Sequence[str], reports: Mapping[str, SpecialistReport | None]) -> list[Conflict]:
-    """List every recommended option, in order, if recommendations differ or one of them is ruled out."""
-    heard = {role: report for role, report in reports.items() if report is not None}
-    wanted = {option: [role for role, report in heard.items() if report.pick == option] for option in options}
+def find_conflicts(public: PublicCase, table: Table) -> list[Conflict]:
+    """List the options that seats favour, in order, if there is anything to settle.
+
+    There is where these are several, or where one is ruled out or its offers exceed the budget.
+    """
+    heard = {seat: report for seat, report in table.items() if report is not None}
+    favoured = {seat: list_favoured(public, table, seat) for seat in heard}
+    wanted = {option: [seat for seat in heard if option in favoured[seat]] for option in public.options}
     conflicts = [
         Conflict(
             option=option,
-            wanted_by=roles,
-            ruled_out_by=[role for role, report in heard.items() if option in report.veto],
+            wanted_by=seats,
+            ruled_out_by=[seat for seat, report in heard.items() if _rules_out(report, option)],
+            over_budget=max(0, _largest_bill(heard, option) - public.budget),
         )
-        for option, roles in wanted.items()
-        if roles
+        for option, seats in wanted.items()
+        if seats
     ]
-    return conflicts if len(conflicts) > 1 or any(conflict.is_hard for conflict in conflicts) else []
+    is_settled = len(conflicts) == 1 and not conflicts[0].is_hard and not conflicts[0].over_budget
+    return [] if is_settled else conflicts
+
+
+def _rules_out(report: CheckedReport, option: str) -> bool:
+    offers_none = all(offer.option != option for offer in report.offers)
+    return option in report.veto or (option in report.needs and offers_none)
+
+
+def _largest_bill(heard: Mapping[str, CheckedReport], option: str) -> int:
+    """Return what the dearest offer of every seat costs together."""
+    dearest: dict[str, int] = {}
+    for offer in offers_on(heard, option):
+        dearest[offer.seat] = max(offer.cost, dearest.get(offer.seat, 0))
+    return sum(dearest.values())

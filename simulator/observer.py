@@ -26,12 +26,20 @@ class Observer(Protocol):
         """Hear that a specialist reported; `parsed` is None for a malformed report."""
         ...
 
+    def on_ask(self, text: str, ask: Mapping[str, Any]) -> None:
+        """Hear that ReconcileGPT asks a seat for another offer."""
+        ...
+
+    def on_reply(self, role: str, text: str, parsed: Any) -> None:
+        """Hear the asked seat's reply; `parsed` is the offer that it adds, None where it adds none."""
+        ...
+
     def on_decision(self, text: str, parsed: Any, round: int) -> None:
         """Hear that ReconcileGPT wrote its draft number `round`, from 1."""
         ...
 
     def on_vote(self, role: str, text: str, parsed: Any) -> None:
-        """Hear a specialist's vote on the last draft: "accept", "object", or None for a malformed vote."""
+        """Hear a specialist's vote on the last draft; `parsed` is None for a malformed vote."""
         ...
 
     def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
@@ -85,6 +93,14 @@ class _Several:
     def on_report(self, role: str, text: str, parsed: Any) -> None:
         for observer in self._observers:
             observer.on_report(role, text, parsed)
+
+    def on_ask(self, text: str, ask: Mapping[str, Any]) -> None:
+        for observer in self._observers:
+            observer.on_ask(text, ask)
+
+    def on_reply(self, role: str, text: str, parsed: Any) -> None:
+        for observer in self._observers:
+            observer.on_reply(role, text, parsed)
 
     def on_decision(self, text: str, parsed: Any, round: int) -> None:
         for observer in self._observers:

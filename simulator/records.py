@@ -65,6 +65,18 @@ class Trajectory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """ReconcileGPT's question to one seat and the seat's reply, as they wrote them.
+
+    Example: Question(ask='{"ask": {"seat": "cto", "option": "A", "cost_at_most": 15}}',
+                      reply='{"offer": null}')
+    """
+
+    ask: str
+    reply: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
     """The whole team on one scenario, as played (unscored)."""
 
@@ -74,4 +86,5 @@ class Episode:
     reports: Mapping[str, str]  # specialist -> final text of its report, as written
     decision: str  # ReconcileGPT's final text
     votes: Mapping[str, str]  # specialist -> text of its vote
+    asked: tuple[Question, ...] = ()  # in order, before the decision
     error: str | None = None  # infrastructure fault: the episode's group is left out of training

@@ -6,7 +6,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from roles.team import Decision
-from scenarios.team import TeamScenario, decision_value, parse_decision, verify_vote
+from scenarios.team import DecisionValue, TeamScenario, judge_decision
+from scenarios.team.experts import best_vote
+from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
 
 Weight = Annotated[float, Field(ge=0)]
@@ -32,14 +34,14 @@ class TeamVerdict:
     """The team reward and its parts.
 
     Example: TeamVerdict(reward=0.76, value=0.8, consensus=0.75, unresolved=0.0, escalation=0.0,
-                         explanation="B: value 0.80, 3 of 4 votes right, breaks no hard limit")
+                         explanation="B worth 94: value 0.80, 3 of 4 votes right, breaks no hard limit")
     """
 
     reward: float  # R, in [-k - h, 1]; 1 only at the exact optimum with every vote right
     value: float  # V, in [0, 1]
     consensus: float  # C, in [0, 1]: share of the seats whose vote is right; a missing vote is wrong
     unresolved: float  # U, in [0, 1]: share of the seats whose hard limit is broken; 1 without a decision
-    escalation: float  # H, 0 or 1: escalated needlessly, or did not where every option is vetoed
+    escalation: float  # H, 0 or 1: escalated needlessly, or did not where no option can be run
     explanation: str
 
 
@@ -56,25 +58,30 @@ def score_episode(scenario: TeamScenario, episode: Episode, weights: TeamRewardW
         raise ValueError(f"episode of {episode.scenario_key} scored against {scenario.key}")
     if episode.error is not None:
         raise ValueError(f"an episode with an infrastructure fault has no reward: {episode.error}")
-    decision = parse_decision(scenario, episode.decision)
-    right = [
-        role
-        for role in scenario.seats
-        if role in episode.votes and verify_vote(scenario, role, decision, episode.votes[role]).exact
-    ]
-    broken = _broken_limits(scenario, decision)
-    value = decision_value(scenario, decision)
-    consensus, unresolved = len(right) / len(scenario.seats), len(broken) / len(scenario.seats)
-    escalates = decision is not None and decision.escalate
-    escalation = float(escalates != scenario.truth["no_feasible"])
+    read = read_episode(scenario, episode)
+    judged = judge_decision(scenario, read.table, read.decision)
+    right = list_right_votes(scenario, read)
+    consensus = len(right) / len(scenario.seats)
+    unresolved = len(judged.broken_limits) / len(scenario.seats)
+    escalation = float(judged.escalation_fault)
     return TeamVerdict(
-        reward=combine_parts(value, consensus, unresolved, escalation, weights),
-        value=value,
+        reward=combine_parts(judged.value, consensus, unresolved, escalation, weights),
+        value=judged.value,
         consensus=consensus,
         unresolved=unresolved,
         escalation=escalation,
-        explanation=_explain(scenario, decision, value, right, broken),
+        explanation=_explain(scenario, read.decision, judged, len(right)),
     )
+
+
+def list_right_votes(scenario: TeamScenario, read: ReadEpisode) -> list[str]:
+    """List the seats that vote as they should: object to a broken own limit or no decision, accept else."""
+    escalated = read.decision is not None and read.decision.escalate
+    return [
+        seat
+        for seat, vote in read.votes.items()
+        if vote == best_vote(scenario, seat, read.plan, escalated=escalated).vote
+    ]
 
 
 def combine_parts(
@@ -91,22 +98,17 @@ def with_consensus(verdict: TeamVerdict, consensus: float, weights: TeamRewardWe
     return replace(verdict, consensus=consensus, reward=reward)
 
 
-def _broken_limits(scenario: TeamScenario, decision: Decision | None) -> list[str]:
-    """Return seats whose hard limit the decision breaks; none where it escalates, all where there is none."""
-    if decision is None:
-        return list(scenario.seats)
-    if decision.escalate:
-        return []
-    return list(scenario.truth["vetoes"][decision.option])
-
-
-def _explain(
-    scenario: TeamScenario, decision: Decision | None, value: float, right: list[str], broken: list[str]
-) -> str:
+def _explain(scenario: TeamScenario, decision: Decision | None, judged: DecisionValue, right: int) -> str:
     if decision is None:
         return "no valid decision: value 0, every conflict unresolved"
-    what = "escalated" if decision.escalate else decision.option
-    if decision.escalate != scenario.truth["no_feasible"]:
-        what += " (needless)" if decision.escalate else " (should have escalated)"
-    limits = f"breaks the hard limit of {', '.join(broken)}" if broken else "breaks no hard limit"
-    return f"{what}: value {value:.2f}, {len(right)} of {len(scenario.seats)} votes right, {limits}"
+    if decision.escalate:
+        what = "escalated (needless)" if judged.escalation_fault else "escalated"
+    else:
+        what = f"{decision.option} worth {judged.worth}"
+        if judged.over_budget:
+            what += f", {judged.over_budget} over the budget"
+        if judged.escalation_fault:
+            what += " (should have escalated)"
+    broken = ", ".join(judged.broken_limits)
+    limits = f"breaks the hard limit of {broken}" if broken else "breaks no hard limit"
+    return f"{what}: value {judged.value:.2f}, {right} of {len(scenario.seats)} votes right, {limits}"

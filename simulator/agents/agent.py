@@ -11,11 +11,13 @@ from scenarios.base import ToolCall, ToolError
 from scenarios.tasks.sandbox.sandbox import find_sandbox
 from simulator.agents.agent_kinds import AgentKind, introduce
 from simulator.agents.code_blocks import parse_code, run_code
-from simulator.agents.tool_calls import BadToolCallError, format_tool_call, parse_tool_calls
+from simulator.agents.seat_tools import SeatTools
 from simulator.chat import Chat
 from simulator.engines.base import CompletionRequest, Engine, Sampling
+from simulator.game import Reports
 from simulator.observer import Observer
 from simulator.records import EndReason, Trajectory, Turn
+from simulator.tool_calls import BadToolCallError, format_tool_call, parse_tool_calls
 
 MAX_OBSERVATION_CHARS = 2_000
 
@@ -82,6 +84,11 @@ class Agent:
         with_tools = self._call_tool is not None
         return await self._play(self._chat.open(self._prompt_role, message, with_tools=with_tools))
 
+    def see(self, reports: Reports) -> None:
+        """Let tools that reckon with reports reckon with these."""
+        if isinstance(self._call_tool, SeatTools):
+            self._call_tool.reports = reports
+
     @property
     def num_messages(self) -> int:
         """Messages read so far, those of recorded turns included."""
@@ -130,11 +137,12 @@ class Agent:
     async def _play(self, context: tuple[int, ...]) -> str:
         self._final_text = ""
         for _ in range(self._max_turns):
-            if self._room(context) == 0:
+            room = self._room(context)
+            if room == 0:
                 return self._stop("total_tokens")
             turn = await self._take_turn(context)
-            if turn.finish_reason == "length":
-                is_own = len(turn.completion_ids) >= self._sampling.max_completion_tokens
+            if turn.finish_reason == "length":  # at the limit of a turn, which an engine may hold lower
+                is_own = room is None or room >= self._sampling.max_completion_tokens
                 return self._stop("turn_tokens" if is_own else "total_tokens")
             try:
                 observations = await self._act(turn.text)

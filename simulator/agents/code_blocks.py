@@ -9,7 +9,7 @@ import re
 
 from scenarios.base import ToolError
 from scenarios.tasks.sandbox.sandbox import Limits, ProgramRun, run_program
-from simulator.agents.tool_calls import BadToolCallError
+from simulator.tool_calls import BadToolCallError
 
 FENCE = "```"
 MAX_CODE_CHARS = 20_000

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from roles.base import Role
-from simulator.agents.tool_calls import CLOSE, OPEN, split_calls
 from simulator.chat import Chat
 from simulator.records import Trajectory, Turn
+from simulator.tool_calls import CLOSE, OPEN, split_calls
 
 _SLOT = "A 10 B 11 C 12"  # plain text that every tokenizer of ours gives back unchanged
 _OTHER = "D 13 E 14 F 15"

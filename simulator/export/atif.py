@@ -10,14 +10,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from roles.base import Role
+from roles.base import Role, parse_answer
 from roles.registry import ROLES
-from roles.team import RECONCILER
+from roles.team import RECONCILER, AskMessage
 from simulator.agents.dialogue import Message, read_messages
-from simulator.agents.tool_calls import BadToolCallError, parse_tool_calls
 from simulator.chat import Chat
 from simulator.export.atomic_files import write_atomic
 from simulator.records import Episode, Trajectory, Turn
+from simulator.tool_calls import BadToolCallError, parse_tool_calls
 
 SCHEMA_VERSION = "ATIF-v1.7"
 
@@ -69,10 +69,14 @@ def episode_to_atif(episode: Episode, chat: Chat, *, roles: Mapping[str, Role] =
 
 
 def _meeting_steps(episode: Episode) -> list[dict[str, Any]]:
-    """Yield reports, decision and votes as steps: the graph dispatched them, the root called no model."""
+    """Return reports, questions, decision and votes as steps, dispatched by the graph without a model."""
     steps = []
     if episode.reports:
         steps.append(_dispatch(episode, "The specialists report.", episode.reports))
+    for question in episode.asked:
+        seat = parse_answer(question.ask, AskMessage).ask.seat
+        steps.append(_dispatch(episode, "ReconcileGPT asks for another offer.", {RECONCILER: question.ask}))
+        steps.append(_dispatch(episode, "The asked specialist replies.", {seat: question.reply}))
     if episode.decision or RECONCILER in episode.trajectories:
         steps.append(_dispatch(episode, "ReconcileGPT decides.", {RECONCILER: episode.decision}))
     if episode.votes:

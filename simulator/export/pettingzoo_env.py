@@ -1,8 +1,9 @@
 """Team cases as a PettingZoo ParallelEnv: every role is an agent, observations and actions are texts.
 
 An episode has three steps: the specialists report, ReconcileGPT decides, the specialists vote. Whoever has
-nothing to say observes "" and its action is not read. All agents get the team reward, at the end; its parts
-and the verdict are in `infos` then, and no truth before. pip install 'emads[pettingzoo]'.
+nothing to say observes "" and its action is not read. A first observation holds the whole system text and
+all facts of the seat: there are no tools and no questions here. All agents get the team reward, at the end;
+its parts and the verdict are in `infos` then, and no truth before. pip install 'emads[pettingzoo]'.
 """
 
 from collections.abc import Mapping
@@ -12,12 +13,8 @@ from gymnasium.spaces import Text
 from pettingzoo import ParallelEnv
 
 from roles.team import RECONCILER
-from scenarios.base import Split
-from scenarios.team import (
-    FlagGame,
-    TeamScenario,
-    generate,
-)
+from scenarios.base import Split, Style
+from scenarios.team import PlanGame, TeamScenario, generate
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, score_episode
 
@@ -41,11 +38,16 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
         seed: int = 0,
         difficulty: int = 1,
         weights: TeamRewardWeights | None = None,
+        style: Style = "full",
     ) -> None:
-        """`seed` is the stream of cases. Raises ValueError for coordinates out of range."""
+        """`seed` is the stream of cases, `style` that of the texts.
+
+        Raises:
+            ValueError: coordinates out of range.
+        """
         self._split, self._seed, self._difficulty = split, seed, difficulty
         self._weights = weights or TeamRewardWeights()
-        self._index = -1
+        self._index, self._style = -1, style
         self._case = self._draw(0)
         self.possible_agents = [*self._case.seats, RECONCILER]
         self.agents: list[str] = []
@@ -128,14 +130,23 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
         return generate(self._split, self._seed, index, self._difficulty)
 
     def _observe(self) -> dict[str, str]:
-        observations, game = dict.fromkeys(self.possible_agents, ""), FlagGame.of(self._case)
+        observations = dict.fromkeys(self.possible_agents, "")
+        game = PlanGame(self._case, self._style).without_questions()
+        seats = list(self._case.seats)
         if self.phase == "report":
-            return observations | {role: seat.brief for role, seat in self._case.seats.items()}
+            return observations | {
+                seat: _printable(f"{_introduce(game, seat)}{game.write_report_brief(seat, with_tools=False)}")
+                for seat in seats
+            }
+        said = self._said["report"]
+        reports = {seat: game.read_report(seat, text) for seat, text in said.items()}
         if self.phase == "decide":
-            reports = {role: game.read_report(text) for role, text in self._said["report"].items()}
-            return observations | {RECONCILER: game.write_decision_brief(reports)}
-        question = game.write_vote_brief(game.read_decision(self._said["decide"][RECONCILER]))
-        return observations | dict.fromkeys(self._case.seats, question)
+            brief = game.write_decision_brief(reports)
+            return observations | {RECONCILER: _printable(f"{_introduce(game, RECONCILER)}{brief}")}
+        decision = game.read_decision(reports, self._said["decide"][RECONCILER])
+        return observations | {
+            seat: _printable(game.write_vote_brief(decision, seat, reports)) for seat in seats
+        }
 
     def _inform(self) -> dict[str, dict[str, Any]]:
         return {agent: {"case": self._case.key} for agent in self.possible_agents}
@@ -149,3 +160,12 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
             decision=self._said["decide"][RECONCILER],
             votes=self._said["vote"],
         )
+
+
+def _introduce(game: PlanGame, seat: str) -> str:
+    return f"{game.prompt_role(seat, with_tools=False).mandate}\n\n"
+
+
+def _printable(text: str) -> str:
+    """Return the text with "?" for characters that are not in the space; agents' notes may hold any."""
+    return "".join(character if character in CHARACTERS else "?" for character in text)[:MAX_CHARS]

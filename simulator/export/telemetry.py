@@ -1,8 +1,8 @@
 """Episodes as OpenTelemetry spans, by option: the only module that knows OpenTelemetry, and only when asked.
 
 One span per episode with one child per completion (GenAI semantic conventions) and per tool call; reports,
-drafts, votes and entries of the decision log are events of the episode. No prompt, no completion text, no
-truth and no score is in a span.
+questions, drafts, votes and entries of the decision log are events of the episode. No prompt, no completion
+text, no truth and no score is in a span.
 """
 
 import time
@@ -13,9 +13,9 @@ from typing import Any
 
 from roles.errors import UserError
 from scenarios.team.playable import PlayableCase
-from simulator.agents.tool_calls import BadToolCallError, parse_tool_calls
 from simulator.observer import Watch
 from simulator.records import Turn
+from simulator.tool_calls import BadToolCallError, parse_tool_calls
 
 SCOPE = "emads.simulator"
 UNTOLD = ("interrupt_id", "nonce", "signature", "feedback", "action")  # permissions, and words of people
@@ -124,13 +124,28 @@ class SpanObserver:
         span.end()
 
     def on_report(self, role: str, text: str, parsed: Any) -> None:
-        self._add("report", role, parsed or {}, is_valid=parsed is not None)
+        told = {}
+        if parsed is not None:
+            told = {
+                "needs": parsed["needs"],
+                "veto": parsed["veto"],
+                "num_offers": len(parsed["offers"]),
+                "num_false_claims": len(parsed["false_claims"]),
+            }
+        self._add("report", role, told, is_valid=parsed is not None)
+
+    def on_ask(self, text: str, ask: Mapping[str, Any]) -> None:
+        self._add("ask", "reconcile", ask, is_valid=True)
+
+    def on_reply(self, role: str, text: str, parsed: Any) -> None:
+        self._add("reply", role, {}, is_valid=parsed is not None)
 
     def on_decision(self, text: str, parsed: Any, round: int) -> None:
-        self._add("decision", "reconcile", parsed or {}, is_valid=parsed is not None, round=round)
+        kept = {name: parsed[name] for name in ("option", "fund", "escalate")} if parsed else {}
+        self._add("decision", "reconcile", kept, is_valid=parsed is not None, round=round)
 
     def on_vote(self, role: str, text: str, parsed: Any) -> None:
-        self._add("vote", role, {"vote": parsed} if parsed else {}, is_valid=parsed is not None)
+        self._add("vote", role, {"vote": parsed["vote"]} if parsed else {}, is_valid=parsed is not None)
 
     def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
         kept = {name: value for name, value in body.items() if isinstance(value, str | int | bool)}
@@ -149,6 +164,6 @@ class SpanObserver:
             self._episode.set_attribute("error.type", error[:200])
         self._episode.end()
 
-    def _add(self, name: str, role: str, parsed: dict[str, Any], **more: Any) -> None:
+    def _add(self, name: str, role: str, parsed: Mapping[str, Any], **more: Any) -> None:
         attributes = {f"emads.{key}": value for key, value in {"role": role, **parsed, **more}.items()}
         self._episode.add_event(name, attributes)

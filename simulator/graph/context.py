@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from simulator.graph.game import TeamGame
+from simulator.game import Reports, TeamGame
+from simulator.graph.state import list_parsed
 from simulator.observer import Observer
 
-Step = Literal["report", "reconcile", "vote"]
+Step = Literal["report", "reconcile", "reply", "vote"]
 
 
 class Reply(NamedTuple):
@@ -35,6 +36,10 @@ class MessageReader(Protocol):
 
     async def answer(self, message: str) -> str: ...
 
+    def see(self, reports: Reports) -> None:
+        """Let the agent's tools reckon with these reports."""
+        ...
+
     @property
     def num_messages(self) -> int: ...
 
@@ -55,6 +60,7 @@ class LiveAgents:
         if role not in self._agents:
             raise ValueError(f"no agent for {role}")
         agent = self._agents[role]
+        agent.see(list_parsed(state["reports"]))
         text = await agent.answer(message)
         return Reply(text=text, number=agent.num_messages, is_new=True, asked=None)
 

@@ -10,10 +10,18 @@ from langgraph.runtime import Runtime
 
 from roles.errors import UserError
 from roles.team import NO_OPTION, RECONCILER
+from simulator.game import TeamGame
 from simulator.graph.concurrency import run_all
 from simulator.graph.context import EpisodeContext, Reply, Step
-from simulator.graph.game import TeamGame
-from simulator.graph.state import ReconcilerView, TeamState, Update, Utterance, list_objectors
+from simulator.graph.state import (
+    Answered,
+    ReconcilerView,
+    TeamState,
+    Update,
+    Utterance,
+    list_objectors,
+    list_parsed,
+)
 from simulator.observer import Observer
 
 MAX_BRIEF_CHARS = 20_000
@@ -58,24 +66,48 @@ def write_first_brief(game: TeamGame, state: ReconcilerView, reports: Mapping[st
 def make_reconcile_node(
     seats: tuple[str, ...], write_brief: WriteBrief = write_first_brief
 ) -> Node[ReconcilerView]:
-    """Make the node in which ReconcileGPT drafts from the reports, or drafts again from the objections."""
+    """Make the node in which ReconcileGPT drafts from the reports, or drafts again from the objections.
+
+    While questions are left it may ask a seat instead; with the reply it reads the reports again.
+    """
 
     async def reconcile(state: ReconcilerView, *, runtime: Runtime[Any]) -> Update:
         context: EpisodeContext = runtime.context
-        if state["round"] == 0:
-            reports = {role: state["reports"][role]["parsed"] for role in seats}
-            message = write_brief(context.game, state, reports)
+        if state["round"] == 0 or state["question"] is not None:
+            parsed = list_parsed(state["reports"])
+            message = write_brief(context.game, state, {role: parsed[role] for role in seats})
         else:
-            message = context.game.write_objection_brief(list_objectors(state))
+            message = context.game.write_objection_brief(list_parsed(state["votes"]))
         said, reply = await _ask(context, "reconcile", RECONCILER, message, state)
-        return {
-            "decision": said,
-            "round": state["round"] + 1,
-            "votes": {},
-            **_keep_asked({RECONCILER: reply}),
-        }
+        asked = _keep_asked({RECONCILER: reply})
+        if is_question(state, said):
+            return {"question": said, **asked}
+        return {"decision": said, "question": None, "round": state["round"] + 1, "votes": {}, **asked}
 
     return reconcile
+
+
+def make_answer_node() -> Node[TeamState]:
+    """Make the node in which the seat that ReconcileGPT asks replies, in its own transcript."""
+
+    async def answer(state: TeamState, *, runtime: Runtime[Any]) -> Update:
+        context: EpisodeContext = runtime.context
+        question = state["question"]
+        assert question is not None
+        ask = question["parsed"]["ask"]
+        seat = ask["seat"]
+        said, reply = await _ask(context, "reply", seat, context.game.write_ask(seat, ask), state)
+        report = state["reports"][seat]
+        added = Utterance(
+            text=report["text"], parsed=context.game.add_offer(report["parsed"], said["parsed"])
+        )
+        return {
+            "reports": {seat: added},
+            "answered": [*state["answered"], Answered(ask=question, reply=said)],
+            **_keep_asked({seat: reply}),
+        }
+
+    return answer
 
 
 def make_vote_node(seats: tuple[str, ...]) -> Node[TeamState]:
@@ -84,8 +116,11 @@ def make_vote_node(seats: tuple[str, ...]) -> Node[TeamState]:
     async def vote(state: TeamState, *, runtime: Runtime[Any]) -> Update:
         context: EpisodeContext = runtime.context
         draft = state["decision"] and state["decision"]["parsed"]
-        question = context.game.write_vote_brief(draft)
-        answers = await run_all(_ask(context, "vote", role, question, state) for role in seats)
+        reports = list_parsed(state["reports"])
+        answers = await run_all(
+            _ask(context, "vote", role, context.game.write_vote_brief(draft, role, reports), state)
+            for role in seats
+        )
         by_role = dict(zip(seats, answers, strict=True))
         votes = {role: said for role, (said, _) in by_role.items()}
         return {"votes": votes, **_keep_asked({role: reply for role, (_, reply) in by_role.items()})}
@@ -96,6 +131,11 @@ def make_vote_node(seats: tuple[str, ...]) -> Node[TeamState]:
 async def choose_reporters(state: TeamState) -> list[str]:
     """Route to every seat that has not reported yet, at once; to reconcile where all have."""
     return [role for role in state["briefs"] if role not in state["reports"]] or ["reconcile"]
+
+
+async def after_reconcile(state: TeamState) -> str:
+    """Route a question to its answer, a draft to the vote."""
+    return "vote" if state["question"] is None else "answer"
 
 
 def make_after_vote(otherwise: str) -> Callable[[TeamState], Coroutine[Any, Any, str]]:
@@ -128,23 +168,36 @@ def check_case(state: TeamState) -> None:
             )
 
 
+def is_question(state: ReconcilerView, said: Utterance) -> bool:
+    """Tell whether ReconcileGPT asks, and may."""
+    parsed = said["parsed"]
+    return parsed is not None and "ask" in parsed and len(state["answered"]) < state["questions"]
+
+
 async def _ask(
     context: EpisodeContext, step: Step, role: str, message: str, state: Any
 ) -> tuple[Utterance, Reply]:
     """Ask a role, read its answer, and tell the observer of an answer that is new."""
     reply = await context.agents.ask(step, role, message, state)
-    said = Utterance(text=reply.text, parsed=_read(context.game, step, reply.text))
+    said = Utterance(text=reply.text, parsed=_read(context.game, step, role, reply.text, state))
     if context.observer is not None and reply.is_new:
-        _tell(context.observer, step, role, said, reply.number)
+        _tell(context.observer, step, role, said, reply.number - len(state["answered"]))
     return said, reply
 
 
-def _read(game: TeamGame, step: Step, text: str) -> Any:
+def _read(game: TeamGame, step: Step, role: str, text: str, state: Any) -> Any:
     match step:
         case "report":
-            return game.read_report(text)
+            return game.read_report(role, text)
         case "reconcile":
-            return game.read_decision(text)
+            if len(state["answered"]) < state["questions"]:
+                ask = game.read_ask(text)
+                if ask is not None:
+                    return {"ask": ask}
+            return game.read_decision(list_parsed(state["reports"]), text)
+        case "reply":
+            ask = state["question"]["parsed"]["ask"]
+            return game.read_reply(role, ask, state["reports"][role]["parsed"], text)
         case "vote":
             return game.read_vote(text)
         case _:
@@ -156,7 +209,12 @@ def _tell(observer: Observer, step: Step, role: str, said: Utterance, number: in
         case "report":
             observer.on_report(role, said["text"], said["parsed"])
         case "reconcile":
-            observer.on_decision(said["text"], said["parsed"], number)
+            if said["parsed"] is not None and "ask" in said["parsed"]:
+                observer.on_ask(said["text"], said["parsed"]["ask"])
+            else:
+                observer.on_decision(said["text"], said["parsed"], number)
+        case "reply":
+            observer.on_reply(role, said["text"], said["parsed"])
         case "vote":
             observer.on_vote(role, said["text"], said["parsed"])
         case _:

@@ -15,22 +15,22 @@ from roles.base import Role
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
 from roles.team import RECONCILER
-from scenarios.team import FlagGame
+from scenarios.team import PlanGame
 from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent
 from simulator.agents.agent_kinds import AgentKind, AgentLimits
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
+from simulator.game import MakeGame, TeamGame
 from simulator.graph.concurrency import run_pool
-from simulator.graph.game import MakeGame, TeamGame
 from simulator.graph.garbage_collection import deferred_garbage_collection
 from simulator.graph.seating import Seating, make_context
-from simulator.graph.state import TeamState, Utterance, open_case
+from simulator.graph.state import TeamState, Utterance
 from simulator.graph.team_graph import play_graph
 from simulator.observer import Watch, watched
-from simulator.records import Episode
+from simulator.records import Episode, Question
 
-MAX_TURNS = 4  # of an agent per message
+MAX_TURNS = 24  # of an agent per message
 
 _Play = Callable[
     [Seating, PlayableCase, str, int], Coroutine[Any, Any, Episode]
@@ -53,15 +53,15 @@ async def play_episodes(
     watch: Watch | None = None,
     kinds: Mapping[str, AgentKind] | None = None,
     limits: AgentLimits | None = None,
-    make_game: MakeGame = FlagGame.of,
+    make_game: MakeGame = PlanGame,
     first_place: int = 0,
 ) -> list[Episode]:
     """Play every scenario `num_repeats` times: reports, decision, then up to `rounds` rounds of votes.
 
     Returns the episodes scenario by scenario, the repeats of one scenario side by side. `watch` makes an
-    observer for each, told what happens while it happens. `kinds`: the agent in a seat, chat where none is
-    named; `limits`: of every agent. `make_game`: the joint game. A part of a longer list samples as in the
-    whole list if `first_place` says where it begins.
+    observer for each, told what happens while it happens. `kinds`: the agent in a seat; where none is named
+    one with tools if the game gives the seat any. `limits`: of every agent. `make_game`: the joint game. A
+    part of a longer list samples as in the whole list if `first_place` says where it begins.
 
     Raises:
         UserError: a seat or the reconciler has no policy in the team.
@@ -87,7 +87,7 @@ async def play_reports(
     stream: str = "",
     max_turns: int = MAX_TURNS,
     roles: Mapping[str, Role] = ROLES,
-    make_game: MakeGame = FlagGame.of,
+    make_game: MakeGame = PlanGame,
 ) -> list[Episode]:
     """Play the specialists' reports only: episodes with decision "" and no votes, for `play_decisions`."""
     seating = _make_seating(team, engine, chat, sampling, f"{stream}/reports", max_turns, roles, make_game)
@@ -109,7 +109,7 @@ async def play_decisions(
     stream: str = "",
     max_turns: int = MAX_TURNS,
     roles: Mapping[str, Role] = ROLES,
-    make_game: MakeGame = FlagGame.of,
+    make_game: MakeGame = PlanGame,
     first_place: int = 0,
 ) -> list[Episode]:
     """Play ReconcileGPT and the votes `num_decisions` times on each fixed set of reports.
@@ -119,7 +119,8 @@ async def play_decisions(
     on one set stand side by side, `index_in_group` counting them. A set's infrastructure fault is handed on.
 
     Without votes only ReconcileGPT plays (one draft): far cheaper where many decisions on one set are
-    compared. The episodes then hold its trajectory alone, and reports may be left out of the set (text "").
+    compared. It asks nothing then, the episodes hold its trajectory alone, and reports may be left out of the
+    set (text "").
     `first_place` is as for `play_episodes`, counted in sets.
 
     Raises:
@@ -200,17 +201,18 @@ async def _play_episode(
     seating: Seating, scenario: PlayableCase, session: str, index: int, *, rounds: int
 ) -> Episode:
     with watched(seating.watch, scenario, session) as observer:
-        agents = seating.make_agents(scenario, session, observer)
-        context = make_context(scenario, agents, observer, seating.make_game)
-        final = await play_graph(open_case(scenario, rounds=rounds), context)
+        game = seating.make_game(scenario)
+        agents = seating.make_agents(scenario, game, session, observer)
+        case = seating.open_case(scenario, game, rounds=rounds)
+        final = await play_graph(case, make_context(game, agents, observer))
     return _record(scenario, index, agents, final)
 
 
 async def _play_reports(seating: Seating, scenario: PlayableCase, session: str, index: int) -> Episode:
-    agents = seating.make_agents(scenario, session)
-    case = open_case(scenario, rounds=0)
-    context = make_context(scenario, agents, make_game=seating.make_game)
-    final = await play_graph(case, context, reports_only=True)
+    game = seating.make_game(scenario)
+    agents = seating.make_agents(scenario, game, session)
+    case = seating.open_case(scenario, game, rounds=0)
+    final = await play_graph(case, make_context(game, agents), reports_only=True)
     return _record(scenario, index, {role: agents[role] for role in scenario.seats}, final)
 
 
@@ -219,16 +221,16 @@ async def _play_decision(
 ) -> Episode:
     if reports.error is not None:
         return _failed(scenario, index, reports.error)
-    agents = seating.make_agents(scenario, session)
-    case = _with_reports(open_case(scenario, rounds=rounds), scenario, seating.make_game(scenario), reports)
-    for role, seat in scenario.seats.items():
+    game = seating.make_game(scenario)
+    agents = seating.make_agents(scenario, game, session)
+    case = _with_reports(seating.open_case(scenario, game, rounds=rounds), scenario, game, reports)
+    for role in scenario.seats:
         agents[role], text = await seating.replay_report(
-            role, seat.brief, session, reports.trajectories[role]
+            role, case["briefs"][role], session, game, reports.trajectories[role]
         )
         if text != reports.reports[role]:
             raise ValueError(f"the report of {role} on {scenario.key} plays back differently")
-    context = make_context(scenario, agents, make_game=seating.make_game)
-    return _record(scenario, index, agents, await play_graph(case, context))
+    return _record(scenario, index, agents, await play_graph(case, make_context(game, agents)))
 
 
 async def _play_decision_alone(
@@ -236,10 +238,11 @@ async def _play_decision_alone(
 ) -> Episode:
     if reports.error is not None:
         return _failed(scenario, index, reports.error)
-    agents = seating.make_agents(scenario, session)
-    context = make_context(scenario, agents, make_game=seating.make_game)
-    case = _with_reports(open_case(scenario, rounds=0), scenario, context.game, reports)
-    return _record(scenario, index, {RECONCILER: agents[RECONCILER]}, await play_graph(case, context))
+    game = seating.make_game(scenario).without_questions()
+    agents = seating.make_agents(scenario, game, session)
+    case = _with_reports(seating.open_case(scenario, game, rounds=0), scenario, game, reports)
+    final = await play_graph(case, make_context(game, agents))
+    return _record(scenario, index, {RECONCILER: agents[RECONCILER]}, final)
 
 
 def _with_reports(case: TeamState, scenario: PlayableCase, game: TeamGame, reports: Episode) -> TeamState:
@@ -247,7 +250,8 @@ def _with_reports(case: TeamState, scenario: PlayableCase, game: TeamGame, repor
     if reports.scenario_key != scenario.key or set(reports.reports) != set(scenario.seats):
         raise ValueError(f"episode of {reports.scenario_key} holds no reports on {scenario.key}")
     said = {
-        role: Utterance(text=text, parsed=game.read_report(text)) for role, text in reports.reports.items()
+        role: Utterance(text=text, parsed=game.read_report(role, text))
+        for role, text in reports.reports.items()
     }
     return TeamState(**{**case, "reports": said})
 
@@ -258,6 +262,9 @@ def _record(scenario: PlayableCase, index: int, agents: Mapping[str, Agent], fin
         index_in_group=index,
         trajectories={role: agent.trajectory() for role, agent in agents.items()},
         reports={role: final["reports"][role]["text"] for role in scenario.seats},
+        asked=tuple(
+            Question(ask=one["ask"]["text"], reply=one["reply"]["text"]) for one in final["answered"]
+        ),
         decision=final["decision"]["text"] if final["decision"] else "",
         votes={role: vote["text"] for role, vote in final["votes"].items()},
     )

@@ -7,16 +7,17 @@ from roles.base import Role
 from roles.errors import unknown
 from roles.team import RECONCILER
 from scenarios.tasks.sandbox.sandbox import find_sandbox
-from scenarios.team import FlagGame, Seat
+from scenarios.team import PlanGame
 from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent
 from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce
-from simulator.agents.seat_tools import SeatTools, with_seat_tools
+from simulator.agents.seat_tools import SeatTools
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.replay import ReplayEngine
+from simulator.game import MakeGame, TeamGame
 from simulator.graph.context import EpisodeContext, LiveAgents
-from simulator.graph.game import MakeGame
+from simulator.graph.state import TeamState, open_case
 from simulator.observer import Observer, Watch
 from simulator.records import Trajectory, Turn
 
@@ -33,9 +34,9 @@ class Seating:
     max_turns: int  # of an agent per message
     roles: Mapping[str, Role]
     watch: Watch | None = None  # makes each episode's observer
-    kinds: Mapping[str, AgentKind] = field(default_factory=dict)  # by role; chat where none is named
+    kinds: Mapping[str, AgentKind] = field(default_factory=dict)  # by role; see `choose_kind`
     limits: AgentLimits = field(default_factory=AgentLimits)  # of every agent
-    make_game: MakeGame = FlagGame.of  # the joint game that is played
+    make_game: MakeGame = PlanGame  # the joint game that is played
 
     def check(self, scenarios: Iterable[PlayableCase]) -> None:
         """Refuse a team in which a seat of these scenarios stays empty.
@@ -52,24 +53,28 @@ class Seating:
                 raise unknown("seat, no policy for", role, list(self.team))
 
     def make_agents(
-        self, scenario: PlayableCase, session: str, observer: Observer | None = None
+        self, scenario: PlayableCase, game: TeamGame, session: str, observer: Observer | None = None
     ) -> dict[str, Agent]:
         """Make a fresh agent for every seat and the reconciler, each with a session of its own."""
         return {
-            role: self._agent(role, self.engine, session, scenario.seats.get(role), observer)
-            for role in list_roles(scenario)
+            role: self._agent(role, self.engine, session, game, observer) for role in list_roles(scenario)
         }
+
+    def open_case(self, scenario: PlayableCase, game: TeamGame, *, rounds: int) -> TeamState:
+        """Return the graph's first state; a seat whose agent calls no tools reads what they would tell."""
+        plain = [seat for seat in scenario.seats if choose_kind(self.kinds, seat, game) == "chat"]
+        return open_case(scenario, game, rounds=rounds, without_tools=plain)
 
     def list_prompt_roles(self, scenario: PlayableCase) -> dict[str, Role]:
         """Return the roles as their prompts have them, to read transcripts back with."""
-        return list_prompt_roles(scenario, self.roles, self.kinds)
+        return list_prompt_roles(scenario, self.make_game(scenario), self.kinds)
 
     async def replay_report(
-        self, role: str, brief: str, session: str, recorded: Trajectory
+        self, role: str, brief: str, session: str, game: TeamGame, recorded: Trajectory
     ) -> tuple[Agent, str]:
         """Return an agent whose transcript is the recorded one to the end of its report, and that report."""
         engine = ReplayEngine(self.engine, recorded.turns)
-        agent = self._agent(role, engine, session, None)
+        agent = self._agent(role, engine, session, game)
         report = await agent.answer(brief)
         engine.go_live()
         return agent, report
@@ -77,7 +82,7 @@ class Seating:
     def resume_agent(
         self,
         role: str,
-        seat: Seat | None,
+        game: TeamGame,
         session: str,
         turns: Sequence[Turn],
         *,
@@ -86,7 +91,7 @@ class Seating:
         num_valid_tool_calls: int = 0,
     ) -> Agent:
         """Return an agent that stands where these recorded turns end; nothing is asked again."""
-        agent = self._agent(role, self.engine, session, seat)
+        agent = self._agent(role, self.engine, session, game)
         agent.take_up(
             turns,
             num_messages=num_messages,
@@ -101,9 +106,9 @@ class Seating:
             self.engine.end_session(f"{session}/{role}")
 
     def _agent(
-        self, role: str, engine: Engine, session: str, seat: Seat | None, observer: Observer | None = None
+        self, role: str, engine: Engine, session: str, game: TeamGame, observer: Observer | None = None
     ) -> Agent:
-        kind, limits, sampling = self.kinds.get(role, "chat"), self.limits, self.sampling
+        kind, limits, sampling = choose_kind(self.kinds, role, game), self.limits, self.sampling
         if limits.turn_tokens is not None:
             sampling = replace(sampling, max_completion_tokens=limits.turn_tokens)
         return Agent(
@@ -113,9 +118,9 @@ class Seating:
             chat=self.chat,
             sampling=sampling,
             session=f"{session}/{role}",
-            call_tool=None if kind == "chat" else SeatTools(seat),
+            call_tool=None if kind == "chat" else SeatTools(game, role),
             kind=kind,
-            prompt_role=_introduce_in_seat(self.roles[role], kind, seat),
+            prompt_role=make_prompt_role(game, role, kind),
             max_turns=limits.turns or self.max_turns,
             max_total_tokens=limits.total_tokens,
             max_tool_calls=limits.tool_calls,
@@ -124,19 +129,23 @@ class Seating:
         )
 
 
+def choose_kind(kinds: Mapping[str, AgentKind], role: str, game: TeamGame) -> AgentKind:
+    """Return the kind that is named for the role: where none is, react if the game gives it tools."""
+    return kinds.get(role) or ("react" if game.prompt_role(role).tools else "chat")
+
+
+def make_prompt_role(game: TeamGame, role: str, kind: AgentKind) -> Role:
+    """Return the role as its prompt introduces it to an agent of this kind."""
+    return introduce(game.prompt_role(role, with_tools=kind != "chat"), kind)
+
+
 def list_prompt_roles(
-    scenario: PlayableCase, roles: Mapping[str, Role], kinds: Mapping[str, AgentKind]
+    scenario: PlayableCase, game: TeamGame, kinds: Mapping[str, AgentKind]
 ) -> dict[str, Role]:
     """Return the case's roles as their prompts have them, to read transcripts back with."""
     return {
-        role: _introduce_in_seat(roles[role], kinds.get(role, "chat"), scenario.seats.get(role))
-        for role in list_roles(scenario)
-        if role in roles
+        role: make_prompt_role(game, role, choose_kind(kinds, role, game)) for role in list_roles(scenario)
     }
-
-
-def _introduce_in_seat(role: Role, kind: AgentKind, seat: Seat | None) -> Role:
-    return role if kind == "chat" else introduce(with_seat_tools(role, seat), kind)
 
 
 def list_roles(scenario: PlayableCase) -> tuple[str, ...]:
@@ -145,10 +154,7 @@ def list_roles(scenario: PlayableCase) -> tuple[str, ...]:
 
 
 def make_context(
-    scenario: PlayableCase,
-    agents: Mapping[str, Agent],
-    observer: Observer | None = None,
-    make_game: MakeGame = FlagGame.of,
+    game: TeamGame, agents: Mapping[str, Agent], observer: Observer | None = None
 ) -> EpisodeContext:
-    """Return the context of an episode's nodes: agents in memory, and the game on this case."""
-    return EpisodeContext(agents=LiveAgents(agents), game=make_game(scenario), observer=observer)
+    """Return the context of an episode's nodes: agents in memory, and the game."""
+    return EpisodeContext(agents=LiveAgents(agents), game=game, observer=observer)

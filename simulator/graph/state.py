@@ -1,11 +1,13 @@
 """The state of a team's graph: JSON values only, no truth and no facts."""
 
 import operator
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from typing_extensions import TypedDict  # typing's own has no JSON schema before Python 3.12
 
 from scenarios.team.playable import PlayableCase
+from simulator.game import Parsed, TeamGame
 
 Update = dict[str, Any]
 
@@ -17,20 +19,31 @@ class Utterance(TypedDict):
     parsed: Any
 
 
+class Answered(TypedDict):
+    """A question of ReconcileGPT and the seat's reply to it."""
+
+    ask: Utterance
+    reply: Utterance
+
+
 class ReconcilerView(TypedDict):
     """All that the reconcile node is given: no brief of any specialist is in it."""
 
     options: list[str]
-    reports: Annotated[dict[str, Utterance], operator.or_]  # by seat
-    votes: dict[str, Utterance]  # on the last draft; parsed is "accept", "object" or None
+    reports: Annotated[dict[str, Utterance], operator.or_]  # by seat; parsed holds what replies added, too
+    questions: int  # most questions that ReconcileGPT may ask
+    question: Utterance | None  # its last text where that was a question
+    answered: list[Answered]
+    votes: dict[str, Utterance]  # on the last draft; parsed is the vote, or None
     round: int  # decisions drafted so far
 
 
 class TeamState(ReconcilerView):
     """Everything that the graph of the assess protocol carries.
 
-    Example: {"case": "team/train/0/7/2", "options": ["A", "B"], "briefs": {"cto": "Bank case. ..."},
-              "rounds": 1, "round": 0, "reports": {}, "decision": None, "votes": {}}
+    Example: {"case": "team/train/0/7/2", "options": ["A", "B"], "briefs": {"cto": "Northbank ..."},
+              "rounds": 1, "round": 0, "reports": {}, "questions": 1, "question": None, "answered": [],
+              "decision": None, "votes": {}}
     """
 
     case: str  # the case's key
@@ -39,20 +52,36 @@ class TeamState(ReconcilerView):
     decision: Utterance | None  # ReconcileGPT's last draft
 
 
-def open_case(case: PlayableCase, *, rounds: int) -> TeamState:
-    """Return the graph's first state: what the seats may read, nothing else."""
+def open_case(
+    case: PlayableCase, game: TeamGame, *, rounds: int, without_tools: Collection[str] = ()
+) -> TeamState:
+    """Return the graph's first state: what the seats may read, nothing else.
+
+    `without_tools`: seats whose agent calls no tools; their briefs hold what tools would tell.
+    """
     return TeamState(
         case=case.key,
         options=list(case.options),
-        briefs={role: seat.brief for role, seat in case.seats.items()},
+        briefs={
+            role: game.write_report_brief(role, with_tools=role not in without_tools) for role in case.seats
+        },
         rounds=rounds,
         round=0,
         reports={},
+        questions=game.most_questions,
+        question=None,
+        answered=[],
         decision=None,
         votes={},
     )
 
 
+def list_parsed(said: Mapping[str, Utterance]) -> dict[str, Parsed | None]:
+    """Return what the game read, by seat."""
+    return {role: utterance["parsed"] for role, utterance in said.items()}
+
+
 def list_objectors(state: ReconcilerView) -> list[str]:
     """List the seats that object to the last draft."""
-    return [role for role, vote in state["votes"].items() if vote["parsed"] == "object"]
+    votes = list_parsed(state["votes"])
+    return [role for role, vote in votes.items() if vote is not None and vote["vote"] == "object"]

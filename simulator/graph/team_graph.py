@@ -1,4 +1,4 @@
-"""The graph of the assess protocol: intake -> specialists side by side -> reconcile -> vote."""
+"""The graph of the assess protocol: intake -> specialists -> reconcile (-> answer -> reconcile) -> vote."""
 
 from collections.abc import AsyncIterator
 from functools import cache
@@ -10,9 +10,11 @@ from langsmith.run_helpers import tracing_context
 from roles.team import SPECIALISTS
 from simulator.graph.context import EpisodeContext
 from simulator.graph.nodes import (
+    after_reconcile,
     choose_reporters,
     intake,
     make_after_vote,
+    make_answer_node,
     make_reconcile_node,
     make_report_node,
     make_vote_node,
@@ -34,7 +36,9 @@ def team_graph(seats: tuple[str, ...]) -> TeamGraph:
     graph.add_node("vote", make_vote_node(seats))
     graph.add_edge(START, "intake")
     graph.add_conditional_edges("intake", choose_reporters, [*seats, "reconcile"])
-    graph.add_edge("reconcile", "vote")
+    graph.add_node("answer", make_answer_node())
+    graph.add_conditional_edges("reconcile", after_reconcile, ["answer", "vote"])
+    graph.add_edge("answer", "reconcile")
     graph.add_conditional_edges("vote", make_after_vote(END), ["reconcile", END])
     return graph.compile()
 
@@ -49,7 +53,7 @@ async def stream_states(
     """
     stop_before = ["reconcile"] if reports_only else ["vote"] if case["rounds"] == 0 else None
     graph = team_graph(tuple(case["briefs"]))
-    limit = 4 + 2 * case["rounds"]
+    limit = 4 + 2 * case["rounds"] + 2 * case["questions"]
     with tracing_context(enabled=False):
         async for state in graph.astream(
             case,

@@ -7,8 +7,6 @@ from transformers import PreTrainedTokenizerBase
 
 from roles.base import Role
 from roles.errors import UserError
-from roles.registry import ROLES
-from roles.team import TEAM_ROLES
 
 # what the code of a template can raise: it divides, looks up, calls what is not there, counts without end
 _TEMPLATE_ERRORS = (
@@ -20,21 +18,14 @@ class HFChat:
     """Renders openings through the template, and later messages as the text the template would add.
 
     `short_prompts` leaves the mandate paragraph out (a tiny model knows its one role by training).
-    `case_first` puts all that several prompts share before everything that only this role reads: the
-    mandates of the whole house, then the case, then which seat is asked. So an engine with a prefix cache
-    computes the mandates once, and a case once for all its seats. A role from outside the house has its
-    mandate after the case. Openings with tools stay role first: templates write tools at the start. Weights
-    trained with one layout should play with it.
     """
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, *, short_prompts: bool = False, case_first: bool = False
-    ) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, short_prompts: bool = False) -> None:
         if tokenizer.chat_template is None:
             raise ValueError("the tokenizer has no chat template; set tokenizer.chat_template")
         self._tokenizer = tokenizer
         self._backend: Any = tokenizer.backend_tokenizer  # the Rust tokenizer, several times faster per call
-        self._short, self._case_first = short_prompts, case_first
+        self._short = short_prompts
         self._openings: dict[tuple[str, bool], tuple[str, str]] = {}
         self._specials = sorted((str(token) for token in tokenizer.all_special_tokens), key=len, reverse=True)
         self._assistant_end, self._ends = self._end_of_turn()
@@ -87,21 +78,9 @@ class HFChat:
     def _split_opening(self, role: Role, with_tools: bool) -> tuple[str, str]:
         system = f"{role.title}." if self._short else role.mandate
         messages = [{"role": "system", "content": system}, {"role": "user", "content": _SLOT}]
-        if self._case_first and not with_tools:
-            messages = [
-                {"role": "system", "content": _TEAM if self._short else f"{_TEAM}\n\n{_MANDATES}"},
-                {"role": "user", "content": f"{_SLOT}\n\n{self._name_seat(role)}"},
-            ]
         tools = [tool.as_chat_tool() for tool in role.tools] if with_tools else None
         before, after = self._render(messages, tools=tools, add_generation_prompt=True).split(_SLOT)
         return before, after
-
-    def _name_seat(self, role: Role) -> str:
-        """Write the role that is to answer, after the case, with its mandate where it was not read yet."""
-        if self._short:
-            return f"{role.title}."
-        was_read = role.name in TEAM_ROLES and ROLES[role.name] is role
-        return f"You are {role.title}. {'' if was_read else role.mandate}".strip()
 
     def _end_of_turn(self) -> tuple[str, dict[str, str]]:
         """Return the end-of-turn text, and per kind of message the text up to the next generation prompt."""
@@ -131,7 +110,5 @@ class HFChat:
         return between if found and found_other else "\n"
 
 
-_TEAM = "You are one seat of a team that decides a company case."
-_MANDATES = "\n\n".join(f"{role.title}. {role.mandate}" for role in map(ROLES.__getitem__, TEAM_ROLES))
 _SLOT = "\u27e6slot\u27e7"
 _OTHER = "\u27e6other\u27e7"

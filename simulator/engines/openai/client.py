@@ -10,6 +10,7 @@ import email.utils
 import json
 import math
 import random
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
@@ -47,8 +48,10 @@ class ChatClient:
     Example: async with ChatClient(settings) as client: reply = await client.complete(messages, tools)
     """
 
-    def __init__(self, settings: EndpointSettings, *, spent: float = 0.0) -> None:
-        """`spent`: what earlier runs under the same limit have cost.
+    def __init__(
+        self, settings: EndpointSettings, *, spent: float = 0.0, budget: Budget | None = None
+    ) -> None:
+        """`spent`: what earlier runs under the same limit have cost. `budget`: shared with other clients.
 
         Raises:
             UserError: not a URL.
@@ -58,10 +61,9 @@ class ChatClient:
         self._rate_limit = RateLimit(settings.requests_per_minute)
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._limit_name = "max_tokens"
+        self._takes_temperature = True
         self._rng = random.Random()
-        self.budget = Budget(
-            price_in=settings.price_in, price_out=settings.price_out, max_cost=settings.max_cost, spent=spent
-        )
+        self.budget = budget or Budget(max_cost=settings.max_cost, spent=spent)
         http = httpx2.AsyncClient(
             transport=ChatTransport(settings.api_key, max_connections=settings.concurrency),
             event_hooks={"response": [self._check_status]},
@@ -82,12 +84,23 @@ class ChatClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connections."""
         await self._sdk.close()
 
     async def complete(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        temperature: float | None = None,
+        max_completion_tokens: int | None = None,
     ) -> ChatReply:
         """Ask for one reply, with retries after a failure that may pass.
+
+        `temperature` counts where the settings have none, `max_completion_tokens` where it is smaller.
 
         Raises:
             EndpointError: the last failure; its `cost` is that of all attempts.
@@ -96,10 +109,13 @@ class ChatClient:
         """
         cost = 0.0
         num_failures = 0
+        if self._settings.temperature is not None:
+            temperature = self._settings.temperature
+        most = min(max_completion_tokens or sys.maxsize, self._settings.max_completion_tokens)
         async with self._slots:
             while True:
-                request = self._make_request(messages, tools)
-                bound = self.budget.price(len(json.dumps(request)), self._settings.max_completion_tokens)
+                request = self._make_request(messages, tools, temperature, most)
+                bound = self._settings.price(len(json.dumps(request)), most)
                 try:
                     message, own_cost = await self._charge(request, bound)
                     return ChatReply(**message.model_dump(), cost=cost + own_cost)
@@ -108,7 +124,7 @@ class ChatClient:
                     raise
                 except EndpointError as error:
                     cost += bound if error.may_be_charged else 0.0
-                    if self._learn_limit_name(error):
+                    if self._learn_limit_name(error) or self._learn_temperature(error, request):
                         continue
                     num_failures += 1
                     wait_s = self._choose_wait(error, num_failures)
@@ -120,15 +136,18 @@ class ChatClient:
                 await asyncio.sleep(wait_s)
 
     def _make_request(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        temperature: float | None,
+        most: int,
     ) -> dict[str, Any]:
-        settings = self._settings
-        body: dict[str, Any] = {"model": settings.model, "messages": list(messages), "stream": False}
-        body[self._limit_name] = settings.max_completion_tokens
+        body: dict[str, Any] = {"model": self._settings.model, "messages": list(messages), "stream": False}
+        body[self._limit_name] = most
         if tools:
             body["tools"] = list(tools)
-        if settings.temperature is not None:
-            body["temperature"] = settings.temperature
+        if temperature is not None and self._takes_temperature:
+            body["temperature"] = temperature
         return body
 
     async def _charge(self, request: dict[str, Any], bound: float) -> tuple[ChatMessage, float]:
@@ -141,7 +160,7 @@ class ChatClient:
             if message.prompt_tokens is None or message.completion_tokens is None:
                 cost = bound
             else:
-                cost = self.budget.price(message.prompt_tokens, message.completion_tokens)
+                cost = self._settings.price(message.prompt_tokens, message.completion_tokens)
             return message, cost
         except EndpointError as error:
             cost = bound if error.may_be_charged else 0.0
@@ -219,6 +238,13 @@ class ChatClient:
         if error.kind != "refused" or not is_news:
             return False
         self._limit_name = "max_completion_tokens"
+        return True
+
+    def _learn_temperature(self, error: EndpointError, request: Mapping[str, Any]) -> bool:
+        """Return whether the model takes no temperature of ours, learnt just now."""
+        if error.kind != "refused" or "temperature" not in request or "temperature" not in str(error):
+            return False
+        self._takes_temperature = False
         return True
 
     def _redact(self, text: str) -> str:

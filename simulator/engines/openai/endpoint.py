@@ -59,6 +59,10 @@ class EndpointSettings(BaseModel):
             raise ValueError(f"max_cost {self.max_cost:g} needs prices; give --price-in and --price-out")
         return self
 
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Return what these tokens cost, in the currency of the prices."""
+        return (prompt_tokens * self.price_in + completion_tokens * self.price_out) / 1e6
+
 
 def read_api_key(variable: str) -> SecretStr:
     """Read the key in an environment variable.

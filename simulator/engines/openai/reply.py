@@ -130,7 +130,7 @@ def read_message(content: bytes) -> ChatMessage:
     choice = body.choices[0]
     calls = tuple(_read_call(call, number) for number, call in enumerate(choice.message.tool_calls or ()))
     usage = _read_usage(body.usage)
-    message = ChatMessage(
+    return ChatMessage(
         text=choice.message.content or "",
         reasoning=_read_reasoning(choice.message),
         calls=calls,
@@ -138,11 +138,6 @@ def read_message(content: bytes) -> ChatMessage:
         prompt_tokens=usage.prompt_tokens if usage else None,
         completion_tokens=usage.completion_tokens if usage else None,
     )
-    try:
-        message.model_dump_json()
-    except ValueError:
-        raise _unreadable("protocol", "text is not valid Unicode (half a surrogate pair)") from None
-    return message
 
 
 def read_error_text(content: bytes, most: int = 200) -> str:

@@ -38,28 +38,18 @@ class Budget:
     A request reserves the most that it can cost before it leaves, so that the limit holds whatever the order
     of the replies, as long as the endpoint keeps to the requested number of tokens.
 
-    Example: Budget(price_in=2.5, price_out=10.0, max_cost=5.0, spent=1.2)
+    Several endpoints may share one.
+
+    Example: Budget(max_cost=5.0, spent=1.2)
     """
 
-    def __init__(
-        self,
-        *,
-        price_in: float = 0.0,
-        price_out: float = 0.0,
-        max_cost: float | None = None,
-        spent: float = 0.0,
-    ) -> None:
-        self._price_in, self._price_out = price_in, price_out  # per million tokens
+    def __init__(self, *, max_cost: float | None = None, spent: float = 0.0) -> None:
         self._max_cost = max_cost  # None: no limit
         self._reserved = 0.0
         self._num_open = 0  # requests under way
         self._is_closed = False
         self._settled = asyncio.Event()  # replaced each time it is set
         self.spent = spent
-
-    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Cost of these tokens."""
-        return (prompt_tokens * self._price_in + completion_tokens * self._price_out) / 1e6
 
     async def reserve(self, bound: float) -> None:
         """Set `bound` aside; waits while requests under way could still leave room for it.

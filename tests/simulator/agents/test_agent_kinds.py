@@ -12,25 +12,27 @@ from team_tables import CHAT, SAMPLING, SEATS, TEAM, draw_scenarios
 from roles.errors import UserError
 from roles.registry import ROLES
 from scenarios.base import ToolCall, ToolError
+from scenarios.team import PlanGame
 from simulator.agents.agent import MAX_OBSERVATION_CHARS, Agent
 from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce, read_kinds, read_limits
 from simulator.agents.code_blocks import parse_code, run_code
 from simulator.agents.dialogue import read_exchanges
 from simulator.agents.scripted_policies import oracle_team
-from simulator.agents.seat_tools import SeatTools
-from simulator.agents.tool_calls import BadToolCallError, format_tool_call
+from simulator.agents.seat_tools import MAX_CALLS, SeatTools
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.export.atif import episode_to_atif
 from simulator.export.episode_files import episode_from_json, episode_to_json
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import list_prompt_roles
+from simulator.reading import read_episode
 from simulator.records import END_REASONS, Episode, Trajectory
+from simulator.tool_calls import BadToolCallError, format_tool_call
 
 CALL = format_tool_call("", ToolCall(name="add", arguments={}))
 
 
-ANSWER = '{"pick": "A", "flag": 0, "veto": []}'
+ANSWER = '{"offers": [], "needs": [], "veto": []}'
 
 
 def block(source: str) -> str:
@@ -253,43 +255,106 @@ def team_with(policies: dict[str, Callable[..., str]], **options: object) -> Epi
     return episode
 
 
-def test_a_seat_that_reacts_looks_up_its_own_figures_and_calculates() -> None:
+def test_a_seat_that_reacts_measures_its_own_parts_and_no_others() -> None:
     (case,) = draw_scenarios(1)
+    part = case.parts_of("coo", "A")[1]
+    other = case.parts_of("cto", "A")[1]
     seen: list[str] = []
     calls = [
-        ToolCall(name="own_figures", arguments={"option": "A"}),
-        ToolCall(name="calculator", arguments={"expression": "6 * 7"}),
-        ToolCall(name="measure", arguments={"option": "A"}),
+        ToolCall(name="describe", arguments={"option": "A"}),
+        ToolCall(name="measure", arguments={"option": "A", "part": list(part.choice)}),
+        ToolCall(name="measure", arguments={"option": "A", "part": list(other.choice)}),
+        ToolCall(name="sheet", arguments={}),
     ]
 
     def speak(transcript: str, rng: object) -> str:
         seen.append(transcript)
-        return format_tool_call("", calls[len(seen) - 1]) if len(seen) <= 3 else ANSWER
+        return format_tool_call("", calls[len(seen) - 1]) if len(seen) <= len(calls) else ANSWER
 
-    episode = team_with({"coo": speak}, kinds={"coo": "react"}, rounds=0)
-    facts = case.seats["coo"].facts
-    assert f"A {facts['utilities']['A']} stakes {facts['stakes']} limit {facts['limit']}" in seen[1]
-    assert "42" in seen[2].removeprefix(seen[1])
-    assert "error: unknown tool 'measure'" in seen[3]
+    episode = team_with({"coo": speak}, rounds=0)
+    assert "Packages:" in seen[1]
+    assert f"cost {part.cost}, worth {part.worth}; " in seen[2].removeprefix(seen[1])
+    assert "error: part must list upgrades that can be bought together" in seen[3]
+    assert "error: unknown tool 'sheet'" in seen[4]
     path = episode.trajectories["coo"]
-    assert (path.num_tool_calls, path.num_valid_tool_calls) == (3, 2)
-    assert episode.trajectories["cto"].num_tool_calls == 0
-    assert "calculator" in seen[0]
-    others = {f"{role} {case.seats[role].facts['stakes']}" for role in SEATS if role != "coo"}
-    assert not [one for one in others if one in seen[3]]
+    assert (path.num_tool_calls, path.num_valid_tool_calls) == (4, 2)
+    assert episode.trajectories["reconcile"].num_tool_calls == 0
 
 
-def test_a_seat_desk_gives_a_limited_number_of_answers() -> None:
-    desk = SeatTools(None)
-    call = ToolCall(name="calculator", arguments={"expression": "1 + 1"})
-    assert [desk(call) for _ in range(40)] == ["2"] * 40
+def test_reconcile_reckons_with_what_is_on_the_table() -> None:
+    (case,) = draw_scenarios(1)
+    seen: list[str] = []
+    calls = [
+        ToolCall(name="sheet", arguments={}),
+        ToolCall(name="total", arguments={"option": "A", "fund": ["cto"]}),
+        ToolCall(name="measure", arguments={"option": "A", "part": []}),
+    ]
+
+    def speak(transcript: str, rng: object) -> str:
+        seen.append(transcript)
+        return format_tool_call("", calls[len(seen) - 1]) if len(seen) <= len(calls) else "done"
+
+    episode = team_with({"reconcile": speak}, rounds=0)
+    table = read_episode(case, episode).table
+    cto = table["cto"]
+    assert cto is not None
+    (offer,) = [offer for offer in cto.offers if offer.option == "A"]
+    worth = case.public.base["A"] + offer.worth
+    assert f"cost {offer.cost} of {case.public.budget}, worth {worth}" in seen[2].removeprefix(seen[1])
+    assert all(f"{option} fund" in seen[1] or f"{option} cannot be run" in seen[1] for option in case.options)
+    assert "error: unknown tool 'measure'" in seen[3]
+
+
+def test_a_chat_seat_reads_what_tools_would_tell_and_hears_of_none() -> None:
+    heard: list[str] = []
+
+    def speak(transcript: str, rng: object) -> str:
+        heard.append(transcript)
+        return ANSWER
+
+    team_with({"coo": speak}, kinds={"coo": "chat"}, rounds=0)
+    assert "Option A in full.\nPackages:" in heard[0]
+    assert "Tools:" not in heard[0]
+    team_with({"coo": speak}, rounds=0)
+    assert "Packages:" not in heard[1]
+    assert "Tools: describe(option)" in heard[1]
+
+
+def test_a_seat_gets_a_limited_number_of_answers() -> None:
+    (case,) = draw_scenarios(1)
+    tools = SeatTools(PlanGame(case), "cto")
+    call = ToolCall(name="measure", arguments={"option": "A", "part": []})
+    assert len({tools(call) for _ in range(MAX_CALLS)}) == 1
     with pytest.raises(ToolError, match="no calls left"):
-        desk(call)
+        tools(call)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"option": "A"},
+        {"option": ["A"], "part": []},
+        {"option": "Z", "part": []},
+        {"option": "A", "part": "x"},
+        {"option": "A", "part": [1]},
+        {"option": "A", "part": ["gold plating"]},
+        {"option": "A", "part": [], "seat": "risk"},
+    ],
+)
+def test_wrong_arguments_are_an_error_of_the_tool(arguments: dict[str, Any]) -> None:
+    (case,) = draw_scenarios(1)
+    for seat in (*SEATS, "reconcile"):
+        for name in ("measure", "describe", "total", "sheet"):
+            if (name, arguments) in (("sheet", {}), ("describe", {"option": "A"})):
+                continue
+            with pytest.raises(ToolError):
+                SeatTools(PlanGame(case), seat)(ToolCall(name=name, arguments=arguments))
 
 
 def test_records_and_exports_tell_a_limit_from_an_end() -> None:
     (case,) = draw_scenarios(1)
-    kinds: dict[str, AgentKind] = {"risk": "react"}
+    kinds: dict[str, AgentKind] = {**dict.fromkeys(TEAM, "chat"), "risk": "react"}
     episode = team_with(
         {"risk": lambda transcript, rng: CALL}, kinds=kinds, limits=AgentLimits(tool_calls=0), rounds=0
     )
@@ -297,7 +362,7 @@ def test_records_and_exports_tell_a_limit_from_an_end() -> None:
     assert episode.trajectories["cto"].ended_by == "answer"
     assert episode.reports["risk"] == ""
     assert episode_from_json(episode_to_json(episode)) == episode
-    document = episode_to_atif(episode, CHAT, roles=list_prompt_roles(case, ROLES, kinds))
+    document = episode_to_atif(episode, CHAT, roles=list_prompt_roles(case, PlanGame(case), kinds))
     ends = {
         one["agent"]["name"]: (one["extra"]["truncated"], one["extra"]["ended_by"])
         for one in document["subagent_trajectories"]

@@ -1,17 +1,26 @@
-"""With the case first, prompts of one case begin alike for every role; the default is as it was."""
+"""Prompts begin with what is the same in every case; a role's name stands for one system text."""
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 
-from tiny_models import tiny_chat, tiny_tokenizer
+import pytest
+from northbank import seat_northbank
+from tiny_models import tiny_tokenizer
 
-from roles.registry import ROLES
-from roles.team import SPECIALISTS
+from roles.base import Role
+from roles.team import RECONCILER, SPECIALISTS, TEAM_ROLES
+from scenarios.base import Style
+from scenarios.team import PlanGame, PlayableCase, generate, with_seat
 from scenarios.written.written_case import read_case
 from simulator.engines.embedded.hf_chat import HFChat
 
 EXAMPLE = Path(__file__).parent.parent.parent.parent / "examples" / "city-permits.md"
+WORDS_ALONE = """\
+title: Where do we store our data?
+budget: 30
+options: {A: {name: Our rooms, base: 10}, B: {name: A cloud, base: 12}}
+seats: {cto: {facts: The rooms are full.}, cost: {facts: The cloud is dear.}}
+"""
 
 
 def common_ids(prompts: list[tuple[int, ...]]) -> int:
@@ -19,43 +28,37 @@ def common_ids(prompts: list[tuple[int, ...]]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda ids: len(set(ids)) == 1, zip(*prompts, strict=False)))
 
 
-def open_all(chat: HFChat, *, case_first: bool) -> list[tuple[int, ...]]:
-    case = read_case(EXAMPLE, case_first=case_first)
-    return [chat.open(ROLES[role], case.seats[role].brief, with_tools=False) for role in SPECIALISTS]
-
-
-def test_case_first_puts_all_that_is_shared_before_the_first_difference() -> None:
-    chat = HFChat(tiny_tokenizer(), case_first=True)
-    prompts = open_all(chat, case_first=True)
+@pytest.mark.parametrize("style", ["full", "short"])
+@pytest.mark.parametrize("role", SPECIALISTS)
+def test_a_seats_prompts_share_its_system_text(role: str, style: Style) -> None:
+    chat = HFChat(tiny_tokenizer())
+    games = [PlanGame(generate("train", 0, index, 1 + index), style) for index in range(4)]
+    prompts = []
+    for game in games:
+        prompts.append(chat.open(game.prompt_role(role), game.write_report_brief(role), with_tools=False))
     shared = chat.decode(prompts[0][: common_ids(prompts)])
-    case = read_case(EXAMPLE)
-    for text in (case.title, case.context, *case.meanings.values()):
-        assert text.split("\n")[0] in shared
-    assert common_ids(open_all(HFChat(tiny_tokenizer()), case_first=False)) < 20
-    for role, prompt in zip(SPECIALISTS, prompts, strict=True):
-        text = chat.decode(prompt)
-        own_note = text.index(case.notes[role].split("\n")[0])
-        assert text.index(ROLES[role].mandate) < text.index(case.title) < own_note
-        assert text.endswith(f"You are {ROLES[role].title}.<|end|><|assistant|>")
+    assert games[0].prompt_role(role).mandate in shared
+    for game, prompt in zip(games, prompts, strict=True):
+        assert game.write_report_brief(role) in chat.decode(prompt).removeprefix(shared[:-40])
 
 
-def test_mandates_are_shared_by_all_cases_and_a_strangers_stands_after_the_case() -> None:
-    chat, stranger = HFChat(tiny_tokenizer(), case_first=True), replace(ROLES["cto"], mandate="You sell.")
-    prompts = [
-        chat.open(ROLES[role], brief, with_tools=False) for role in ROLES for brief in ("One.", "Two.")
+def test_a_name_stands_for_one_system_text(tmp_path: Path) -> None:
+    """Chats remember openings by the role's name: two texts under one name would be mixed up."""
+    file = tmp_path / "case.yaml"
+    file.write_text(WORDS_ALONE)
+    cases: list[PlayableCase] = [
+        *(generate("train", 0, index, 1 + index, offers) for index, offers in enumerate((1, 2, 1))),
+        with_seat(seat_northbank(), "legal", {"veto": ["B"]}),
+        read_case(EXAMPLE),
+        read_case(file),
     ]
-    shared = chat.decode(prompts[0][: common_ids(prompts)])
-    assert all(role.mandate in shared for role in ROLES.values())
-    text = chat.decode(HFChat(tiny_tokenizer(), case_first=True).open(stranger, "One.", with_tools=False))
-    assert text.startswith(shared)
-    assert text.endswith("One.\n\nYou are CTO. You sell.<|end|><|assistant|>")
-
-
-def test_openings_with_tools_and_the_default_layout_do_not_change() -> None:
-    brief = "Retail case. CTO seat. Stakes 83. A 45 B 72. Limit 30."
-    first, plain = HFChat(tiny_tokenizer(), case_first=True), HFChat(tiny_tokenizer())
-    for role in ROLES.values():
-        assert first.open(role, brief, with_tools=True) == plain.open(role, brief, with_tools=True)
-        assert first.open(role, brief, with_tools=False) != plain.open(role, brief, with_tools=False)
-    text = tiny_chat().decode(tiny_chat().open(ROLES["cto"], brief, with_tools=False))
-    assert text == f"<|system|>CTO.<|end|><|user|>{brief}<|end|><|assistant|>"
+    known: dict[str, Role] = {}
+    styles: list[Style] = ["full", "short"]
+    for case, (style, questions, tools) in itertools.product(
+        cases, itertools.product(styles, (0, 1, 2), (True, False))
+    ):
+        game = PlanGame(case, style, questions)
+        for seat in (*case.seats, RECONCILER):
+            role = game.prompt_role(seat, with_tools=tools)
+            assert known.setdefault(role.name, role) == role
+    assert len({role.mandate for role in known.values() if "+full" in role.name}) > 2 * len(TEAM_ROLES)

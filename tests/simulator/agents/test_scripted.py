@@ -3,6 +3,8 @@
 import asyncio
 import math
 import random
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,14 +13,17 @@ from team_tables import CHAT, SAMPLING, SEATS, TEAM, draw_scenarios, oracle_engi
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER
+from scenarios.base import Style
 from scenarios.registry import FAMILIES
-from scenarios.team import TeamScenario, decision_value, parse_decision, parse_report
+from scenarios.team import PlanGame, TeamScenario, decision_value
+from scenarios.team.experts import REPORT_HABITS, best_decision
 from simulator.agents.scripted_policies import (
+    BASELINES,
     HOSTILE_TEXTS,
+    baseline_team,
     hostile,
     oracle_solo,
     oracle_team,
-    random_team,
     silent,
 )
 from simulator.agents.solo import play_solos
@@ -26,6 +31,7 @@ from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.scripted import ScriptedEngine, ScriptedPolicy, SeededPolicy
 from simulator.export.episode_files import read_episodes, write_episodes
 from simulator.graph.runner import play_episodes
+from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 
@@ -40,9 +46,19 @@ def request(text: str, *, policy: str = "cto", session: str = "s", limit: int = 
 
 
 def play_and_score(
-    scenarios: list[TeamScenario], engine: ScriptedEngine, repeats: int = 1
+    scenarios: list[TeamScenario], engine: ScriptedEngine, repeats: int = 1, style: Style = "short"
 ) -> tuple[list[Episode], list[TeamVerdict]]:
-    episodes = asyncio.run(play_episodes(scenarios, TEAM, engine, CHAT, SAMPLING, num_repeats=repeats))
+    episodes = asyncio.run(
+        play_episodes(
+            scenarios,
+            TEAM,
+            engine,
+            CHAT,
+            SAMPLING,
+            num_repeats=repeats,
+            make_game=partial(PlanGame, style=style),
+        )
+    )
     repeated = [scenario for scenario in scenarios for _ in range(repeats)]
     weights = TeamRewardWeights()
     verdicts = [score_episode(s, episode, weights) for s, episode in zip(repeated, episodes, strict=True)]
@@ -64,9 +80,12 @@ def test_plain_text_round_trips_and_never_becomes_a_marker(text: str) -> None:
 
 
 def test_plain_transcripts_are_append_only_text() -> None:
-    ids = CHAT.open(ROLES["cto"], "Bank case.", with_tools=True)
-    assert CHAT.decode(ids) == "<|system|>CTO. measure describe<|end|><|user|>Bank case.<|end|><|assistant|>"
-    assert CHAT.decode(CHAT.open(ROLES["cto"], "x", with_tools=False)).startswith("<|system|>CTO.<|end|>")
+    role = replace(ROLES["cto"], name="new", mandate="You decide.")
+    ids = CHAT.open(role, "Bank case.", with_tools=True)
+    assert CHAT.decode(ids).startswith("<|system|>CTO. You decide.\nTools: ")
+    assert CHAT.decode(ids).endswith("<|end|><|user|>Bank case.<|end|><|assistant|>")
+    plain = CHAT.open(role, "x", with_tools=False)
+    assert CHAT.decode(plain) == "<|system|>CTO. You decide.<|end|><|user|>x<|end|><|assistant|>"
     assert CHAT.decode((*CHAT.encode("B"), CHAT.end_id)) == "B"
     assert CHAT.decode(CHAT.observe("42")) == "<|tool|>42<|end|><|assistant|>"
     assert CHAT.decode(CHAT.ask("Vote.")) == "<|user|>Vote.<|end|><|assistant|>"
@@ -138,50 +157,66 @@ def test_oracle_refuses_a_strange_transcript() -> None:
         oracle_solo([])("Bank case.")
 
 
-def test_the_best_practices_reach_their_decision_value() -> None:
+@pytest.mark.parametrize("style", ["full", "short"])
+def test_the_best_habits_reach_their_decision_value(style: Style) -> None:
     """Experts vote rightly and break no limit, so the reward is the value of the decision."""
-    scenarios = draw_scenarios(200)
+    scenarios = draw_scenarios(60)
     rewards: dict[str, float] = {}
-    for name, (report, decision) in {
-        "best": ("stakes", "priority"),
-        "common": ("conviction", "headcount"),
-    }.items():
-        engine = oracle_engine(scenarios, report_practice=report, decision_practice=decision)
-        episodes, verdicts = play_and_score(scenarios, engine)
+    for name, (report, funding) in {"best": ("measured", "exact"), "common": ("lean", "return")}.items():
+        engine = oracle_engine(scenarios, report_habit=report, funding_habit=funding)
+        episodes, verdicts = play_and_score(scenarios, engine, style=style)
         for scenario, episode, verdict in zip(scenarios, episodes, verdicts, strict=True):
-            value = decision_value(scenario, parse_decision(scenario, episode.decision))
-            assert verdict.reward == pytest.approx(value, abs=1e-12)
+            read = read_episode(scenario, episode)
+            assert read.decision == best_decision(scenario.public, read.table, funding)
+            assert verdict.reward == pytest.approx(
+                decision_value(scenario, read.table, read.decision), abs=1e-12
+            )
             assert (verdict.consensus, verdict.unresolved, verdict.escalation) == (1.0, 0.0, 0.0)
         rewards[name] = mean([verdict.reward for verdict in verdicts])
-    assert rewards["best"] > 0.8
-    assert rewards["best"] - rewards["common"] > 0.08
+    assert rewards["best"] > 0.7
+    assert rewards["best"] - rewards["common"] > 0.15
 
 
-def test_named_practices_are_played() -> None:
-    scenarios = draw_scenarios(5)
-    engine = oracle_engine(scenarios, report_practice="stakes", decision_practice="priority")
-    for episode in play_and_score(scenarios, engine)[0]:
-        assert all(text.startswith("stakes ") for text in episode.reports.values())
-        assert episode.decision.startswith(("priority", "none"))
-    mixed = play_and_score(scenarios, oracle_engine(scenarios), repeats=4)[0]
-    assert {text.split()[0] for e in mixed for text in e.reports.values()} == {"stakes", "conviction"}
+@pytest.mark.parametrize("style", ["full", "short"])
+def test_named_habits_are_played_and_drawn_ones_kept(style: Style) -> None:
+    """With tools the habit of the first call is that of the report."""
+    scenarios = draw_scenarios(8)
+    engine = oracle_engine(scenarios, report_habit="easy", funding_habit="exact")
+    for episode in play_and_score(scenarios, engine, style=style)[0]:
+        assert all(text.startswith("easy\n") for text in episode.reports.values())
+        assert episode.decision.startswith("exact\n")
+    mixed = play_and_score(scenarios, oracle_engine(scenarios), repeats=4, style=style)[0]
+    assert {text.split()[0] for e in mixed for text in e.reports.values()} == set(REPORT_HABITS)
+    for episode in mixed:
+        for role, text in episode.reports.items():
+            turns = episode.trajectories[role].turns
+            assert turns[0].text.split("\n")[0] == text.split("\n")[0]
 
 
-def test_random_teams_are_well_formed_and_worse() -> None:
-    scenarios = draw_scenarios(60)
-    engine = ScriptedEngine(CHAT, seeded=random_team(SEATS))
-    episodes, verdicts = play_and_score(scenarios, engine, repeats=2)
-    for scenario, episode in zip([s for s in scenarios for _ in range(2)], episodes, strict=True):
-        assert all(parse_report(scenario, text) for text in episode.reports.values())
-        assert parse_decision(scenario, episode.decision) is not None
-    assert len({episode.decision for episode in episodes}) >= 3
-    oracle = play_and_score(scenarios, oracle_engine(scenarios))[1]
-    assert mean([v.reward for v in verdicts]) < mean([v.reward for v in oracle]) - 0.3
+@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("style", ["full", "short"])
+def test_baselines_are_well_formed_and_worse_than_experts(name: str, style: Style) -> None:
+    scenarios = draw_scenarios(40)
+    engine = ScriptedEngine(CHAT, seeded=baseline_team(scenarios, name))
+    episodes, verdicts = play_and_score(scenarios, engine, style=style)
+    for scenario, episode in zip(scenarios, episodes, strict=True):
+        read = read_episode(scenario, episode)
+        assert all(report is not None and not report.false_claims for report in read.table.values())
+        assert read.decision is not None
+        assert None not in read.votes.values()
+    engine = oracle_engine(scenarios, report_habit="measured", funding_habit="exact")
+    experts = play_and_score(scenarios, engine, style=style)[1]
+    assert mean([v.reward for v in verdicts]) < mean([v.reward for v in experts]) - 0.1
+
+
+def test_an_unknown_baseline_is_named() -> None:
+    with pytest.raises(UserError, match="did you mean 'greedy'"):
+        baseline_team([], "gredy")
 
 
 @pytest.mark.parametrize("hostile_roles", [(RECONCILER,), SEATS, tuple(TEAM)], ids=["head", "seats", "all"])
 def test_hostile_policies_are_data_not_errors(hostile_roles: tuple[str, ...], tmp_path: Path) -> None:
-    scenarios = draw_scenarios(40)
+    scenarios = draw_scenarios(20)
     seeded: dict[str, SeededPolicy] = {**oracle_team(scenarios), **dict.fromkeys(hostile_roles, hostile)}
     episodes, verdicts = play_and_score(scenarios, ScriptedEngine(CHAT, seeded=seeded), repeats=2)
     assert all(episode.error is None for episode in episodes)
@@ -198,4 +233,4 @@ def test_a_silent_team_gets_the_least() -> None:
     episodes, verdicts = play_and_score(scenarios, ScriptedEngine(CHAT, policies))
     for scenario, episode, verdict in zip(scenarios, episodes, verdicts, strict=True):
         assert episode.decision == ""
-        assert verdict.reward == pytest.approx(-0.2 - 0.1 * scenario.truth["no_feasible"])
+        assert verdict.reward == pytest.approx(-0.2 - 0.1 * (scenario.optimum is None))

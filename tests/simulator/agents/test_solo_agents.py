@@ -10,9 +10,9 @@ from scenarios.base import ToolCall
 from scenarios.registry import FAMILIES
 from simulator.agents.agent_kinds import AgentLimits
 from simulator.agents.solo import SoloEpisode, play_solo
-from simulator.agents.tool_calls import format_tool_call
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
+from simulator.tool_calls import format_tool_call
 
 CALL = format_tool_call("", ToolCall(name="add", arguments={}))
 
@@ -22,22 +22,37 @@ def block(source: str) -> str:
 
 
 def test_a_code_agent_solves_its_own_family_with_a_program() -> None:
-    """Cost: prices of every plan, worked out by a program instead of by calls of the tool."""
+    """Cost: every set of tiers, worked out by a program instead of by calls of the tool."""
     scenario = FAMILIES["cost"].generate("train", 0, 3, 1)
-    facts = {name: scenario.facts[name] for name in ("items", "floor", "discount", "budget")}
+    given = {name: scenario.facts[name] for name in ("structure", "amount", "rates", "limits")}
     gold = FAMILIES["cost"].solve(scenario)
     program = (
         "import itertools, json\n"
-        f"facts = {facts!r}\n"
+        f"facts = {given!r}\n"
+        "upgrades, items = facts['structure']['upgrades'], facts['structure']['items']\n"
+        "bundle, ceiling = facts['structure']['bundle'], facts['rates']['ceiling']\n"
         "best = None\n"
-        "for tiers in itertools.product(range(3), repeat=len(facts['items'])):\n"
-        "    picks = [rows[tier] for rows, tier in zip(facts['items'].values(), tiers)]\n"
-        "    cost, quality = sum(p[0] for p in picks), sum(p[1] for p in picks)\n"
-        "    if quality >= facts['floor'] and (best is None or cost < best[0]):\n"
-        "        best = cost, {name: tier + 1 for name, tier in zip(facts['items'], tiers)}\n"
-        "print(json.dumps({'tiers': best[1], 'total': best[0]}))\n"
+        "def money(points):\n"
+        "    return facts['rates']['point'] * min(points, ceiling)\n"
+        "start = sum(item['quality'] for item in items.values())\n"
+        "for n in range(len(upgrades) + 1):\n"
+        "    for names in itertools.combinations(upgrades, n):\n"
+        "        chosen = [upgrades[name] for name in names]\n"
+        "        if len({one['item'] for one in chosen}) < n:\n"
+        "            continue\n"
+        "        cost = sum(one['cost'] for one in chosen)\n"
+        "        for kind in ('percent', 'points'):\n"
+        "            alike = sum(kind in one for one in chosen)\n"
+        "            if alike >= bundle['count']:\n"
+        "                cost -= alike * bundle['off']\n"
+        "        quality = start + sum(one.get('points', 0) for one in chosen)\n"
+        "        saved = sum(items[one['item']]['price'] * one.get('percent', 0) // 100 for one in chosen)\n"
+        "        worth = saved + money(quality) - money(start)\n"
+        "        keeps = quality >= facts['limits']['quality'] and cost <= facts['amount']\n"
+        "        if keeps and (best is None or (worth, -cost) > best[:2]):\n"
+        "            best = worth, -cost, list(names)\n"
+        "print(json.dumps({'part': best[2], 'cost': -best[1], 'worth': best[0]}))\n"
     )
-    assert facts["discount"] is None
 
     def speak(transcript: str) -> str:
         told = transcript.rpartition("<|tool|>")[2].partition("<|end|>")[0]
@@ -60,7 +75,7 @@ def test_a_code_agent_solves_its_own_family_with_a_program() -> None:
     played = run_or_be_refused(act)
     if played is not None:
         assert played.verdict.exact, played.verdict.explanation
-        assert json.loads(played.trajectory.final_text)["total"] == gold["total"]
+        assert json.loads(played.trajectory.final_text) == gold
         assert played.trajectory.ended_by == "answer"
 
 

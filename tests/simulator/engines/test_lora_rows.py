@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from tiny_models import small_model, speak_by_adapters
+from tiny_models import small_model, speak_by_adapters, tiny_tokenizer
 
 from emads.reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import InfrastructureError
@@ -48,6 +48,7 @@ def serve(model: Any, roles: tuple[str, ...], **options: Any) -> TransformersEng
 def play(engines: dict[str, TransformersEngine], temperature: float) -> dict[str, Talk]:
     """Three turns of twelve transcripts, uneven in length, all at once; by session."""
     generator = torch.Generator().manual_seed(5)
+    vocabulary = len(tiny_tokenizer())
 
     async def talk(role: str, session: str, prompt: tuple[int, ...]) -> Talk:
         found: Talk = []
@@ -62,7 +63,7 @@ def play(engines: dict[str, TransformersEngine], temperature: float) -> dict[str
 
     async def run() -> dict[str, Talk]:
         lengths = torch.randint(1, 40, (12,), generator=generator).tolist()
-        prompts = [tuple(torch.randint(2, 300, (n,), generator=generator).tolist()) for n in lengths]
+        prompts = [tuple(torch.randint(2, vocabulary, (n,), generator=generator).tolist()) for n in lengths]
         names = [(TEAM[i % 5], f"s{i}") for i in range(len(prompts))]
         talks = [talk(role, name, prompt) for (role, name), prompt in zip(names, prompts, strict=True)]
         return dict(zip([name for _, name in names], await asyncio.gather(*talks), strict=True))
@@ -88,7 +89,7 @@ def test_one_pass_samples_what_each_adapter_alone_samples(temperature: float) ->
             predicted = next_token_logprobs(model, prompt + found.token_ids)
             for place, (token, logprob) in enumerate(zip(found.token_ids, found.logprobs, strict=True)):
                 assert logprob == pytest.approx(float(predicted[len(prompt) - 1 + place, token]), abs=2e-5)
-    assert largest < 1e-5
+    assert largest < 2e-5  # logits reach 42, where float32 numbers lie 4e-6 apart
 
 
 def test_new_weights_of_one_policy_leave_the_transcripts_of_others() -> None:

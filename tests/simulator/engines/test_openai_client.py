@@ -72,7 +72,7 @@ MISTAKES = {
 
 
 def test_every_fault_is_tried() -> None:
-    assert set(NAMED) | set(FINAL) | set(MISTAKES) | {"400 max_tokens"} == set(FAULTS)
+    assert set(NAMED) | set(FINAL) | set(MISTAKES) | {"400 max_tokens", "400 temperature"} == set(FAULTS)
 
 
 @pytest.mark.parametrize("fault", NAMED)

@@ -62,7 +62,7 @@ def test_a_reply_without_usage_counts_with_its_upper_bound() -> None:
 
 def test_a_budget_lets_requests_wait_for_those_under_way() -> None:
     async def run() -> list[str]:
-        budget, events = Budget(price_in=1.0, max_cost=1.0), []
+        budget, events = Budget(max_cost=1.0), []
 
         async def second() -> None:
             await budget.reserve(0.6)

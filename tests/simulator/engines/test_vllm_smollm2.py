@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from vllm_models import NEEDS_VLLM, complete, count_ties
 
 from roles.registry import ROLES
+from scenarios.team import PlanGame
 from scenarios.written.written_case import read_case
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
@@ -29,14 +30,17 @@ def folder() -> Path:
 
 @pytest.fixture(scope="module")
 def chat(folder: Path) -> HFChat:
-    return HFChat(AutoTokenizer.from_pretrained(folder), case_first=True)
+    return HFChat(AutoTokenizer.from_pretrained(folder))
 
 
 @pytest.fixture(scope="module")
 def talks(chat: HFChat) -> list[tuple[str, tuple[int, ...]]]:
     """What the seats of a written case read."""
-    case = read_case(EXAMPLES / "city-permits.md", case_first=True)
-    return [(role, chat.open(ROLES[role], seat.brief, with_tools=False)) for role, seat in case.seats.items()]
+    game = PlanGame(read_case(EXAMPLES / "city-permits.md"))
+    return [
+        (seat, chat.open(game.prompt_role(seat), game.write_report_brief(seat), with_tools=False))
+        for seat in game.case.seats
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +84,7 @@ def test_a_schema_holds_the_answer_to_its_form(
     held = asyncio.run(complete(engine, [("held", prompt) for _, prompt in talks[:3]], tokens=48))
     for completion in held:
         answer = json.loads(chat.decode(completion.token_ids))
-        assert set(answer) in ({"pick", "flag", "veto"}, {"vote"})
+        assert set(answer) in ({"offers", "needs", "veto", "note"}, {"offer"}, {"vote", "reason"}, {"vote"})
         assert completion.finish_reason == "stop"
         assert completion.token_ids[-1] == chat.end_id
     assert not all(chat.decode(completion.token_ids).startswith("{") for completion in free)

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +13,22 @@ import pytest
 from team_tables import CHAT, SAMPLING, TEAM, oracle_engine
 from tiny_models import tiny_chat
 
+from roles.base import Role
 from roles.registry import ROLES
 from scenarios.base import ToolCall
-from scenarios.team import TeamScenario, generate
+from scenarios.team import PlanGame, TeamScenario, generate
 from simulator.agents.agent import Agent
 from simulator.agents.dialogue import read_exchanges, read_messages
 from simulator.agents.scripted_policies import oracle_team
-from simulator.agents.tool_calls import format_tool_call
 from simulator.chat import Chat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.export.atif import episode_to_atif, write_atif
+from simulator.game import TeamGame
 from simulator.graph.runner import play_episodes
+from simulator.graph.seating import list_prompt_roles
 from simulator.records import Episode, Trajectory
+from simulator.tool_calls import format_tool_call
 
 # RFC 0001, v1.7: object -> (required keys, optional keys)
 KEYS = {
@@ -44,6 +49,7 @@ KEYS = {
     ),
     "final_metrics": (set(), {"total_prompt_tokens", "total_completion_tokens", "total_steps"}),
 }
+ANSWER = '{"offers": [], "needs": [], "veto": []}'
 AGENT_ONLY = {"model_name", "tool_calls", "metrics"}
 
 
@@ -94,14 +100,22 @@ def check_step(step: dict[str, Any], known: list[str]) -> None:
         assert len(metrics["logprobs"]) == metrics["completion_tokens"]
 
 
+SHORT = partial(PlanGame, style="short")
+
+
 def draw(count: int) -> list[TeamScenario]:
     return [generate("train", 0, index, 1 + index % 2) for index in range(count)]
 
 
 def play(cases: list[TeamScenario], chat: Chat = CHAT) -> list[Episode]:
     engine = ScriptedEngine(chat, seeded=oracle_team(cases))
-    sampling = Sampling(max_completion_tokens=400)
-    return asyncio.run(play_episodes(cases, TEAM, engine, chat, sampling, rounds=2))
+    sampling = Sampling(max_completion_tokens=1500)
+    return asyncio.run(play_episodes(cases, TEAM, engine, chat, sampling, rounds=2, make_game=SHORT))
+
+
+def speakers(case: TeamScenario, game: TeamGame | None = None) -> dict[str, Role]:
+    """The roles as their prompts have them."""
+    return list_prompt_roles(case, game or SHORT(case), {})
 
 
 def with_tools() -> Trajectory:
@@ -109,7 +123,7 @@ def with_tools() -> Trajectory:
         [
             format_tool_call("Let me see. ", ToolCall(name="measure", arguments={"option": "B"})),
             "<tool_call>{}</tool_call>",
-            '{"pick": "B", "flag": 1, "veto": []}',
+            ANSWER,
         ]
     )
     agent = Agent(
@@ -129,17 +143,45 @@ def with_tools() -> Trajectory:
 def test_episodes_follow_the_format(make_chat: Callable[[], Chat]) -> None:
     cases, chat = draw(4), make_chat()
     for case, episode in zip(cases, play(cases, chat), strict=True):
-        document = episode_to_atif(episode, chat)
+        game = SHORT(case)
+        document = episode_to_atif(episode, chat, roles=speakers(case))
         check_document(document)
         assert document["session_id"] == f"{case.key}#0"
         by_role = {one["agent"]["name"]: one["steps"] for one in document["subagent_trajectories"]}
         assert list(by_role) == list(episode.trajectories)
-        for role, seat in case.seats.items():
-            assert by_role[role][0] == {"step_id": 1, "source": "user", "message": seat.brief}
+        for role in case.seats:
+            brief = game.write_report_brief(role)
+            assert by_role[role][0] == {"step_id": 1, "source": "user", "message": brief}
             assert by_role[role][1]["message"] == episode.reports[role]
             assert by_role[role][-1]["message"] == episode.votes[role]
             assert by_role[role][-2]["message"].endswith("Vote.")
-        assert by_role["reconcile"][0]["message"].startswith(f"Options {' '.join(case.options)}.")
+        assert by_role["reconcile"][0]["message"].startswith(f"A {case.public.base['A']}: ")
+
+
+def test_questions_and_tools_are_steps_too() -> None:
+    (case,) = draw(1)
+    experts = oracle_team([case], report_habit="lean", funding_habit="exact")
+    ask = json.dumps({"ask": {"seat": "risk", "option": "A", "cost_at_most": 50}})
+
+    def asks_first(transcript: str, rng: random.Random) -> str:
+        return experts["reconcile"](transcript, rng) if ask in transcript else ask
+
+    engine = ScriptedEngine(CHAT, seeded={**experts, "reconcile": asks_first})
+    (episode,) = asyncio.run(play_episodes([case], TEAM, engine, CHAT, Sampling(max_completion_tokens=1500)))
+    document = episode_to_atif(episode, CHAT, roles=speakers(case, PlanGame(case)))
+    check_document(document)
+    told = [step["message"] for step in document["steps"]]
+    assert told[2:4] == ["ReconcileGPT asks for another offer.", "The asked specialist replies."]
+    (replied,) = document["steps"][3]["observation"]["results"]
+    assert (replied["extra"]["role"], replied["content"]) == ("risk", episode.asked[0].reply)
+    by_role = {one["agent"]["name"]: one for one in document["subagent_trajectories"]}
+    assert {tool["function"]["name"] for tool in by_role["cto"]["agent"]["tool_definitions"]} == {
+        "describe",
+        "measure",
+    }
+    called = [step for step in by_role["cto"]["steps"] if "tool_calls" in step]
+    assert len(called) == episode.trajectories["cto"].num_valid_tool_calls > 0
+    assert all("hard limit" in step["observation"]["results"][0]["content"] for step in called)
 
 
 def test_every_token_comes_back() -> None:
@@ -178,7 +220,7 @@ def test_tool_calls_carry_their_observations() -> None:
     ]
     assert "tool_calls" not in malformed
     assert malformed["observation"]["results"][0]["content"].startswith("error: ")
-    assert said["message"] == '{"pick": "B", "flag": 1, "veto": []}'
+    assert said["message"] == ANSWER
     assert cto["extra"] == {
         "truncated": False,
         "ended_by": "answer",
@@ -200,7 +242,7 @@ def test_neither_truth_nor_score_is_written(tmp_path: Path) -> None:
     path = write_atif(tmp_path / "new" / "e.json", play(cases)[0], CHAT)
     text = path.read_text()
     assert json.loads(text)["schema_version"] == "ATIF-v1.7"
-    for word in ("truth", "weighted", "reward", "verdict"):
+    for word in ("truth", "optimum", "reward", "verdict"):
         assert word not in text
     assert [entry.name for entry in path.parent.iterdir()] == ["e.json"]
 
@@ -209,13 +251,14 @@ def test_neither_truth_nor_score_is_written(tmp_path: Path) -> None:
 def test_a_transcript_reads_back_as_talk(make_chat: Callable[[], Chat]) -> None:
     cases, chat = draw(3), make_chat()
     for case, episode in zip(cases, play(cases, chat), strict=True):
-        for role, seat in case.seats.items():
-            messages = read_messages(episode.trajectories[role], chat, ROLES[role])
+        for role in case.seats:
+            brief, prompt_role = SHORT(case).write_report_brief(role), speakers(case)[role]
+            messages = read_messages(episode.trajectories[role], chat, prompt_role)
             assert [message.source for message in messages[:2]] == ["user", "agent"]
-            assert messages[0].text == seat.brief
+            assert messages[0].text == brief
             assert not any("<|" in message.text for message in messages)
-            first, *rest = read_exchanges(episode.trajectories[role], chat, ROLES[role])
-            assert (first.message, first.tool_calls, first.answer) == (seat.brief, (), episode.reports[role])
+            first, *rest = read_exchanges(episode.trajectories[role], chat, prompt_role)
+            assert (first.message, first.tool_calls, first.answer) == (brief, (), episode.reports[role])
             assert rest[-1].answer == episode.votes[role]
 
 
@@ -223,10 +266,11 @@ def test_a_turn_cut_by_a_limit_does_not_shift_the_talk() -> None:
     cases = draw(1)
     engine = oracle_engine(cases)
     (episode,) = asyncio.run(
-        play_episodes(cases, TEAM, engine, CHAT, Sampling(max_completion_tokens=5), rounds=1)
+        play_episodes(cases, TEAM, engine, CHAT, Sampling(max_completion_tokens=5), rounds=1, make_game=SHORT)
     )
-    exchanges = read_exchanges(episode.trajectories["cto"], CHAT, ROLES["cto"])
-    assert [exchange.message for exchange in exchanges] == [cases[0].seats["cto"].brief, "No decision. Vote."]
+    exchanges = read_exchanges(episode.trajectories["cto"], CHAT, speakers(cases[0])["cto"])
+    brief = SHORT(cases[0]).write_report_brief("cto")
+    assert [exchange.message for exchange in exchanges] == [brief, "No decision. Vote."]
     check_document(episode_to_atif(episode, CHAT))
 
 
@@ -235,4 +279,4 @@ def test_tools_read_back_as_lookups() -> None:
     assert exchange.message == "Bank case."
     assert [told for _, told in exchange.tool_calls] == ["latency 35", exchange.tool_calls[1][1]]
     assert exchange.tool_calls[1][1].startswith("error: ")
-    assert exchange.answer == '{"pick": "B", "flag": 1, "veto": []}'
+    assert exchange.answer == ANSWER

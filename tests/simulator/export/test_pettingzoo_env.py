@@ -10,6 +10,7 @@ from pettingzoo.test import parallel_api_test
 from team_tables import CHAT, SAMPLING, SEATS, TEAM
 
 from roles.team import RECONCILER
+from scenarios.base import Style
 from scenarios.team import generate
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine
@@ -27,9 +28,9 @@ def test_pettingzoos_own_test_passes() -> None:
 
 
 def play(env: TeamEnv, index: int) -> tuple[float, dict[str, object]]:
-    """Experts of one practice at the table, each reading its own observations alone."""
+    """Experts of one habit at the table, each reading its own observations alone."""
     case = generate("train", 0, index, 1)
-    experts = oracle_team([case], report_practice="stakes", decision_practice="priority")
+    experts = oracle_team([case], report_habit="easy", funding_habit="exact")
     observations, _ = env.reset(options={"index": index})
     heard: dict[str, str] = dict.fromkeys(env.agents, "")
     rewards: dict[str, float] = {}
@@ -47,12 +48,11 @@ def play(env: TeamEnv, index: int) -> tuple[float, dict[str, object]]:
     return rewards["cto"], infos["cto"]
 
 
-def test_an_episode_is_worth_what_the_graph_plays() -> None:
-    env = TeamEnv("train")
-    cases = [generate("train", 0, index, 1) for index in range(8)]
-    engine = ScriptedEngine(
-        CHAT, seeded=oracle_team(cases, report_practice="stakes", decision_practice="priority")
-    )
+@pytest.mark.parametrize("style", ["full", "short"])
+def test_an_episode_is_worth_what_the_graph_plays(style: Style) -> None:
+    env = TeamEnv("train", style=style)
+    cases = [generate("train", 0, index, 1) for index in range(6)]
+    engine = ScriptedEngine(CHAT, seeded=oracle_team(cases, report_habit="easy", funding_habit="exact"))
     episodes = asyncio.run(play_episodes(cases, TEAM, engine, CHAT, SAMPLING, rounds=1))
     for index, (case, episode) in enumerate(zip(cases, episodes, strict=True)):
         reward, infos = play(env, index)
@@ -61,21 +61,33 @@ def test_an_episode_is_worth_what_the_graph_plays() -> None:
         assert (infos["case"], infos["value"]) == (case.key, verdict.value)
 
 
+def test_a_first_observation_holds_the_rules_and_all_facts() -> None:
+    observations, infos = TeamEnv("train").reset(options={"index": 3})
+    assert infos["cto"] == {"case": generate("train", 0, 3, 1).key}
+    assert observations[RECONCILER] == ""
+    for seat in SEATS:
+        for part in (
+            "You are ",
+            "A plan over the budget",
+            "Example of another case:",
+            "Option A in full.",
+        ):
+            assert part in observations[seat]
+        assert "Tools:" not in observations[seat]
+
+
 def test_who_has_nothing_to_say_hears_and_changes_nothing() -> None:
-    env = TeamEnv("train")
+    env = TeamEnv("train", style="short")
     case = generate("train", 0, 3, 1)
-    observations, infos = env.reset(options={"index": 3})
-    assert observations == {**{role: seat.brief for role, seat in case.seats.items()}, RECONCILER: ""}
-    assert infos["cto"] == {"case": case.key}
-    report = '{"pick": "A", "flag": 3, "veto": []}'
+    env.reset(options={"index": 3})
+    report = '{"offers": [], "needs": [], "veto": [], "note": ""}'
     observations, rewards, *_ = env.step({**dict.fromkeys(SEATS, report), RECONCILER: report})
     assert {agent for agent, text in observations.items() if text} == {RECONCILER}
     assert set(rewards.values()) == {0.0}
-    option = next(o for o in case.options if not case.truth["vetoes"][o])
-    decision = json.dumps({"option": option, "escalate": False})
+    decision = json.dumps({"option": case.options[0], "fund": [], "escalate": False})
     observations, *_ = env.step(dict.fromkeys(AGENTS, decision))
     assert {agent for agent, text in observations.items() if text} == set(SEATS)
-    assert observations["cto"] == f"Decision {option}. Vote."
+    assert observations["cto"] == f"Decision {case.options[0]} without your part. Vote."
     env.step(dict.fromkeys(AGENTS, '{"vote": "accept"}'))
     with pytest.raises(ValueError, match="call reset"):
         env.step({})

@@ -35,6 +35,7 @@ def test_the_named_factory_compiles_the_graph() -> None:
         "intake",
         *SPECIALISTS,
         "reconcile",
+        "answer",
         "vote",
         "__end__",
     }

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,18 @@ from evaluation.minutes.live_view import LiveView
 from roles.errors import InfrastructureError, UserError
 from roles.registry import ROLES
 from scenarios.base import ToolCall
-from scenarios.team import TeamScenario, generate
-from scenarios.team.playable import PlayableCase
+from scenarios.team import PlanGame, PlayableCase, TeamScenario, generate
 from simulator.agents.agent import Agent
-from simulator.agents.tool_calls import format_tool_call
+from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine
 from simulator.export.telemetry import trace_episodes, write_spans
 from simulator.graph.runner import play_episodes
 from simulator.observer import Watch, join_watches
 from simulator.records import Episode
+from simulator.tool_calls import format_tool_call
+
+SHORT = partial(PlanGame, style="short")
 
 
 def draw(count: int) -> list[TeamScenario]:
@@ -46,7 +49,7 @@ class Diaries:
 
 
 def play(cases: Sequence[PlayableCase], watch: Watch | None, **changed: Any) -> list[Episode]:
-    given = {"rounds": 1, "watch": watch, **changed}
+    given = {"rounds": 1, "watch": watch, "make_game": SHORT, **changed}
     engine = given.pop("engine", None) or oracle_engine(cases)
     return asyncio.run(play_episodes(cases, TEAM, engine, CHAT, SAMPLING, **given))
 
@@ -67,6 +70,24 @@ def test_an_observer_hears_everything_in_order() -> None:
         assert heard["end", ""] == [None]
         turns = [event[2] for event in diary.events if event[0] == "turn"]
         assert sorted(map(id, turns)) == sorted(id(t) for p in episode.trajectories.values() for t in p.turns)
+
+
+def test_a_question_and_its_reply_are_told_between_the_reports_and_the_decision() -> None:
+    (case,), diaries = draw(1), Diaries()
+    experts = oracle_team([case], report_habit="lean")
+    asked = {"ask": {"seat": "risk", "option": "A", "cost_at_most": 50}}
+
+    def asks_first(transcript: str, rng: Any) -> str:
+        return experts["reconcile"](transcript, rng) if '{"ask"' in transcript else json.dumps(asked)
+
+    engine = ScriptedEngine(CHAT, seeded={**experts, "reconcile": asks_first})
+    (episode,) = play([case], diaries.watch, engine=engine, make_game=partial(SHORT, questions=1))
+    (diary,) = diaries.by_session.values()
+    told = [event for event in diary.events if event[0] not in ("turn", "vote", "report")]
+    assert [event[0] for event in told] == ["ask", "reply", "decision", "end"]
+    assert told[0][2:] == (episode.asked[0].ask, asked["ask"])
+    assert told[1][1:3] == ("risk", episode.asked[0].reply)
+    assert told[2][4] == 1  # the first draft, though it is the second message
 
 
 def test_watching_changes_nothing() -> None:
@@ -149,9 +170,9 @@ def show(cases: Sequence[PlayableCase], *, terminal: bool = False, **changed: An
 def test_the_live_view_reads_like_the_meeting() -> None:
     cases = draw(4)
     out = show(cases[:1])
-    for part in ("opens; at the table: CTO, COO, Risk and Cost", "CTO speaks", "CTO reports: recommends"):
+    for part in ("opens; at the table: CTO, COO, Risk and Cost", "CTO speaks", "CTO reports: A "):
         assert part in out
-    for part in ("ReconcileGPT decides for", "Cost votes: accept", "the meeting ends"):
+    for part in ("ReconcileGPT decides for", "and funds ", "Cost votes: accept", "the meeting ends"):
         assert part in out
     assert "\x1b" not in out
     several = show(cases)
@@ -236,8 +257,8 @@ def test_spans_tell_the_episode_and_no_truth(tmp_path: Path) -> None:
     text = path.read_text()
     assert "TRUTH" not in text
     for case in cases:
-        assert not any(seat.brief in text for seat in case.seats.values())
-    assert not any(word in text for word in ("reward", "verdict", "weighted", "Stakes"))
+        assert not any(SHORT(case).write_report_brief(seat) in text for seat in case.seats)
+    assert not any(word in text for word in ("reward", "verdict", "optimum", "Budget"))
 
 
 def test_a_failed_episode_is_a_span_with_its_error(tmp_path: Path) -> None:

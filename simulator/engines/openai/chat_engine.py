@@ -1,0 +1,173 @@
+"""An OpenAI-compatible endpoint as an engine: transcripts go out as messages, with native tool calls.
+
+For play and evaluation: such endpoints return no token ids, and the learner needs the sampled ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from roles.errors import InfrastructureError
+from simulator.chat_messages import MessageChat
+from simulator.engines.base import Completion, CompletionRequest
+from simulator.engines.loop_thread import LoopThread
+from simulator.engines.openai.client import ChatClient
+from simulator.engines.openai.endpoint import EndpointSettings
+from simulator.engines.openai.reply import ChatReply, EndpointError
+from simulator.engines.openai.request_limits import Budget, BudgetSpentError
+from simulator.engines.openai.stored_replies import ReplyFile, make_key
+from simulator.engines.openai.wire import ToolShape, write_messages, write_turn_text
+
+CUT = ("length", "content_filter")
+TOO_LONG = ("context length", "context_length", "context window", "maximum context", "too many tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a policy's requests took, replies from the file included.
+
+    Example: Usage(num_requests=2, prompt_tokens=812, completion_tokens=60, cost=0.0026)
+    """
+
+    num_requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    num_without_usage: int = 0  # replies whose endpoint did not count tokens
+    num_too_long: int = 0  # prompts that the model has no room for
+    cost: float = 0.0  # of replies, in the currency of the prices
+
+    def plus(self, reply: ChatReply) -> "Usage":
+        """Return the usage with one more reply."""
+        is_counted = reply.prompt_tokens is not None and reply.completion_tokens is not None
+        return replace(
+            self,
+            num_requests=self.num_requests + 1,
+            prompt_tokens=self.prompt_tokens + (reply.prompt_tokens or 0),
+            completion_tokens=self.completion_tokens + (reply.completion_tokens or 0),
+            num_without_usage=self.num_without_usage + (not is_counted),
+            cost=self.cost + reply.cost,
+        )
+
+    def joined(self, other: "Usage") -> "Usage":
+        """Return both together."""
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+
+
+@dataclass(slots=True, kw_only=True)
+class Ledger:
+    """The common purse of a team's endpoints, usage by session, and why no more requests are made.
+
+    Example: Ledger(budget=Budget(max_cost=2.0)).sum_of(suffix="/cto").cost
+    """
+
+    budget: Budget = field(default_factory=Budget)
+    sessions: dict[str, Usage] = field(default_factory=dict)
+    stop: str | None = None  # None: requests are made
+
+    def sum_of(self, prefix: str = "", suffix: str = "") -> Usage:
+        """Return the usage of all sessions whose name begins and ends so."""
+        total = Usage()
+        for session, usage in self.sessions.items():
+            if session.startswith(prefix) and session.endswith(suffix):
+                total = total.joined(usage)
+        return total
+
+
+class ChatEngine:
+    """One model at one endpoint; it plays any policy. `close` it.
+
+    Example: ChatEngine(EndpointSettings(url="http://127.0.0.1:8000/v1", model="qwen"), loop=loop)
+    """
+
+    def __init__(
+        self,
+        settings: EndpointSettings,
+        *,
+        loop: LoopThread,
+        shape: ToolShape = "native",
+        replies: ReplyFile | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        """`loop`, `replies` and `ledger` may be shared by the engines of a team.
+
+        Raises:
+            UserError: not a URL.
+        """
+        self._settings, self._shape, self._loop, self._replies = settings, shape, loop, replies
+        self.ledger = ledger or Ledger()
+        self._client = ChatClient(settings, budget=self.ledger.budget)
+        self._chat = MessageChat()
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """Ask for one turn; a prompt that the model has no room for is a turn cut at its start.
+
+        Raises:
+            InfrastructureError: no reply after all retries, or the cost limit is reached.
+            UserError: key, balance, permission, address or model are refused.
+        """
+        messages, tools = write_messages(self._chat.read(request.prompt_ids), self._shape)
+        try:
+            reply = await self._loop.run(self._ask(request, messages, tools))
+        except EndpointError as error:
+            if error.kind != "refused" or not any(words in str(error).lower() for words in TOO_LONG):
+                raise
+            self._count(request.session, replace(Usage(), num_too_long=1))
+            reply = ChatReply(text="", finish_reason="length")
+        else:
+            self._count(request.session, Usage().plus(reply))
+        ids = self._chat.encode(write_turn_text(reply))
+        is_cut = reply.finish_reason in CUT
+        ids = ids if is_cut else (*ids, self._chat.end_id)
+        return Completion(
+            token_ids=ids,
+            logprobs=(0.0,) * len(ids),
+            finish_reason="length" if is_cut else "stop",
+            policy_version=f"{request.policy}@{self._settings.model}",
+        )
+
+    def end_session(self, session: str) -> None:
+        """Do nothing: no state is kept between turns."""
+
+    def close(self) -> None:
+        """End the connections."""
+        self._loop.call(self._client.close(), timeout_s=10)
+
+    async def _ask(
+        self, request: CompletionRequest, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]
+    ) -> ChatReply:
+        sampling = request.sampling
+        asked = {
+            "url": self._settings.url,
+            "model": self._settings.model,
+            "messages": list(messages),
+            "tools": list(tools),
+            "temperature": sampling.temperature,
+            "most": min(sampling.max_completion_tokens, self._settings.max_completion_tokens),
+        }
+        key = make_key(request.session, asked)
+        known = self._replies.find(key) if self._replies is not None else None
+        if known is not None:
+            return known
+        if self.ledger.stop is not None:
+            raise InfrastructureError(self.ledger.stop)
+        try:
+            reply = await self._client.complete(
+                messages,
+                tools,
+                temperature=sampling.temperature,
+                max_completion_tokens=sampling.max_completion_tokens,
+            )
+        except (BudgetSpentError, EndpointError) as error:
+            if self._replies is not None and error.cost > 0:
+                self._replies.add(key, None, error.cost)
+            if isinstance(error, EndpointError):
+                raise
+            self.ledger.stop = str(error)
+            raise InfrastructureError(self.ledger.stop) from None
+        if self._replies is not None:
+            self._replies.add(key, reply, reply.cost)
+        return reply
+
+    def _count(self, session: str, usage: Usage) -> None:
+        before = self.ledger.sessions.get(session, Usage())
+        self.ledger.sessions[session] = before.joined(usage)

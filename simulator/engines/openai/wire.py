@@ -1,0 +1,97 @@
+"""Between transcripts and messages of the protocol: native tool calls there, calls between tags here."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal, assert_never
+
+from roles.base import Role
+from simulator.chat_messages import Said, read_opening
+from simulator.engines.openai.reply import ChatMessage
+from simulator.tool_calls import CLOSE, OPEN, BadToolCallError, parse_tool_calls
+
+ToolShape = Literal["native", "text"]  # how tools are offered: by the protocol, or in the system message
+WireMessage = dict[str, Any]
+
+_TEXT_TOOLS = (
+    f'To call a tool, end your turn with\n{OPEN}\n{{"name": "...", "arguments": {{...}}}}\n{CLOSE}\n'
+    "Its result comes between <tool_response> and </tool_response>. The tools: "
+)
+NOT_RUN = "not carried out"
+
+
+def describe_tools(tools: Sequence[dict[str, Any]]) -> str:
+    """Say in words how to call these tools, for an endpoint that takes none."""
+    return f"{_TEXT_TOOLS}{json.dumps(list(tools))}"
+
+
+def write_messages(
+    said: Sequence[Said], shape: ToolShape = "native"
+) -> tuple[list[WireMessage], list[dict[str, Any]]]:
+    """Return the messages and the tools of a request whose transcript is `said`.
+
+    A turn whose calls cannot be read goes out as the text that it was, and what was answered as a user's
+    message.
+    """
+    messages: list[WireMessage] = []
+    tools: list[dict[str, Any]] = []
+    open_ids: list[str] = []  # calls that have no result yet
+    for one in said:
+        if one.speaker == "tool" and open_ids:
+            messages.append(_write_result(open_ids.pop(0), one.text))
+            continue
+        messages += [_write_result(name, NOT_RUN) for name in open_ids]
+        open_ids = []
+        match one.speaker:
+            case "system":
+                role, with_tools = read_opening(one.text)
+                tools = [tool.as_chat_tool() for tool in role.tools] if with_tools else []
+                messages.append({"role": "system", "content": _write_system(role, tools, shape)})
+            case "assistant":
+                messages.append(_write_turn(one.text, f"call_{len(messages)}", shape))
+                open_ids = [call["id"] for call in messages[-1].get("tool_calls", ())]
+            case "tool":
+                messages.append({"role": "user", "content": f"<tool_response>\n{one.text}\n</tool_response>"})
+            case "user":
+                messages.append({"role": "user", "content": one.text})
+            case _:
+                assert_never(one.speaker)
+    return messages, tools if shape == "native" else []
+
+
+def write_turn_text(message: ChatMessage) -> str:
+    """Return a reply as the text that agents read: its words, then its calls, each between tags."""
+    calls = [
+        f'{OPEN}\n{{"name": {json.dumps(call.name)}, "arguments": {call.arguments.strip() or "{}"}}}\n{CLOSE}'
+        for call in message.calls
+    ]
+    return message.text + "\n".join(calls)
+
+
+def _write_system(role: Role, tools: Sequence[dict[str, Any]], shape: ToolShape) -> str:
+    return f"{role.mandate}\n\n{describe_tools(tools)}" if tools and shape == "text" else role.mandate
+
+
+def _write_turn(text: str, name: str, shape: ToolShape) -> WireMessage:
+    """Return an assistant's message, its calls in the protocol's own form where all can be read."""
+    try:
+        calls = parse_tool_calls(text) if shape == "native" else ()
+    except BadToolCallError:
+        calls = ()
+    if not calls:
+        return {"role": "assistant", "content": text}
+    return {
+        "role": "assistant",
+        "content": text[: text.index(OPEN)],
+        "tool_calls": [
+            {
+                "id": f"{name}_{number}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments))},
+            }
+            for number, call in enumerate(calls)
+        ],
+    }
+
+
+def _write_result(name: str, text: str) -> WireMessage:
+    return {"role": "tool", "tool_call_id": name, "content": text}
