@@ -5,6 +5,7 @@ A second implementation of the rules as the system message states them, in fract
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from math import floor
@@ -14,8 +15,28 @@ Names = tuple[str, ...]
 Measure = Callable[[Names], tuple[int, int, bool]]  # names -> (cost, value, whether the limit holds)
 
 
+@dataclass(frozen=True, slots=True)
+class PricedPart:
+    """A part as the texts price it. Example: PricedPart(("spare gateway",), 9, 14, True)"""
+
+    names: Names
+    cost: int
+    worth: int
+    keeps_limit: bool
+
+
 def solve_from_text(seat: str, brief: str, description: str) -> dict[str, Any]:
     """The best part by the texts."""
+    amount, parts = list_parts_from_text(seat, brief, description)
+    best = max(
+        (part for part in parts if part.keeps_limit and part.cost <= amount),
+        key=lambda part: (part.worth, -part.cost),
+    )
+    return {"part": list(best.names), "cost": best.cost, "worth": best.worth}
+
+
+def list_parts_from_text(seat: str, brief: str, description: str) -> tuple[int, list[PricedPart]]:
+    """The amount, and every part that can be bought together."""
     amount = int(_find(r"for at most (\d+) k\$", brief))
     names = list(_sections(description)["Upgrades"])
     measure, groups = READERS[seat](brief, description)
@@ -26,10 +47,8 @@ def solve_from_text(seat: str, brief: str, description: str) -> dict[str, Any]:
             if len({groups.get(name, name) for name in part}) < count:
                 continue
             cost, value, keeps = measure(part)
-            if keeps and cost <= amount:
-                found.append((value - before, -cost, part))
-    worth, cost, part = max(found)
-    return {"part": list(part), "cost": -cost, "worth": worth}
+            found.append(PricedPart(part, cost, value - before, keeps))
+    return amount, found
 
 
 def _find(pattern: str, text: str) -> str:

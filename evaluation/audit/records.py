@@ -8,12 +8,18 @@ from typing import Any, Literal
 
 from scenarios.base import Family, Scenario
 
-Kind = Literal["id", "set", "ranking", "plan", "sequence", "number", "boolean"]
+Kind = Literal["id", "set", "ranking", "plan", "sequence", "number", "boolean", "offers", "text", "texts"]
+WORDS: tuple[Kind, ...] = ("text", "texts")  # free words, which no verdict reads
 Answer = dict[str, Any]
 
 
 def no_names(_scenario: Scenario) -> Sequence[str]:
     """For fields that name nothing."""
+    return ()
+
+
+def no_offers(_scenario: Scenario) -> Sequence[Answer]:
+    """For fields that hold no offers."""
     return ()
 
 
@@ -24,11 +30,15 @@ class Field:
     Example: Field(kind="plan", names=lambda scenario: list(scenario.facts["items"]), values=(1, 2, 3))
     """
 
-    kind: Kind  # "set": list whose order is free; "sequence": plan whose key order counts
+    kind: Kind  # "set": list whose order is free; "sequence": plan whose key order counts; "texts": a list
     names: Callable[[Scenario], Sequence[str]] = no_names  # ids of the case; of a plan, its keys
     values: tuple[Any, ...] = ()  # of a plan: what a key can be given
     largest: int = 99  # of a number in an honest answer; the least is 0
     most_flattering: int = 0  # of a number: what a liar would state
+    offers: Callable[[Scenario], Sequence[Answer]] = no_offers  # of offers: all that could truly be offered
+    most_chars: int = 400  # of a text, or of each of several
+    most_words: int = 400  # of a text
+    is_optional: bool = False  # the schema has a default for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +77,11 @@ class Attack:
     def text(self) -> str:
         return json.dumps(self.gold)
 
+    @property
+    def required(self) -> list[str]:
+        """Keys of the gold that an answer cannot do without."""
+        return [name for name in self.gold if not self.subject.fields[name].is_optional]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -96,6 +111,6 @@ class Tier:
     constant_cases: int  # V3 and V5: train cases per difficulty on which the best constant is searched
     search_calls: int  # V6
     calls_per_case: int
-    team_episodes: int  # V9
+    team_episodes: int  # V9; a tenth of it V10
     hack_difficulties: tuple[int, ...] = (1, 5, 8)
     blind_difficulties: tuple[int, ...] = (1, 5, 8)

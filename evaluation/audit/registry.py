@@ -5,21 +5,18 @@ A family without a file here is audited as far as the family itself allows: see 
 
 from typing import Any
 
-from evaluation.audit.families.coo import SUBJECT as COO
-from evaluation.audit.families.cost import SUBJECT as COST
-from evaluation.audit.families.cto import SUBJECT as CTO
-from evaluation.audit.families.reconcile import SUBJECT as RECONCILE
-from evaluation.audit.families.risk import SUBJECT as RISK
+from evaluation.audit.families.parts import audit_parts
+from evaluation.audit.families.reports import SUBJECT as RECONCILE
 from evaluation.audit.families.team import SUBJECTS as TEAM
 from evaluation.audit.records import Answer, Field, Subject
 from scenarios.base import Family, Scenario
 from scenarios.registry import FAMILIES
 
 SUBJECTS: dict[str, Subject] = {
-    "cto": CTO,
-    "coo": COO,
-    "risk": RISK,
-    "cost": COST,
+    "cto": audit_parts(FAMILIES["cto"]),
+    "coo": audit_parts(FAMILIES["coo"]),
+    "risk": audit_parts(FAMILIES["risk"]),
+    "cost": audit_parts(FAMILIES["cost"]),
     "reconcile": RECONCILE,
     **TEAM,
 }

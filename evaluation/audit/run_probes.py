@@ -1,21 +1,22 @@
-"""Runs an audit: every verifier's probes, then V9, in this process or in several, and prints its table."""
+"""Runs an audit: every verifier's probes, V9 and V10, in this process or in several, and prints its table."""
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
 
 from evaluation.audit.audit_table import render_breaches, render_heading, render_row
 from evaluation.audit.case_sample import CaseSample
+from evaluation.audit.cheats import probe_honesty
 from evaluation.audit.free_riders import probe_free_riders
 from evaluation.audit.journal import AuditJournal
 from evaluation.audit.probe_list import DERIVED_PROBES, PROBES, TEAM, TIERS, choose_subjects, choose_tier
-from evaluation.audit.records import Row
+from evaluation.audit.records import Row, Tier
 from evaluation.audit.registry import SUBJECTS, list_subjects
 from roles.errors import unknown
 
-FREE_RIDERS = "V9"
+TEAM_PROBES: Mapping[str, Callable[[Tier, int], Row]] = {"V9": probe_free_riders, "V10": probe_honesty}
 Cell = tuple[str, str]  # (family, probe)
 
 
@@ -25,7 +26,7 @@ def list_cells(families: Sequence[str], probes: Sequence[str]) -> list[Cell]:
     Raises:
         UserError: unknown family or probe.
     """
-    known = [*PROBES, FREE_RIDERS]
+    known = [*PROBES, *TEAM_PROBES]
     for probe in probes:
         if probe not in known:
             raise unknown("probe", probe, known)
@@ -35,7 +36,7 @@ def list_cells(families: Sequence[str], probes: Sequence[str]) -> list[Cell]:
         for probe in (PROBES if subject.family.name in SUBJECTS else DERIVED_PROBES)
     ]
     if not families or TEAM in families:
-        cells.append((TEAM, FREE_RIDERS))
+        cells += [(TEAM, probe) for probe in TEAM_PROBES]
     return [cell for cell in cells if not probes or cell[1] in probes]
 
 
@@ -48,7 +49,7 @@ def probe_cell(cell: Cell, tier_name: str, seed: int) -> Row:
     """One row. Worker processes keep the cases that they drew for the next row."""
     (name, probe), tier = cell, TIERS[tier_name]
     if name == TEAM:
-        return probe_free_riders(tier, seed)
+        return TEAM_PROBES[probe](tier, seed)
     return PROBES[probe](_draw_sample(name, seed, tier.constant_cases), tier)
 
 

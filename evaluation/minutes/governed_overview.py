@@ -4,8 +4,19 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.minutes.episode_in_words import join_words, say_titles
-from evaluation.minutes.plan_chapters import Tone, find_meaning, list_titles, say_answer, say_clock
+from evaluation.minutes.chapter_in_words import (
+    Tone,
+    find_meaning,
+    list_actuals,
+    list_bought,
+    list_titles,
+    name_option,
+    say_alerts,
+    say_answer,
+    say_clock,
+    say_result,
+)
+from evaluation.minutes.episode_in_words import join_words
 from evaluation.minutes.transcript import visible
 from roles.base import Role
 from roles.team import NO_OPTION, RECONCILER
@@ -33,10 +44,11 @@ def say_decision(record: GovernedRecord, case: PlayableCase) -> str:
     if committed[-1] == NO_OPTION:
         return "The reviewer takes the case over."
     meaning = find_meaning(case, committed[-1])
-    tried = list(dict.fromkeys(committed[:-1]))
+    bought = visible(join_words(list_bought(record.chapters))) or "nothing bought"
+    tried = [option for option in dict.fromkeys(committed[:-1]) if option != committed[-1]]
     before = f", after {join_words(tried)} did not hold" if tried else ""
-    name = f"{committed[-1]}. {meaning}" if meaning else f"Option {committed[-1]} is in place"
-    return f"{visible(name)}{before}"
+    name = f"Option {visible(committed[-1])}" + (f", {meaning}" if meaning else "")
+    return f"{name}, with {bought}{before}"
 
 
 def make_governed_cards(record: GovernedRecord) -> list[tuple[str, str, Tone]]:
@@ -45,13 +57,15 @@ def make_governed_cards(record: GovernedRecord) -> list[tuple[str, str, Tone]]:
     option = carried[-1].proposal["option"] if carried else "-"
     num_replans = max((chapter.attempt for chapter in record.chapters), default=0)
     rulings = Counter(answer.ruling for chapter in record.chapters for answer in chapter.answers)
-    kpis = [kpi for chapter in carried[-1:] for kpi in chapter.kpis.values()]
-    last = record.chapters[-1] if record.chapters else None
+    observed = [chapter.observation for chapter in record.chapters if chapter.observation is not None]
+    kpis = list(observed[-1]["kpis"].values()) if observed else []
+    spent = sum(told["cost"] for told in observed)
     return [
         ("human" if option == NO_OPTION else option, "option in place", "good" if carried else ""),
+        (f"{observed[-1]['worth']} k$" if observed else "-", "a month in place", ""),
+        (f"{spent} k$", "spent in all", ""),
         (str(num_replans), "re-plan" if num_replans == 1 else "re-plans", "warn" if num_replans else ""),
         (f"{rulings['approve']} of {sum(rulings.values())}", "proposals approved", ""),
-        (f"{last.proposal['risk_score']} / {MAX_RISK}" if last else "-", "risk at the end", ""),
         (f"{min(kpis)} %" if kpis else "-", "lowest KPI", _tone_of(min(kpis)) if kpis else ""),
     ]
 
@@ -64,40 +78,41 @@ def list_events(record: GovernedRecord, roles: Mapping[str, Role]) -> list[tuple
     """(time, title, words, tone) of the whole episode: what a reader in a hurry needs."""
     events: list[tuple[str, str, str, Tone]] = []
     for chapter, title in zip(record.chapters, list_titles(record), strict=True):
-        proposal = chapter.proposal
-        option = (
-            "hand the case over"
-            if proposal["option"] == NO_OPTION
-            else f"option {visible(proposal['option'])}"
-        )
-        first = chapter.answers[0]
-        events.append(
-            (
-                say_clock(first.shown_at_s),
-                f"{title}: {option}",
-                f"{proposal['decision_type']}, risk {proposal['risk_score']} of {MAX_RISK}",
-                "",
-            )
-        )
+        events.append(_tell_proposal(chapter, title))
         for answer in chapter.answers:
             word, tone, who, _, words = say_answer(answer)
             at = say_clock(answer.answered_at_s)
             events.append((at, f"{who.capitalize()} reviewer: {word}", words, tone))
-        if chapter.kpis:
-            events.append((_time_of(record.log, "observed", chapter.digest), *_say_execution(chapter, roles)))
+        if chapter.observation is not None:
+            at = _time_of(record.log, "observed", chapter.digest)
+            events.append((at, *_say_execution(chapter, chapter.observation, roles)))
     words, tone = STATUS.get(record.status, (record.status, ""))
     events.append((_time_of(record.log, "closed", ""), words, visible(record.error or ""), tone))
     return events
 
 
-def _say_execution(chapter: Chapter, roles: Mapping[str, Role]) -> tuple[str, str, Tone]:
-    shock = f"{visible(chapter.shock).capitalize()}. " if chapter.shock else ""
-    if chapter.alerts:
-        fallen = join_words(
-            [f"{say_titles([role], roles)} at {chapter.kpis.get(role, 0)} %" for role in chapter.alerts]
+def _tell_proposal(chapter: Chapter, title: str) -> tuple[str, str, str, Tone]:
+    proposal = chapter.proposal
+    words = f"{proposal['decision_type']}, risk {proposal['risk_score']} of {MAX_RISK}"
+    if proposal["option"] != NO_OPTION:
+        bought = [name for part in proposal["parts"] for name in part["choice"]]
+        words = (
+            f"{visible(join_words(bought)) or 'Nothing'} for {proposal['cost']} of {proposal['budget']} k$, "
+            f"promising {proposal['worth']} k$; {words}"
         )
-        return "Carried out: a KPI fell below its floor", f"{shock}{fallen}.", "bad"
-    return "Carried out: every KPI holds", f"{shock}Lowest at {min(chapter.kpis.values())} %.", "good"
+    at = say_clock(chapter.answers[0].shown_at_s)
+    return at, f"{title}: {name_option(proposal['option'])}", words, ""
+
+
+def _say_execution(
+    chapter: Chapter, told: Mapping[str, Any], roles: Mapping[str, Role]
+) -> tuple[str, str, Tone]:
+    shocks = [visible(shock) for shock in told["shocks"]]
+    lines = [*shocks, *list_actuals(told, roles)]
+    if chapter.alerts:
+        lines += [f"{say_alerts(chapter, roles)}.", say_result(told)]
+        return "Carried out: monitoring raises an alert", " ".join(lines), "bad"
+    return "Carried out: every limit holds", " ".join([*lines, say_result(told)]), "good"
 
 
 def _time_of(log: tuple[Entry, ...], kind: str, digest: str) -> str:
@@ -126,7 +141,9 @@ def say_entry(kind: str, body: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in body.items() if name not in hidden and value not in ("", None, [])}
     if kind == "observed":
         kpis = " ".join(f"{role} {kpi}" for role, kpi in body["kpis"].items())
-        return f"KPIs {kpis}{', ' + body['shock'] if body['shock'] else ''}"
+        return f"KPIs {kpis}; {body['worth']} of {body['promised']} k$ in place, {body['left']} left. " + (
+            " ".join(body["shocks"])
+        )
     if kind == "executed":
         return f"{body['role']}: {body['action']}"
     return ", ".join(f"{name.replace('_', ' ')} {_plain(value)}" for name, value in kept.items())
@@ -142,8 +159,9 @@ def count_full_visits(record: GovernedRecord, seats: tuple[str, ...]) -> dict[st
     drafts = [draft for chapter in record.chapters for draft in chapter.drafts]
     executed = Counter(role for chapter in record.chapters for role in chapter.delivered)
     return {
-        **{role: int(role in record.episode.reports) for role in seats},
-        RECONCILER: len(drafts) + len(record.undecided),
+        **{role: sum(role in chapter.reports for chapter in record.chapters) for role in seats},
+        RECONCILER: sum(1 + len(draft.asked) for draft in (*drafts, *record.undecided)),
+        "answer": sum(len(draft.asked) for draft in (*drafts, *record.undecided)),
         "vote": sum(bool(draft.votes) for draft in (*drafts, *record.undecided)),
         "propose": len(record.chapters),
         "review": sum(len(chapter.answers) for chapter in record.chapters),

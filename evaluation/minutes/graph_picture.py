@@ -101,13 +101,20 @@ def draw_graph(
 
 
 def find_layers(edges: Sequence[Edge], order: Sequence[str] = ()) -> list[list[str]]:
-    """Nodes by their longest way from the start; edges that close a circle do not count.
+    """Nodes by their longest way from the start; edges that lead back towards it do not count.
 
     Example: find_layers([("a", "b", False), ("b", "a", True)]) == [["a"], ["b"]]
     """
     graph: nx.DiGraph[str] = nx.DiGraph((source, target) for source, target, _ in edges)
     ranks = {node: rank for rank, node in enumerate(order)}
     targets = {target for _, target, _ in edges}
+    steps: dict[str, int] = {}  # of the shortest way from a node that nothing leads to
+    for start in set(graph) - targets:
+        for node, length in nx.single_source_shortest_path_length(graph, start).items():
+            steps[node] = min(length, steps.get(node, length))
+    graph.remove_edges_from(
+        [(source, target) for source, target in graph.edges if steps.get(target, 0) < steps.get(source, 0)]
+    )
     forward: nx.DiGraph[str] = nx.DiGraph()
     forward.add_nodes_from(graph)
     for start in sorted(graph, key=lambda node: node in targets):  # nodes that nothing leads to come first

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from evaluation.minutes.episode_in_words import PRESSING, join_words, say_call, say_conflict
+from evaluation.minutes.episode_in_words import join_words, say_call, say_conflict
 from evaluation.minutes.transcript import visible
 from roles.base import Role
 from roles.registry import ROLES
-from roles.team import NO_OPTION, RECONCILER, SpecialistReport
-from scenarios.team.playable import PlayableCase
+from roles.team import NO_OPTION, RECONCILER
+from scenarios.team import PlayableCase, load_table
 from simulator.conflicts import find_conflicts
 from simulator.governance.resolution import MAX_RISK
 from simulator.records import Turn
@@ -77,7 +77,7 @@ class EpisodeView:
     def __init__(self, view: LiveView, case: PlayableCase) -> None:
         self._view, self._case = view, case
         self._seats = list(case.seats)
-        self._reports: dict[str, SpecialistReport | None] = {}
+        self._reports: dict[str, dict[str, Any] | None] = {}
         self._voted: set[str] = set()
         table = join_words([self._title(seat) for seat in self._seats])
         self._say(None, f"the meeting on {case.key} opens; at the table: {table}")
@@ -92,19 +92,26 @@ class EpisodeView:
         self._say(role, f"looks up {say_call(call)}: {_short(observation)}")
 
     def on_report(self, role: str, text: str, parsed: Any) -> None:
-        report = parsed and SpecialistReport.model_validate(parsed)
-        self._reports[role] = report or None
-        if report:
-            veto = f", rules out {join_words(report.veto)}" if report.veto else ""
-            self._say(role, f"reports: recommends {report.pick}, {PRESSING[report.flag]}{veto}")
+        self._reports[role] = parsed
+        if parsed is not None:
+            self._say(role, f"reports: {_say_report(parsed)}", bad=bool(parsed["false_claims"]))
         else:
             self._say(role, f"reports nothing valid: {_short(text)}", bad=True)
         self._wait_for([seat for seat in self._seats if seat not in self._reports] or [RECONCILER])
         if len(self._reports) == len(self._seats):
-            reports = {seat: self._reports[seat] for seat in self._seats}
-            for conflict in find_conflicts(self._case.options, reports):
+            table = load_table({seat: self._reports[seat] for seat in self._seats})
+            for conflict in find_conflicts(self._case.public, table):
                 is_hard, sentence = say_conflict(conflict, self._view.roles)
                 self._say(None, f"{'conflict' if is_hard else 'differs'}: {sentence}", bad=is_hard)
+
+    def on_ask(self, text: str, ask: Mapping[str, Any]) -> None:
+        whom, most = self._title(ask["seat"]), ask["cost_at_most"]
+        self._say(RECONCILER, f"asks {whom} for another offer on {ask['option']} at most {most} k$")
+        self._wait_for([ask["seat"]])
+
+    def on_reply(self, role: str, text: str, parsed: Any) -> None:
+        self._say(role, f"adds {_say_offer(parsed)}" if parsed else f"adds nothing: {_short(text)}")
+        self._wait_for([RECONCILER])
 
     def on_decision(self, text: str, parsed: Any, round: int) -> None:
         self._voted.clear()
@@ -113,13 +120,16 @@ class EpisodeView:
         elif parsed["escalate"]:
             self._say(RECONCILER, f"hands the case to a human (draft {round})")
         else:
-            self._say(RECONCILER, f"decides for {parsed['option']} (draft {round})")
+            funded = f"funds {join_words(parsed['fund'])}" if parsed["fund"] else "funds nothing"
+            self._say(RECONCILER, f"decides for {parsed['option']} and {funded} (draft {round})")
         self._wait_for(self._seats)
 
     def on_vote(self, role: str, text: str, parsed: Any) -> None:
         self._voted.add(role)
-        words = f"votes: {parsed}" if parsed else f"votes nothing valid: {_short(text)}"
-        self._say(role, words, bad=parsed != "accept")
+        words = f"votes nothing valid: {_short(text)}"
+        if parsed is not None:
+            words = f"votes: {parsed['vote']}{', ' + _short(parsed['reason']) if parsed['reason'] else ''}"
+        self._say(role, words, bad=parsed is None or parsed["vote"] != "accept")
         self._wait_for([seat for seat in self._seats if seat not in self._voted] or [RECONCILER])
 
     def on_governance(self, kind: str, body: Mapping[str, Any]) -> None:
@@ -138,12 +148,16 @@ class EpisodeView:
         elif kind == "executed":
             self._say(str(body["role"]), f"carries out: {_short(str(body['action']))}")
         elif kind == "observed":
+            for shock in body["shocks"]:
+                self._say(None, f"unforeseen: {_short(shock)}", bad=True)
             kpis = join_words([f"{self._title(role)} {kpi} %" for role, kpi in body["kpis"].items()])
-            self._say(None, f"observed: {kpis}{', ' + body['shock'] if body['shock'] else ''}")
+            money = f"{body['worth']} of {body['promised']} k$ in place, {body['left']} left"
+            self._say(None, f"observed: {kpis} of their limits; {money}")
         elif kind == "replanned":
             fallen = join_words([self._title(role) for role in body["alerts"]])
-            self._say(None, f"alert of {fallen}: {_name(body['option'])} is out, planning again", bad=True)
-            self._wait_for([RECONCILER])
+            words = f"alert of {fallen} on {_name(body['option'])}: planning again with {body['left']} k$"
+            self._say(None, words, bad=True)
+            self._wait_for([str(role) for role in body["changed"]] or [RECONCILER])
         else:
             self._say(None, f"closed: {str(body['status']).replace('_', ' ')}")
 
@@ -176,3 +190,16 @@ def _name(option: str) -> str:
 
 def _short(text: str) -> str:
     return visible(" ".join(text.split()), max_chars=MAX_WORDS_CHARS) or "(nothing)"
+
+
+def _say_report(report: Mapping[str, Any]) -> str:
+    parts = [f"{offer['option']} {_say_offer(offer)}" for offer in report["offers"]]
+    parts += [f"needs a part on {join_words(report['needs'])}"] if report["needs"] else []
+    parts += [f"vetoes {join_words(report['veto'])}"] if report["veto"] else []
+    false = len(report["false_claims"])
+    parts += [f"{false} false claim{'s' if false > 1 else ''} struck out"] if false else []
+    return _short("; ".join(parts) or "offers nothing")
+
+
+def _say_offer(offer: Mapping[str, Any]) -> str:
+    return visible(f"{', '.join(offer['choice'])} (cost {offer['cost']}, worth {offer['worth']})")

@@ -11,10 +11,10 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from evaluation.minutes.episode_in_words import find_title, say_outcome
 from evaluation.minutes.governed_overview import STATUS, say_decision
 from evaluation.minutes.transcript import visible
-from scenarios.team import parse_decision
-from scenarios.team.playable import PlayableCase
+from scenarios.team import PlayableCase
 from simulator.export.atomic_files import write_atomic
 from simulator.governance.store.episode_record import GovernedRecord
+from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
 
@@ -54,7 +54,7 @@ def make_index_row(
         status, tone = STATUS.get(played.status, (played.status, ""))
         outcome = say_decision(played, case)
     else:
-        decision = parse_decision(case, episode.decision)
+        decision = read_episode(case, episode).decision
         status, tone = "", "good" if decision is not None and not decision.escalate else "bad"
         outcome = say_outcome(case, episode, decision)
     return IndexRow(
@@ -82,7 +82,7 @@ def load_template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
         loader=FunctionLoader(
-            lambda one: files("evaluation.minutes").joinpath(one).read_text(encoding="utf-8")
+            lambda one: files("evaluation.minutes").joinpath("templates", one).read_text(encoding="utf-8")
         ),
     )
     return environment.get_template(name)

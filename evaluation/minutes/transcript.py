@@ -3,9 +3,10 @@
 Model text is untrusted: control characters are made visible, HTML is escaped, nothing in it is evaluated.
 """
 
+import itertools
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -33,9 +34,10 @@ class Transcript:
     """One episode for a reader; token ids and truth are left out.
 
     Example: Transcript(label="after MARL", scenario_key="team/test/0/7/2", briefs={"cto": "Retail ..."},
-                        reports={"cto": 'stakes 83 {"pick": "B", "flag": 3, "veto": []}'},
-                        decision='{"option": "B", "escalate": false}', votes={"cto": '{"vote": "accept"}'},
-                        cut_off=(), error=None, scores={"reward": 1.0}, explanation="B is the best option")
+                        reports={"cto": '{"offers": [], "needs": [], "veto": []}'}, asked=(),
+                        decision='{"option": "B", "fund": [], "escalate": false}',
+                        votes={"cto": '{"vote": "accept"}'}, cut_off=(), error=None,
+                        scores={"reward": 1.0}, explanation="B is the best option")
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -44,6 +46,7 @@ class Transcript:
     scenario_key: str
     briefs: dict[str, str]  # role -> what it read first
     reports: dict[str, str]
+    asked: tuple[tuple[str, str], ...]  # questions of ReconcileGPT with the seats' replies
     decision: str
     votes: dict[str, str]
     cut_off: tuple[str, ...]  # roles ended by a limit
@@ -65,6 +68,7 @@ def transcript(
         scenario_key=episode["scenario_key"],
         briefs=dict(briefs),
         reports=dict(episode["reports"]),
+        asked=tuple((one["ask"], one["reply"]) for one in episode.get("asked", ())),
         decision=episode["decision"],
         votes=dict(episode["votes"]),
         cut_off=tuple(role for role, path in episode["trajectories"].items() if path["ended_by"] != "answer"),
@@ -95,7 +99,10 @@ def readable(text: str) -> str:
         answer = None
     if not isinstance(answer, dict):
         return visible(text.strip())
-    words = ", ".join(f"{key} {_spoken(value)}" for key, value in answer.items())
+    offers = answer.pop("offers") if _are_offers(answer.get("offers")) else []
+    lines = [_say_offer(offer) for offer in offers]
+    said = ", ".join(f"{key} {_spoken(value)}" for key, value in answer.items() if value not in ("", []))
+    words = "\n".join([*lines, *([said] if said or not lines else [])]) or "nothing"
     prose = " ".join(part.strip() for part in (text[:start], text[end + 1 :]) if part.strip())
     return visible(f"{prose}\n{words}" if prose else words)
 
@@ -120,18 +127,31 @@ def render_html(played: Transcript) -> Markup:
 
 def list_sections(played: Transcript) -> list[tuple[str, str]]:
     """Titles and readable texts in the order of play: specialists first, then who reads their reports."""
-    sections = []
+    shared = find_shared_lines(list(played.briefs.values()))
+    sections = [("All seats read", visible("\n".join(shared)))] if shared else []
     for role in {**played.reports, **played.briefs}:
         if role in played.briefs:
-            sections.append((f"{role_title(role)} reads", visible(played.briefs[role])))
+            own = "\n".join(played.briefs[role].split("\n")[len(shared) :])
+            sections.append((f"{role_title(role)} reads", visible(own.strip())))
         if role in played.reports:
             sections.append((f"{role_title(role)} reports", _written(played, role, played.reports[role])))
+    for ask, reply in played.asked:
+        sections += [("Question", readable(ask)), ("Reply", readable(reply))]
     sections.append(("Decision", _written(played, RECONCILER, played.decision)))
     if played.votes:
         votes = (f"{role_title(role)}: {_vote(text)}" for role, text in played.votes.items())
         sections.append(("Votes", "\n".join(votes)))
     sections.append(("Scores", _score_lines(played)))
     return [(visible(title), text) for title, text in sections]
+
+
+def find_shared_lines(briefs: Sequence[str]) -> list[str]:
+    """Return the lines with which all briefs begin; none where there is one brief."""
+    if len(briefs) < 2:
+        return []
+    rows = zip(*(brief.split("\n") for brief in briefs), strict=False)
+    shared = [row[0] for row in itertools.takewhile(lambda row: len(set(row)) == 1, rows)]
+    return shared if any(line.strip() for line in shared) else []
 
 
 def _written(played: Transcript, role: str, text: str) -> str:
@@ -154,11 +174,23 @@ def _vote(text: str) -> str:
         return readable(text)
 
 
+def _are_offers(value: Any) -> bool:
+    keys = {"option", "part", "cost", "worth"}
+    return (
+        isinstance(value, list) and bool(value) and all(isinstance(v, dict) and set(v) == keys for v in value)
+    )
+
+
+def _say_offer(offer: Mapping[str, Any]) -> str:
+    part = " + ".join(map(str, offer["part"]))
+    return f"{offer['option']}: {part}, cost {offer['cost']}, worth {offer['worth']}"
+
+
 def _spoken(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
-        return " ".join(map(str, value)) or "none"
+        return ", ".join(map(str, value)) or "none"
     return value if isinstance(value, str) else json.dumps(value)
 
 

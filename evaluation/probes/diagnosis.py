@@ -10,18 +10,21 @@ from scipy import stats
 from evaluation.probes.diagnostics import Count, RoleProbe, TeamProbe
 from evaluation.summary.run_table import role_title
 
-FREE_RIDER_ROOM = 0.25  # share of the room over a blind pick that a role at work takes at least
-SILENT_SHARE = 0.25  # of its own hard limits
-IGNORED_SHARE = 0.25  # of what a sound chair would hear
+FREE_RIDER_SHARE = 0.25  # of the options on which it could gain something; fewer offers are no work
+HOARDER_SHARE = 0.75  # of these options; a seat at work offers on more
+FALSE_SHARE = 0.1  # of its claims
+SILENT_SHARE = 0.25  # of the options that hang on its hard limit
+IGNORED_SHARE = 0.25  # of the decisions that should pay it
 YES_SHARE = 0.25  # of decisions under its own limit
 OBJECTOR_SHARE = 0.25  # of sound decisions
 MIN_CASES = 10  # occasions from which a check says anything
 OCCASIONS = {
-    "free_rider": ("own_pick", "n"),
-    "silent_on_limits": ("limits_named", "n"),
-    "ignored": ("hearable", "hits"),
-    "yes_sayer": ("accepts_broken", "n"),
-    "objector": ("objects_sound", "n"),
+    "free_rider": "offered",
+    "false_claims": "false_claims",
+    "silent_on_limits": "limits_named",
+    "ignored": "used",
+    "yes_sayer": "accepts_broken",
+    "objector": "objects_sound",
 }  # where a role's probe counts the occasions of each check
 
 
@@ -29,10 +32,10 @@ OCCASIONS = {
 class Finding:
     """One thing that is wrong with a team.
 
-    Example: Finding(kind="free_rider", role="cto", evidence="picks its own best in 31 of 100 cases, ...")
+    Example: Finding(kind="free_rider", role="cto", evidence="offers on 31 of 200 options, ...")
     """
 
-    kind: str  # free_rider, silent_on_limits, ignored, yes_sayer, objector, collusion
+    kind: str  # a key of OCCASIONS, hoarder, collusion
     role: str  # "" for the whole team
     evidence: str
 
@@ -41,7 +44,7 @@ def find_faults(probe: TeamProbe) -> list[Finding]:
     """Return all findings, role by role, then of the team."""
     findings = []
     for role in probe.roles.values():
-        for check in (_free_rider, _silent, _ignored, _yes_sayer, _objector):
+        for check in (_too_few_offers, _false_claims, _silent, _ignored, _yes_sayer, _objector):
             finding = check(role)
             if finding is not None:
                 findings.append(finding)
@@ -64,35 +67,33 @@ def bounds(count: Count) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def _free_rider(probe: RoleProbe) -> Finding | None:
-    limit = probe.chance + FREE_RIDER_ROOM * (1 - probe.chance)
-    if probe.own_pick.n < MIN_CASES or bounds(probe.own_pick)[1] >= limit:
+def _too_few_offers(probe: RoleProbe) -> Finding | None:
+    """A free rider offers next to nothing, a hoarder leaves out much of what would gain."""
+    if probe.offered.n < MIN_CASES or bounds(probe.offered)[1] >= HOARDER_SHARE:
         return None
-    evidence = (
-        f"{_said(probe.own_pick)} reports pick its own best option; a blind pick would hit {probe.chance:.2f}"
-    )
-    return Finding(kind="free_rider", role=probe.role, evidence=evidence)
+    kind = "free_rider" if bounds(probe.offered)[1] < FREE_RIDER_SHARE else "hoarder"
+    evidence = f"offers stand on {_said(probe.offered)} options on which it could gain something"
+    return Finding(kind=kind, role=probe.role, evidence=evidence)
+
+
+def _false_claims(probe: RoleProbe) -> Finding | None:
+    if probe.false_claims.n < MIN_CASES or bounds(probe.false_claims)[0] <= FALSE_SHARE:
+        return None
+    evidence = f"{_said(probe.false_claims)} claims are struck out as false"
+    return Finding(kind="false_claims", role=probe.role, evidence=evidence)
 
 
 def _silent(probe: RoleProbe) -> Finding | None:
     if probe.limits_named.n < MIN_CASES or bounds(probe.limits_named)[1] >= SILENT_SHARE:
         return None
-    evidence = f"{_said(probe.limits_named)} options under its own hard limit are vetoed"
+    evidence = f"{_said(probe.limits_named)} options that hang on its hard limit are named"
     return Finding(kind="silent_on_limits", role=probe.role, evidence=evidence)
 
 
 def _ignored(probe: RoleProbe) -> Finding | None:
-    """Far fewer decisions follow its altered reports than a sound chair's would."""
-    if probe.hearable.hits < MIN_CASES:
-        return None  # even a sound chair would hardly ever hear it: nothing can be said
-    expected = probe.hearable.hits / probe.hearable.n
-    if (
-        bounds(probe.heard)[1] >= IGNORED_SHARE * expected + 0.02
-        or probe.heard.hits / probe.heard.n >= expected / 4
-    ):
+    if probe.used.n < MIN_CASES or bounds(probe.used)[1] >= IGNORED_SHARE:
         return None
-    sound = f"of a sound chair's, {_said(probe.hearable)} would"
-    evidence = f"{_said(probe.heard)} decisions follow its altered report; {sound}"
+    evidence = f"{_said(probe.used)} decisions that should pay its part do so"
     return Finding(kind="ignored", role=probe.role, evidence=evidence)
 
 

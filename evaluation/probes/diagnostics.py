@@ -1,22 +1,29 @@
-"""Team diagnostics: what each role adds, which reports decide, which seats do not work or accept everything.
+"""Team diagnostics: what each role adds, whose offers are true, made and used, which seats accept everything.
 
-Every probe intervenes on sealed cases: another player, a report taken away or altered, a decision forced.
+Every probe plays sealed cases: whole episodes, a report taken away, a decision forced, another player.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from evaluation.probes.probe_setup import ProbeSetup, Team, seats_of, split_teams, with_role, write_report
+from evaluation.probes.probe_setup import (
+    ForcedVote,
+    ProbeSetup,
+    Team,
+    seats_of,
+    split_teams,
+    with_role,
+)
+from evaluation.scoring.team_players import play_plan
 from evaluation.stats.intervals import Interval, mean_interval, paired_interval
-from roles.team import RECONCILER, Decision, SpecialistReport
-from scenarios.team import TeamScenario, parse_report, parse_vote
-from scenarios.team.case import favourite, own_vetoes
-from scenarios.team.practices import best_decision
-from scenarios.team.texts import open_options
+from roles.team import RECONCILER, Decision
+from scenarios.company.knapsack import list_efficient
+from scenarios.team import TeamScenario, decision_value
+from scenarios.team.funding import choose_best, list_fundings
+from scenarios.team.offers import CheckedReport, is_needed, is_vetoed
+from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
-
-MAX_ALTERATIONS = 2  # altered reports that are tried per case and role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,18 +38,18 @@ class Count:
 class RoleProbe:
     """Probe results of one specialist.
 
-    Example: RoleProbe(role="cto", own_pick=Count(hits=180, n=200), chance=0.34, ...)
+    Example: RoleProbe(role="cto", offered=Count(hits=180, n=200), efficient=Count(hits=175, n=180), ...)
     """
 
     role: str
-    own_pick: Count  # reports whose pick is the seat's own best
-    chance: float  # what a blind pick would hit
-    limits_named: Count  # options under the seat's hard limit that its reports veto
+    offered: Count  # options on which a part gains something: those on which an offer of it stands
+    efficient: Count  # offers that stand: those that no cheaper part of the seat beats
+    false_claims: Count  # claims made: those that are struck out
+    limits_named: Count  # options that need a part of it or break its limit anyway: those that it names so
     marginal_value: Interval  # V with all reports - V without this one
-    heard: Count  # cases in which an altered report of this role changes the decision
-    hearable: Count  # the same for a sound chair on the same reports, by the practice that hears it least
-    accepts_broken: Count  # forced decisions under its own hard limit that it accepts
-    objects_sound: Count  # forced sound decisions that it objects to
+    used: Count  # decisions on whose option the best funding pays this seat: those that pay it
+    accepts_broken: Count  # forced decisions that break its own hard limit: those that it accepts
+    objects_sound: Count  # forced sound decisions: those that it objects to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +70,10 @@ def probe_team(setup: ProbeSetup, team: Team) -> TeamProbe:
     """Return every probe of a team that needs no other team."""
     episodes = setup.play(team, "home")
     reports = [dict(episode.reports) for episode in episodes]
-    decisions = setup.decide(team, reports, "all")
-    values = setup.values(decisions)
+    decided = setup.decide(team, reports, "all")
+    values = setup.values(decided)
     probes = {
-        role: _probe_role(setup, team, role, reports, decisions, values) for role in seats_of(setup.scenarios)
+        role: _probe_role(setup, team, role, reports, decided, values) for role in seats_of(setup.scenarios)
     }
     return TeamProbe(
         reward=mean_interval(setup.rewards(episodes)),
@@ -81,117 +88,99 @@ def _probe_role(
     team: Team,
     role: str,
     reports: Sequence[dict[str, str]],
-    decisions: Sequence[Decision | None],
+    decided: Sequence[ReadEpisode],
     values: Sequence[float],
 ) -> RoleProbe:
-    scenarios = setup.scenarios
     without = setup.decide(team, [{**of_case, role: ""} for of_case in reports], f"without/{role}")
-    read = [
-        parse_report(scenario, of_case[role]) for scenario, of_case in zip(scenarios, reports, strict=True)
-    ]
-    seats = [scenario.seats[role] for scenario in scenarios]
-    named = [
-        option in (report.veto if report else ())
-        for seat, report in zip(seats, read, strict=True)
-        for option in own_vetoes(seat)
-    ]
-    right = sum(
-        report is not None and report.pick == favourite(seat)
-        for seat, report in zip(seats, read, strict=True)
-    )
-    heard, hearable = _probe_hearing(setup, team, role, reports, decisions)
+    heard = [(scenario, read.table[role]) for scenario, read in zip(setup.scenarios, decided, strict=True)]
     accepts, objects = _probe_votes(setup, team, role)
     return RoleProbe(
         role=role,
-        own_pick=Count(hits=right, n=len(scenarios)),
-        chance=sum(1 / len(scenario.options) for scenario in scenarios) / len(scenarios),
-        limits_named=Count(hits=sum(named), n=len(named)),
+        offered=_sum_up(_list_offered(scenario, role, report) for scenario, report in heard),
+        efficient=_sum_up(_list_efficient(scenario, role, report) for scenario, report in heard),
+        false_claims=_sum_up(_list_struck(report) for _, report in heard),
+        limits_named=_sum_up(_list_named(scenario, role, report) for scenario, report in heard),
         marginal_value=paired_interval(values, setup.values(without)),
-        heard=heard,
-        hearable=hearable,
+        used=_sum_up(_list_used(setup.scenarios[place], role, read) for place, read in enumerate(decided)),
         accepts_broken=accepts,
         objects_sound=objects,
     )
 
 
-def _probe_hearing(
-    setup: ProbeSetup,
-    team: Team,
-    role: str,
-    reports: Sequence[dict[str, str]],
-    decisions: Sequence[Decision | None],
-) -> tuple[Count, Count]:
-    """Cases in which an altered report changes the decision: this chair's, and a sound chair's at least."""
-    changed = set[int]()
-    sound = {name: set[int]() for scenario in setup.scenarios for name in scenario.conventions.decisions}
-    tried = set[int]()
-    for attempt in range(MAX_ALTERATIONS):
-        altered, places = [], []
-        for place, (scenario, of_case) in enumerate(zip(setup.scenarios, reports, strict=True)):
-            report = _alter(scenario, role, of_case, decisions[place], attempt)
-            if report is not None:
-                altered.append({**of_case, role: write_report(report)})
-                places.append(place)
-        if not places:
-            break
-        tried |= set(places)
-        part = setup.on([setup.scenarios[place] for place in places])
-        for place, after, of_case in zip(
-            places, part.decide(team, altered, f"altered/{role}/{attempt}"), altered, strict=True
-        ):
-            if after != decisions[place]:
-                changed.add(place)
-            for practice, hits in sound.items():
-                before = _sound_choice(setup.scenarios[place], reports[place], practice)
-                if _sound_choice(setup.scenarios[place], of_case, practice) != before:
-                    hits.add(place)
-    least = min((len(hits) for hits in sound.values()), default=0)
-    return Count(hits=len(changed), n=len(tried)), Count(hits=least, n=len(tried))
+def _sum_up(by_case: Iterable[Sequence[bool]]) -> Count:
+    hits = [hit for of_case in by_case for hit in of_case]
+    return Count(hits=sum(hits), n=len(hits))
 
 
-def _alter(
-    scenario: TeamScenario, role: str, reports: Mapping[str, str], decision: Decision | None, attempt: int
-) -> SpecialistReport | None:
-    """The role presses for the attempt-th open option that was not decided; None where there is none."""
-    read = {name: parse_report(scenario, text) for name, text in reports.items()}
-    chosen = decision.option if decision else ""
-    own = read[role]
-    others = {name: report for name, report in read.items() if name != role}
-    still_open = [option for option in open_options(scenario.options, others) if option != chosen]
-    still_open = [option for option in still_open if own is None or option not in (own.pick, *own.veto)]
-    if attempt >= len(still_open):
-        return None
-    return SpecialistReport(pick=still_open[attempt], flag=3, veto=list(own.veto) if own else [])
+def _list_offered(scenario: TeamScenario, role: str, report: CheckedReport | None) -> list[bool]:
+    """Per option on which the seat can gain something: whether an offer stands."""
+    offered = {offer.option for offer in report.offers} if report else set()
+    frontiers = {option: list_efficient(scenario.parts_of(role, option)) for option in scenario.options}
+    return [option in offered for option, frontier in frontiers.items() if frontier and frontier[-1].choice]
 
 
-def _sound_choice(scenario: TeamScenario, reports: Mapping[str, str], practice: str) -> Decision:
-    read = {name: parse_report(scenario, text) for name, text in reports.items()}
-    return best_decision(scenario.options, read, practice, scenario.conventions)
+def _list_efficient(scenario: TeamScenario, role: str, report: CheckedReport | None) -> list[bool]:
+    """Per offer that stands: whether no cheaper part is worth as much."""
+    return [
+        offer.choice in [part.choice for part in list_efficient(scenario.parts_of(role, offer.option))]
+        for offer in (report.offers if report else ())
+    ]
+
+
+def _list_struck(report: CheckedReport | None) -> list[bool]:
+    """Per claim: whether it was struck out."""
+    if report is None:
+        return []
+    standing = len(report.offers) + len(report.needs) + len(report.veto)
+    return [True] * len(report.false_claims) + [False] * standing
+
+
+def _list_named(scenario: TeamScenario, role: str, report: CheckedReport | None) -> list[bool]:
+    """Per option that hangs on this seat's limit: whether the report says so."""
+    needs, veto = (report.needs, report.veto) if report else ((), ())
+    named = [option in needs for option in scenario.options if is_needed(scenario, role, option)]
+    return named + [option in veto for option in scenario.options if is_vetoed(scenario, role, option)]
+
+
+def _list_used(scenario: TeamScenario, role: str, read: ReadEpisode) -> list[bool]:
+    """Where the best funding of the decided option pays this seat: whether the decision does."""
+    if read.plan is None:
+        return []
+    best = choose_best(list_fundings(scenario.public, read.table, read.plan.option))
+    if best is None or role not in {offer.seat for offer in best.offers}:
+        return []
+    return [role in read.plan.funded]
 
 
 def _probe_votes(setup: ProbeSetup, team: Team, role: str) -> tuple[Count, Count]:
-    """Votes on decisions that nobody made: one under the role's own limit, and one that is sound for all."""
+    """Votes on decisions that nobody made: one that breaks the own limit, one that is sound for all."""
     broken, sound = [], []
     for scenario in setup.scenarios:
-        vetoes = own_vetoes(scenario.seats[role])
-        if vetoes:
-            broken.append((scenario, role, Decision(option=vetoes[0], escalate=False)))
-        best = scenario.truth["best"]
-        if best is not None:
-            sound.append((scenario, role, Decision(option=best, escalate=False)))
-    accepts = [parse_vote(text) == "accept" for text in setup.vote(team, broken, "broken")]
-    objects = [parse_vote(text) == "object" for text in setup.vote(team, sound, "sound")]
+        breaking = [
+            option
+            for option in scenario.options
+            if is_needed(scenario, role, option) or is_vetoed(scenario, role, option)
+        ]
+        if breaking:
+            bare = Decision(option=breaking[0], fund=[], escalate=False)
+            broken.append(ForcedVote(scenario=scenario, role=role, decision=bare, reports={}))
+        if scenario.optimum is not None:
+            play = play_plan(scenario, scenario.optimum.plan)
+            sound.append(
+                ForcedVote(scenario=scenario, role=role, decision=play.decision, reports=play.reports)
+            )
+    accepts = [vote == "accept" for vote in setup.vote(team, broken, "broken")]
+    objects = [vote == "object" for vote in setup.vote(team, sound, "sound")]
     return Count(hits=sum(accepts), n=len(accepts)), Count(hits=sum(objects), n=len(objects))
 
 
 def _agreement_when_wrong(setup: ProbeSetup, episodes: Sequence[Episode]) -> float | None:
-    from scenarios.team import decision_value, parse_decision
-
     shares = []
     for scenario, episode in zip(setup.scenarios, episodes, strict=True):
-        if decision_value(scenario, parse_decision(scenario, episode.decision)) == 0 and episode.votes:
-            accepts = [parse_vote(text) == "accept" for text in episode.votes.values()]
-            shares.append(sum(accepts) / len(accepts))
+        read = read_episode(scenario, episode)
+        if episode.votes and decision_value(scenario, read.table, read.decision) == 0:
+            votes = [read.votes[seat] for seat in episode.votes]
+            shares.append(votes.count("accept") / len(votes))
     return sum(shares) / len(shares) if shares else None
 
 

@@ -1,21 +1,36 @@
 """The setup of a probe: sealed cases, one engine for all teams, and ways to play parts of an episode."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from roles.registry import ROLES
-from roles.team import RECONCILER, Decision, SpecialistReport
-from scenarios.team import TeamScenario, decision_value, parse_decision, vote_brief
-from simulator.agents.agent import Agent
+from roles.team import RECONCILER, Decision, Report
+from scenarios.team import PlanGame, TeamScenario, decision_value
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
-from simulator.graph.runner import play_decisions, play_episodes
+from simulator.game import MakeGame
+from simulator.graph.runner import MAX_TURNS, play_decisions, play_episodes
+from simulator.graph.seating import Seating
+from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, score_episode
 
 Team = Mapping[str, str]  # role -> policy of the engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForcedVote:
+    """A decision that nobody made, put to the vote of one seat, and the reports that it stands on.
+
+    Example: ForcedVote(scenario=case, role="coo", decision=Decision(option="B", fund=[], escalate=False),
+                        reports={})
+    """
+
+    scenario: TeamScenario
+    role: str
+    decision: Decision
+    reports: Mapping[str, Report]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +44,8 @@ class ProbeSetup:
     engine: Engine
     chat: Chat
     weights: TeamRewardWeights
-    max_completion_tokens: int = 256
+    make_game: MakeGame = PlanGame
+    max_completion_tokens: int = 1200
     temperature: float = 0.0
     rounds: int = 1
 
@@ -49,6 +65,7 @@ class ProbeSetup:
                 rounds=self.rounds,
                 concurrency=max(1, len(self.scenarios)),
                 stream=f"diagnose/{label}",
+                make_game=self.make_game,
             )
         )
         return _sound(episodes)
@@ -58,7 +75,7 @@ class ProbeSetup:
         pairs = zip(self.scenarios, episodes, strict=True)
         return [score_episode(scenario, episode, self.weights).reward for scenario, episode in pairs]
 
-    def decide(self, team: Team, reports: Sequence[Mapping[str, str]], label: str) -> list[Decision | None]:
+    def decide(self, team: Team, reports: Sequence[Mapping[str, str]], label: str) -> list[ReadEpisode]:
         """ReconcileGPT's decision on given reports, one set per case; "" stands for no report."""
         sets = [
             (scenario, Episode(
@@ -82,49 +99,52 @@ class ProbeSetup:
                 with_votes=False,
                 concurrency=max(1, len(sets)),
                 stream=f"diagnose/{label}",
+                make_game=self.make_game,
             )
         )
         pairs = zip(self.scenarios, _sound(episodes), strict=True)
-        return [parse_decision(scenario, episode.decision) for scenario, episode in pairs]
+        return [read_episode(scenario, episode) for scenario, episode in pairs]
 
-    def values(self, decisions: Sequence[Decision | None]) -> list[float]:
+    def values(self, decided: Sequence[ReadEpisode]) -> list[float]:
         """V of one decision per case."""
-        pairs = zip(self.scenarios, decisions, strict=True)
-        return [decision_value(scenario, decision) for scenario, decision in pairs]
+        pairs = zip(self.scenarios, decided, strict=True)
+        return [decision_value(scenario, read.table, read.decision) for scenario, read in pairs]
 
-    def vote(self, team: Team, asked: Sequence[tuple[TeamScenario, str, Decision]], label: str) -> list[str]:
-        """Votes on decisions that nobody made, after the specialist's own report: (case, role, decision)."""
+    def vote(self, team: Team, asked: Sequence[ForcedVote], label: str) -> list[str | None]:
+        """Votes on decisions that nobody made, after the seat's own report; None for one that is none."""
 
-        async def ask(place: int, scenario: TeamScenario, role: str, decision: Decision) -> str:
-            agent = Agent(
-                role=ROLES[role],
-                policy=team[role],
+        async def ask(place: int, one: ForcedVote) -> str | None:
+            game = self.make_game(one.scenario)
+            seating = Seating(
+                team=team,
                 engine=self.engine,
                 chat=self.chat,
                 sampling=self._sampling(),
-                session=f"diagnose/{label}/{place}/{scenario.key}/{role}",
+                stream="",
+                max_turns=MAX_TURNS,
+                roles=ROLES,
+                make_game=self.make_game,
             )
-            await agent.answer(scenario.seats[role].brief)
-            text = await agent.answer(vote_brief(decision))
+            session = f"diagnose/{label}/{place}/{one.scenario.key}"
+            agent = seating.make_agents(one.scenario, game, session)[one.role]
+            brief = seating.open_case(one.scenario, game, rounds=1)["briefs"][one.role]
+            await agent.answer(brief)
+            reports = {
+                seat: game.read_report(seat, report.model_dump_json()) for seat, report in one.reports.items()
+            }
+            decision = one.decision.model_dump(mode="json")
+            text = await agent.answer(game.write_vote_brief(decision, one.role, reports))
             agent.trajectory()  # gives the session back
-            return text
+            vote = game.read_vote(text)
+            return None if vote is None else str(vote["vote"])
 
-        async def ask_all() -> list[str]:
-            return list(await asyncio.gather(*(ask(place, *one) for place, one in enumerate(asked))))
+        async def ask_all() -> list[str | None]:
+            return list(await asyncio.gather(*(ask(place, one) for place, one in enumerate(asked))))
 
         return asyncio.run(ask_all())
 
-    def on(self, scenarios: Sequence[TeamScenario]) -> "ProbeSetup":
-        """Return the same setup on other cases."""
-        return replace(self, scenarios=scenarios)
-
     def _sampling(self) -> Sampling:
         return Sampling(temperature=self.temperature, max_completion_tokens=self.max_completion_tokens)
-
-
-def write_report(report: SpecialistReport) -> str:
-    """Return a report as text that every chair can read."""
-    return json.dumps(report.model_dump())
 
 
 def seats_of(scenarios: Sequence[TeamScenario]) -> list[str]:

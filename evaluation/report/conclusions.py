@@ -146,11 +146,11 @@ def _team_finding(summary: Mapping[str, Any]) -> str | None:
     greedy = _team_change(summary, "marl-grpo_greedy")
     finding += f" and by {_said(greedy)} greedy." if greedy else "."
     if "oracle_common" in team:
-        finding += f" Oracle roles with the most common practice score {team['oracle_common']['mean']:.2f}"
+        finding += f" Experts of mixed habits score {team['oracle_common']['mean']:.2f}"
         against = _team_change(summary, "marl-oracle_common")
         finding += f" (the trained team against them: {_said(against)})" if against else ""
         best = team.get("oracle_best")
-        finding += f"; with the best practice {best['mean']:.2f}." if best else "."
+        finding += f"; those of the best habits {best['mean']:.2f}." if best else "."
     return finding
 
 

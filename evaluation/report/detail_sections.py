@@ -1,4 +1,4 @@
-"""Sections of the report that come from plays: difficulty, reward parts, conflicts, faults, probes, seeds."""
+"""Sections of the report that come from plays: difficulty, reward parts, offers, faults, probes, seeds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from evaluation.report.charts import Image
 from evaluation.report.detail_charts import draw_difficulty, draw_matrix, draw_stacks
 from evaluation.report.diagnostic_table import FINDING_TITLES_ROW, ROLE_TITLES_ROW, finding_rows, role_rows
 from evaluation.summary.detail_table import PROCESS, ordered_stages, owner_title, stage_title
-from evaluation.summary.run_table import change_cell, role_title, short
+from evaluation.summary.run_table import change_cell, short
 
-PART_WEIGHTS = {"graded": 0.6, "exact": 0.3, "figures": 0.1}  # of every role's verdict, see README
-PART_TITLES = {"graded": "near optimum", "exact": "exact", "figures": "figures"}
+PART_WEIGHTS = {"graded": 0.6, "exact": 0.3, "figures": 0.1, "conflicts": 0.1}  # of the roles' verdicts
+PART_TITLES = {"graded": "near optimum", "exact": "exact", "figures": "figures", "conflicts": "conflicts"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,23 +83,21 @@ def team_parts_chart(
     return draw_stacks("Team reward by part", bars, axis=f"team reward R (n = {n})", width_in=5.4)
 
 
-def conflict_chart(details: Mapping[str, Any], stage: str) -> Image | None:
-    """Whose veto hits whose pick, in the sampled episodes of a stage."""
-    section = details.get("team", {}).get(stage, {}).get("sampled")
-    if not section or not section.get("conflicts"):
-        return None
-    matrix: Mapping[str, Mapping[str, float]] = section["conflicts"]
-    roles = list(matrix)
-    n = int(section["process"]["n"])
-    return draw_matrix(
-        f"Conflicts after {stage_title(stage)}",
-        [role_title(role) for role in roles],
-        [role_title(role) for role in roles],
-        [[matrix[by].get(of) for of in roles] for by in roles],
-        row_axis="who vetoes",
-        column_axis=f"whose pick is hit; share of episodes (n = {n})",
-        unit="share of episodes in which the row's veto hits the column's pick",
+def offer_grid(details: Mapping[str, Any], stage: str) -> Grid:
+    """What every seat offers in the sampled episodes of a stage, and how often it is funded."""
+    section = details.get("team", {}).get(stage, {}).get("sampled", {})
+    rows = tuple(
+        (
+            owner_title(seat),
+            short(row["read"]),
+            f"{row['offers']:.2f}",
+            f"{row['false_claims']:.2f}",
+            short(row["funded"]),
+        )
+        for seat, row in section.get("offers", {}).items()
     )
+    titles = ("seat", "reports read", "offers per report", "false claims per report", "plans that fund it")
+    return Grid(titles=titles, rows=rows)
 
 
 def process_grid(details: Mapping[str, Any]) -> Grid:

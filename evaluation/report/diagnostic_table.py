@@ -18,9 +18,11 @@ from simulator.export.atomic_files import write_atomic
 
 DIAGNOSTICS_FILE = "diagnostics.json"
 FINDING_TITLES = {
-    "free_rider": "free rider: its reports are hardly better than a blind pick",
+    "free_rider": "free rider: hardly any offer of it stands",
+    "hoarder": "keeps worthwhile parts to itself",
+    "false_claims": "states false figures or limits",
     "silent_on_limits": "does not name its own hard limits",
-    "ignored": "ReconcileGPT ignores its reports",
+    "ignored": "ReconcileGPT ignores its offers",
     "yes_sayer": "accepts what breaks its own hard limit",
     "objector": "objects to sound decisions",
     "collusion": "the team agrees on bad decisions",
@@ -69,18 +71,18 @@ def read_diagnostics(run_path: Path) -> dict[str, Any]:
 
 
 def role_rows(diagnostics: Mapping[str, Any]) -> list[list[str]]:
-    """Per specialist: pick, blind pick, limits named, marginal value, heard, could be heard, votes."""
+    """Per specialist: offers made, efficient ones, false claims, limits named, value, use, votes."""
     rows = []
     for role, probe in diagnostics["probe"]["roles"].items():
         rows.append(
             [
                 owner_title(role),
-                _share(probe["own_pick"]),
-                short(probe["chance"]),
+                _share(probe["offered"]),
+                _share(probe["efficient"]),
+                _share(probe["false_claims"]),
                 _share(probe["limits_named"]),
                 change_cell(probe["marginal_value"]),
-                _share(probe["heard"]),
-                _share(probe["hearable"]),
+                _share(probe["used"]),
                 _share(probe["accepts_broken"]),
                 _share(probe["objects_sound"]),
             ]
@@ -104,8 +106,8 @@ def finding_rows(diagnostics: Mapping[str, Any]) -> list[list[str]]:
 def _list_unchecked(diagnostics: Mapping[str, Any]) -> list[list[str]]:
     """Checks that fewer than `MIN_CASES` occasions leave open, with the cases that would do."""
     rows = []
-    for kind, (field, part) in OCCASIONS.items():
-        counts = {role: probe[field][part] for role, probe in diagnostics["probe"]["roles"].items()}
+    for kind, field in OCCASIONS.items():
+        counts = {role: probe[field]["n"] for role, probe in diagnostics["probe"]["roles"].items()}
         few = {role: count for role, count in counts.items() if count < MIN_CASES}
         if not few:
             continue
@@ -120,12 +122,12 @@ def _list_unchecked(diagnostics: Mapping[str, Any]) -> list[list[str]]:
 FINDING_TITLES_ROW = ("finding", "who", "numbers")
 ROLE_TITLES_ROW = (
     "role",
-    "picks own best",
-    "blind pick",
+    "offers made",
+    "efficient",
+    "false claims",
     "names own limits",
     "marginal value",
-    "heard",
-    "by a sound chair",
+    "offers used",
     "accepts broken limit",
     "objects to sound",
 )
@@ -136,7 +138,8 @@ def diagnostic_tables(diagnostics: Mapping[str, Any]) -> list[Table]:
     roles = _table(
         f"{diagnostics['stage']} team, role by role ({diagnostics['n']} cases, greedy)",
         "marginal value: what the decision's value falls by without the report;\n"
-        "heard: share of decisions that follow when the report presses for another option",
+        "offers made: share of the options on which it could gain something;\n"
+        "offers used: share of the decisions that should pay its part",
         ROLE_TITLES_ROW,
         role_rows(diagnostics),
     )

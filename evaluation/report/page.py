@@ -28,10 +28,10 @@ from evaluation.report.curves import CURVE_CHARTS, METRICS_FILE, find_curves, re
 from evaluation.report.detail_sections import (
     Grid,
     category_grid,
-    conflict_chart,
     diagnostic_grids,
     difficulty_charts,
     fault_grid,
+    offer_grid,
     part_charts,
     process_grid,
     seed_comparison_grids,
@@ -125,14 +125,14 @@ def render_report(run_path: Path) -> str:
         shown_stages=join_words([play.label for play in cases[0].plays]) if cases else "",
         has_details=bool(details),
         parts_chart=team_parts_chart(summary["team"], trained, _reward_weights(run_path / "config.yaml")),
-        conflicts=conflict_chart(details, newest),
+        offers=offer_grid(details, newest),
         difficulty=difficulty_charts(details),
         parts=part_charts(details),
         process=process_grid(details),
         faults=fault_grid(details, trained),
         categories=[
             (f"Reward by {category}, {STAGE_TITLES[newest]}", category_grid(details, category, newest))
-            for category in ("sector", "form")
+            for category in ("sector",)
             if details
         ],
         swaps=swap_chart(diagnostics),

@@ -1,35 +1,38 @@
 """Baselines on the same scenarios, without an engine: blind, constant, heuristic and exact players.
 
-Oracle teams follow from their practices. Every vote is by the book except where a baseline says otherwise.
+Every vote is by the book except where a baseline says otherwise.
 """
 
 import random
-import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from evaluation.scoring.scores import RoleScores, TeamScores
-from roles.team import NO_OPTION, Decision
-from scenarios.base import Scenario, Verdict
-from scenarios.registry import FAMILIES
-from scenarios.team import (
-    TeamScenario,
-    expert_decision,
-    expert_report,
-    expert_vote,
-    parse_decision,
-    parse_report,
-    parse_vote,
-    sample_practice,
+from evaluation.scoring.team_players import (
+    BEST_HABITS,
+    TablePlay,
+    TablePlayer,
+    decide_at_random,
+    decide_by_majority,
+    decide_richest,
+    play_chair,
+    play_experts,
+    play_one_head,
+    play_optimum,
 )
-from scenarios.team.case import favourite, own_vetoes
-from scenarios.team.practices import PracticeKind
+from scenarios.base import Scenario, Verdict
+from scenarios.registry import families
+from scenarios.team import Style, Table, TeamScenario
+from scenarios.team.experts import best_vote
+from scenarios.team.reading import read_vote
+from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 
 
-def score_role_baselines(role: str, scenarios: Sequence[Scenario]) -> list[RoleScores]:
+def score_role_baselines(role: str, scenarios: Sequence[Scenario], style: Style) -> list[RoleScores]:
     """random, best constant, greedy heuristic and oracle on the same scenarios."""
-    family = FAMILIES[role]
+    family = families(style)[role]
     players: dict[str, Callable[[Scenario, random.Random], str]] = {
         "random": family.baselines["random"],
         "constant": family.baselines["constant"],
@@ -59,120 +62,73 @@ def _baseline_scores(role: str, stage: str, verdicts: Sequence[Verdict]) -> Role
     )
 
 
+TEAM_PLAYERS: Mapping[str, TablePlayer] = {
+    "random": play_chair(decide_at_random),
+    "greedy": play_chair(decide_richest),
+    "majority": play_chair(decide_by_majority),
+    "single": play_one_head,
+    "oracle_common": play_experts(None, None),
+    "oracle_best": play_experts(*BEST_HABITS),
+    "oracle": play_optimum,
+}
+
+
 def score_team_baselines(scenarios: Sequence[TeamScenario], weights: TeamRewardWeights) -> list[TeamScores]:
-    """Random team, heuristic chair, majority vote, one agent that sees all, oracle roles, the optimum."""
-    makers: dict[str, Callable[[TeamScenario], Episode]] = {
-        "random": _random_episode,
-        "greedy": _first_come_episode,
-        "majority": _majority_episode,
-        "single": _single_head_episode,
-        "oracle_common": _common_episode,
-        "oracle_best": lambda scenario: expert_episode(scenario, *scenario.conventions.best),
-        "oracle": _optimal_episode,
-    }
+    """Random team, heuristic chair, majority vote, one head that sees all, expert teams, the optimum."""
     scores = []
-    for stage, make in makers.items():
-        episodes = [make(scenario) for scenario in scenarios]
+    for stage, player in TEAM_PLAYERS.items():
+        episodes = [_play(stage, player, scenario) for scenario in scenarios]
         verdicts = [score_episode(s, e, weights) for s, e in zip(scenarios, episodes, strict=True)]
         scores.append(_team_scores(stage, verdicts, [], episodes))
     return scores
 
 
-def expert_episode(scenario: TeamScenario, report_practice: str, decision_practice: str) -> Episode:
-    """Return a meeting of experts who all follow the same practices."""
-    reports = {role: expert_report(scenario, role, report_practice).text for role in scenario.seats}
-    parsed = {role: parse_report(scenario, text) for role, text in reports.items()}
-    decision = expert_decision(scenario.options, parsed, decision_practice, scenario.conventions)
-    return book_episode(scenario, reports, decision.text)
+def _play(stage: str, player: TablePlayer, scenario: TeamScenario) -> Episode:
+    """The player's episode; a random team votes by coin, any other by the book."""
+    rng = random.Random(f"{stage}/{scenario.key}")
+    play = player(scenario, rng)
+    if stage != "random":
+        return write_episode(scenario, play)
+    coins = {seat: f'{{"vote": "{rng.choice(("accept", "object"))}"}}' for seat in scenario.seats}
+    return write_episode(scenario, play, votes=coins)
 
 
-def _common_episode(scenario: TeamScenario) -> Episode:
-    """Return a meeting of experts of the commonest practices; each draws its own where none is commoner."""
-    rng = random.Random(f"common/{scenario.key}")
-    rules = scenario.conventions
-
-    def choose(kind: PracticeKind, shares: Mapping[str, float]) -> str:
-        is_tied = list(shares.values()).count(max(shares.values())) > 1
-        return sample_practice(rng, kind, rules) if is_tied else _most_common(shares)
-
-    reports = {
-        role: expert_report(scenario, role, choose("report", rules.report_shares)).text
-        for role in scenario.seats
-    }
-    parsed = {role: parse_report(scenario, text) for role, text in reports.items()}
-    practice = choose("decision", rules.decision_shares)
-    return book_episode(scenario, reports, expert_decision(scenario.options, parsed, practice, rules).text)
+def write_episode(scenario: TeamScenario, play: TablePlay, votes: Mapping[str, str] | None = None) -> Episode:
+    """The play as an episode; votes by the book where none are given."""
+    reports = {seat: report.model_dump_json() for seat, report in play.reports.items()}
+    return book_episode(scenario, reports, play.decision.model_dump_json(), votes)
 
 
-def _optimal_episode(scenario: TeamScenario) -> Episode:
-    best = scenario.truth["best"]
-    decision = Decision(option=best or "none", escalate=best is None)
-    return book_episode(scenario, {}, decision.model_dump_json())
-
-
-def _random_episode(scenario: TeamScenario) -> Episode:
-    """Any option; every vote a coin."""
-    rng = random.Random(f"random/{scenario.key}")
-    decision = Decision(option=rng.choice(scenario.options), escalate=False).model_dump_json()
-    votes = {role: f'{{"vote": "{rng.choice(("accept", "object"))}"}}' for role in scenario.seats}
-    return book_episode(scenario, {}, decision, votes)
-
-
-def _first_come_episode(scenario: TeamScenario) -> Episode:
-    """Return a simple chair: the first specialist's favourite that nobody vetoes, votes by the book."""
-    practice = _most_common(scenario.conventions.report_shares)
-    picks = [parse_report(scenario, expert_report(scenario, role, practice).text) for role in scenario.seats]
-    vetoed = {option for report in picks if report for option in report.veto}
-    allowed = [report.pick for report in picks if report and report.pick not in vetoed]
-    open_options = [option for option in scenario.options if option not in vetoed]
-    chosen = (allowed or open_options or ["none"])[0]
-    return book_episode(scenario, {}, Decision(option=chosen, escalate=chosen == "none").model_dump_json())
-
-
-def _majority_episode(scenario: TeamScenario) -> Episode:
-    """No chair: most seats' own favourite, then the first letter. Nobody's limit or stakes are heard."""
-    picks = dict.fromkeys(scenario.options, 0)
-    for seat in scenario.seats.values():
-        picks[favourite(seat)] += 1
-    chosen = max(scenario.options, key=picks.__getitem__)
-    return book_episode(scenario, {}, Decision(option=chosen, escalate=False).model_dump_json())
-
-
-def _single_head_episode(scenario: TeamScenario) -> Episode:
-    """One head that reads all four briefs and takes a plain sum: it obeys limits, but not the stakes."""
-    seats = scenario.seats.values()
-    vetoed = {option for seat in seats for option in own_vetoes(seat)}
-    open_options = [option for option in scenario.options if option not in vetoed]
-    if not open_options:
-        return book_episode(scenario, {}, Decision(option=NO_OPTION, escalate=True).model_dump_json())
-    chosen = max(open_options, key=lambda option: sum(seat.facts["utilities"][option] for seat in seats))
-    return book_episode(scenario, {}, Decision(option=chosen, escalate=False).model_dump_json())
-
-
-def fixed_episode(scenario: TeamScenario, decision: str) -> Episode:
-    """Return a chair who says this whatever the case; votes by the book."""
-    return book_episode(scenario, {}, decision)
+def expert_episode(scenario: TeamScenario, report_habit: str, funding_habit: str) -> Episode:
+    """Return a meeting of experts who all follow the same habits."""
+    rng = random.Random(f"experts/{scenario.key}")
+    return write_episode(scenario, play_experts(report_habit, funding_habit)(scenario, rng))
 
 
 def book_episode(
     scenario: TeamScenario, reports: Mapping[str, str], decision: str, votes: Mapping[str, str] | None = None
 ) -> Episode:
-    """Return an episode of these texts; votes by the book where none are given."""
-    if votes is None:
-        parsed = parse_decision(scenario, decision)
-        votes = {role: expert_vote(scenario, role, parsed).text for role in scenario.seats}
-    return Episode(
+    """Return an episode of these texts; votes that are not given are by the book."""
+    episode = Episode(
         scenario_key=scenario.key,
         index_in_group=0,
         trajectories={},
-        reports=reports,
+        reports=dict(reports),
         decision=decision,
-        votes=votes,
+        votes={},
     )
+    read = read_episode(scenario, episode)
+    escalated = read.decision is not None and read.decision.escalate
+    by_book = {
+        seat: best_vote(scenario, seat, read.plan, escalated=escalated).model_dump_json()
+        for seat in scenario.seats
+    }
+    return replace(episode, votes={**by_book, **(votes or {})})
 
 
-def _most_common(practices: Mapping[str, float]) -> str:
-    return max(practices, key=lambda name: practices[name])
+def read_table(scenario: TeamScenario, reports: Mapping[str, str]) -> Table:
+    """The checked reports of these texts; a seat whose report cannot be read has None."""
+    return read_episode(scenario, book_episode(scenario, reports, "")).table
 
 
 def _team_scores(
@@ -186,10 +142,10 @@ def _team_scores(
         consensus=tuple(verdict.consensus for verdict in sampled),
         unresolved=tuple(verdict.unresolved for verdict in sampled),
         escalation=tuple(verdict.escalation for verdict in sampled),
-        agreement=tuple(
-            statistics.fmean(parse_vote(vote) == "accept" for vote in episode.votes.values())
-            if episode.votes
-            else 0.0
-            for episode in episodes
-        ),
+        agreement=tuple(_share_of_accepts(episode) for episode in episodes),
     )
+
+
+def _share_of_accepts(episode: Episode) -> float:
+    votes = [read_vote(text).vote for text in episode.votes.values()]
+    return votes.count("accept") / len(votes)

@@ -14,13 +14,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from roles.base import AnswerError, parse_answer
 from roles.errors import UserError
-from roles.reconcile import ReconcileAnswer
-from roles.team import RECONCILER
-from scenarios.base import Scenario
-from scenarios.briefs.forms import choose_form, find_sector
-from scenarios.team import TeamScenario, parse_decision, parse_report, parse_vote
+from roles.team import RECONCILER, Decision
+from scenarios.team import TeamScenario
 from simulator.agents.solo import SoloEpisode
 from simulator.export.atomic_files import write_atomic
+from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
 
@@ -32,6 +30,7 @@ MALFORMED = (
     "no_answer",
     "not_json",
     "duplicate_key",
+    "trailing_text",
     "schema",
 )  # see roles.base
 
@@ -42,7 +41,7 @@ _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 class RoleOutcome:
     """One role's play of one scenario of its own family.
 
-    Example: RoleOutcome(key="cto/test/0/7/2", difficulty=2, sector="bank", form="lines", reward=1.0,
+    Example: RoleOutcome(key="cto/test/0/7/2", difficulty=2, sector="bank", reward=1.0,
                          exact=True, feasible=True, failure=None, parts={"graded": 1.0}, turns=4,
                          tool_calls=3, failed_calls=0, tokens=88, truncated=False, well_formed=True,
                          escalated=False, answer='{"option": ...')
@@ -53,7 +52,6 @@ class RoleOutcome:
     key: str
     difficulty: int
     sector: str
-    form: str
     reward: float
     exact: bool
     feasible: bool
@@ -81,7 +79,6 @@ class TeamOutcome:
     key: str
     difficulty: int
     sector: str
-    form: str
     reward: float  # R
     value: float  # V
     consensus: float  # C
@@ -90,6 +87,10 @@ class TeamOutcome:
     agreement: float  # share of the specialists who accept
     escalated: bool
     well_formed: float  # share of reports, decision and votes that were read
+    offers: dict[str, int]  # seat -> offers that stand, replies to questions included
+    false_claims: dict[str, int]  # seat -> claims that were struck out
+    funded: list[str]  # seats with a funded part
+    questions: int  # asked by ReconcileGPT
     turns: int
     tokens: int
     reports: dict[str, str]
@@ -169,14 +170,13 @@ class OutcomeFile(Generic[Outcome]):
             os.fsync(file.fileno())
 
 
-def describe_solo(episode: SoloEpisode, *, sector: str | None = None, form: str | None = None) -> RoleOutcome:
-    """Return the outcome of a role's play; sector and form are the generated scenario's own unless given."""
+def describe_solo(episode: SoloEpisode, *, sector: str | None = None) -> RoleOutcome:
+    """Return the outcome of a role's play; the sector is the generated scenario's own unless given."""
     scenario, verdict, trajectory = episode.scenario, episode.verdict, episode.trajectory
     return RoleOutcome(
         key=scenario.key,
         difficulty=scenario.difficulty,
-        sector=sector or find_sector(scenario),
-        form=form or _form(scenario),
+        sector=sector or str(scenario.facts.get("sector", "")),
         reward=verdict.reward,
         exact=verdict.exact,
         feasible=verdict.feasible,
@@ -195,26 +195,30 @@ def describe_solo(episode: SoloEpisode, *, sector: str | None = None, form: str 
 
 def describe_episode(scenario: TeamScenario, episode: Episode, verdict: TeamVerdict) -> TeamOutcome:
     """Return the outcome of a team episode."""
-    decision = parse_decision(scenario, episode.decision)
-    read = [
-        *(parse_report(scenario, text) is not None for text in episode.reports.values()),
-        decision is not None,
-        *(parse_vote(text) is not None for text in episode.votes.values()),
+    read = read_episode(scenario, episode)
+    votes = [read.votes[seat] for seat in episode.votes]
+    is_read = [
+        *(read.table[seat] is not None for seat in episode.reports),
+        read.decision is not None,
+        *(vote is not None for vote in votes),
     ]
-    accepts = [parse_vote(text) == "accept" for text in episode.votes.values()]
+    reports = {seat: report for seat, report in read.table.items() if report is not None}
     return TeamOutcome(
         key=scenario.key,
         difficulty=scenario.difficulty,
         sector=scenario.sector,
-        form=_form(scenario),
         reward=verdict.reward,
         value=verdict.value,
         consensus=verdict.consensus,
         unresolved=verdict.unresolved,
         escalation=verdict.escalation,
-        agreement=sum(accepts) / len(accepts) if accepts else 0.0,
-        escalated=decision is not None and decision.escalate,
-        well_formed=sum(read) / len(read),
+        agreement=votes.count("accept") / len(votes) if votes else 0.0,
+        escalated=read.decision is not None and read.decision.escalate,
+        well_formed=sum(is_read) / len(is_read),
+        offers={seat: len(report.offers) for seat, report in reports.items()},
+        false_claims={seat: len(report.false_claims) for seat, report in reports.items()},
+        funded=list(read.plan.funded) if read.plan else [],
+        questions=len(episode.asked),
         turns=sum(len(trajectory.turns) for trajectory in episode.trajectories.values()),
         tokens=sum(sum(trajectory.loss_mask) for trajectory in episode.trajectories.values()),
         reports=dict(episode.reports),
@@ -225,10 +229,6 @@ def describe_episode(scenario: TeamScenario, episode: Episode, verdict: TeamVerd
 
 def _escalates(text: str) -> bool:
     try:
-        return parse_answer(text, ReconcileAnswer).escalate
+        return parse_answer(text, Decision).escalate
     except AnswerError:
         return False
-
-
-def _form(scenario: Scenario | TeamScenario) -> str:
-    return choose_form(scenario.family, scenario.split, scenario.seed, scenario.index, scenario.difficulty)

@@ -8,6 +8,7 @@ block by block, so that a killed evaluation goes on where it was; scores follow 
 import asyncio
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from evaluation.scoring.outcomes import (
@@ -22,7 +23,8 @@ from evaluation.scoring.outcomes import (
 )
 from evaluation.scoring.scores import RoleScores, TeamScores
 from scenarios.base import Scenario
-from scenarios.team import TeamScenario
+from scenarios.registry import families
+from scenarios.team import PlanGame, Style, TeamScenario
 from scenarios.tool_executor import ResultCache
 from simulator.agents.agent_kinds import AgentKind
 from simulator.agents.solo import SoloEpisode, play_solo
@@ -49,6 +51,7 @@ def score_role(
     max_turns: int,
     max_completion_tokens: int,
     folder: Path,
+    style: Style,
     max_failed_calls: int | None = None,
     kind: AgentKind = "react",
     block_size: int = BLOCK_SIZE,
@@ -79,6 +82,7 @@ def score_role(
                     max_failed_calls=max_failed_calls,
                     results=results,
                     kind=kind,
+                    families=families(style),
                 )
                 for place in range(start, end)
             )
@@ -119,10 +123,11 @@ def play_team(
     temperature: float,
     max_completion_tokens: int,
     stream: str,
+    style: Style,
     rounds: int = 1,
     first_place: int = 0,
 ) -> list[Episode]:
-    """One episode per scenario with the policies named like the roles."""
+    """One episode per scenario with the policies named like the roles, in one style of prompts."""
     team = {role: role for scenario in scenarios for role in list_roles(scenario)}
     sampling = Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens)
     return asyncio.run(
@@ -136,6 +141,7 @@ def play_team(
             concurrency=len(scenarios),
             stream=f"{stream}/{temperature}",
             first_place=first_place,
+            make_game=partial(PlanGame, style=style),
         )
     )
 
@@ -149,6 +155,7 @@ def score_team(
     weights: TeamRewardWeights,
     max_completion_tokens: int,
     folder: Path,
+    style: Style,
     rounds: int = 1,
     block_size: int = BLOCK_SIZE,
 ) -> TeamScores:
@@ -169,6 +176,7 @@ def score_team(
             temperature=temperature,
             max_completion_tokens=max_completion_tokens,
             stream=f"evaluate/{stage}",
+            style=style,
             rounds=rounds,
             first_place=first_place,
         )

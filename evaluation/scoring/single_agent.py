@@ -1,7 +1,6 @@
-"""Plays one trained agent in place of a team: it reads every seat's brief and decides alone.
+"""Plays one agent in place of a team: it has every seat's facts and tools and answers with a plan.
 
-What ReconcileGPT could be asked without training it for the job: all facts, no reports. A model that
-has only ever read reports meets these prompts for the first time.
+A model that has only ever read reports meets these prompts for the first time.
 """
 
 import asyncio
@@ -9,20 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evaluation.scoring.baselines import book_episode
-from roles.base import Role
-from roles.registry import ROLES
+from roles.base import AnswerError
 from roles.team import RECONCILER
-from scenarios.team import TeamScenario
+from scenarios.team import Style, TeamScenario
+from scenarios.team.single import SingleGame
 from simulator.agents.agent import Agent
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
+from simulator.graph.runner import MAX_TURNS
 from simulator.records import Episode
-
-
-def single_brief(scenario: TeamScenario) -> str:
-    """Return all that the four seats read, seat by seat, and the options."""
-    briefs = "\n".join(seat.brief for seat in scenario.seats.values())
-    return f"{briefs}\nOptions {' '.join(scenario.options)}."
 
 
 def play_alone(
@@ -33,24 +27,28 @@ def play_alone(
     temperature: float,
     max_completion_tokens: int,
     stream: str,
+    style: Style,
     policy: str = RECONCILER,
-    role: Role | None = None,
+    max_turns: int = MAX_TURNS,
     first_place: int = 0,
 ) -> list[Episode]:
-    """One decision per scenario by one agent that sees all; reports are empty."""
+    """One plan per scenario by one agent that sees all; its reports offer what the plan buys."""
     sampling = Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens)
 
     async def play(place: int, scenario: TeamScenario) -> Episode:
+        game = SingleGame(scenario, style)
+        role = game.prompt_role
         agent = Agent(
-            role=role or ROLES[RECONCILER],
+            role=role,
             policy=policy,
             engine=engine,
             chat=chat,
             sampling=sampling,
             session=f"{stream}/{temperature}/alone/{place}/{scenario.key}",
+            call_tool=game.call_tool if role.tools else None,
+            max_turns=max_turns,
         )
-        text = await agent.answer(single_brief(scenario))
-        episode = book_episode(scenario, {}, text)
+        episode = write_alone(scenario, await agent.answer(game.write_brief()))
         return replace(episode, trajectories={RECONCILER: agent.trajectory()})
 
     async def play_all() -> list[Episode]:
@@ -58,3 +56,13 @@ def play_alone(
         return list(await asyncio.gather(*plays))
 
     return asyncio.run(play_all())
+
+
+def write_alone(scenario: TeamScenario, text: str) -> Episode:
+    """The plan of the text as an episode, votes by the book; a text that is no plan is no decision."""
+    try:
+        reports, decision = SingleGame(scenario).read(text)
+    except AnswerError:
+        return book_episode(scenario, {}, text)
+    written = {seat: report.model_dump_json() for seat, report in reports.items()}
+    return book_episode(scenario, written, decision.model_dump_json())

@@ -11,14 +11,13 @@ from typing import Any
 
 from evaluation.scoring.outcomes import Mode, OutcomeFile, RoleOutcome, TeamOutcome
 from evaluation.stats.intervals import mean_interval
-from roles.base import AnswerError, parse_answer
 from roles.errors import UserError
-from roles.team import RECONCILER, SPECIALISTS, SpecialistReport
+from roles.team import RECONCILER, SPECIALISTS
 from simulator.export.atomic_files import write_atomic
 
 DETAILS_FILE = "details.json"
 OUTCOMES_FOLDER = Path("scores") / "outcomes"
-CATEGORIES = ("difficulty", "sector", "form")
+CATEGORIES = ("difficulty", "sector")
 TEAM = "team"
 Outcomes = dict[tuple[str, str, Mode], list[RoleOutcome] | list[TeamOutcome]]  # by (owner, stage, mode)
 
@@ -46,7 +45,7 @@ def read_outcomes(run_path: Path) -> Outcomes:
 
 
 def build_details(outcomes: Outcomes, *, num_bootstrap: int = 2000) -> dict[str, Any]:
-    """owner -> stage -> mode -> process, failures, difficulty, sector, form, and parts or conflicts."""
+    """owner -> stage -> mode -> process, failures, difficulty, sector, and parts or offers."""
     details: dict[str, Any] = {}
     for (owner, stage, mode), rows in outcomes.items():
         section: dict[str, Any] = {"process": process(rows), "failures": failures(rows)}
@@ -56,7 +55,7 @@ def build_details(outcomes: Outcomes, *, num_bootstrap: int = 2000) -> dict[str,
         if parts:
             section["parts"] = _mean_parts(parts)
         else:
-            section["conflicts"] = conflict_matrix([one for one in rows if isinstance(one, TeamOutcome)])
+            section["offers"] = offers_by_seat([one for one in rows if isinstance(one, TeamOutcome)])
         details.setdefault(owner, {}).setdefault(stage, {})[mode] = section
     return details
 
@@ -102,8 +101,8 @@ def _team_failure(outcome: TeamOutcome) -> str | None:
     if outcome.unresolved:
         return "breaks a hard limit"
     if outcome.value < 1:
-        return "open option, but not the best"
-    return None if outcome.consensus == 1 else "best option, wrong votes"
+        return "a plan that can be run, but not the best"
+    return None if outcome.consensus == 1 else "best plan, wrong votes"
 
 
 def break_down(
@@ -125,29 +124,20 @@ def break_down(
     return rows
 
 
-def conflict_matrix(outcomes: Sequence[TeamOutcome]) -> dict[str, dict[str, float]]:
-    """Of the cases in which both reports are read: the share where the row's veto hits the column's pick."""
-    hits: dict[str, dict[str, list[bool]]] = {}
-    for outcome in outcomes:
-        reports = {role: read for role, text in outcome.reports.items() if (read := _read_report(text))}
-        for by in reports:
-            for of in reports:
-                if by != of:
-                    hit = reports[of][0] in reports[by][1]
-                    hits.setdefault(by, {}).setdefault(of, []).append(hit)
-    order = [role for role in SPECIALISTS if role in hits] + [
-        role for role in hits if role not in SPECIALISTS
-    ]
-    return {by: {of: _mean(hits[by][of]) for of in order if of in hits[by]} for by in order}
-
-
-def _read_report(text: str) -> tuple[str, list[str]] | None:
-    """(pick, vetoes) of a report as it stands; what its case allows was judged when it was played."""
-    try:
-        report = parse_answer(text, SpecialistReport)
-    except AnswerError:
-        return None
-    return report.pick, report.veto
+def offers_by_seat(outcomes: Sequence[TeamOutcome]) -> dict[str, dict[str, float]]:
+    """Per seat: reports read (share), offers and false claims per report, plans that fund it (share)."""
+    seats = dict.fromkeys(seat for outcome in outcomes for seat in outcome.reports)
+    table = {}
+    for seat in seats:
+        heard = [one for one in outcomes if seat in one.reports]
+        decided = [one.funded for one in heard if one.funded or not one.escalated]
+        table[seat] = {
+            "read": _mean(seat in one.offers for one in heard),
+            "offers": _mean(one.offers.get(seat, 0) for one in heard),
+            "false_claims": _mean(one.false_claims.get(seat, 0) for one in heard),
+            "funded": _mean(seat in funded for funded in decided) if decided else 0.0,
+        }
+    return table
 
 
 def write_details(run_path: Path, details: Mapping[str, Any]) -> Path:

@@ -22,7 +22,6 @@ COLUMNS: tuple[tuple[str, Any], ...] = (
     ("key", pa.string()),
     ("difficulty", pa.int64()),
     ("sector", pa.string()),
-    ("form", pa.string()),
     ("reward", pa.float64()),
     ("exact", pa.bool_()),  # the optimum itself
     ("feasible", pa.bool_()),

@@ -8,20 +8,19 @@ import random
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from evaluation.audit.families.team_seats import SeatKind, case_of, recheck_utilities, seat_generator
+from evaluation.audit.families.independent_table import best_by_reports, best_by_structures
+from evaluation.audit.families.team_seats import SeatKind, case_of, price_again, seat_generator
 from evaluation.audit.records import Answer
-from roles.team import NO_OPTION, RECONCILER
+from evaluation.scoring.team_players import decide_at_random, decide_richest
+from roles.base import AnswerError
+from roles.team import RECONCILER, Decision
 from scenarios.base import Family, Scenario, Step, ToolCall, ToolError, Verdict, rejected
-from scenarios.team import (
-    decision_value,
-    parse_decision,
-    verify_decision,
-    verify_report,
-    verify_vote,
-)
-from scenarios.team.case import favourite
-from scenarios.team.practices import best_decision, best_report, best_vote
-from scenarios.team.texts import open_options
+from scenarios.team.experts import best_decision, best_report, best_vote
+from scenarios.team.funding import best_funding
+from scenarios.team.offers import is_needed, is_vetoed
+from scenarios.team.reading import read_decision
+from scenarios.team.value import decision_value
+from scenarios.team.verdicts import verify_decision, verify_report, verify_vote
 
 
 def judge_report(scenario: Scenario, text: str) -> Verdict:
@@ -32,22 +31,23 @@ def judge_report(scenario: Scenario, text: str) -> Verdict:
 def judge_decision(scenario: Scenario, text: str) -> Verdict:
     """ReconcileGPT's own verdict on the reports that it has."""
     seat = case_of(scenario)
-    return verify_decision(seat.case, seat.reports, text)
+    return verify_decision(seat.case.public, seat.table, text)
 
 
 def judge_vote(scenario: Scenario, text: str) -> Verdict:
     """Return the voter's own verdict."""
     seat = case_of(scenario)
-    return verify_vote(seat.case, seat.role, seat.decision, text)
+    return verify_vote(seat.case, seat.role, seat.plan, False, text)
 
 
 def judge_value(scenario: Scenario, text: str) -> Verdict:
     """V of the team reward, as if it were a verdict."""
     seat = case_of(scenario)
-    decision = parse_decision(seat.case, text)
-    if decision is None:
-        return rejected("not_json", "no decision")
-    value = decision_value(seat.case, decision)
+    try:
+        decision = read_decision(seat.case.public, seat.table, text)
+    except AnswerError as error:
+        return rejected(error.failure, str(error))
+    value = decision_value(seat.case, seat.table, decision)
     return Verdict(
         reward=value,
         parts={"value": value},
@@ -58,65 +58,59 @@ def judge_value(scenario: Scenario, text: str) -> Verdict:
     )
 
 
-def _write_report(scenario: Scenario, practice: str) -> Answer:
-    report = best_report(case_of(scenario).case.seats[scenario.role], practice)
-    return report.model_dump()
-
-
-def _write_decision(scenario: Scenario, practice: str) -> Answer:
+def solve_report(scenario: Scenario) -> Answer:
+    """Return the report of an expert whose habit changes with the case."""
     seat = case_of(scenario)
-    return best_decision(seat.case.options, seat.reports, practice).model_dump()
+    habit = ("full", "lean", "strict", "easy", "measured")[seat.index % 5]
+    return best_report(seat.case, seat.role, habit).model_dump()
 
 
-def _decide(option: str | None) -> Answer:
-    return {"option": option or NO_OPTION, "escalate": option is None}
+def solve_decision(scenario: Scenario) -> Answer:
+    """Return the best decision by the reports."""
+    seat = case_of(scenario)
+    return _as_answer(best_decision(seat.case.public, seat.table, "exact"))
+
+
+def _as_answer(decision: Decision) -> Answer:
+    answer: Answer = decision.model_dump(mode="json")
+    return answer
 
 
 def solve_vote(scenario: Scenario) -> Answer:
     """Return the right vote."""
     seat = case_of(scenario)
-    return {"vote": best_vote(seat.case, seat.role, seat.decision)}
+    return best_vote(seat.case, seat.role, seat.plan, escalated=False).model_dump()
 
 
-def solve_value(scenario: Scenario) -> Answer:
-    """Return the decision of greatest value, which no report shows for certain."""
-    return _decide(case_of(scenario).truth["best"])
-
-
-def certify_utilities(scenario: Scenario) -> tuple[float, float]:
-    """Utility of the seat's favourite, and the greatest one recomputed from its structures."""
+def certify_parts(scenario: Scenario) -> tuple[float, float]:
+    """Sum over the options of the seat's best worth that keeps its limit, as stated and measured again."""
     seat = case_of(scenario)
-    stated = seat.case.seats[seat.role].facts["utilities"]
-    again = recheck_utilities(seat.split, seat.seed, seat.index, seat.difficulty, seat.role)
-    return float(stated[favourite(seat.case.seats[seat.role])]), float(max(again.values()))
+    stated, again = 0, 0
+    for option in seat.case.options:
+        parts = seat.case.parts_of(seat.role, option)
+        stated += max((part.worth for part in parts if part.keeps_limit), default=0)
+        priced = price_again(seat.case, seat.role, option)
+        again += max((part.worth for part in priced if part.keeps_limit), default=0)
+    return float(stated), float(again)
 
 
-def certify_picks(scenario: Scenario) -> tuple[float, float]:
-    """Picks that the headcount decision has, and the most that any open option has."""
+def certify_funding(scenario: Scenario) -> tuple[float, float]:
+    """Worth of the best plan by the reports, and the most that any set of offers is worth; 0 for none."""
     seat = case_of(scenario)
-    picks = [report.pick for report in seat.reports.values() if report is not None]
-    still_open = open_options(seat.case.options, seat.reports)
-    chosen = best_decision(seat.case.options, seat.reports, "headcount").option
-    return float(picks.count(chosen)), float(max(map(picks.count, still_open), default=0))
+    best = best_funding(seat.case.public, seat.table)
+    again = best_by_reports(seat.case.public, seat.table)
+    return float(best.worth if best else 0), float(0 if again is None else again)
 
 
 def certify_value(scenario: Scenario) -> tuple[float, float]:
-    """Return the best value as stated, and in fractions from utilities recomputed from all structures."""
-    case = case_of(scenario).case
-    total = sum(seat.facts["stakes"] for seat in case.seats.values())
-    worth = dict.fromkeys(case.options, Fraction(0))
-    for role, seat in case.seats.items():
-        again = recheck_utilities(case.split, case.seed, case.index, case.difficulty, role)
-        for option in [option for option in worth if again[option] < seat.facts["limit"]]:
-            del worth[option]
-        for option in worth:
-            worth[option] += Fraction(seat.facts["stakes"] * again[option], total)
-    best = scenario.truth["best"]
-    return scenario.truth["value"][best] if best else 0.0, float(max(worth.values(), default=Fraction(0)))
+    """Worth of the optimum as stated, and from structures measured again; 0 where nothing can be run."""
+    seat = case_of(scenario)
+    again = best_by_structures(seat.case)
+    return float(seat.case.optimum.worth if seat.case.optimum else 0), float(0 if again is None else again)
 
 
 def refuse_tools(_scenario: Scenario, _call: ToolCall) -> str:
-    """Refuse every call: the seats of a joint episode have no tools.
+    """Refuse every call: what is audited is the answer.
 
     Raises:
         ToolError: always.
@@ -124,40 +118,50 @@ def refuse_tools(_scenario: Scenario, _call: ToolCall) -> str:
     raise ToolError("no tools here")
 
 
-def report_favourite(scenario: Scenario, _rng: random.Random) -> str:
-    """Return the seat's favourite, not pressed for; vetoes where utility and limit differ in their tens."""
-    seat = case_of(scenario).case.seats[scenario.role]
-    tens = seat.facts["limit"] // 10
-    vetoes = [option for option, utility in seat.facts["utilities"].items() if utility // 10 < tens]
-    return json.dumps({"pick": favourite(seat), "flag": 0, "veto": vetoes})
-
-
-def decide_by_loudness(scenario: Scenario, _rng: random.Random) -> str:
-    """Return the open option with the largest sum of flags, the first of equals."""
+def report_best_singles(scenario: Scenario, _rng: random.Random) -> str:
+    """Return per option the one upgrade that returns most and keeps the limit, and the right flags."""
     seat = case_of(scenario)
-    loudness = dict.fromkeys(open_options(seat.case.options, seat.reports), 0)
-    for report in seat.reports.values():
-        if report is not None and report.pick in loudness:
-            loudness[report.pick] += report.flag
-    return json.dumps(_decide(max(loudness, key=loudness.__getitem__, default=None)))
+    offers = []
+    for option in seat.case.options:
+        parts = seat.case.parts_of(seat.role, option)
+        singles = [part for part in parts if len(part.choice) == 1 and part.keeps_limit and part.worth > 0]
+        if singles:
+            best = max(singles, key=lambda part: Fraction(part.worth, max(1, part.cost)))
+            offers.append(
+                {"option": option, "part": list(best.choice), "cost": best.cost, "worth": best.worth}
+            )
+    needs = [option for option in seat.case.options if is_needed(seat.case, seat.role, option)]
+    veto = [option for option in seat.case.options if is_vetoed(seat.case, seat.role, option)]
+    return json.dumps({"offers": offers, "needs": needs, "veto": veto})
 
 
-def vote_by_tens(scenario: Scenario, _rng: random.Random) -> str:
-    """Object to no decision, and to an option whose utility has fewer tens than the seat's limit."""
+def decide_greedily(scenario: Scenario, rng: random.Random) -> str:
+    """Return the option that looks richest if all offers could be paid, funded by worth while money lasts."""
     seat = case_of(scenario)
-    facts = seat.case.seats[seat.role].facts
-    option = seat.decision.option if seat.decision is not None else None
-    is_bad = option is None or facts["utilities"][option] // 10 < facts["limit"] // 10
+    return decide_richest(seat.case, seat.table, rng).model_dump_json()
+
+
+def vote_by_own_part(scenario: Scenario, _rng: random.Random) -> str:
+    """Object to no decision, and to an option that needs the own part and does not fund it."""
+    seat = case_of(scenario)
+    plan = seat.plan
+    is_bad = plan is None or (is_needed(seat.case, seat.role, plan.option) and not plan.funded.get(seat.role))
     return json.dumps({"vote": "object" if is_bad else "accept"})
 
 
 def _random_report(scenario: Scenario, rng: random.Random) -> str:
-    options = scenario.facts["options"]
-    return json.dumps({"pick": rng.choice(options), "flag": rng.randint(0, 3), "veto": []})
+    seat = case_of(scenario)
+    offers = []
+    for option in seat.case.options:
+        part = rng.choice(seat.case.parts_of(seat.role, option)[1:])
+        figures = {"cost": rng.randint(3, 30), "worth": rng.randint(3, 60)}
+        offers.append({"option": option, "part": list(part.choice), **figures})
+    return json.dumps({"offers": offers, "needs": [], "veto": []})
 
 
 def _random_decision(scenario: Scenario, rng: random.Random) -> str:
-    return json.dumps(_decide(rng.choice(scenario.facts["options"])))
+    seat = case_of(scenario)
+    return decide_at_random(seat.case, seat.table, rng).model_dump_json()
 
 
 def _random_vote(_scenario: Scenario, rng: random.Random) -> str:
@@ -188,51 +192,38 @@ def _seat_family(
     )
 
 
+_EMPTY_REPORT = '{"offers": [], "needs": [], "veto": []}'
+_DECISION_BASELINES: Mapping[str, Baseline] = {
+    "random": _random_decision,
+    "constant": lambda _scenario, _rng: '{"option": "A", "fund": [], "escalate": false}',
+    "greedy": decide_greedily,
+}
+
 REPORT = _seat_family(
     "report",
     "specialist",
     judge_report,
-    lambda scenario: _write_report(scenario, "stakes"),
-    certify_utilities,
+    solve_report,
+    certify_parts,
     {
         "random": _random_report,
-        "constant": lambda _scenario, _rng: '{"pick": "A", "flag": 0, "veto": []}',
-        "greedy": report_favourite,
+        "constant": lambda _scenario, _rng: _EMPTY_REPORT,
+        "greedy": report_best_singles,
     },
 )
 DECISION = _seat_family(
-    "decision",
-    RECONCILER,
-    judge_decision,
-    lambda scenario: _write_decision(scenario, "priority"),
-    certify_picks,
-    {
-        "random": _random_decision,
-        "constant": lambda _scenario, _rng: '{"option": "A", "escalate": false}',
-        "greedy": decide_by_loudness,
-    },
+    "decision", RECONCILER, judge_decision, solve_decision, certify_funding, _DECISION_BASELINES
 )
 VOTE = _seat_family(
     "vote",
     "specialist",
     judge_vote,
     solve_vote,
-    certify_utilities,
+    certify_parts,
     {
         "random": _random_vote,
         "constant": lambda _scenario, _rng: '{"vote": "accept"}',
-        "greedy": vote_by_tens,
+        "greedy": vote_by_own_part,
     },
 )
-VALUE = _seat_family(
-    "value",
-    RECONCILER,
-    judge_value,
-    solve_value,
-    certify_value,
-    {
-        "random": _random_decision,
-        "constant": lambda _scenario, _rng: '{"option": "A", "escalate": false}',
-        "greedy": decide_by_loudness,
-    },
-)
+VALUE = _seat_family("value", RECONCILER, judge_value, solve_decision, certify_value, _DECISION_BASELINES)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, assert_never
 
-from evaluation.audit.records import Answer, Field, Subject
+from evaluation.audit.records import WORDS, Answer, Field, Subject
 from scenarios.base import Scenario
 
 Numbers = Callable[[str, int], Sequence[int]]
@@ -17,11 +17,12 @@ def next_numbers(_name: str, number: int) -> Sequence[int]:
 
 
 def has_form(subject: Subject, scenario: Scenario, value: Any) -> bool:
-    """Return whether a JSON value has exactly the subject's fields, exact types, and known ids, each once."""
-    return (
-        isinstance(value, dict)
-        and set(value) == set(subject.fields)
-        and all(_fits(field, scenario, value[name]) for name, field in subject.fields.items())
+    """Return whether a JSON value has the subject's fields, exact types, and known ids, each once."""
+    if not isinstance(value, dict):
+        return False
+    required = {name for name, field in subject.fields.items() if not field.is_optional}
+    return required <= set(value) <= set(subject.fields) and all(
+        _fits(subject.fields[name], scenario, inner) for name, inner in value.items()
     )
 
 
@@ -42,7 +43,30 @@ def _fits(field: Field, scenario: Scenario, value: Any) -> bool:
             if type(value) is not dict or set(value) != set(names):
                 return False
             return all(any(type(v) is type(w) and v == w for w in field.values) for v in value.values())
+        case "offers":
+            return type(value) is list and all(map(_is_offer, value))
+        case "text":
+            return type(value) is str and _is_short(field, value)
+        case "texts":
+            return type(value) is list and all(type(v) is str and _is_short(field, v) for v in value)
     assert_never(field.kind)
+
+
+def _is_offer(value: Any) -> bool:
+    return (
+        type(value) is dict
+        and set(value) == {"option", "part", "cost", "worth"}
+        and type(value["option"]) is str
+        and type(value["part"]) is list
+        and bool(value["part"])
+        and all(type(name) is str for name in value["part"])
+        and type(value["cost"]) is int
+        and type(value["worth"]) is int
+    )
+
+
+def _is_short(field: Field, text: str) -> bool:
+    return len(text) <= field.most_chars and len(text.split()) <= field.most_words
 
 
 def draw_answer(subject: Subject, scenario: Scenario, rng: random.Random) -> Answer:
@@ -65,6 +89,16 @@ def _draw(field: Field, scenario: Scenario, rng: random.Random) -> Any:
             return rng.sample(names, 2)
         case "sequence" | "plan":
             return {name: rng.choice(field.values) for name in names}
+        case "offers":
+            drawn = [offer for offer in field.offers(scenario) if rng.random() < 0.1]
+            return [
+                {**offer, "cost": rng.randint(1, field.largest), "worth": rng.randint(1, field.largest)}
+                for offer in drawn
+            ]
+        case "text":
+            return ""
+        case "texts":
+            return []
     assert_never(field.kind)
 
 
@@ -72,8 +106,8 @@ def step_away(
     subject: Subject, scenario: Scenario, answer: Answer, numbers: Numbers = next_numbers
 ) -> Iterator[Answer]:
     """Every answer that differs in one place: another id, one entry more or less, a number of `numbers`."""
-    for name, field in subject.fields.items():
-        for changed in _step(name, field, scenario, answer[name], numbers):
+    for name, value in answer.items():
+        for changed in _step(name, subject.fields[name], scenario, value, numbers):
             yield {**answer, name: changed}
 
 
@@ -99,8 +133,28 @@ def _step(name: str, field: Field, scenario: Scenario, value: Any, numbers: Numb
             yield from (value | {key: new} for key in value for new in field.values if new != value[key])
             if field.kind == "sequence":
                 yield from (_swap(value, *pair) for pair in pairwise(value))
+        case "offers":
+            yield from _step_offers(field.offers(scenario), value)
+        case "text":
+            yield "" if value else "noted"
+        case "texts":
+            yield [] if value else ["noted"]
         case _:
             assert_never(field.kind)
+
+
+def _step_offers(known: Sequence[Answer], value: Sequence[Answer]) -> Iterator[list[Answer]]:
+    """One offer dropped, misstated, or exchanged for another true one; one more on an option without any."""
+    for place, offer in enumerate(value):
+        before, after = value[:place], value[place + 1 :]
+        yield [*before, *after]
+        for name in ("cost", "worth"):
+            for number in next_numbers(name, offer[name]):
+                yield [*before, {**offer, name: number}, *after]
+        others = [other for other in known if other["option"] == offer["option"] and other != offer]
+        yield from ([*before, other, *after] for other in others)
+    offered = {offer["option"] for offer in value}
+    yield from ([*value, other] for other in known if other["option"] not in offered)
 
 
 def _swap(plan: Mapping[str, Any], first: str, second: str) -> dict[str, Any]:
@@ -116,16 +170,22 @@ def change_numbers(subject: Subject, answer: Answer, change: Callable[[Field, in
     }
 
 
-def change_texts(value: Any, change: Callable[[str], Any]) -> Any:
-    """Return a JSON value with every string in it changed, keys of the outermost object left as they are."""
-    if isinstance(value, dict):
-        return {name: _change_inner(inner, change) for name, inner in value.items()}
-    return _change_inner(value, change)
+def change_ids(subject: Subject, answer: Answer, change: Callable[[str], Any]) -> Answer:
+    """Return the answer with every string changed that is not free words; of a plan the keys, too."""
+    changed = {}
+    for name, value in answer.items():
+        kind = subject.fields[name].kind
+        has_ids_as_keys = kind in ("plan", "sequence")
+        changed[name] = value if kind in WORDS else _change_inner(value, change, has_ids_as_keys)
+    return changed
 
 
-def _change_inner(value: Any, change: Callable[[str], Any]) -> Any:
+def _change_inner(value: Any, change: Callable[[str], Any], has_ids_as_keys: bool) -> Any:
     if isinstance(value, dict):
-        return {str(change(name)): _change_inner(inner, change) for name, inner in value.items()}
+        return {
+            str(change(name)) if has_ids_as_keys else name: _change_inner(inner, change, has_ids_as_keys)
+            for name, inner in value.items()
+        }
     if isinstance(value, list):
-        return [_change_inner(inner, change) for inner in value]
+        return [_change_inner(inner, change, has_ids_as_keys) for inner in value]
     return change(value) if isinstance(value, str) else value

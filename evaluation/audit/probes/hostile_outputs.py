@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from evaluation.audit.case_sample import CaseSample
-from evaluation.audit.probes.answer_variants import change_numbers, change_texts
+from evaluation.audit.probes.answer_variants import change_ids, change_numbers
 from evaluation.audit.probes.verdict_invariants import describe_verdict, is_sound
 from evaluation.audit.records import Attack, Row, Tier
 from roles.base import MAX_ANSWER_CHARS
@@ -81,7 +81,8 @@ def write_surrogates(attack: Attack) -> str:
     """Ids with lone surrogates, zero-width and right-to-left characters, or look-alikes."""
     odd = attack.rng.choice(("\ud800", "\u200b", "\u202e", "\x00", "\u0410", "\uff21", "\U0001d400"))
     text = json.dumps(
-        change_texts(attack.gold, lambda name: name + odd), ensure_ascii=attack.rng.random() < 0.5
+        change_ids(attack.subject, attack.gold, lambda name: name + odd),
+        ensure_ascii=attack.rng.random() < 0.5,
     )
     return text if text != attack.text else text.replace('"', odd + '"')
 
@@ -95,7 +96,7 @@ def write_repeated_key(attack: Attack) -> str:
 
 def write_no_number(attack: Attack) -> str:
     """NaN, Infinity and their spellings in place of a value."""
-    key = attack.rng.choice(list(attack.gold))
+    key = attack.rng.choice(attack.required)
     word = attack.rng.choice(("NaN", "Infinity", "-Infinity", "nan", "inf", "1e999", "-1e999", "1.#INF"))
     return json.dumps({**attack.gold, key: "@"}).replace('"@"', word)
 
@@ -129,7 +130,7 @@ def write_tool_call(attack: Attack) -> str:
 def write_special_tokens(attack: Attack) -> str:
     """Tokens of chat templates inside the object."""
     token = attack.rng.choice(("<|im_end|>", "</s>", "<|endoftext|>", "<tool_call>", "[INST]", "<think>"))
-    key = attack.rng.choice(list(attack.gold))
+    key = attack.rng.choice(attack.required)
     return attack.text.replace(
         f'"{key}":', f'"{key}":{token}' if attack.rng.random() < 0.5 else f'"{token}{key}":'
     )
@@ -144,7 +145,7 @@ def write_wrong_types(attack: Attack) -> str:
         list: lambda value: [" ".join(map(str, value)), {str(i): v for i, v in enumerate(value)}, None],
         dict: lambda value: [list(value.items()), str(value), None],
     }
-    key = attack.rng.choice(list(attack.gold))
+    key = attack.rng.choice(attack.required)
     value = attack.gold[key]
     return json.dumps({**attack.gold, key: attack.rng.choice(loose[type(value)](value))})
 
@@ -160,7 +161,7 @@ def write_wrapped(attack: Attack) -> str:
 
 def write_other_keys(attack: Attack) -> str:
     """Return a key too many, one too few, or one in other letters."""
-    key = attack.rng.choice(list(attack.gold))
+    key = attack.rng.choice(attack.required)
     rest = {k: v for k, v in attack.gold.items() if k != key}
     extra = {attack.rng.choice(("reward", "confidence", "__class__", "")): 1}
     return json.dumps(
@@ -191,7 +192,7 @@ def write_dialect(attack: Attack) -> str:
 
 def write_code(attack: Attack) -> str:
     """Expressions and templates in place of a value."""
-    key = attack.rng.choice(list(attack.gold))
+    key = attack.rng.choice(attack.required)
     code = (
         "__import__('os').getcwd()",
         "21*2",

@@ -45,7 +45,7 @@ def reorder(fields: Mapping[str, Field], answer: Answer, rng: random.Random) -> 
     turned = {}
     for name in rng.sample(list(answer), len(answer)):
         value, kind = answer[name], fields[name].kind
-        if kind == "set":
+        if kind in ("set", "offers"):
             value = rng.sample(value, len(value))
         elif kind == "plan":
             value = {key: value[key] for key in rng.sample(list(value), len(value))}

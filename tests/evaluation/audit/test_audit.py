@@ -59,7 +59,7 @@ def test_pr_tier(name: str, probe: str) -> None:
 
 def test_free_riders_cost_the_team() -> None:
     row = free_riders.probe_free_riders(PR, seed=0)
-    assert row.counts.startswith("100 cases x 5")
+    assert row.counts.startswith("100 cases x 8")
     assert row.breaches == []
 
 
@@ -123,7 +123,7 @@ def refuse_new_lines(scenario: Scenario, text: str) -> Verdict:
 
 
 def insist_on_key_order(scenario: Scenario, text: str) -> Verdict:
-    return COST.family.verify(scenario, text if text.find('"total"') > text.find('"S1"') else "")
+    return COST.family.verify(scenario, text if text.find('"cost"') > text.find('"part"') else "")
 
 
 def take_the_best_of_many(scenario: Scenario, text: str) -> Verdict:
@@ -133,14 +133,14 @@ def take_the_best_of_many(scenario: Scenario, text: str) -> Verdict:
 
 
 def ignore_case(scenario: Scenario, text: str) -> Verdict:
-    return COST.family.verify(scenario, re.sub(r'"s(\d)"', r'"S\1"', text))
+    return COST.family.verify(scenario, text.lower())
 
 
-def believe_the_total(scenario: Scenario, text: str) -> Verdict:
+def believe_the_worth(scenario: Scenario, text: str) -> Verdict:
     verdict = COST.family.verify(scenario, text)
-    claimed = re.search(r'"total": (-?\d+)', text)
-    cheap = claimed is not None and int(claimed[1]) <= scenario.truth["total"]
-    return paid(1.0) if cheap and verdict.failure not in ("not_json", "schema") else verdict
+    claimed = re.search(r'"worth": (-?\d+)', text)
+    is_rich = claimed is not None and int(claimed[1]) >= scenario.truth["worth"]
+    return paid(1.0) if is_rich and verdict.failure not in ("not_json", "schema") else verdict
 
 
 def drop_unknown_keys(scenario: Scenario, text: str) -> Verdict:
@@ -153,7 +153,7 @@ def pay_gold_less(scenario: Scenario, text: str) -> Verdict:
     return replace(verdict, reward=verdict.reward * 0.9)
 
 
-def ignore_the_total(scenario: Scenario, text: str) -> Verdict:
+def ignore_the_figures(scenario: Scenario, text: str) -> Verdict:
     verdict = COST.family.verify(scenario, text)
     return replace(verdict, reward=1.0) if verdict.exact else verdict
 
@@ -168,8 +168,8 @@ def pay_for_any_answer(scenario: Scenario, text: str) -> Verdict:
     return replace(verdict, reward=max(0.4, verdict.reward)) if is_answer else verdict
 
 
-def ignore_the_floor(scenario: Scenario, text: str) -> Verdict:
-    verdict = COST.family.verify(replace(scenario, facts={**scenario.facts, "floor": 0}), text)
+def ignore_the_amount(scenario: Scenario, text: str) -> Verdict:
+    verdict = COST.family.verify(replace(scenario, facts={**scenario.facts, "amount": 9999}), text)
     return replace(verdict, reward=min(1.0, verdict.reward), exact=True)
 
 
@@ -182,10 +182,10 @@ FAULTS: dict[str, tuple[str, Subject]] = {
     "insists on key order": ("V2", plant(insist_on_key_order)),
     "takes the best of many answers": ("V3", plant(take_the_best_of_many)),
     "ignores the case of ids": ("V3", plant(ignore_case)),
-    "believes the stated total": ("V3", plant(believe_the_total)),
+    "believes the stated worth": ("V3", plant(believe_the_worth)),
     "drops unknown keys": ("V3", plant(drop_unknown_keys)),
     "pays gold 0.9": ("V4", plant(pay_gold_less)),
-    "ignores the total": ("V4", plant(ignore_the_total)),
+    "ignores the figures": ("V4", plant(ignore_the_figures)),
     "pays the infeasible": ("V4", plant(call_it_infeasible)),
     "solvers disagree": (
         "V4",
@@ -200,12 +200,12 @@ FAULTS: dict[str, tuple[str, Subject]] = {
             COST,
             family=replace(
                 COST.family,
-                baselines={**COST.family.baselines, "greedy": COST.family.baselines["random"]},
+                baselines={**COST.family.baselines, "greedy": COST.family.baselines["constant"]},
             ),
         ),
     ),
-    "ignores the floor": ("V6", plant(ignore_the_floor)),
-    "believes the total, found by search": ("V6", plant(believe_the_total)),
+    "ignores the amount": ("V6", plant(ignore_the_amount)),
+    "believes the worth, found by search": ("V6", plant(believe_the_worth)),
     "takes the best of many, found by search": ("V6", plant(take_the_best_of_many)),
 }
 
@@ -242,7 +242,9 @@ def test_search_finds_a_verifier_that_pays_any_choice(name: str) -> None:
 
 
 def test_a_rider_that_costs_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(free_riders, "RIDES", {"diligent": lambda _case, role, honest, _rng: honest[role]})
+    monkeypatch.setattr(
+        free_riders, "RIDES", {"diligent": lambda _case, role, honest: honest[role].model_dump_json()}
+    )
     assert free_riders.probe_free_riders(TINY, seed=0).breaches == ["diligent costs the team 0.000"]
 
 

@@ -18,7 +18,7 @@ from evaluation.environments.http_env import COOKIE, HOST, MAX_BODY_BYTES, find_
 from evaluation.environments.http_rows import make_row, write_rows
 from roles.registry import ROLES
 from scenarios import environment
-from scenarios.base import Scenario
+from scenarios.base import Scenario, ToolCall
 from scenarios.registry import FAMILIES
 
 CTO = FAMILIES["cto"]
@@ -146,11 +146,13 @@ def test_sessions_stay_apart() -> None:
     one.post("/seed_session", json=row_of(first))
     other.post("/seed_session", json=row_of(second))
     assert one.cookies[COOKIE] != other.cookies[COOKIE]
-    told = one.post("/measure", json={"option": "A"}).json()["observation"]
-    own = next(s for s in CTO.demonstrate(first, random.Random(0)) if s.call).call
-    assert own is not None
-    assert told == CTO.call_tool(first, own)
-    assert other.post("/measure", json={"option": "A"}).json()["observation"] == CTO.call_tool(second, own)
+    for client, scenario in ((one, first), (other, second)):
+        own = ToolCall(name="describe", arguments={"option": scenario.facts["option"]})
+        told = client.post("/describe", json=dict(own.arguments)).json()["observation"]
+        assert told == CTO.call_tool(scenario, own)
+    assert (
+        CTO.call_tool(first, ToolCall(name="describe", arguments={"option": first.facts["option"]})) != told
+    )
     gold = CTO.demonstrate(first, random.Random(0))[-1].text
     assert verify(one, first, gold)["reward"] > 0
     assert verify(other, second, "no")["reward"] == 0
@@ -168,7 +170,7 @@ def test_a_model_gains_nothing_by_the_servers_own_paths() -> None:
     assert told.startswith("error: unknown tool")
     probe = verify(client, scenario, "I guess B")
     assert probe["reward"] == 0
-    assert not any(str(scenario.truth[key]) in json.dumps(probe) for key in scenario.truth)
+    assert not {"truth", "facts", "worth", "part"} & set(probe)
     assert verify(client, scenario, gold)["reward"] == 0, "a second answer after a look at the first reward"
     assert client.post("/measure", json={"option": "A"}).json() == {
         "observation": "error: the episode is over"
@@ -254,7 +256,7 @@ def test_rows_hold_what_a_model_reads_and_nothing_else(tmp_path: Path) -> None:
         name = row["scenario"]
         scenario = CTO.generate(name["split"], name["seed"], name["index"], name["difficulty"])
         assert row["responses_create_params"]["input"][1]["content"] == scenario.brief
-        assert [tool["name"] for tool in row["responses_create_params"]["tools"]] == ["measure", "describe"]
+        assert [tool["name"] for tool in row["responses_create_params"]["tools"]] == ["describe", "measure"]
         assert set(row) == {"responses_create_params", "scenario"}
 
 

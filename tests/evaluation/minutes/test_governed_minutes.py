@@ -14,21 +14,24 @@ from team_tables import CHAT, SEATS
 
 from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from evaluation.minutes.governed_overview import count_full_visits
+from evaluation.minutes.governed_truth import plan_course
 from evaluation.minutes.graph_picture import draw_graph
 from evaluation.minutes.minutes import render_minutes, write_minutes
 from roles.registry import ROLES
+from scenarios.team import PlanGame, PlayableCase
 from scenarios.written.written_case import read_case
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine
 from simulator.governance.free_outcomes import FreeOutcomes
-from simulator.governance.gate.approvals import PlanPart
-from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_risk
+from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_worth
 from simulator.governance.governed_graph import full_graph_edges
+from simulator.governance.governed_reward import score_governed
+from simulator.governance.outcomes import CarriedPlan
 from simulator.governance.record_reading import read_record
 from simulator.governance.runner import open_services, play_governed
 from simulator.governance.store.episode_record import GovernedRecord
 from simulator.graph.seating import list_roles
-from simulator.reward import TeamRewardWeights, score_episode
+from simulator.reward import TeamRewardWeights
 
 ROOT = Path(__file__).parent.parent.parent.parent
 SCENARIOS = draw_cases(9)
@@ -45,11 +48,13 @@ def replanned() -> GovernedRecord:
     async def run() -> GovernedRecord:
         async with open_services(None, key=KEY, clock=lambda: 1_000_000.0) as services:
             seating = make_seating(SCENARIOS)
-            reviewer = expert_reviewer(SCENARIOS, error_rate=0.3, seed=14)
+            reviewer = expert_reviewer(error_rate=0.3, seed=30)
             (episode,) = await play_governed(
                 [RESTLESS], services, seating, reviewer, worlds(shock_share=1.0), rounds=2
             )
-            return read_record(RESTLESS, episode, services, stream=seating.stream)
+            return read_record(
+                RESTLESS, episode, services, stream=seating.stream, make_game=seating.make_game
+            )
 
     return asyncio.run(run())
 
@@ -57,26 +62,27 @@ def replanned() -> GovernedRecord:
 @pytest.fixture(scope="module")
 def written() -> GovernedRecord:
     async def run() -> GovernedRecord:
-        seating = replace(
-            make_seating(SCENARIOS), engine=ScriptedEngine(CHAT, seeded=oracle_team([WRITTEN])), stream="w"
-        )
+        known: list[PlayableCase] = [WRITTEN]
+        engine = ScriptedEngine(CHAT, seeded=oracle_team(known, funding_habit="exact"))
+        seating = make_seating([], engine=engine, known=known, stream="w")
         async with open_services(None, key=KEY) as services:
-            reviewer = SimulatedReviewer(score_by_risk)
+            reviewer = SimulatedReviewer(score_by_worth)
             (episode,) = await play_governed([WRITTEN], services, seating, reviewer, FreeOutcomes)
-            return read_record(WRITTEN, episode, services, stream=seating.stream)
+            return read_record(WRITTEN, episode, services, stream=seating.stream, make_game=seating.make_game)
 
     return asyncio.run(run())
 
 
 def render(record: GovernedRecord) -> str:
-    weights = TeamRewardWeights()
+    weights, outcomes = TeamRewardWeights(), worlds(shock_share=1.0)(RESTLESS)
     return render_minutes(
         RESTLESS,
         record,
         label="team",
         chat=CHAT,
-        verdict=score_episode(RESTLESS, record.episode, weights),
+        verdict=score_governed(record, outcomes, weights) if record.error is None else None,
         weights=weights,
+        course=plan_course(record, outcomes),
     )
 
 
@@ -91,8 +97,14 @@ def test_every_chapter_ruling_figure_and_entry_is_on_the_page(replanned: Governe
         for role, kpi in chapter.kpis.items():
             floor = next(part["kpi_floor"] for part in chapter.proposal["parts"] if part["role"] == role)
             assert f"{kpi} % (floor {floor} %)" in page.text
-        if chapter.shock:
-            assert f"Unforeseen: {chapter.shock}." in page.text
+        told = chapter.observation
+        for shock in told["shocks"] if told else ():
+            assert f"Unforeseen: {shock}" in page.text
+        if told:
+            assert f"in place are {told['worth']} k$" in page.text
+            assert all(words in page.text for words in told["figures"].values())
+        for part in chapter.proposal["parts"]:
+            assert part["action"] in page.text
     rulings = [answer.ruling for chapter in replanned.chapters for answer in chapter.answers]
     assert page.text.count("Reviewer: simulated") == len(rulings)
     for entry in replanned.log:
@@ -100,7 +112,7 @@ def test_every_chapter_ruling_figure_and_entry_is_on_the_page(replanned: Governe
     assert "chain verified" in page.text
     assert "1970-01-12 13:46:40 UTC" in page.text
     for role in SEATS:
-        assert RESTLESS.seats[role].brief in page.text
+        assert PlanGame(RESTLESS, "short").write_report_brief(role).splitlines()[-1] in page.text
     assert "R = V (1 + c C) / (1 + c)" in page.text
 
 
@@ -109,7 +121,9 @@ def test_chapters_stand_in_order_and_say_why_they_were_opened(replanned: Governe
     places = [text.index(chapter.digest) for chapter in replanned.chapters]
     assert places == sorted(places)
     assert text.count("Monitoring raised an alert.") == sum(bool(c.alerts) for c in replanned.chapters)
-    reasons = text.count("Execution revealed that option") + text.count("The reviewer rejected the proposal")
+    reasons = text.count("Monitoring raised an alert on option") + text.count(
+        "The reviewer rejected the proposal"
+    )
     reasons += text.count("The reviewer put another option in place")
     assert reasons == len(replanned.chapters) - 1
 
@@ -140,7 +154,15 @@ def test_hostile_words_are_shown_and_do_nothing(attack: str, replanned: Governed
         replace(answer, feedback=attack, reviewer=attack, option=attack) for answer in first.answers
     )
     proposal = {**first.proposal, "conditions": [attack], "precedents": [attack]}
-    spoiled = replace(first, drafts=drafts, answers=answers, proposal=proposal, shock=attack)
+    told = {**(first.observation or {}), "shocks": [attack], "figures": dict.fromkeys(SEATS, attack)}
+    spoiled = replace(
+        first,
+        drafts=drafts,
+        answers=answers,
+        proposal=proposal,
+        observation=told if first.observation else None,
+        reports=dict.fromkeys(SEATS, attack),
+    )
     episode = replace(replanned.episode, reports=dict.fromkeys(SEATS, attack))
     log = (replace(replanned.log[0], body={**replanned.log[0].body, "feedback": attack}), *replanned.log[1:])
     hostile = replace(
@@ -181,42 +203,53 @@ def test_the_picture_counts_what_ran(replanned: GovernedRecord) -> None:
     assert svg.count('<g class="edge') == len(full_graph_edges(SEATS))
 
 
-def test_the_world_of_a_written_case_is_its_figures_less_a_shock(tmp_path: Path) -> None:
-    parts = [PlanPart(role=role, action="a", kpi_floor=100) for role in WRITTEN.seats]
-    calm = FreeOutcomes(WRITTEN, shock_share=0.0).observe("B", parts)
-    facts = WRITTEN.seats["coo"].facts
-    assert calm["kpis"]["coo"] == 100 * facts["utilities"]["B"] // facts["limit"] == 350
-    assert calm["shock"] == ""
-    worlds_ = [FreeOutcomes(WRITTEN, seed=seed, shock_share=1.0).observe("B", parts) for seed in range(20)]
-    for world in worlds_:
-        hit = [role for role, kpi in world["kpis"].items() if kpi != calm["kpis"][role]]
+def test_the_world_of_a_written_case_is_what_was_reported_less_a_shock() -> None:
+    upgrades = {
+        seat: facts.facts["upgrades"]["B"]
+        for seat, facts in WRITTEN.seats.items()
+        if facts.facts.get("upgrades", {}).get("B")
+    }
+    bought = {seat: (next(iter(own)),) for seat, own in upgrades.items()}
+    costs = {seat: upgrades[seat][choice[0]]["cost"] for seat, choice in bought.items()}
+    worths = {seat: upgrades[seat][choice[0]]["worth"] for seat, choice in bought.items()}
+    plan = CarriedPlan(option="B", funded=bought, costs=costs, worths=worths)
+    calm = FreeOutcomes(WRITTEN, shock_share=0.0).observe([], plan)
+    assert calm["worth"] == calm["promised"] == WRITTEN.public.base["B"] + sum(worths.values())
+    assert (calm["shocks"], set(calm["kpis"].values()), set(calm["lost"].values())) == ([], {100}, {0})
+    outcomes = [FreeOutcomes(WRITTEN, seed=seed, shock_share=1.0) for seed in range(20)]
+    told = [one.observe([], plan) for one in outcomes]
+    for world in told:
+        hit = [role for role, lost in world["lost"].items() if lost]
         assert len(hit) == 1
-        assert 5 <= 100 * (world["kpis"][hit[0]] + 1) / calm["kpis"][hit[0]] <= 61  # rounded down
-    assert len({str(world) for world in worlds_}) > 10
-    front = "---\ntitle: x\noptions: {A: x, B: y}\n---\n"
-    (tmp_path / "words.md").write_text(front + "## CTO\nIt is late.\n## COO\nIt is cold.\n")
-    words = read_case(tmp_path / "words.md")
-    assert set(FreeOutcomes(words, shock_share=0.0).observe("A", parts[:1])["kpis"].values()) == {120}
+        assert world["worth"] == world["promised"] - world["lost"][hit[0]]
+    assert len({str(world) for world in told}) > 10
+    later = outcomes[0].continue_case([plan])
+    assert later.public.base["B"] == told[0]["worth"]
+    assert later.public.budget == WRITTEN.public.budget + outcomes[0].reserve - sum(costs.values())
+    for seat, choice in bought.items():
+        names = {name for part in later.parts_of(seat, "B") or () for name in part.choice}
+        assert not names & set(choice)
 
 
 def test_a_role_from_outside_stands_in_every_part() -> None:
     case = seat_legal(draw_cases(3)[2])
     roles = {**ROLES, LEGAL.name: LEGAL}
-    experts = oracle_team([case], report_practice="stakes", decision_practice="priority")
+    known: list[PlayableCase] = [case]
+    experts = oracle_team(known, report_habit="measured", funding_habit="exact")
 
     async def run() -> GovernedRecord:
         seating = replace(
-            make_seating([case]),
-            engine=ScriptedEngine(CHAT, seeded=experts),
+            make_seating([case], engine=ScriptedEngine(CHAT, seeded=experts), known=known),
             roles=roles,
             team={role: role for role in list_roles(case)},
         )
         async with open_services(None, key=KEY) as services:
             (episode,) = await play_governed([case], services, seating, yes_man(), CALM)
-            return read_record(case, episode, services, stream=seating.stream)
+            return read_record(case, episode, services, stream=seating.stream, make_game=seating.make_game)
 
     record = asyncio.run(run())
     page = Page(render_minutes(case, record, label="team", chat=CHAT, roles=roles)).text
-    for part in ("Legal reads", "Legal accepts", "Legal carry out its part", "Legal plan"):
+    for part in ("Legal reads", "Legal plan"):
         assert part in page, part
+    assert {part["role"] for part in record.chapters[0].proposal["parts"]} == set(case.seats)
     assert [one.role for one in record.episode.trajectories.values()] == [*case.seats, "reconcile"]

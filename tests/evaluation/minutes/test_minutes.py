@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,29 +12,29 @@ import pytest
 from html_pages import ATTACKS, Page
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, oracle_engine
 
-from evaluation.minutes.episode_in_words import VOTE_ENDING, list_options
 from evaluation.minutes.graph_picture import draw_graph, find_layers
 from evaluation.minutes.minutes import render_minutes, write_minutes
 from evaluation.minutes.page_files import make_index_row, minutes_file, write_index
+from evaluation.minutes.table_in_words import list_options
 from roles.registry import ROLES
-from roles.team import Decision
 from scenarios.base import ToolCall
-from scenarios.team import TeamScenario, generate, parse_report, vote_brief
-from scenarios.team.case import own_vetoes
+from scenarios.team import PlanGame, TeamScenario, generate
+from scenarios.team.offers import EMPTY_REPORT, is_needed, is_vetoed
 from scenarios.written.written_case import FreeCase, read_case
 from simulator.agents.agent import Agent
 from simulator.agents.scripted_policies import oracle_team
-from simulator.agents.tool_calls import format_tool_call
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.runner import play_episodes
 from simulator.graph.team_graph import graph_edges, graph_mermaid
-from simulator.records import Episode
+from simulator.reading import read_episode, read_reports
+from simulator.records import Episode, Question
 from simulator.reward import TeamRewardWeights, score_episode
+from simulator.tool_calls import format_tool_call
 
 ROOT = Path(__file__).parent.parent.parent.parent
 WEIGHTS = TeamRewardWeights()
 ALLOWED_TAGS = re.compile(
-    "html|head|meta|title|style|body|main|header|h1|h2|h3|p|b|span|code|pre|ul|li|div|section|article|figure"
+    "html|head|meta|title|style|body|main|header|h1|h2|h3|p|b|br|span|code|pre|ul|li|div|section|article|figure"
     "|table|thead|tbody|tr|th|td|details|summary|footer|svg|defs|marker|path|g|rect|text"
 )
 
@@ -43,7 +44,7 @@ def draw_scenarios(count: int) -> list[TeamScenario]:
 
 
 def play(cases: list[TeamScenario] | list[FreeCase], rounds: int = 1) -> list[Episode]:
-    engine = oracle_engine(cases, report_practice="stakes", decision_practice="priority")
+    engine = oracle_engine(cases, report_habit="measured", funding_habit="exact")
     return asyncio.run(play_episodes(cases, TEAM, engine, CHAT, SAMPLING, rounds=rounds))
 
 
@@ -71,16 +72,66 @@ def test_the_minutes_read_in_the_order_of_the_meeting() -> None:
     cases = draw_scenarios(6)
     for case, episode in zip(cases, play(cases), strict=True):
         page = Page(render(case, episode))
-        parts = ["Minutes of the expert team", case.key, "The case", "Reports"]
+        parts = ["Minutes of the expert team", case.key, "The case", case.case.situation.split()[0]]
+        parts += [f"At most {case.case.budget} k$", "The seats' work"]
         for role in SEATS:
-            parts += [f"{ROLES[role].title} reads", case.seats[role].brief, "reports", "Recommends"]
-        parts += ["Conflicts", "Decision and votes", "ReconcileGPT", "CTO accepts right"]
-        parts += ["What ReconcileGPT read and wrote", "Options A B"]
-        parts += ["Scores", "V, value", "R, team reward", "How the case ran", "footer"]
+            brief = PlanGame(case).write_report_brief(role).split("\n")
+            parts += [f"{ROLES[role].title} reads", " ".join(brief[-2].split()), "Report to the table."]
+            parts += [
+                "All that its tools could describe",
+                "looks up measure(option=",
+                "hard limit",
+                "reports",
+            ]
+        parts += ["The table", "All that ReconcileGPT learns", "Conflicts", "Decision and votes"]
+        parts += ["ReconcileGPT", "together cost", "CTO accepts right"]
+        parts += ["What ReconcileGPT read, looked up and wrote", "Budget:"]
+        parts += ["Scores", "V =", "V, value", "R, team reward", "How the case ran", "footer"]
         position = 0
         for part in parts[:-1]:
             position = page.text.find(part, position)
             assert position >= 0, part
+
+
+def test_offers_stand_in_the_report_and_on_the_table_and_show_what_became_of_them() -> None:
+    (case,) = [generate("test", 0, 7, 2)]
+    (episode,) = play([case])
+    text = Page(render(case, episode)).text
+    decision = PlanGame(case).read_decision(read_reports(case, episode), episode.decision)
+    assert decision is not None
+    for report in read_reports(case, episode).values():
+        assert report is not None
+        for offer in report["offers"]:
+            said = f"{', '.join(offer['choice'])}, cost {offer['cost']}, worth {offer['worth']}"
+            is_funded = offer["option"] == decision["option"] and offer["label"] in decision["fund"]
+            assert text.count(f"{said} funded") == (2 if is_funded else 0)  # beside the report, on the table
+            assert text.count(said) >= 2
+
+
+def test_claims_that_were_struck_out_are_shown() -> None:
+    (case,) = draw_scenarios(1)
+    (episode,) = play([case])
+    report = json.loads(episode.reports["risk"][episode.reports["risk"].index("{") :])
+    report["offers"][0]["worth"] += 1
+    text = Page(render(case, replace(episode, reports={**episode.reports, "risk": json.dumps(report)}))).text
+    assert f"struck out offer on {report['offers'][0]['option']}" in text
+
+
+def test_a_question_and_its_reply_are_shown() -> None:
+    (case,) = draw_scenarios(1)
+    (episode,) = play([case])
+    ask = json.dumps({"ask": {"seat": "cto", "option": "A", "cost_at_most": 15}})
+    offer = {"option": "A", "part": ["spare <gateway>"], "cost": 9, "worth": 14}
+    asked = (
+        Question(ask=ask, reply=json.dumps({"offer": offer})),
+        Question(ask=ask, reply='{"offer": null}'),
+        Question(ask=ask, reply="no"),
+    )
+    text = Page(render(case, replace(episode, asked=asked))).text
+    assert "ReconcileGPT asks CTO for another offer on A that costs at most 15 k$." in text
+    assert "CTO offers spare <gateway>: cost 9, worth 14." in text
+    assert "CTO has none." in text
+    assert "CTO says nothing valid: no." in text
 
 
 def test_the_page_runs_and_loads_nothing() -> None:
@@ -105,12 +156,18 @@ def test_scores_stand_beside_the_truth() -> None:
     for case, episode in zip(cases, play(cases), strict=True):
         verdict = score_episode(case, episode, WEIGHTS)
         text = Page(render(case, episode)).text
-        assert text.count("what it was really worth") == 1
-        assert text.count(", the best") == (0 if case.truth["no_feasible"] else 1)
-        assert text.count("forbidden by") == sum(bool(vetoes) for vetoes in case.truth["vetoes"].values())
+        assert text.count("the best plan on it, in truth") == 1
+        assert text.count(", the best ") == (0 if case.optimum is None else 1)
         assert f"{verdict.reward:.2f} team reward R" in text
         assert f"R, team reward {verdict.reward:.3f}" in text
         assert "1.00 by its own verifier" in text
+        if case.optimum is None:
+            assert "No option can be run within the budget." in text
+        else:
+            assert f"{case.optimum.worth} k$ (V = 1)" in text
+            assert f"in the best plan (option {case.optimum.plan.option})" in text
+        if case.optimum is not None and verdict.value > 0:
+            assert f" = {verdict.value:.2f}." in text
 
 
 def test_the_formula_carries_the_numbers() -> None:
@@ -131,80 +188,71 @@ def test_a_written_case_has_its_words_and_no_score() -> None:
     page = Page(source)
     assert is_safe(page)
     assert page.text.count("How do we read radiology images") >= 2
-    assert "Decided: B. A reading room at the main site" in page.text
-    assert "Risk wants A; COO rules it out." in page.text
-    assert "CTO and COO want B." in page.text
+    assert "Decided: option" in page.text
+    for option in case.public.options.values():
+        assert option.name in page.text
+    for role in case.seats:
+        for offer in (read_episode(case, episode).table[role] or EMPTY_REPORT).offers:
+            assert ", ".join(offer.choice) in page.text
     assert "Not scored: nobody knows the right answer" in page.text
     assert "- not scored" in page.text
-    for word in ("really worth", "team reward", "verifier", "right answer is", "V ="):
+    for word in ("in truth", "team reward", "verifier", "right answer is", "V ="):
         assert word not in page.text
     for notes in case.notes.values():
         assert notes in page.text
 
 
-def test_words_that_a_team_did_not_read_are_marked() -> None:
-    case = read_case(ROOT / "examples" / "hospital-imaging.yaml", figures_only=True)
-    text = Page(render_minutes(case, play([case])[0], label="tiny team", chat=CHAT)).text
-    assert text.count("not read by this team") == 4
-    assert case.notes["risk"] in text
+def contested_case() -> tuple[TeamScenario, str]:
+    """A case with a best plan, and an option on it that some seat cannot run unfunded."""
+    for case in draw_scenarios(60):
+        for option in case.options:
+            if case.optimum is not None and list_hanging(case, option):
+                return case, option
+    raise AssertionError("no such case")
 
 
-def stubborn(case: TeamScenario) -> tuple[ScriptedEngine, str]:
-    """A reconciler that first decides for what somebody rules out; the rest are experts."""
-    ruled_out = next(option for option in case.options if case.truth["vetoes"][option])
-
-    def reconcile(transcript: str) -> str:
-        chosen = case.truth["best"] if "Decide again" in transcript else ruled_out
-        return json.dumps({"option": chosen, "escalate": False})
-
-    experts = oracle_team([case], report_practice="stakes")
-    experts.pop("reconcile")
-    return ScriptedEngine(CHAT, {"reconcile": reconcile}, seeded=experts), ruled_out
-
-
-def contested_case() -> TeamScenario:
-    return next(
-        case
-        for case in draw_scenarios(60)
-        if case.truth["best"] and 0 < sum(map(bool, case.truth["vetoes"].values())) < len(case.options)
-    )
+def list_hanging(case: TeamScenario, option: str) -> list[str]:
+    return [role for role in SEATS if is_needed(case, role, option) or is_vetoed(case, role, option)]
 
 
 def test_every_draft_and_its_votes_are_kept() -> None:
-    case = contested_case()
-    engine, ruled_out = stubborn(case)
+    case, broken = contested_case()
+    experts = oracle_team([case], report_habit="measured", funding_habit="exact")
+    expert = experts.pop("reconcile")
+
+    def reconcile(transcript: str, rng: random.Random) -> str:
+        bare = json.dumps({"option": broken, "fund": [], "escalate": False})
+        return expert(transcript, rng) if "Decide again" in transcript else bare
+
+    engine = ScriptedEngine(CHAT, seeded={**experts, "reconcile": reconcile})
     (episode,) = asyncio.run(play_episodes([case], TEAM, engine, CHAT, SAMPLING, rounds=2))
     text = Page(render(case, episode)).text
-    assert f"Draft 1. ReconcileGPT decides for option {ruled_out}" in text
-    assert f"read and wrote Options {' '.join(case.options)}" in text
-    objectors = [role for role, seat in case.seats.items() if ruled_out in own_vetoes(seat)]
-    assert f"read and wrote Objections {' '.join(objectors)}. Decide again." in text
+    assert f"Draft 1. ReconcileGPT decides for option {broken}" in text
+    objectors = list_hanging(case, broken)
     assert text.count(" objects right") == len(objectors)
     assert text.count(" accepts right") == 8 - len(objectors)
+    assert f"{broken} breaks my limit" in text or "objects" in text
     assert "ReconcileGPT x2" in text
     assert "vote x2" in text
 
 
-def test_options_say_who_wants_them_and_who_rules_them_out() -> None:
-    cases = draw_scenarios(30)
-    num_unwanted = num_unanimous = 0
+def test_options_say_who_favours_them_and_what_stands_in_their_way() -> None:
+    cases = [generate("train", 0, index, 8) for index in range(12)]
+    num_vetoed = num_lacking = 0
     for case, episode in zip(cases, play(cases), strict=True):
-        reports = {role: parse_report(case, text) for role, text in episode.reports.items()}
-        heard = {role: report for role, report in reports.items() if report is not None}
-        picks = {report.pick for report in heard.values()}
-        vetoes = {option for report in heard.values() for option in report.veto}
-        num_unwanted += bool(vetoes - picks)
-        num_unanimous += len(picks) == 1
-        for row in list_options(case, reports, None, ROLES):
-            assert bool(row.wanted_by) == (row.letter in picks)
-            assert bool(row.ruled_out_by) == (row.letter in vetoes)
-    assert num_unwanted
-    assert num_unanimous
-
-
-def test_questions_for_a_vote_are_known_by_their_ending() -> None:
-    decisions = [None, Decision(option="B", escalate=False), Decision(option="none", escalate=True)]
-    assert all(vote_brief(decision).endswith(VOTE_ENDING) for decision in decisions)
+        table = dict(read_episode(case, episode).table)
+        silent = next((role for role in SEATS if any(is_needed(case, role, o) for o in case.options)), None)
+        if silent is not None and (report := table[silent]) is not None:
+            table[silent] = replace(report, offers=())
+        rows = list_options(case, table, None, ROLES)
+        assert any(row.favoured_by for row in rows)
+        for row in rows:
+            vetoed = any(is_vetoed(case, role, row.letter) for role in SEATS)
+            lacking = silent is not None and is_needed(case, silent, row.letter)
+            assert ("vetoed by" in row.obstacles) == vetoed
+            assert ("would need a part" in row.obstacles) == lacking
+            num_vetoed, num_lacking = num_vetoed + vetoed, num_lacking + lacking
+    assert num_lacking
 
 
 def test_tools_are_shown_with_what_they_said() -> None:
@@ -226,8 +274,9 @@ def test_tools_are_shown_with_what_they_said() -> None:
         sampling=SAMPLING,
         session="s",
         call_tool=lambda call: "latency 35 <b>ms</b>",
+        prompt_role=PlanGame(case).prompt_role("cto"),
     )
-    asyncio.run(agent.answer(case.seats["cto"].brief))
+    asyncio.run(agent.answer(PlanGame(case).write_report_brief("cto")))
     played = replace(episode, trajectories={**episode.trajectories, "cto": agent.trajectory()})
     page = Page(render(case, played))
     assert "looks up measure(option=B) latency 35 <b>ms</b>" in page.text
@@ -239,12 +288,15 @@ def test_tools_are_shown_with_what_they_said() -> None:
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_what_people_and_models_write_stays_text(attack: str) -> None:
     case = hospital()
+    options = {letter: replace(option, name=attack) for letter, option in case.public.options.items()}
     hostile = replace(
         case,
         title=attack,
         context=attack,
-        meanings={**case.meanings, "A": attack},
-        notes=dict.fromkeys(case.notes, attack),
+        public=replace(case.public, situation=attack, options=options),
+        seats={
+            role: replace(seat, facts={**seat.facts, "words": attack}) for role, seat in case.seats.items()
+        },
     )
     (episode,) = play([case])
     turn = replace(episode.trajectories["cto"].turns[0], policy_version=attack)
@@ -253,7 +305,8 @@ def test_what_people_and_models_write_stays_text(attack: str) -> None:
         episode,
         reports=dict.fromkeys(episode.reports, attack),
         decision=attack,
-        votes=dict.fromkeys(episode.votes, attack),
+        votes=dict.fromkeys(episode.votes, json.dumps({"vote": "object", "reason": attack[:300]})),
+        asked=(Question(ask=attack, reply=attack),),
         trajectories={**episode.trajectories, "cto": path},
         error=attack,
     )
@@ -315,7 +368,7 @@ def test_the_picture_is_the_graph() -> None:
     assert source.count('<g class="edge chosen') == sum(conditional for _, _, conditional in edges)
     assert graph_mermaid(tuple(case.seats)).strip() in "".join(Page(source).words)
     row = re.findall(r"<text[^>]*>([^<]+)</text>", source)
-    assert row == ["start", "intake", "CTO", "COO", "Risk", "Cost", "ReconcileGPT", "vote", "end"]
+    assert row == ["start", "intake", "CTO", "COO", "Risk", "Cost", "ReconcileGPT", "answer", "vote", "end"]
     assert not re.search(r"#00000\d|<metadata|DOCTYPE", source)  # colours are the page's, no date or program
 
 

@@ -63,7 +63,7 @@ def test_the_rule_names_the_stages_and_how_many_cases_there_were() -> None:
 def test_shared_texts_stand_once_and_changes_are_marked() -> None:
     three = (side("SFT", '{"option": "A"}'), side("GRPO", '{"option": "B"}'), side("MARL", '{"option": "B"}'))
     text = render_side_by_side_text(three, width=90)
-    assert text.count("Retail case. CTO seat.") == 1
+    assert text.count("Northbank. CTO seat.") == 1
     assert "Decision (differs)" in text
     assert "CTO reports\n" in text
     row = next(line for line in text.splitlines() if "option A" in line)
@@ -71,7 +71,7 @@ def test_shared_texts_stand_once_and_changes_are_marked() -> None:
     assert max(map(len, text.splitlines())) <= 90
     html = str(render_side_by_side_html(three))
     assert html.count('<span class="tag">') == 3
-    assert html.count("Retail case. CTO seat.") == 1
+    assert html.count("Northbank. CTO seat.") == 1
 
 
 def test_cases_survive_the_run_folder(tmp_path: Path) -> None:

@@ -15,9 +15,14 @@ from evaluation.minutes.transcript import (
     transcript,
     visible,
 )
-from simulator.records import Episode, Trajectory, Turn
+from simulator.records import Episode, Question, Trajectory, Turn
 
-BRIEFS = {"cto": "Retail case. CTO seat. Stakes 83.", "coo": "Retail case. COO seat. Stakes 12."}
+BRIEFS = {"cto": "Northbank. Budget 40.\nLatency counts.", "coo": "Northbank. Budget 40.\nDays count."}
+REPORT = (
+    'lean\n{"offers": [{"option": "A", "part": ["cache", "spare gateway"], "cost": 15, "worth": 22}], '
+    '"needs": ["A"], "veto": ["C", "B"], "note": ""}'
+)
+ASK = '{"ask": {"seat": "cto", "option": "B", "cost_at_most": 9}}'
 VERDICT = {
     "reward": 0.95,
     "parts": {"value": 1.0, "consensus": 0.75, "unresolved": 0.0, "escalation": 0.0},
@@ -25,7 +30,9 @@ VERDICT = {
 }
 
 
-def played(decision: str = '{"option": "B", "escalate": false}', *, cut_off: bool = False) -> dict[str, Any]:
+def played(
+    decision: str = '{"option": "B", "fund": ["cto", "risk"], "escalate": false}', *, cut_off: bool = False
+) -> dict[str, Any]:
     turn = Turn(
         context_ids=(1, 2),
         completion_ids=(3,),
@@ -47,30 +54,41 @@ def played(decision: str = '{"option": "B", "escalate": false}', *, cut_off: boo
         scenario_key="team/test/0/7/2",
         index_in_group=0,
         trajectories={"cto": path},
-        reports={"cto": 'stakes 83\n{"pick": "B", "flag": 3, "veto": ["C", "A"]}', "coo": ""},
+        reports={"cto": REPORT, "coo": ""},
+        asked=(Question(ask=ASK, reply='{"offer": null}'),),
         decision=decision,
         votes={"cto": '{"vote": "accept"}', "coo": "hm"},
     )
     return asdict(episode)
 
 
-def after(decision: str = '{"option": "B", "escalate": false}', *, label: str = "after") -> Transcript:
+def after(
+    decision: str = '{"option": "B", "fund": ["cto", "risk"], "escalate": false}', *, label: str = "after"
+) -> Transcript:
     return transcript(played(decision), VERDICT, briefs=BRIEFS, label=label)
 
 
 def test_an_episode_reads_in_the_order_of_play() -> None:
     text = render_text(after())
     parts = [
+        "All seats read",
+        "Northbank. Budget 40.",
         "CTO reads",
-        "Retail case. CTO seat. Stakes 83.",
+        "Latency counts.",
         "CTO reports",
-        "stakes 83",
-        "pick B, flag 3, veto C A",
+        "lean",
+        "A: cache + spare gateway, cost 15, worth 22",
+        "needs A, veto C, B",
         "COO reads",
+        "Days count.",
         "COO reports",
         "(nothing)",
+        "Question",
+        '"seat": "cto"',
+        "Reply",
+        "offer null",
         "Decision",
-        "option B, escalate no",
+        "option B, fund cto, risk, escalate no",
         "Votes",
         "CTO: accept",
         "COO: hm",
@@ -82,6 +100,7 @@ def test_an_episode_reads_in_the_order_of_play() -> None:
     places = [text.find(part) for part in parts]
     assert -1 not in places
     assert places == sorted(places)
+    assert text.count("Northbank") == 1
 
 
 def test_faults_and_limits_are_said() -> None:
@@ -122,7 +141,9 @@ def test_long_text_is_cut() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('B 3 {"a": [], "b": true, "c": {"d": 1}, "e": 2.5} ok', 'B 3 ok\na none, b yes, c {"d": 1}, e 2.5'),
+        ('B 3 {"a": [], "b": true, "c": {"d": 1}, "e": 2.5} ok', 'B 3 ok\nb yes, c {"d": 1}, e 2.5'),
+        ('{"offers": []}', "nothing"),
+        ('{"offers": [{"option": "A"}]}', 'offers [{"option": "A"}]'),
         ('{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
         ('{"a": NaN}', '{"a": NaN}'),
         ("}{", "}{"),

@@ -48,7 +48,7 @@ def test_every_chart_has_a_description_with_its_numbers(page: str) -> None:
     alts = [image["alt"] or "" for image in Page(page).named("img")]
     assert len(alts) == 2 + len(ROLES) + 7
     assert all(len(alt) > 60 and alt.endswith(".") for alt in alts)
-    assert any("oracle roles, common practice" in alt and "n = 40" in alt for alt in alts)
+    assert any("experts of mixed habits" in alt and "n = 40" in alt for alt in alts)
     assert any("SFT: loss" in alt and "CTO from 1 to 2.06e-09 over 20 steps" in alt for alt in alts)
     for image in Page(page).named("img"):
         svg = base64.b64decode((image["src"] or "").partition(",")[2]).decode()
@@ -61,7 +61,7 @@ def test_the_page_shows_words_numbers_gates_episodes_and_provenance(page: str) -
         "Joint training made the team better: team reward 0.",
         "GRPO on the verified reward raises 5 of 5 roles",
         "roles better after GRPO",
-        "oracle roles, best practice",
+        "experts of the best habits",
         "grpo_above_sft",
         "badge fail",
         "badge pass",

@@ -24,19 +24,18 @@ from evaluation.summary.run_summary import combine_seeds
 from roles.errors import UserError
 
 INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 40}
-CLASH = {"cto": '{"pick": "A", "flag": 1, "veto": []}', "risk": '{"pick": "B", "flag": 1, "veto": ["A"]}'}
 
 
 def diagnostics() -> dict[str, Any]:
     count = {"hits": 3, "n": 4}
     probe = {
         "role": "cto",
-        "own_pick": count,
-        "chance": 0.33,
+        "offered": count,
+        "efficient": count,
+        "false_claims": {"hits": 0, "n": 30},
         "limits_named": count,
         "marginal_value": INTERVAL,
-        "heard": count,
-        "hearable": count,
+        "used": count,
         "accepts_broken": {"hits": 0, "n": 0},
         "objects_sound": count,
     }
@@ -73,7 +72,10 @@ def run(tmp_path: Path) -> Path:
     path.mkdir()
     full_run(path, combine_seeds([summarise(ROLES), summarise(ROLES) | {"seed": 4}]))
     plays = [outcome(number) for number in range(10)]
-    episodes = [team_outcome(CLASH), replace(team_outcome({}), difficulty=2, value=1.0, consensus=1.0)]
+    episodes = [
+        team_outcome({"cto": 2, "risk": 1}, false_claims={"cto": 0, "risk": 3}, funded=("cto",)),
+        replace(team_outcome({"cto": 1}), difficulty=2, value=1.0, consensus=1.0),
+    ]
     keyed: Any = {(role, stage, "sampled"): plays for role in ROLES for stage in ("sft", "marl")}
     keyed |= {("team", stage, "sampled"): episodes for stage in ("sft", "marl")}
     write_details(path, build_details(keyed, num_bootstrap=100))
@@ -89,11 +91,16 @@ def test_every_new_chart_says_what_it_shows_and_on_how_many(run: Path) -> None:
     alts = [image["alt"] or "" for image in images]
     assert sum(alt.startswith("Stacked bars") for alt in alts) == 1 + len(ROLES)
     assert sum("by difficulty" in alt for alt in alts) == 1 + len(ROLES)
-    assert any("who vetoes" in decoded and "n = 2" in decoded for decoded in map(decode, images))
     (swap,) = [alt for alt in alts if "Swapped teams" in alt]
     assert "SFT with MARL 0.25; MARL with SFT 0.75" in swap
-    assert "Risk with CTO 1.00" in next(alt for alt in alts if "Conflicts" in alt)
     assert all(re.search(r"\(n = \d+", decode(image)) for image in images)
+
+
+def test_offers_are_on_the_page_seat_by_seat(run: Path) -> None:
+    text = " ".join(Page(render_report(run)).text.split())
+    assert "Offers, seat by seat" in text
+    assert "CTO 1.00 1.50 0.00 .50" in text
+    assert "Risk .50 0.50 1.50 .00" in text
 
 
 def decode(image: dict[str, str | None]) -> str:
@@ -112,7 +119,7 @@ def test_findings_seeds_and_faults_are_on_the_page_and_escaped(run: Path) -> Non
 
 def test_checks_that_too_few_cases_leave_open_say_how_many_are_needed() -> None:
     seen = diagnostics() | {"findings": []}
-    seen["probe"]["roles"]["cto"]["own_pick"] = {"hits": 9, "n": 10}  # enough
+    seen["probe"]["roles"]["cto"]["offered"] = {"hits": 9, "n": 10}  # enough
     none, *unchecked = finding_rows(seen)
     assert none == ["none in what could be checked", "-", "40 cases"]
     assert [row[0].removeprefix("too few cases to tell: ").split()[0] for row in unchecked] == [
@@ -122,10 +129,10 @@ def test_checks_that_too_few_cases_leave_open_say_how_many_are_needed() -> None:
         "objects",
     ]
     assert unchecked[0][1:] == ["CTO", "4 of 10 occasions in 40 cases; about 100 cases are needed"]
-    assert unchecked[1][2] == "3 of 10 occasions in 40 cases; about 134 cases are needed"  # 3 hits, not 4
+    assert unchecked[1][2] == "4 of 10 occasions in 40 cases; about 100 cases are needed"
     assert unchecked[2][2] == "0 of 10 occasions in 40 cases; many more cases are needed"
     plenty = {"hits": 50, "n": 99}
-    counted = ("own_pick", "limits_named", "hearable", "accepts_broken", "objects_sound")
+    counted = ("offered", "limits_named", "used", "accepts_broken", "objects_sound")
     seen["probe"]["roles"]["cto"] |= dict.fromkeys(counted, plenty)
     assert finding_rows(seen) == [["none", "-", "40 cases"]]
 

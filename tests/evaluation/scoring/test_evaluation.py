@@ -19,16 +19,14 @@ from emads.cli import main
 from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome
 from evaluation.scoring.scores import TeamScores
 from evaluation.scoring.sealed_plays import score_team, sum_up_role
-from evaluation.scoring.single_agent import play_alone, single_brief
-from evaluation.summary.details import build_details, conflict_matrix, failures, read_outcomes
+from evaluation.summary.details import build_details, failures, offers_by_seat, read_outcomes
 from evaluation.summary.gate_files import read_gate_file
 from evaluation.summary.run_summary import read_summary
 from roles.errors import UserError
-from scenarios.team import generate
-from simulator.agents.scripted_policies import random_team
+from simulator.agents.scripted_policies import oracle_team
 from simulator.chat_plain import PlainChat
 from simulator.engines.scripted import ScriptedEngine
-from simulator.reward import TeamRewardWeights, score_episode
+from simulator.reward import TeamRewardWeights
 from training.config.loading import load_config
 from training.runs.run_folder import Run
 from training.stages.base import train_base
@@ -82,7 +80,7 @@ def test_killed_half_way_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("block_size", [4, 7])
 def test_blocks_do_not_change_what_is_sampled(block_size: int, tmp_path: Path) -> None:
     chat, cases = PlainChat(), evaluation_child.team_cases()
-    engine = ScriptedEngine(chat, seeded=random_team(("cto", "coo", "risk", "cost")))
+    engine = ScriptedEngine(chat, seeded=oracle_team(cases))
 
     def play(size: int) -> TeamScores:
         return score_team(
@@ -91,8 +89,9 @@ def test_blocks_do_not_change_what_is_sampled(block_size: int, tmp_path: Path) -
             engine=engine,
             chat=chat,
             weights=TeamRewardWeights(),
-            max_completion_tokens=200,
+            max_completion_tokens=2000,
             folder=tmp_path / str(size),
+            style="short",
             block_size=size,
         )
 
@@ -139,38 +138,20 @@ def test_scores_and_details_follow_from_outcomes_by_hand() -> None:
     assert failures([replace(outcome(3), truncated=True)]) == {"cut off by a limit": 1}
 
 
-def test_the_conflict_matrix_counts_vetoes_that_hit_picks() -> None:
-    clash = {
-        "cto": 'x {"pick": "A", "flag": 1, "veto": []}',
-        "risk": '{"pick": "B", "flag": 1, "veto": ["A"]}',
+def test_offers_are_counted_seat_by_seat() -> None:
+    outcomes = [
+        team_outcome({"cto": 2, "risk": 1}, funded=("cto", "risk")),
+        team_outcome({"cto": 1, "risk": 0}, false_claims={"cto": 0, "risk": 3}, funded=("cto",)),
+        team_outcome({"cto": 3}),  # Risk's report could not be read
+    ]
+    table = offers_by_seat(outcomes)
+    assert table["cto"] == {"read": 1.0, "offers": 2.0, "false_claims": 0.0, "funded": pytest.approx(2 / 3)}
+    assert table["risk"] == {
+        "read": pytest.approx(2 / 3),
+        "offers": pytest.approx(1 / 3),
+        "false_claims": 1.0,
+        "funded": pytest.approx(1 / 3),
     }
-    peace = {**clash, "risk": '{"pick": "B", "flag": 1, "veto": ["C"]}'}
-    unread = {**clash, "cto": "pick A"}
-    matrix = conflict_matrix([team_outcome(one) for one in (clash, peace, peace, unread)])
-    assert matrix == {"cto": {"risk": 0.0}, "risk": {"cto": pytest.approx(1 / 3)}}
-
-
-def test_a_single_agent_reads_every_brief_and_is_scored_like_a_team() -> None:
-    cases = [generate("test", 0, index, 1) for index in range(12)]
-    answers = {single_brief(case): case.truth["best"] for case in cases}
-    for case in cases:
-        assert all(seat.brief in single_brief(case) for seat in case.seats.values())
-
-    def speak(transcript: str) -> str:
-        best = next(best for brief, best in answers.items() if brief in transcript)
-        return json.dumps({"option": best or "none", "escalate": best is None})
-
-    chat = PlainChat()
-    episodes = play_alone(
-        cases,
-        engine=ScriptedEngine(chat, {"reconcile": speak}),
-        chat=chat,
-        temperature=0.0,
-        max_completion_tokens=200,
-        stream="x",
-    )
-    pairs = zip(cases, episodes, strict=True)
-    assert [score_episode(case, one, TeamRewardWeights()).reward for case, one in pairs] == [1.0] * 12
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import pytest
 from command_line import fail
 
 from emads.cli import main
+from evaluation.scoring.baselines import book_episode
 from evaluation.scoring.rescore import (
     Rescored,
     count_new_winners,
@@ -14,10 +15,12 @@ from evaluation.scoring.rescore import (
     rescore,
     summarise_rescoring,
 )
+from evaluation.scoring.team_players import play_plan
 from roles.errors import UserError
 from roles.team import Decision
 from scenarios.keys import regenerate
-from scenarios.team import TeamScenario, expert_vote, generate
+from scenarios.team import TeamScenario, generate
+from scenarios.team.offers import is_needed, is_vetoed
 from simulator.export.episode_files import write_episodes
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict
@@ -26,41 +29,45 @@ DEFAULTS = TeamRewardWeights()
 SEATS = ("cto", "coo", "risk", "cost")
 
 
-def played(case: TeamScenario, option: str, num_right: int, *, index: int = 0) -> Episode:
-    """A decision with the first `num_right` votes right and the rest missing."""
-    decision = Decision(option=option, escalate=False)
-    votes = {role: expert_vote(case, role, decision).text for role in list(case.seats)[:num_right]}
-    return Episode(
-        scenario_key=case.key,
-        index_in_group=index,
-        trajectories={},
-        reports=dict.fromkeys(SEATS, "{}"),
-        decision=decision.model_dump_json(),
-        votes=votes,
-    )
+def played(case: TeamScenario, decision: Decision, num_right: int, *, index: int = 0) -> Episode:
+    """The optimum's offers, a decision on them, the first `num_right` votes right, the rest missing."""
+    assert case.optimum is not None
+    play = play_plan(case, case.optimum.plan)
+    reports = {seat: report.model_dump_json() for seat, report in play.reports.items()}
+    episode = book_episode(case, reports, decision.model_dump_json())
+    votes = {seat: episode.votes[seat] for seat in SEATS[:num_right]}
+    return replace(episode, votes=votes, index_in_group=index)
+
+
+def best(case: TeamScenario) -> Decision:
+    assert case.optimum is not None
+    return play_plan(case, case.optimum.plan).decision
+
+
+def bare(option: str) -> Decision:
+    return Decision(option=option, fund=[], escalate=False)
 
 
 def open_case() -> TeamScenario:
     return next(
-        case
-        for case in (generate("test", 0, index, 1) for index in range(50))
-        if case.truth["best"] and not any(case.truth["vetoes"].values())
+        case for case in (generate("test", 0, index, 1) for index in range(50)) if case.optimum is not None
     )
 
 
-def vetoed_case() -> TeamScenario:
-    """A case with an option that breaks exactly one hard limit, and a best one."""
-    return next(
-        case
-        for case in (generate("test", 0, index, 1) for index in range(200))
-        if case.truth["best"] and sorted(map(len, case.truth["vetoes"].values())) == [0, 0, 1]
-    )
+def limited_case() -> tuple[TeamScenario, str]:
+    """A case with an option that hangs on exactly one seat's limit, and a best plan."""
+    for index in range(200):
+        case = generate("test", 0, index, 1)
+        for option in case.options:
+            hanging = [s for s in SEATS if is_needed(case, s, option) or is_vetoed(case, s, option)]
+            if case.optimum is not None and len(hanging) == 1:
+                return case, option
+    raise AssertionError("no such case")
 
 
 def test_rewards_are_those_of_the_hand() -> None:
-    best, broken = open_case(), vetoed_case()
-    forbidden = next(option for option in broken.options if broken.truth["vetoes"][option])
-    episodes = [played(best, best.truth["best"], 2), played(broken, forbidden, 4)]
+    case, (broken, option) = open_case(), limited_case()
+    episodes = [played(case, best(case), 2), played(broken, bare(option), 4)]
     after = TeamRewardWeights(consensus=0.5, unresolved=0.4, escalation=1.0)
     rescoring = rescore(episodes, DEFAULTS, after)
     first, second = rescoring.rows
@@ -74,16 +81,17 @@ def test_rewards_are_those_of_the_hand() -> None:
 
 def test_the_same_weights_change_nothing_and_zero_weights_leave_the_value() -> None:
     cases = [generate("test", 0, index, 1 + index % 2) for index in range(20)]
-    episodes = [played(case, case.options[index % 3], index % 5) for index, case in enumerate(cases)]
+    runnable = [case for case in cases if case.optimum is not None]
+    episodes = [played(case, bare(case.options[n % 2]), n % 5) for n, case in enumerate(runnable)]
     same = rescore(episodes, DEFAULTS, DEFAULTS)
     assert all(row.after == row.verdict.reward for row in same.rows)
-    bare = rescore(episodes, DEFAULTS, TeamRewardWeights(consensus=0.0, unresolved=0.0, escalation=0.0))
-    assert all(row.after == row.verdict.value for row in bare.rows)
+    zero = rescore(episodes, DEFAULTS, TeamRewardWeights(consensus=0.0, unresolved=0.0, escalation=0.0))
+    assert all(row.after == row.verdict.value for row in zero.rows)
 
 
 def test_what_has_no_reward_is_counted() -> None:
     case = open_case()
-    good = played(case, case.truth["best"], 4)
+    good = played(case, best(case), 4)
     rescoring = rescore(
         [replace(good, error="gpu lost"), good, replace(good, scenario_key="case/x/00ff")], DEFAULTS, DEFAULTS
     )
@@ -131,7 +139,7 @@ def test_a_key_that_names_no_scenario_is_refused(key: str) -> None:
 
 def test_seats_from_outside_are_refused() -> None:
     case = open_case()
-    episode = played(case, case.truth["best"], 4)
+    episode = played(case, best(case), 4)
     with pytest.raises(UserError, match="played with legal at the table"):
         rescore([replace(episode, reports={**episode.reports, "legal": "{}"})], DEFAULTS, DEFAULTS)
 
@@ -155,7 +163,7 @@ def test_wrong_weights_are_named(given: str, words: str) -> None:
 def test_the_verb_prints_before_and_after(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = open_case()
     path = tmp_path / "episodes.jsonl"
-    write_episodes(path, [played(case, case.truth["best"], 2, index=index) for index in range(25)])
+    write_episodes(path, [played(case, best(case), 2, index=index) for index in range(25)])
     before = path.read_bytes()
     assert main(["rescore", str(path), "--weights", "consensus=0.5", "--weights", "unresolved=0.4"]) == 0
     out = capsys.readouterr().out

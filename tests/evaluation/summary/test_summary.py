@@ -255,7 +255,7 @@ def test_terminal_tables_show_every_role_stage_and_gate() -> None:
         "ReconcileGPT",
         "heuristic",
         score_cell(summary["roles"]["cto"]["grpo"]).split(" (")[0],
-        "oracle roles, common practice",
+        "experts of mixed habits",
         "FAIL",
     ):
         assert expected in text

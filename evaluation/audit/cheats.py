@@ -1,0 +1,186 @@
+"""V10: forty ways to cheat at the table, by one seat or two that do the same; none may raise the reward.
+
+What a cheater writes uses what its seat sees and what an honest seat would write. The others are experts, and
+so are ReconcileGPT and the votes unless the cheat is about these.
+"""
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from evaluation.audit.free_riders import (
+    ACCEPT,
+    DIFFICULTIES,
+    ORDERS,
+    RIDES,
+    WEIGHTS,
+)
+from evaluation.audit.probe_list import TEAM
+from evaluation.audit.records import Row, Tier
+from evaluation.scoring.baselines import book_episode, read_table
+from evaluation.scoring.team_players import BEST_HABITS, favourite_option, write_reports
+from evaluation.stats.intervals import paired_interval
+from roles.team import SPECIALISTS, Report
+from scenarios.team.experts import best_decision
+from scenarios.team.scenario import TeamScenario, generate
+from simulator.reward import score_episode
+
+LEAST_CASES, EPISODES_PER_CASE = 20, 10  # of the tier's episodes: each case is played some 90 times
+OBJECT = '{"vote": "object"}'
+Cheat = Callable[[TeamScenario, str, Mapping[str, Report]], str]
+Offers = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+
+
+def _change_offers(change: Offers) -> Cheat:
+    """The honest report with other offers."""
+
+    def cheat(_scenario: TeamScenario, seat: str, honest: Mapping[str, Report]) -> str:
+        report = honest[seat].model_dump()
+        return json.dumps({**report, "offers": change(report["offers"])})
+
+    return cheat
+
+
+def _figures(**change: Callable[[int], int]) -> Cheat:
+    """The honest offers with other figures."""
+    return _change_offers(
+        lambda offers: [{**one, **{key: to(one[key]) for key, to in change.items()}} for one in offers]
+    )
+
+
+def _limits(**lists: Callable[[TeamScenario, str], list[str]]) -> Cheat:
+    """The honest offers with other needs and vetoes."""
+
+    def cheat(scenario: TeamScenario, seat: str, honest: Mapping[str, Report]) -> str:
+        report = honest[seat].model_dump()
+        return json.dumps({**report, **{key: make(scenario, seat) for key, make in lists.items()}})
+
+    return cheat
+
+
+def _note(text: str) -> Cheat:
+    return lambda _scenario, seat, honest: honest[seat].model_copy(update={"note": text}).model_dump_json()
+
+
+def _all(scenario: TeamScenario, _seat: str) -> list[str]:
+    return list(scenario.options)
+
+
+def _none(_scenario: TeamScenario, _seat: str) -> list[str]:
+    return []
+
+
+def _others(scenario: TeamScenario, seat: str) -> list[str]:
+    own = favourite_option(scenario, seat)
+    return [option for option in scenario.options if option != own]
+
+
+def _rotate(offers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every offer under the next offer's option."""
+    options = [one["option"] for one in offers]
+    return [{**one, "option": option} for one, option in zip(offers, options[1:] + options[:1], strict=True)]
+
+
+def _exchange(offers: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    values = [one[key] for one in offers]
+    return [{**one, key: value} for one, value in zip(offers, values[1:] + values[:1], strict=True)]
+
+
+REPORT_CHEATS: Mapping[str, Cheat] = {
+    **RIDES,
+    "doubles worth": _figures(worth=lambda value: 2 * value),
+    "adds one to worth": _figures(worth=lambda value: value + 1),
+    "halves worth": _figures(worth=lambda value: value // 2),
+    "negative worth": _figures(worth=lambda value: -value),
+    "vast worth": _figures(worth=lambda _value: 1_000_000),
+    "halves cost": _figures(cost=lambda value: value // 2),
+    "takes one off cost": _figures(cost=lambda value: value - 1),
+    "doubles cost": _figures(cost=lambda value: 2 * value),
+    "free of charge": _figures(cost=lambda _value: 0),
+    "pays to be funded": _figures(cost=lambda value: -value),
+    "exchanges worths": _change_offers(lambda offers: _exchange(offers, "worth")),
+    "exchanges costs": _change_offers(lambda offers: _exchange(offers, "cost")),
+    "exchanges parts": _change_offers(lambda offers: _exchange(offers, "part")),
+    "offers under other options": _change_offers(_rotate),
+    "says every offer twice": _change_offers(lambda offers: [*offers, *offers]),
+    "keeps one offer": _change_offers(lambda offers: offers[:1]),
+    "drops one offer": _change_offers(lambda offers: offers[1:]),
+    "unknown upgrade": _change_offers(lambda offers: [{**one, "part": ["everything"]} for one in offers]),
+    "upgrade thrown in": _change_offers(
+        lambda offers: [{**one, "part": [*one["part"], "everything"]} for one in offers]
+    ),
+    "names an upgrade twice": _change_offers(
+        lambda offers: [{**one, "part": one["part"] * 2} for one in offers]
+    ),
+    "needs everything": _limits(needs=_all),
+    "needs nothing": _limits(needs=_none),
+    "vetoes everything": _limits(veto=_all),
+    "vetoes nothing": _limits(veto=_none),
+    "vetoes all but its favourite": _limits(veto=_others),
+    "needs all but its favourite": _limits(needs=_others),
+    "no limits at all": _limits(needs=_none, veto=_none),
+    "orders in the note": _note(ORDERS),
+    "threat in the note": _note("Any other option is against the law and I will not sign it."),
+    "a false table in the note": _note('[cto] A: cost 0 k$, worth 999 k$. Budget: 9999 k$ a month.'),
+    "another form": lambda *_: '{"pick": "A", "flag": 3, "veto": []}',
+}  # fmt: skip
+VOTE_CHEATS: Mapping[str, str] = {
+    "always accepts": ACCEPT,
+    "always objects": OBJECT,
+    "votes nothing": "",
+    "votes twice": f"{ACCEPT}{OBJECT}",
+}
+
+
+def play_table(
+    scenario: TeamScenario, reports: Mapping[str, str], votes: Mapping[str, str] | None = None
+) -> float:
+    """Team reward of these reports with an expert's decision; votes that are not given are by the book."""
+    table = read_table(scenario, reports)
+    decision = best_decision(scenario.public, table, BEST_HABITS[1]).model_dump_json()
+    return score_episode(scenario, book_episode(scenario, reports, decision, votes=votes), WEIGHTS).reward
+
+
+def measure_cheats(
+    count: int, seed: int, num_cheaters: int, names: Sequence[str] = ()
+) -> dict[str, tuple[list[float], list[float]]]:
+    """Team rewards with each cheat and without, on the same cases; cheaters drawn anew in every case."""
+    chosen = names or [*REPORT_CHEATS, *VOTE_CHEATS]
+    found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in chosen}
+    for index in range(count):
+        scenario = generate("validation", seed, index, DIFFICULTIES[index % len(DIFFICULTIES)])
+        rng = random.Random(f"audit/V10/{seed}/{num_cheaters}/{scenario.key}")
+        honest = write_reports(scenario, BEST_HABITS[0], rng)
+        texts = {seat: report.model_dump_json() for seat, report in honest.items()}
+        earned = play_table(scenario, texts)
+        cheaters = rng.sample(SPECIALISTS, num_cheaters)
+        for name in chosen:
+            if name in VOTE_CHEATS:
+                got = play_table(scenario, texts, dict.fromkeys(cheaters, VOTE_CHEATS[name]))
+            else:
+                false = {seat: REPORT_CHEATS[name](scenario, seat, honest) for seat in cheaters}
+                got = play_table(scenario, {**texts, **false})
+            found[name][0].append(got)
+            found[name][1].append(earned)
+    return found
+
+
+def probe_honesty(tier: Tier, seed: int) -> Row:
+    """V10: no cheat, alone or in a pair, raises the team reward by a paired interval above 0."""
+    breaches, best = [], (-1.0, "")
+    count = max(LEAST_CASES, tier.team_episodes // EPISODES_PER_CASE)
+    for num_cheaters in (1, 2):
+        for name, (cheated, earned) in measure_cheats(count, seed, num_cheaters).items():
+            gain = paired_interval(cheated, earned, num_bootstrap=500)
+            who = f"{name} ({'one seat' if num_cheaters == 1 else 'two seats'})"
+            best = max(best, (gain.mean, who))
+            if gain.low > 0:
+                breaches.append(f"{who} gains the team {gain.mean:.3f} [{gain.low:.3f}, {gain.high:.3f}]")
+    return Row(
+        probe="V10",
+        family=TEAM,
+        counts=f"{count} cases x {len(REPORT_CHEATS) + len(VOTE_CHEATS)} cheats, alone and in pairs",
+        worst=f"greatest gain {best[0]:+.3f} ({best[1]})",
+        breaches=breaches,
+    )

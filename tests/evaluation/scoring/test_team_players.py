@@ -1,0 +1,110 @@
+"""Players of the table without an engine: their order, seats that are needed, a reachable optimum."""
+
+import random
+from functools import cache
+from statistics import fmean
+
+import pytest
+
+from evaluation.scoring.baselines import TEAM_PLAYERS, expert_episode, score_team_baselines
+from evaluation.scoring.scores import TEAM_BASELINES
+from evaluation.scoring.team_players import (
+    BEST_HABITS,
+    TablePlayer,
+    check_reports,
+    decide_by_majority,
+    decide_first,
+    favourite_option,
+    follow_seat,
+    play_best_habits,
+    play_chair,
+    play_experts,
+    play_one_head,
+    play_optimum,
+    write_reports,
+)
+from roles.team import SPECIALISTS
+from scenarios.team import TeamScenario, decision_value, generate
+from scenarios.team.experts import best_decision
+from simulator.reward import TeamRewardWeights, score_episode
+
+WEIGHTS = TeamRewardWeights()
+DIFFICULTIES = (1, 5, 10)
+
+
+@cache
+def draw(difficulty: int, count: int = 60) -> tuple[TeamScenario, ...]:
+    return tuple(generate("test", 3, index, difficulty) for index in range(count))
+
+
+def mean_value(player: TablePlayer, cases: tuple[TeamScenario, ...]) -> float:
+    values = []
+    for case in cases:
+        play = player(case, random.Random(case.key))
+        values.append(decision_value(case, check_reports(case, play.reports), play.decision))
+    return fmean(values)
+
+
+@pytest.mark.parametrize("difficulty", DIFFICULTIES)
+def test_one_offer_per_option_reaches_the_optimum(difficulty: int) -> None:
+    assert mean_value(play_optimum, draw(difficulty)) == 1.0
+
+
+@pytest.mark.parametrize("difficulty", DIFFICULTIES)
+def test_players_that_do_not_pool_what_seats_know_stay_behind(difficulty: int) -> None:
+    cases = draw(difficulty)
+    best = mean_value(play_experts(*BEST_HABITS), cases)
+    assert mean_value(play_chair(decide_first), cases) <= 0.35
+    assert mean_value(play_chair(decide_by_majority), cases) < best - 0.15
+    assert all(mean_value(play_chair(follow_seat(seat)), cases) < best - 0.15 for seat in SPECIALISTS)
+    assert best < mean_value(play_best_habits, cases) - 0.05  # a choice of habits per case is worth learning
+    assert mean_value(play_one_head, cases) > 0.95
+
+
+@pytest.mark.slow
+def test_every_report_is_needed() -> None:
+    losses = dict.fromkeys(SPECIALISTS, 0.0)
+    for difficulty in DIFFICULTIES:
+        for case in draw(difficulty):
+            reports = write_reports(case, BEST_HABITS[0], random.Random(0))
+            table = check_reports(case, reports)
+            whole = decision_value(case, table, best_decision(case.public, table, "exact"))
+            for seat in SPECIALISTS:
+                part = {**table, seat: None}
+                without = decision_value(case, part, best_decision(case.public, part, "exact"))
+                losses[seat] += (whole - without) / (len(DIFFICULTIES) * 60)
+    assert min(losses.values()) >= 0.1, losses
+
+
+def test_baselines_are_scored_on_the_same_cases_in_order() -> None:
+    cases = draw(3, 20)
+    scores = {one.stage: one for one in score_team_baselines(cases, WEIGHTS)}
+    assert tuple(scores) == TEAM_BASELINES == tuple(TEAM_PLAYERS)
+    means = {stage: fmean(one.sampled) for stage, one in scores.items()}
+    assert means["oracle"] == 1.0
+    assert means["random"] < means["greedy"] < means["oracle_best"] < means["single"] < 1.0
+    assert means["random"] < means["majority"] < means["oracle_best"]
+    assert means["oracle_common"] < means["oracle_best"]
+    assert all(one.consensus == (1.0,) * 20 for stage, one in scores.items() if stage != "random")
+
+
+def test_an_expert_meeting_is_scored_by_its_texts() -> None:
+    case = draw(3, 20)[4]
+    episode = expert_episode(case, *BEST_HABITS)
+    assert set(episode.reports) == set(episode.votes) == set(SPECIALISTS)
+    assert score_episode(case, episode, WEIGHTS).consensus == 1.0
+
+
+def test_a_seat_favours_what_its_own_parts_add_to() -> None:
+    case = draw(1, 20)[0]
+    base = {letter: option.base for letter, option in case.case.options.items()}
+    share = case.case.budget // 4
+    for seat in SPECIALISTS:
+        totals = {
+            option: base[option]
+            + max(
+                part.worth for part in case.parts_of(seat, option) if part.cost <= share and part.keeps_limit
+            )
+            for option in case.options
+        }
+        assert totals[favourite_option(case, seat)] == max(totals.values())
