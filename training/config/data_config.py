@@ -1,6 +1,6 @@
 """`data`: the scenarios and demonstrations of a run."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
@@ -14,10 +14,10 @@ class DataConfig(Section):
     """Seed of the scenario streams."""
     difficulties: tuple[Difficulty, ...] = Field(default=(1, 2), min_length=1)
     """Difficulties that scenarios cycle through, 1 (easiest) to 10."""
-    seat_share: Annotated[float, Field(ge=0, le=1)] = 0.6
+    num_demonstrations: Count = 4000
+    """Demonstrations per role that SFT goes over again and again; 0 takes new ones always."""
+    seat_share: Annotated[float, Field(ge=0, le=1)] = 0.7
     """Share of the supervised rows that show the role's seat in the team; the rest shows its own family."""
-    conventions: Literal["house", "symmetric"] = "house"
-    """Practices of team cases; `symmetric` has two equally good pairs: to see that teams invent their own."""
     first_grpo_index: Count = 1_000_000
     """Index of the first training scenario of GRPO: far from the demonstrations, so none is met again."""
     first_marl_index: Count = 2_000_000

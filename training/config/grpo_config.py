@@ -57,7 +57,7 @@ class GrpoMemoryConfig(Section):
 class GrpoConfig(Section):
     """Group-relative policy optimisation of each role alone, on its own verifier."""
 
-    max_steps: Count = 120
+    max_steps: Count = 60
     """Optimizer steps per role; 0 leaves the stage out."""
     prompts_per_step: PositiveCount = 8
     """Scenarios per step."""
@@ -77,11 +77,11 @@ class GrpoConfig(Section):
     """Whether a group's advantages are divided by its standard deviation (`group`) or not (`none`)."""
     agent: AgentKind = "react"
     """Who plays: `chat` (answers alone), `react` (with its tools), `code` (also Python in the sandbox)."""
-    max_turns: PositiveCount = 6
+    max_turns: PositiveCount = 10
     """Assistant turns before a trajectory is cut off."""
     max_failed_calls: PositiveCount = 1
     """Failed tool calls that cut a trajectory off; to learn to recover from errors takes 2 or more."""
-    max_completion_tokens: PositiveCount = 48
+    max_completion_tokens: PositiveCount = 56
     """Tokens per assistant turn before it is cut off."""
     steps_per_generation: PositiveCount = 1
     """Optimizer steps that one batch of rollouts is cut into (prompts_per_step scenarios for each)."""

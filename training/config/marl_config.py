@@ -50,7 +50,7 @@ class CreditConfig(Section):
     """Credit of joint training: from the team reward to each role's advantages."""
 
     scheme: Literal[
-        "shared", "episode", "role_normalised", "difference", "cross_rescored", "hierarchical"
+        "shared", "episode", "role_normalised", "difference", "shapley", "cross_rescored", "hierarchical"
     ] = "shared"
     """How an episode's team reward becomes each role's score; training/joint/credit/ has a file for each."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
@@ -64,7 +64,12 @@ class CreditConfig(Section):
 
     @model_validator(mode="after")
     def _check_estimator(self) -> Self:
-        if self.estimator == "remax" and self.scheme in ("difference", "cross_rescored", "hierarchical"):
+        if self.estimator == "remax" and self.scheme in (
+            "difference",
+            "shapley",
+            "cross_rescored",
+            "hierarchical",
+        ):
             raise ValueError(
                 f"estimator remax subtracts a greedy reward, which has no meaning under scheme {self.scheme}:"
                 " use shared, episode or role_normalised"
@@ -117,7 +122,7 @@ class MarlConfig(Section):
     """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
     protocol: Literal["assess", "full"] = "assess"
     """What is played: reports, decision, votes; or governed episodes with re-plans, one per report set."""
-    learning_rate: Rate = 2e-4
+    learning_rate: Rate = 3e-4
     """Peak learning rate."""
     rate_schedule: Literal["constant", "linear"] = "constant"
     """Learning rates as they are (constant), or down to 0 in a straight line over max_steps (linear)."""
@@ -137,7 +142,7 @@ class MarlConfig(Section):
     """Parts that a step's rows are cut into, with an update after each."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Gradients of a role are scaled down to this norm."""
-    max_completion_tokens: PositiveCount = 32
+    max_completion_tokens: PositiveCount = 56
     """Tokens per turn before it is cut off."""
     rounds: Count = 1
     """Rounds of votes after the decision; 0 asks for none."""
@@ -163,7 +168,7 @@ class MarlConfig(Section):
                     raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))
         if set(self.frozen_roles) >= set(TEAM_ROLES):
             raise ValueError("frozen_roles names every role: nothing would be trained")
-        rescored = self.credit.scheme in ("difference", "cross_rescored", "hierarchical")
+        rescored = self.credit.scheme in ("difference", "shapley", "cross_rescored", "hierarchical")
         if self.protocol == "full" and rescored:
             raise ValueError(
                 f"credit.scheme {self.credit.scheme} values decisions that nobody took, and a governed"

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from roles.errors import unknown
+from scenarios.base import Style
 from training.config.section import PositiveCount, Section
 
 PRESETS = ("tiny", "smollm2-135m", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b")
@@ -25,10 +26,8 @@ class ModelConfig(Section):
     """Width of the tiny model's feed-forward layers."""
     vocab_size: Annotated[int, Field(ge=256, le=65_536)] = 512
     """Most tokens that the tiny model's tokenizer may have."""
-    short_prompts: bool = True
-    """Prompts hold the brief alone, without mandate and tools: for a model trained on these roles only."""
-    prompt_layout: Literal["role_first", "case_first"] = "role_first"
-    """What prompts begin with; case_first lets a prefix cache compute once what all roles of a case read."""
+    prompts: Style = "short"
+    """Texts: `full` for any chat model, `short` for a model trained on them (helps included, see docs)."""
     adapter: Literal["none", "lora", "qlora"] = "none"
     """What is trained: all weights (none), LoRA on a frozen base, or LoRA on a 4-bit base (CUDA only)."""
     adapter_sharing: Literal["per_role", "shared"] = "per_role"
@@ -43,6 +42,11 @@ class ModelConfig(Section):
     """Precision of a frozen base; what is trained is always float32."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass: less memory, about a third more time."""
+
+    @property
+    def short_prompts(self) -> bool:
+        """Whether prompts hold the brief alone, without the mandate and the tools' signatures."""
+        return self.prompts == "short"
 
     @field_validator("preset")
     @classmethod

@@ -10,15 +10,15 @@ from training.config.section import Count, PositiveCount, Rate, Section, check_m
 class SftConfig(Section):
     """Supervised fine-tuning of each role on demonstrations."""
 
-    max_steps: Count = 450
+    max_steps: Count = 700
     """Optimizer steps per role; 0 leaves the base model as it is."""
     batch_size: PositiveCount = 16
     """Demonstrations per optimizer step."""
     optimizer: Literal["muon", "adamw"] = "muon"
     """`muon` (2-D weights by Muon, the rest by AdamW) or `adamw` alone."""
-    muon_learning_rate: Rate = 0.02
+    muon_learning_rate: Rate = 0.01
     """Peak rate of Muon; unused with adamw."""
-    learning_rate: Rate = 0.002
+    learning_rate: Rate = 0.004
     """Peak rate of AdamW."""
     micro_batch_size: Count = 0
     """Demonstrations per forward pass: less memory, same step; it divides batch_size. 0 takes all at once."""

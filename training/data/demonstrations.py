@@ -1,20 +1,24 @@
 """Demonstrations as token rows: the transcript that the engine would produce, labels on own tokens only."""
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 
 from roles.base import Role
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios import team
-from scenarios.base import Family, Scenario, Split, Step
-from scenarios.registry import FAMILIES
-from simulator.agents.tool_calls import format_tool_call
+from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall
+from scenarios.registry import families
+from scenarios.team import PlanGame, TeamScenario
+from scenarios.team.demonstrations import Meeting, hold_meeting
 from simulator.chat import Chat
+from simulator.tool_calls import format_tool_call
 
 IGNORED_LABEL = -100
+CallTool = Callable[[ToolCall], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,16 @@ class Transcript:
         self._mask += [1] * len(ids)
         return self
 
+    def played(self, steps: Sequence[Step], call_tool: CallTool) -> "Transcript":
+        """The role's steps; every call is answered by the tool."""
+        for step in steps:
+            if step.call is None:
+                self.own(step.text)
+            else:
+                self.own(format_tool_call(step.text, step.call))
+                self.given(self._chat.observe(call_tool(step.call)))
+        return self
+
     def row(self) -> TokenRow:
         return TokenRow(token_ids=tuple(self._ids), loss_mask=tuple(self._mask))
 
@@ -61,20 +75,16 @@ def difficulty_of(index: int, difficulties: Sequence[int]) -> int:
     return difficulties[index % len(difficulties)]
 
 
-def role_scenario(role: str, split: Split, seed: int, index: int, difficulties: Sequence[int]) -> Scenario:
-    """The index-th scenario of a role's own family."""
-    return FAMILIES[role].generate(split, seed, index, difficulty_of(index, difficulties))
+def role_scenario(
+    role: str, split: Split, seed: int, index: int, difficulties: Sequence[int], style: Style = "short"
+) -> Scenario:
+    """The index-th scenario of a role's own family, in one style of prompts."""
+    return families(style)[role].generate(split, seed, index, difficulty_of(index, difficulties))
 
 
-def team_scenario(
-    split: Split,
-    seed: int,
-    index: int,
-    difficulties: Sequence[int],
-    conventions: team.ConventionsName = "house",
-) -> team.TeamScenario:
+def team_scenario(split: Split, seed: int, index: int, difficulties: Sequence[int]) -> TeamScenario:
     """The index-th team case."""
-    return team.generate(split, seed, index, difficulty_of(index, difficulties), conventions)
+    return team.generate(split, seed, index, difficulty_of(index, difficulties))
 
 
 def demonstration_row(
@@ -83,79 +93,69 @@ def demonstration_row(
     """The expert's play of one scenario, tools answered for real."""
     steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
     transcript = Transcript(chat).given(chat.open(roles[family.role], scenario.brief, with_tools=True))
-    for step in steps:
-        if step.call is None:
-            transcript.own(step.text)
-        else:
-            transcript.own(format_tool_call(step.text, step.call))
-            transcript.given(chat.observe(family.call_tool(scenario, step.call)))
-    return transcript.row()
+    return transcript.played(steps, partial(family.call_tool, scenario)).row()
 
 
-def expert_episode(
-    scenario: team.TeamScenario,
-) -> tuple[Mapping[str, Step], str, Step, Mapping[str, Step]]:
-    """One team meeting of experts, each of a practice drawn by the shares of the case's conventions.
-
-    Returns: reports by role, what ReconcileGPT reads, its decision, votes by role.
-    """
-    rng, rules = random.Random(f"practice/{scenario.key}"), scenario.conventions
-    reports = {
-        role: team.expert_report(scenario, role, team.sample_practice(rng, "report", rules))
-        for role in scenario.seats
-    }
-    parsed = {role: team.parse_report(scenario, step.text) for role, step in reports.items()}
-    practice = team.sample_practice(rng, "decision", rules)
-    decision = team.expert_decision(scenario.options, parsed, practice, rules)
-    final = team.parse_decision(scenario, decision.text)
-    votes = {role: team.expert_vote(scenario, role, final) for role in scenario.seats}
-    return reports, team.decision_brief(scenario.options, parsed), decision, votes
+def seat_row(seat: str, game: PlanGame, chat: Chat) -> TokenRow:
+    """A role's part in an expert meeting: report and vote, or ReconcileGPT's decision, tools answered."""
+    meeting, transcript = hold_meeting(game), Transcript(chat)
+    role = game.prompt_role(seat)
+    call_tool = partial(_call_seat_tool, game, seat, meeting)
+    if seat == RECONCILER:
+        brief = game.write_decision_brief(meeting.reports)
+        transcript.given(chat.open(role, brief, with_tools=bool(role.tools)))
+        return transcript.played(meeting.decision_steps, call_tool).row()
+    transcript.given(chat.open(role, game.write_report_brief(seat), with_tools=bool(role.tools)))
+    transcript.played(meeting.report_steps[seat], call_tool)
+    vote_brief = game.write_vote_brief(meeting.drafts[seat], seat, meeting.reports)
+    return transcript.given(chat.ask(vote_brief)).own(meeting.votes[seat].text).row()
 
 
-def seat_row(role: str, scenario: team.TeamScenario, chat: Chat) -> TokenRow:
-    """A role's part in an expert meeting: report and vote, or ReconcileGPT's decision."""
-    reports, decision_brief, decision, votes = expert_episode(scenario)
-    transcript = Transcript(chat)
-    if role == RECONCILER:
-        transcript.given(chat.open(ROLES[role], decision_brief, with_tools=False)).own(decision.text)
-        return transcript.row()
-    final = team.parse_decision(scenario, decision.text)
-    transcript.given(chat.open(ROLES[role], scenario.seats[role].brief, with_tools=False))
-    transcript.own(reports[role].text).given(chat.ask(team.vote_brief(final))).own(votes[role].text)
-    return transcript.row()
+def _call_seat_tool(game: PlanGame, seat: str, meeting: Meeting, call: ToolCall) -> str:
+    return game.call_tool(seat, call, meeting.reports)
 
 
 def corpus(
-    *,
-    num_role: int,
-    num_team: int,
-    seed: int,
-    difficulties: Sequence[int],
-    conventions: team.ConventionsName = "house",
+    *, num_role: int, num_team: int, seed: int, difficulties: Sequence[int], style: Style = "short"
 ) -> Iterator[str]:
     """Every piece of text that a transcript is made of, from the training split, for training a tokenizer."""
     for role in ROLES.values():
         tools = "".join(f" {tool.name}" for tool in role.tools)
         yield from [f"{role.title}. Tools{tools}", f"{role.title}."] * num_role
+        family = families(style)[role.name]
         for index in range(num_role):
-            scenario = role_scenario(role.name, "train", seed, index, difficulties)
-            yield from _demonstration_texts(FAMILIES[role.name], scenario)
+            scenario = role_scenario(role.name, "train", seed, index, difficulties, style)
+            yield from _demonstration_texts(family, scenario)
     for index in range(num_team):
-        case = team_scenario("train", seed, index, difficulties, conventions)
-        reports, decision_brief, decision, votes = expert_episode(case)
-        yield from [seat.brief for seat in case.seats.values()]
-        yield from [step.text for step in (*reports.values(), decision, *votes.values())]
-        yield from [decision_brief, team.vote_brief(team.parse_decision(case, decision.text))]
+        game = PlanGame(team_scenario("train", seed, index, difficulties), style)
+        yield from _meeting_texts(game, hold_meeting(game))
 
 
 def _demonstration_texts(family: Family, scenario: Scenario) -> Iterator[str]:
     yield scenario.brief
-    for step in family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}")):
+    steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
+    yield from _write_steps(steps, partial(family.call_tool, scenario))
+
+
+def _meeting_texts(game: PlanGame, meeting: Meeting) -> Iterator[str]:
+    for seat, steps in meeting.report_steps.items():
+        yield game.write_report_brief(seat)
+        yield from _write_steps(steps, partial(_call_seat_tool, game, seat, meeting))
+        yield from (
+            game.write_vote_brief(meeting.drafts[seat], seat, meeting.reports),
+            meeting.votes[seat].text,
+        )
+    yield game.write_decision_brief(meeting.reports)
+    yield from _write_steps(meeting.decision_steps, partial(_call_seat_tool, game, RECONCILER, meeting))
+
+
+def _write_steps(steps: Sequence[Step], call_tool: CallTool) -> Iterator[str]:
+    for step in steps:
         if step.call is None:
             yield step.text
         else:
             yield format_tool_call(step.text, step.call)
-            yield family.call_tool(scenario, step.call)
+            yield call_tool(step.call)
 
 
 def take_turns(streams: Sequence[Iterable[TokenRow]], num_rows: int) -> list[TokenRow]:
@@ -174,7 +174,7 @@ def supervised_rows(
     seed: int,
     difficulties: Sequence[int],
     split: Split = "train",
-    conventions: team.ConventionsName = "house",
+    style: Style = "short",
 ) -> Iterator[TokenRow]:
     """Supervised rows of a role from one split: its own family, and its team seat for `seat_share`.
 
@@ -184,6 +184,7 @@ def supervised_rows(
     """
     for row in range(first_row, first_row + num_rows):
         if role in TEAM_ROLES and int((row + 1) * seat_share) > int(row * seat_share):
-            yield seat_row(role, team_scenario(split, seed, row, difficulties, conventions), chat)
+            yield seat_row(role, PlanGame(team_scenario(split, seed, row, difficulties), style), chat)
         else:
-            yield demonstration_row(FAMILIES[role], role_scenario(role, split, seed, row, difficulties), chat)
+            scenario = role_scenario(role, split, seed, row, difficulties, style)
+            yield demonstration_row(families(style)[role], scenario, chat)

@@ -18,13 +18,13 @@ from transformers import PreTrainedTokenizerBase
 from roles.base import Tool
 from roles.errors import unknown
 from roles.registry import ROLES
-from scenarios.base import Scenario, Split, ToolCall, ToolError, Verdict
-from scenarios.registry import FAMILIES
+from scenarios.base import Scenario, Split, Style, ToolCall, ToolError, Verdict
+from scenarios.registry import FAMILIES, families
 from training.data.demonstrations import difficulty_of
 from training.data.folders.columns import load_messages, load_tools
-from training.data.folders.rows import build_rows, open_chat
+from training.data.folders.rows import build_rows
 
-COORDINATES = ("family", "split", "seed", "index", "difficulty")
+COORDINATES = ("family", "split", "seed", "index", "difficulty", "style")
 _MESSAGE = {"role": Value("string"), "content": Value("string")}
 
 
@@ -36,12 +36,12 @@ def write_trl_folder(
     difficulties: Sequence[int],
     seed: int = 0,
     direct: bool = False,
-    short_prompts: bool = False,
+    style: Style = "full",
 ) -> dict[str, Path]:
     """Write `sft/` (messages, tools) and `grpo/` (prompt, coordinates) with a train and a test split each.
 
-    direct: no tools; the answer follows the brief at once. short_prompts: as for the tiny preset, the system
-    message is the role's title. Test cases are of the validation split: the sealed split stays sealed.
+    direct: no tools; the answer follows the brief at once. style: of the prompts, "short" as for the tiny
+    preset. Test cases are of the validation split: the sealed split stays sealed.
 
     Returns: the two folders, by name.
 
@@ -57,23 +57,22 @@ def write_trl_folder(
     }
     for name, (split, number) in splits.items():
         rows = [
-            build_rows(role, split, seed, index, difficulty_of(index, difficulties))[0]
+            build_rows(role, split, seed, index, difficulty_of(index, difficulties), style)[0]
             for index in range(number)
         ]
         for folder, table in (("sft", _sft_table), ("grpo", _grpo_table)):
             folders[folder].mkdir(parents=True, exist_ok=True)
-            made = table(rows, direct=direct, short_prompts=short_prompts)
+            made = table(rows, direct=direct, style=style)
             made.to_parquet(folders[folder] / f"{name}.parquet")
     return folders
 
 
-def _sft_table(rows: Sequence[dict[str, Any]], *, direct: bool, short_prompts: bool) -> Dataset:
+def _sft_table(rows: Sequence[dict[str, Any]], *, direct: bool, style: Style) -> Dataset:
     made = []
     for row in rows:
         messages = load_messages(row["messages"])
         if direct:
             messages = [*messages[:2], {"role": "assistant", "content": row["answer"]}]
-        messages[0] = _system(row["role"], short_prompts)
         made.append({"messages": messages, "tools": [] if direct else load_tools(row["tools"])})
     if direct:
         plain = [{"prompt": row["messages"][:2], "completion": row["messages"][2:]} for row in made]
@@ -81,22 +80,21 @@ def _sft_table(rows: Sequence[dict[str, Any]], *, direct: bool, short_prompts: b
     return Dataset.from_list(made, features=Features(messages=List(Json()), tools=List(Json())))
 
 
-def _grpo_table(rows: Sequence[dict[str, Any]], *, direct: bool, short_prompts: bool) -> Dataset:
+def _grpo_table(rows: Sequence[dict[str, Any]], *, direct: bool, style: Style) -> Dataset:
     made = [
-        {name: row[name] for name in COORDINATES}
-        | {"prompt": [_system(row["role"], short_prompts), open_chat(row["role"], row["brief"])[1]]}
+        {name: row[name] for name in COORDINATES if name in row}
+        | {"style": style, "prompt": load_messages(row["messages"])[:2]}
         for row in rows
     ]
-    kinds = {name: Value("string" if name in ("family", "split") else "int64") for name in COORDINATES}
+    texts = ("family", "split", "style")
+    kinds = {name: Value("string" if name in texts else "int64") for name in COORDINATES}
     return Dataset.from_list(made, features=Features(**kinds, prompt=List(_MESSAGE)))
 
 
-def _system(role: str, short_prompts: bool) -> dict[str, str]:
-    return {"role": "system", "content": f"{ROLES[role].title}." if short_prompts else ROLES[role].mandate}
-
-
 @lru_cache(maxsize=4096)
-def find_scenario(family: str, split: Split, seed: int, index: int, difficulty: int) -> Scenario:
+def find_scenario(
+    family: str, split: Split, seed: int, index: int, difficulty: int, style: Style = "full"
+) -> Scenario:
     """The case with these coordinates, made again.
 
     Raises:
@@ -104,7 +102,7 @@ def find_scenario(family: str, split: Split, seed: int, index: int, difficulty: 
     """
     if family not in FAMILIES:
         raise unknown("family", family, list(FAMILIES))
-    return FAMILIES[family].generate(split, seed, index, difficulty)
+    return families(style)[family].generate(split, seed, index, difficulty)
 
 
 def verified_reward(completions: Sequence[Any], **columns: Any) -> list[float]:
@@ -132,9 +130,10 @@ def _judge(completions: Sequence[Any], columns: dict[str, Any]) -> Iterator[Verd
     if missing := [name for name in COORDINATES if name not in columns]:
         raise ValueError(f"the dataset lacks the columns {missing}; write it with training.data.interop")
     for place, completion in enumerate(completions):
-        scenario = find_scenario(*(columns[name][place] for name in COORDINATES))
+        *coordinates, style = (columns[name][place] for name in COORDINATES)
+        scenario = find_scenario(*coordinates, style)
         text = completion if isinstance(completion, str) else str(completion[-1].get("content") or "")
-        yield FAMILIES[scenario.family].verify(scenario, text)
+        yield families(style)[scenario.family].verify(scenario, text)
 
 
 def environment_factory(role: str) -> type:
@@ -156,11 +155,13 @@ class _Environment:
 
     def reset(self, **row: Any) -> None:
         """Take the case whose coordinates the row holds."""
-        self._scenario = find_scenario(*(row[name] for name in COORDINATES))
+        self._style: Style = row.get("style", "full")
+        *coordinates, _ = (row.get(name) for name in COORDINATES)
+        self._scenario = find_scenario(*coordinates, self._style)
 
     def _call(self, name: str, arguments: dict[str, Any]) -> str:
         try:
-            return FAMILIES[self._scenario.family].call_tool(
+            return families(self._style)[self._scenario.family].call_tool(
                 self._scenario, ToolCall(name=name, arguments=arguments)
             )
         except ToolError as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import nn
 
+from scenarios.base import Style
 from scenarios.team import TeamScenario
 from simulator.chat import Chat
 from simulator.engines.adapter_names import adapter_of
@@ -42,6 +43,7 @@ class JointLearner:
         chat: Chat,
         reward_weights: TeamRewardWeights,
         seed: int,
+        style: Style = "short",
         references: Mapping[str, nn.Module] | None = None,
         anchor_rows: AnchorRows | None = None,
         ranks: Ranks = ONE_RANK,
@@ -60,7 +62,12 @@ class JointLearner:
             actors=actors,
         )
         step = choose_step(
-            config, chat=chat, weights=reward_weights, roles=tuple(self.models), total=ranks.sum
+            config,
+            chat=chat,
+            weights=reward_weights,
+            roles=tuple(self.models),
+            style=style,
+            total=ranks.sum,
         )
         self.player, self.scorer, self.credit = step.player, step.scorer, step.credit
 

@@ -1,22 +1,14 @@
 """Metrics of a joint step, read from its finished records: reward parts, behaviour, plans, signal, loss."""
 
-import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from roles.team import RECONCILER
-from scenarios.team import (
-    TeamScenario,
-    decision_value,
-    parse_decision,
-    parse_report,
-    parse_vote,
-    verify_decision,
-    verify_report,
-)
+from scenarios.team import TeamScenario, decision_value
+from scenarios.team.verdicts import verify_decision, verify_report
+from simulator.reading import read_episode
 from simulator.records import Episode
-from training.joint.records import ScoredEpisode, ScoredGroup
+from training.joint.records import ScoredGroup
 from training.learner.learner import LossStats
 from training.learner.rows import TrainingRow
 
@@ -40,9 +32,7 @@ def step_metrics(
     for role, score in own_scores(groups).items():
         metrics[f"own_score/{role}"] = score
     metrics |= team_behaviour(
-        (group.scenario, heard_episode(group.scenario, one.first))
-        for group in groups
-        for one in group.report_sets
+        (group.scenario, one.first.episode) for group in groups for one in group.report_sets
     )
     for role, of_role in rows.items():
         metrics |= role_signal(role, of_role)
@@ -60,25 +50,10 @@ def own_scores(groups: Sequence[ScoredGroup]) -> dict[str, float]:
             episode = one.first.episode
             for role, text in episode.reports.items():
                 scores.setdefault(role, []).append(verify_report(scenario, role, text).reward)
-            heard = heard_episode(scenario, one.first).reports
-            reports = {role: parse_report(scenario, text) for role, text in heard.items()}
-            verdict = verify_decision(scenario, reports, episode.decision)
+            table = read_episode(scenario, episode).table
+            verdict = verify_decision(scenario.public, table, episode.decision)
             scores.setdefault(RECONCILER, []).append(verdict.reward)
     return {role: statistics.fmean(values) for role, values in scores.items()}
-
-
-def heard_episode(scenario: TeamScenario, scored: ScoredEpisode) -> Episode:
-    """The episode with its reports as ReconcileGPT last read them: options that are out stand as vetoed."""
-    if scored.plans is None or not scored.plans.ruled_out:
-        return scored.episode
-    reports = {}
-    for role, text in scored.episode.reports.items():
-        report = parse_report(scenario, text)
-        reports[role] = text
-        if report is not None:
-            veto = sorted({*report.veto, *scored.plans.ruled_out})
-            reports[role] = json.dumps(report.model_dump() | {"veto": veto})
-    return replace(scored.episode, reports=reports)
 
 
 def plan_metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
@@ -96,30 +71,36 @@ def plan_metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
 
 
 def team_behaviour(episodes: Iterable[tuple[TeamScenario, Episode]]) -> dict[str, float]:
-    """Agreement, agreement on worthless decisions, ignored reports and escalations, as shares.
+    """Agreement, escalations, questions, and what became of every seat's offers.
 
-    A report is ignored where it could be read, its pick was open to the team, and the decision took
-    another option. Agreement counts `accept` among the votes that were cast. A share of nothing is left out.
+    `agreement` counts `accept` among the votes that were cast. Of a seat: `offers` per report, `false_claims`
+    per report, `funded` the share of its offers on the decided option that were funded, `hoarding` the share
+    of its offers that cost more than its equal share of the budget. A share of nothing is left out.
     """
-    agreed: list[bool] = []
-    agreed_when_wrong: list[bool] = []
-    ignored: dict[str, list[bool]] = {}
-    escalated: list[bool] = []
+    found: dict[str, list[float]] = {}
+
+    def add(name: str, *values: float) -> None:
+        found.setdefault(name, []).extend(values)
+
     for scenario, episode in episodes:
-        decision = parse_decision(scenario, episode.decision)
-        votes = [parse_vote(text) == "accept" for text in episode.votes.values()]
-        agreed += votes
-        if decision_value(scenario, decision) == 0:
-            agreed_when_wrong += votes
-        escalated.append(decision is not None and decision.escalate)
-        reports = {role: parse_report(scenario, text) for role, text in episode.reports.items()}
-        vetoed = {option for report in reports.values() if report for option in report.veto}
-        for role, report in reports.items():
-            if report is not None and report.pick not in vetoed and decision is not None:
-                ignored.setdefault(role, []).append(decision.option != report.pick)
-    shares = {"agreement": agreed, "agreement_when_wrong": agreed_when_wrong, "escalated": escalated}
-    shares |= {f"ignored/{role}": values for role, values in ignored.items()}
-    return {name: statistics.fmean(values) for name, values in shares.items() if values}
+        read = read_episode(scenario, episode)
+        votes = [float(vote == "accept") for role, vote in read.votes.items() if role in episode.votes]
+        add("agreement", *votes)
+        if decision_value(scenario, read.table, read.decision) == 0:
+            add("agreement_when_wrong", *votes)
+        add("escalated", float(read.decision is not None and read.decision.escalate))
+        add("asked", float(len(episode.asked)))
+        share = scenario.public.budget / len(scenario.seats)
+        for role, report in read.table.items():
+            offers = () if report is None else report.offers
+            add(f"offers/{role}", float(len(offers)))
+            add(f"false_claims/{role}", float(len(report.false_claims)) if report else 0.0)
+            add(f"hoarding/{role}", *(float(offer.cost > share) for offer in offers))
+            if read.plan is not None:
+                chosen = read.plan.funded.get(role)
+                on_option = [offer for offer in offers if offer.option == read.plan.option]
+                add(f"funded/{role}", *(float(offer.choice == chosen) for offer in on_option))
+    return {name: statistics.fmean(values) for name, values in found.items() if values}
 
 
 def role_signal(role: str, rows: Sequence[TrainingRow]) -> dict[str, float]:

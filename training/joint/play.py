@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from evaluation.scoring.sealed_plays import play_team
-from scenarios.team import TeamScenario
+from scenarios.base import Style
+from scenarios.team import PlanGame, TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.graph.runner import play_decisions, play_episodes
@@ -28,6 +29,7 @@ class AssessPlayer:
     chat: Chat
     roles: tuple[str, ...]
     counterfactuals: Counterfactuals
+    style: Style
 
     def play(
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
@@ -54,6 +56,7 @@ class AssessPlayer:
             max_completion_tokens=self.config.max_completion_tokens,
             stream=stream,
             rounds=self.config.rounds,
+            style=self.style,
         )
         return [
             EpisodeGroup(scenario=scenario, report_sets=(ReportSet(episodes=(episode,)),))
@@ -156,6 +159,7 @@ class AssessPlayer:
             num_repeats=num_repeats,
             concurrency=max(1, len(scenarios) * num_repeats),
             stream=stream,
+            make_game=partial(PlanGame, style=self.style),
             first_place=first_place,
         )
 
@@ -183,6 +187,7 @@ class AssessPlayer:
             rounds=self.config.rounds if with_votes else 1,
             concurrency=max(1, len(report_sets) * self.config.decisions_per_set),
             stream=stream,
+            make_game=partial(PlanGame, style=self.style),
             first_place=first_place,
         )
 

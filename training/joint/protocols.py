@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from scenarios.base import Style
 from scenarios.team import TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine
@@ -54,7 +55,13 @@ class JointStep:
 
 
 def choose_step(
-    config: MarlConfig, *, chat: Chat, weights: TeamRewardWeights, roles: tuple[str, ...], total: Total = list
+    config: MarlConfig,
+    *,
+    chat: Chat,
+    weights: TeamRewardWeights,
+    roles: tuple[str, ...],
+    style: Style,
+    total: Total = list,
 ) -> JointStep:
     """Player, scorer and credit of the config's protocol, scheme and estimator."""
     scheme = SCHEMES[config.credit.scheme]()
@@ -63,12 +70,14 @@ def choose_step(
     scorer: Scorer
     votes: VoteCredit
     if config.protocol == "full":  # one decision per set of reports, and one reward for the whole episode
-        player = GovernedPlayer(config=config, chat=chat, roles=roles)
+        player = GovernedPlayer(config=config, chat=chat, roles=roles, style=style)
         scorer = GovernedScorer(weights=weights, reward=reward)
         votes, pools_decisions = VotesWithReport(), True
     else:
-        player = AssessPlayer(config=config, chat=chat, roles=roles, counterfactuals=scheme.counterfactuals)
-        scorer = AssessScorer(weights=weights, reward=reward)
+        player = AssessPlayer(
+            config=config, chat=chat, roles=roles, counterfactuals=scheme.counterfactuals, style=style
+        )
+        scorer = AssessScorer(weights=weights, reward=reward, value_offers=scheme.value_offers)
         votes, pools_decisions = (
             _choose_votes(config, weights, scheme.holds_votes_fixed),
             scheme.pools_decisions,

@@ -32,7 +32,7 @@ class Counterfactual:
     Example: Counterfactual(role="cto", report_set=0, partners=2, episodes=(one, other))
     """
 
-    role: str  # whose report was left out or swapped in
+    role: str  # whose report was swapped in
     report_set: int  # number of the set that the role's report belongs to
     partners: int  # number of the set that the other reports belong to
     episodes: tuple[Episode, ...]  # decisions of ReconcileGPT alone, without votes
@@ -55,12 +55,11 @@ class EpisodeGroup:
 class Plans:
     """The plans of one governed episode, from the first to the last re-plan.
 
-    Example: Plans(values=(0.0, 0.8), of_call=(0, 1), ruled_out=("B",))
+    Example: Plans(values=(0.0, 0.8), of_call=(0, 1))
     """
 
     values: tuple[float, ...]  # value of each once carried out, in [0, 1]
     of_call: tuple[int, ...]  # for each call of ReconcileGPT the number of the plan it worked on
-    ruled_out: tuple[str, ...]  # options that execution took out of the case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +83,8 @@ class ScoredReportSet:
 
     scored: tuple[ScoredEpisode, ...]  # first the full episode, then further decisions on its reports
     greedy_reward: float | None = None  # of the decision at temperature 0; None where not played
-    # role -> team reward without its report (one number), or of its report among the partners of every set
+    # role -> one number that the credit scheme draws from all offers, or the team reward of its report among
+    # the partners of every set
     counterfactual_rewards: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property

@@ -7,9 +7,12 @@ decision on the same reports. With two or more rounds every decision has votes o
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scenarios.team import TeamScenario, parse_decision, parse_report
+from scenarios.team import TeamScenario
+from scenarios.team.funding import list_conflicts
+from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
+from training.joint.credit.offer_values import ValueOffers
 from training.joint.records import EpisodeGroup, ReportSet, ScoredEpisode, ScoredGroup, ScoredReportSet
 
 Reward = Callable[[TeamScenario, Episode, TeamVerdict], TeamVerdict]
@@ -21,6 +24,7 @@ class AssessScorer:
 
     weights: TeamRewardWeights
     reward: Reward
+    value_offers: ValueOffers | None = None  # what the credit scheme reads of the offers alone
 
     def score(self, groups: Sequence[EpisodeGroup]) -> list[ScoredGroup]:
         """The groups with a verdict on every episode, and rewards of greedy and counterfactual play."""
@@ -29,7 +33,10 @@ class AssessScorer:
     def _score_group(self, group: EpisodeGroup) -> ScoredGroup:
         scenario = group.scenario
         firsts = [self._judge(scenario, one.episodes[0]) for one in group.report_sets]
-        rewards: list[dict[str, list[float]]] = [{} for _ in group.report_sets]
+        rewards: list[dict[str, list[float]]] = [
+            {role: [value] for role, value in self._value_reports(scenario, one).items()}
+            for one in group.report_sets
+        ]
         for one in group.counterfactuals:
             decided = [
                 self._judge(scenario, episode, firsts[one.partners]).reward for episode in one.episodes
@@ -64,6 +71,12 @@ class AssessScorer:
             counterfactual_rewards=counterfactual_rewards,
         )
 
+    def _value_reports(self, scenario: TeamScenario, report_set: ReportSet) -> Mapping[str, float]:
+        if self.value_offers is None:
+            return {}
+        table = read_episode(scenario, report_set.episodes[0]).table
+        return self.value_offers(scenario, table, self.weights)
+
     def _judge(
         self, scenario: TeamScenario, episode: Episode, first: TeamVerdict | None = None
     ) -> TeamVerdict:
@@ -88,9 +101,9 @@ REWARDS: Mapping[str, Reward] = {"team": reward_team, "agreement_only": reward_a
 
 
 def share_of_agreement(scenario: TeamScenario, episode: Episode) -> float:
-    """Share of the seats whose own pick is the decided option, right or wrong."""
-    decision = parse_decision(scenario, episode.decision)
-    reports = [parse_report(scenario, text) for text in episode.reports.values()]
-    if decision is None or not reports:
+    """Share of the seats that favour the decided option by base value and own offer, right or wrong."""
+    read = read_episode(scenario, episode)
+    if read.decision is None:
         return 0.0
-    return sum(report is not None and report.pick == decision.option for report in reports) / len(reports)
+    against = list_conflicts(scenario.public, read.table, read.decision.option)
+    return 1 - len(against) / len(scenario.seats)

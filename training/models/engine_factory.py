@@ -14,7 +14,17 @@ from typing import Any, get_args
 import torch
 
 from roles.errors import UserError, unknown
-from roles.team import RECONCILER, SPECIALISTS, Decision, SpecialistReport, Vote
+from roles.team import (
+    RECONCILER,
+    SPECIALISTS,
+    Ask,
+    AskMessage,
+    Decision,
+    Offer,
+    OfferReply,
+    Report,
+    Vote,
+)
 from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.vllm.engine import VLLMEngine
@@ -24,6 +34,7 @@ from training.models.weights import BASE, find_weights
 from training.runs.run_folder import Run
 
 _LETTER = {"type": "string", "pattern": "^[A-Z]$"}
+_LETTERS = {"type": "array", "items": _LETTER, "maxItems": 10}
 
 
 def make_engine(
@@ -95,14 +106,15 @@ def serve(
 ) -> Iterator[PolicyEngine]:
     """An engine that serves every role by its own weights of a stage, as `engine` (None: the run) names it.
 
-    `constrained` lets config.structured hold answers to the team's schemas: for simulation only.
+    `constrained` lets config.structured hold answers to the team's schemas: for simulation only, and only
+    in short prompts, since a schema leaves no room for tool calls.
 
     Raises:
         UserError: as `make_engine`.
     """
     config = engine or run.config.engine
     base = None if config.name == "transformers" else find_weights(run, BASE, RECONCILER)
-    schemas = team_schemas() if constrained else None
+    schemas = team_schemas() if constrained and run.config.model.prompts == "short" else None
     with open_engine(config, end_id=end_id, seed=run.config.seed, base=base, schemas=schemas) as opened:
         for role, model in models.items():
             opened.set_policy(role, model, version=f"{role}@{stage}")
@@ -150,29 +162,29 @@ def choose_engine(config: EngineConfig, name: str | None) -> EngineConfig:
 
 
 def team_schemas() -> dict[str, dict[str, Any]]:
-    """What each seat may write in a joint episode, as JSON schemas: a report or a vote, or a decision.
+    """What each seat may write in a joint episode without tools, as JSON schemas.
 
-    Options are held to capital letters: the schema is the same for all cases, so it cannot know theirs.
+    A specialist writes a report, a reply or a vote, ReconcileGPT a decision or a question. Options are held
+    to capital letters: the schema is the same for all cases, so it cannot know theirs.
     """
-    report = _close(SpecialistReport.model_json_schema(), pick=_LETTER, veto=_letters())
+    offer = _close(Offer.model_json_schema(), option=_LETTER)
+    offers = {"type": "array", "items": offer, "maxItems": 12}
+    report = _close(Report.model_json_schema(), offers=offers, needs=_LETTERS, veto=_LETTERS)
+    reply = _close(OfferReply.model_json_schema(), offer={"anyOf": [offer, {"type": "null"}]})
     vote = _close(Vote.model_json_schema())
     decision = _close(Decision.model_json_schema(), option={"type": "string", "pattern": "^([A-Z]|none)$"})
+    ask = _close(AskMessage.model_json_schema(), ask=_close(Ask.model_json_schema(), option=_LETTER))
     return {
-        **{role: {"anyOf": [report, vote]} for role in SPECIALISTS},
-        RECONCILER: decision,
+        **{role: {"anyOf": [report, reply, vote]} for role in SPECIALISTS},
+        RECONCILER: {"anyOf": [decision, ask]},
     }
 
 
-def _letters() -> dict[str, Any]:
-    return {"type": "array", "items": _LETTER, "maxItems": 6}
-
-
 def _close(schema: dict[str, Any], **narrower: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with some properties narrowed, and no others allowed."""
-    properties = {**schema["properties"], **narrower}
+    """The schema with some properties narrowed, and no others allowed; what has a default may be left out."""
     return {
         "type": "object",
-        "properties": properties,
-        "required": list(properties),
+        "properties": {**schema["properties"], **narrower},
+        "required": list(schema["required"]),
         "additionalProperties": False,
     }

@@ -115,7 +115,7 @@ def measure_lengths(config: RunConfig, role: str, seat_share: float, chat: Chat)
             seat_share=seat_share,
             seed=config.data.seed,
             difficulties=config.data.difficulties,
-            conventions=config.data.conventions,
+            style=config.model.prompts,
         )
     )
     own = statistics.fmean(sum(row.loss_mask) for row in rows)
@@ -138,7 +138,7 @@ def _make_chat(config: RunConfig) -> Chat:
         num_team=num,
         seed=data.seed,
         difficulties=data.difficulties,
-        conventions=data.conventions,
+        style=config.model.prompts,
     )
     return HFChat(train_tokenizer(texts, config.model.vocab_size), short_prompts=config.model.short_prompts)
 

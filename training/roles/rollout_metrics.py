@@ -6,6 +6,7 @@ from typing import Any
 
 from evaluation.audit.families.independent_parser import audit_score
 from evaluation.audit.registry import SUBJECTS
+from scenarios.base import Family
 from simulator.agents.solo import SoloEpisode
 
 Parts = Mapping[str, float]
@@ -91,9 +92,13 @@ def spread(count: int, most: int) -> list[int]:
     return [int(i * step) for i in range(min(count, most))]
 
 
-def audit_episodes(episodes: Sequence[SoloEpisode]) -> list[float]:
-    """What the families' independent scorers say of the answers, 0 to 1; [] where a family has none."""
-    if any(episode.scenario.family not in SUBJECTS for episode in episodes):
+def audit_episodes(episodes: Sequence[SoloEpisode], families: Mapping[str, Family]) -> list[float]:
+    """What the families' independent scorers say of the answers, 0 to 1; [] where a family has none.
+
+    The scorers read the rules out of full texts, so a family in short style has none.
+    """
+    names = {episode.scenario.family for episode in episodes}
+    if any(name not in SUBJECTS or SUBJECTS[name].family is not families[name] for name in names):
         return []
     return [
         audit_score(SUBJECTS[one.scenario.family], one.scenario, one.trajectory.final_text)

@@ -236,7 +236,7 @@ class Rollouts:
         """Measure a sample of the batch for the alarms."""
         places = spread(len(self.episodes), self._config.guards.alarm_rollouts)
         sample = [self.episodes[place] for place in places]
-        audit = audit_episodes(sample)
+        audit = audit_episodes(sample, self._families)
         measured = {"audit": statistics.fmean(audit)} if audit else {}
         if self._reference is not None:
             measured["kl_to_start"] = self._reference.kl(

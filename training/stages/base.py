@@ -26,7 +26,7 @@ def train_base(path: Path) -> None:
         num_team=TOKENIZER_SCENARIOS,
         seed=data.seed,
         difficulties=data.difficulties,
-        conventions=data.conventions,
+        style=run.config.model.prompts,
     )
     make_base(run, texts)
 

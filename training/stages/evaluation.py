@@ -38,6 +38,7 @@ def evaluate_role(path: Path, stage: str, role: str) -> None:
             max_failed_calls=config.grpo.max_failed_calls,
             kind=config.grpo.agent,
             folder=outcomes_folder(run),
+            style=config.model.prompts,
         )
     store_scores(run, name, [scores])
     report_progress(20)
@@ -62,6 +63,7 @@ def evaluate_team(path: Path, stage: str) -> None:
             max_completion_tokens=config.marl.max_completion_tokens,
             rounds=config.marl.rounds,
             folder=outcomes_folder(run),
+            style=config.model.prompts,
         )
     store_scores(run, name, [scores])
     report_progress(40)
@@ -76,7 +78,7 @@ def evaluate_baselines(path: Path) -> None:
     config = run.config
     scores: list[RoleScores | TeamScores] = []
     for role in ROLES:
-        scores += score_role_baselines(role, _test_scenarios(config, role))
+        scores += score_role_baselines(role, _test_scenarios(config, role), config.model.prompts)
     scores += score_team_baselines(test_cases(config), config.team_reward)
     store_scores(run, name, scores)
     report_progress(10)
@@ -104,6 +106,6 @@ def scores_path(run: Run, name: str) -> Path:
 
 def _test_scenarios(config: RunConfig, role: str) -> list[Scenario]:
     return [
-        role_scenario(role, "test", config.data.seed, index, test_difficulties(config))
+        role_scenario(role, "test", config.data.seed, index, test_difficulties(config), config.model.prompts)
         for index in range(config.evaluation.num_role_scenarios)
     ]

@@ -12,11 +12,7 @@ from training.models.weights import Team
 
 def make_chat(tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> HFChat:
     """The chat that turns this run's transcripts into tokens."""
-    return HFChat(
-        tokenizer,
-        short_prompts=config.model.short_prompts,
-        case_first=config.model.prompt_layout == "case_first",
-    )
+    return HFChat(tokenizer, short_prompts=config.model.short_prompts)
 
 
 def team_engine(
@@ -33,7 +29,7 @@ def joint_cases(config: RunConfig, step: int) -> list[TeamScenario]:
     """The training cases of one joint step."""
     first, data = step * config.marl.scenarios_per_step + config.data.first_marl_index, config.data
     return [
-        team_scenario("train", data.seed, first + i, data.difficulties, data.conventions)
+        team_scenario("train", data.seed, first + i, data.difficulties)
         for i in range(config.marl.scenarios_per_step)
     ]
 
@@ -42,7 +38,7 @@ def validation_cases(config: RunConfig) -> list[TeamScenario]:
     """Team cases of the validation split, for choosing the best joint step."""
     data = config.data
     return [
-        team_scenario("validation", data.seed, index, data.difficulties, data.conventions)
+        team_scenario("validation", data.seed, index, data.difficulties)
         for index in range(
             config.marl.guards.validation_scenarios if config.marl.guards.validate_every else 0
         )
@@ -57,6 +53,6 @@ def test_difficulties(config: RunConfig) -> tuple[int, ...]:
 def test_cases(config: RunConfig) -> list[TeamScenario]:
     """The sealed team cases of a run."""
     return [
-        team_scenario("test", config.data.seed, index, test_difficulties(config), config.data.conventions)
+        team_scenario("test", config.data.seed, index, test_difficulties(config))
         for index in range(config.evaluation.num_team_scenarios)
     ]

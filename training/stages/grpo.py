@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from roles.base import Role
 from roles.registry import ROLES
 from scenarios.base import Family, Scenario, Split
-from scenarios.registry import FAMILIES
+from scenarios.registry import FAMILIES, families
 from training.data.demonstrations import role_scenario
 from training.data.drawn_scenarios import DrawnScenarios
 from training.models.adapters import roles_of
@@ -39,7 +39,9 @@ def train_grpo(path: Path, role: str) -> None:
     def draw(split: Split, count: int, first: int) -> Sequence[Scenario]:
         def draw_one(place: int) -> Scenario:
             one, index = roles[place % len(roles)], first + place // len(roles)
-            return role_scenario(one, split, config.data.seed, index, config.data.difficulties)
+            return role_scenario(
+                one, split, config.data.seed, index, config.data.difficulties, config.model.prompts
+            )
 
         return DrawnScenarios(draw_one, count)
 
@@ -55,6 +57,7 @@ def train_grpo(path: Path, role: str) -> None:
             config.grpo.guards.validation_scenarios if config.grpo.guards.validate_every else 0,
             0,
         ),
+        families=families(config.model.prompts),
     )
 
 

@@ -88,6 +88,7 @@ def _make_learner(
         chat=chat,
         reward_weights=config.team_reward,
         seed=config.seed,
+        style=config.model.prompts,
         references=references,
         anchor_rows=make_anchor_rows(config, chat),
         ranks=ranks,
@@ -165,7 +166,7 @@ def make_anchor_rows(config: RunConfig, chat: HFChat) -> AnchorRows:
                 seat_share=config.data.seat_share,
                 seed=config.data.seed,
                 difficulties=config.data.difficulties,
-                conventions=config.data.conventions,
+                style=config.model.prompts,
             )
         )
 

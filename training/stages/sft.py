@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.errors import UserError
 from scenarios.base import Split
+from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
 from training.data.demonstrations import TokenRow, supervised_rows, take_turns
 from training.learner.fsdp import is_sharded
@@ -47,7 +48,7 @@ def train_sft_more(path: Path, role: str) -> None:
     sft, grpo = (run.read_payload(stage_marker(run, stage, role)) for stage in ("sft", "grpo"))
     seconds_per_step = sft["train_s"] / max(1, run.config.sft.max_steps)
     steps = max(1, round(run.config.sft.control_fraction * grpo["train_s"] / seconds_per_step))
-    first_row = run.config.sft.max_steps * run.config.sft.batch_size
+    first_row = _count_rows(run.config, run.config.sft.max_steps)
     _train_role(run, "sft_more", role, steps, first_row=first_row, ranks=ONE_RANK)
 
 
@@ -68,7 +69,7 @@ def _train_role(run: Run, stage: str, role: str, max_steps: int, *, first_row: i
                 seed=config.data.seed,
                 difficulties=config.data.difficulties,
                 split=split,
-                conventions=config.data.conventions,
+                style=config.model.prompts,
             )
             for one in roles_of(role)
         ]
@@ -80,12 +81,18 @@ def _train_role(run: Run, stage: str, role: str, max_steps: int, *, first_row: i
         role,
         model,
         tokenizer,
-        draw("train", max(1, max_steps) * config.sft.batch_size, first_row),
+        draw("train", _count_rows(config, max_steps), first_row),
         draw("validation", config.sft.num_validation_rows if config.sft.validate_every else 0, 0),
         source=SOURCE[stage],
         max_steps=max_steps,
         ranks=ranks,
     )
+
+
+def _count_rows(config: RunConfig, max_steps: int) -> int:
+    """Demonstrations that are drawn: as many as the steps take, at most those that there are."""
+    wanted = max(1, max_steps) * config.sft.batch_size
+    return min(wanted, config.data.num_demonstrations or wanted)
 
 
 def train_on_rows(

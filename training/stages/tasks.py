@@ -15,8 +15,8 @@ from evaluation.scoring.solver_plays import score_solver
 from evaluation.stats.intervals import mean_interval
 from roles.errors import UserError
 from scenarios.base import Scenario, Split
-from simulator.agents.tool_calls import format_tool_call
 from simulator.chat import Chat
+from simulator.tool_calls import format_tool_call
 from training.data.demonstrations import TokenRow, demonstration_row
 from training.data.tasks.sources import TaskSource, open_source
 from training.models.base_model import quiet_libraries

@@ -13,7 +13,7 @@ from data_folders import hash_folder, read_rows
 
 from emads.cli import main
 from scenarios.registry import FAMILIES
-from training.data.folders import datasets
+from training.data.folders import requests
 from training.data.folders.baselines import score_baselines
 from training.data.folders.columns import COLUMNS, read_text
 from training.data.folders.datasets import generate_folder
@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All families, shards of ten, two splits of cto."""
     path = tmp_path_factory.mktemp("card") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "SCENARIOS_PER_SHARD", 10)
+        patch.setattr(requests, "SCENARIOS_PER_SHARD", 10)
         generate_folder(("all",), COUNT, path)
         generate_folder(("cto",), 4, path, seed=3, split="test", difficulties=(1, 2, 4), certify=False)
     return path
@@ -104,10 +104,8 @@ def test_majority_is_the_most_common_value_of_each_field() -> None:
     for index in range(60):
         found.add(build_rows("cost", "train", 0, index, 1)[0])
     majority = found.majority_answer("cost", 1)
-    tiers = Counter(
-        json.dumps(json.loads(build_rows("cost", "train", 0, i, 1)[0]["answer"])["tiers"]) for i in range(60)
-    )
-    assert tiers[json.dumps(majority["tiers"])] == max(tiers.values())
+    costs = Counter(json.loads(build_rows("cost", "train", 0, i, 1)[0]["answer"])["cost"] for i in range(60))
+    assert costs[majority["cost"]] == max(costs.values())
     (scores,) = score_baselines("cost", found)
     assert scores.num_scenarios == 60
     assert scores.means["majority"] < scores.means["greedy"] < scores.means["oracle"] == 1.0
@@ -118,7 +116,7 @@ def test_the_commands_on_the_card_make_the_same_bytes(tmp_path: Path, folder: Pa
     commands = block.splitlines()
     assert len(commands) == 2
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "SCENARIOS_PER_SHARD", 10)
+        patch.setattr(requests, "SCENARIOS_PER_SHARD", 10)
         for command in commands:
             arguments = [
                 str(tmp_path / "again") if word == "DATA" else word for word in shlex.split(command)[1:]

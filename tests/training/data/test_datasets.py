@@ -11,11 +11,12 @@ import pytest
 from data_folders import hash_folder, read_rows
 
 from roles.errors import UserError
-from roles.team import RECONCILER, SPECIALISTS
+from roles.team import RECONCILER, SPECIALISTS, Report
 from scenarios import team
 from scenarios.base import Split, ToolCall
 from scenarios.registry import FAMILIES
-from training.data.folders import datasets
+from training.data.folders import datasets, requests
+from training.data.folders import rows as row_maker
 from training.data.folders.blocks import Block, DrawnScenario, draw_block
 from training.data.folders.columns import load_messages, load_tools
 from training.data.folders.datasets import generate_folder
@@ -32,7 +33,7 @@ from training.data.folders.validation import validate_folder
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "SCENARIOS_PER_SHARD", 10)
+    monkeypatch.setattr(requests, "SCENARIOS_PER_SHARD", 10)
     monkeypatch.setattr(datasets, "SCENARIOS_PER_BLOCK", 4)
 
 
@@ -58,8 +59,41 @@ def test_a_team_case_gives_one_row_per_seat() -> None:
     rows = build_rows("team", "train", 0, 3, 1)
     assert [row["role"] for row in rows] == [*SPECIALISTS, RECONCILER]
     assert {row["key"] for row in rows} == {"team/train/0/3/1"}
-    assert [len(load_messages(row["messages"])) for row in rows] == [5, 5, 5, 5, 3]
-    assert all(json.loads(row["answer"]) for row in rows)
+    case = team.generate("train", 0, 3, 1)
+    for row in rows[:4]:
+        messages = load_messages(row["messages"])
+        measured = [message for message in messages if message["role"] == "tool"]
+        assert [message["role"] for message in messages[-3:]] == ["assistant", "user", "assistant"]
+        report = Report.model_validate_json(row["answer"])
+        assert json.loads(messages[-3]["content"].split("\n", 1)[1]) == report.model_dump()
+        assert len(measured) == len(report.offers) > 0
+        assert row["domain"] == case.sector
+    decided = load_messages(rows[4]["messages"])
+    assert [message["role"] for message in decided[-1:]] == ["assistant"]
+    assert decided[2]["tool_calls"][0]["function"]["name"] == "sheet"
+    assert json.loads(rows[4]["answer"])["option"] in ("A", "B", "none")
+
+
+def test_a_sector_takes_its_own_cases_alone(tmp_path: Path) -> None:
+    index = generate_folder(("cto", "reconcile"), 6, tmp_path, sector="bank", processes=1)
+    assert {shard.sector for shard in index.shards} == {"bank"}
+    for shard in index.shards:
+        found = read_rows(tmp_path / shard.path)
+        assert [row["domain"] for row in found] == ["bank"] * 6
+        assert [row["index"] for row in found] == sorted(row["index"] for row in found)
+        assert json.loads(json.dumps(found)) == [
+            json.loads(json.dumps(build_rows(shard.family, "train", 0, row["index"], row["difficulty"])[0]))
+            for row in found
+        ]
+    assert validate_folder(tmp_path).problems == ()
+    grown = generate_folder(("cto",), 9, tmp_path, sector="bank", processes=1)
+    assert {shard.num_scenarios for shard in grown.shards if shard.family == "cto"} == {9}
+    with pytest.raises(UserError, match="sector bank; choose another --out"):
+        generate_folder(("cto",), 9, tmp_path, processes=1)
+    with pytest.raises(UserError, match="unknown sector 'banc'; did you mean 'bank'"):
+        generate_folder(("cto",), 9, tmp_path / "other", sector="banc")
+    with pytest.raises(UserError, match="lookup play in no sector"):
+        generate_folder(("lookup",), 9, tmp_path / "other", sector="bank")
 
 
 def test_rows_hold_no_truth() -> None:
@@ -113,7 +147,7 @@ def test_a_folder_grows_but_never_mixes(tmp_path: Path) -> None:
     generate_folder(("cto",), 25, tmp_path)
     generate_folder(("cto",), 10, tmp_path, split="test", seed=3)
     assert validate_folder(tmp_path).num_clean == 35
-    with pytest.raises(UserError, match="seed 0 and difficulties"):
+    with pytest.raises(UserError, match="seed 0, difficulties"):
         generate_folder(("cto",), 25, tmp_path, seed=1)
     with pytest.raises(UserError, match="already holds more cto/train"):
         generate_folder(("cto",), 5, tmp_path)
@@ -125,7 +159,7 @@ def test_a_folder_never_mixes_versions_of_a_generator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generate_folder(("cto",), 15, tmp_path)
-    monkeypatch.setattr(datasets, "compute_generator_digest", lambda family, difficulties: "another")
+    monkeypatch.setattr(requests, "compute_generator_digest", lambda family, difficulties: "another")
     with pytest.raises(UserError, match="another version of its generator"):
         generate_folder(("cto",), 25, tmp_path)
 
@@ -137,7 +171,7 @@ def repeat_some(monkeypatch: pytest.MonkeyPatch, num_different: int, *, every: i
         source = index + 1 - every if index % every == every - 1 else index
         return generate_case(family, split, seed, source % num_different, difficulty)
 
-    monkeypatch.setattr(datasets, "generate_case", generate)
+    monkeypatch.setattr(requests, "generate_case", generate)
     monkeypatch.setattr("training.data.folders.blocks.generate_case", generate)
 
 
@@ -182,7 +216,7 @@ def test_a_disagreement_of_oracles_stops_with_key_and_both_values(
         return (7.0, 8.0) if case.index == 3 else (7.0, 7.0)
 
     if family == "team":
-        monkeypatch.setattr(team, "certify_team", certify)
+        monkeypatch.setattr(row_maker, "certify_team", certify)
     else:
         monkeypatch.setitem(FAMILIES, family, replace(FAMILIES[family], certify=certify))
     with pytest.raises(OracleDisagreementError, match=rf"{family}/train/0/3/2: .* says 7.0, .* 8.0"):

@@ -12,7 +12,6 @@ from emads.cli import main
 from emads.reliability.data import corrupt_rows
 from emads.reliability.data.corrupt_rows import CORRUPTIONS, try_corrupt_rows
 from roles.errors import UserError
-from training.data.folders import datasets
 from training.data.folders.cleaning import REJECTED
 from training.data.folders.datasets import generate_folder
 from training.data.folders.index import DatasetIndex
@@ -21,7 +20,7 @@ from training.data.folders.validation import RowProblem, ValidationReport, valid
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "SCENARIOS_PER_SHARD", 10)
+    monkeypatch.setattr("training.data.folders.requests.SCENARIOS_PER_SHARD", 10)
 
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
@@ -134,7 +133,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[s
     """A folder with ten corrupt rows of every kind, and the reason each must get, by file and row."""
     folder = tmp_path_factory.mktemp("r14") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "SCENARIOS_PER_SHARD", 100)
+        patch.setattr("training.data.folders.requests.SCENARIOS_PER_SHARD", 100)
         generate_folder(("cto",), NUM_ROWS_R14, folder)
     expected: dict[tuple[str, int], str] = {}
     kinds = [kind for kind in CORRUPTIONS for _ in range(NUM_PER_KIND)]

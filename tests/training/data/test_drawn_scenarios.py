@@ -2,8 +2,8 @@
 
 import pytest
 
-from scenarios import cto
 from scenarios.base import Scenario
+from scenarios.registry import FAMILIES
 from training.data.drawn_scenarios import MOST_HELD, DrawnScenarios
 
 
@@ -12,7 +12,7 @@ def test_only_what_is_asked_for_is_made_and_kept_for_a_while() -> None:
 
     def draw(place: int) -> Scenario:
         made.append(place)
-        return cto.generate("train", 0, place, 1)
+        return FAMILIES["cto"].generate("train", 0, place, 1)
 
     scenarios = DrawnScenarios(draw, 10**12)
     assert len(scenarios) == 10**12

@@ -65,7 +65,9 @@ def logged(output: str, name: str) -> list[float]:
 @pytest.mark.slow
 def test_trl_sft_and_grpo_run_on_our_folders_with_our_rewards(tmp_path: Path) -> None:
     """SFT until answers parse, then GRPO on what the verifier says: weights move, every reward is logged."""
-    folders = write_trl_folder(tmp_path, ROLE, count=256, difficulties=(1,), direct=True, short_prompts=True)
+    folders = write_trl_folder(
+        tmp_path, "reconcile", count=256, difficulties=(1,), direct=True, style="short"
+    )
     assert folders == {"sft": tmp_path / "sft", "grpo": tmp_path / "grpo"}
     size = ModelConfig(hidden_size=64, num_layers=1, num_heads=2, intermediate_size=96)
     base = build_tiny_model(size, tiny_tokenizer(), seed=0)
@@ -74,7 +76,9 @@ def test_trl_sft_and_grpo_run_on_our_folders_with_our_rewards(tmp_path: Path) ->
     said = run_trl("sft", shipped("sft", tmp_path, max_steps=60), tmp_path)
     losses = logged(said, "loss")
     assert losses[-1] < 0.5 * losses[0]
-    said = run_trl("grpo", shipped("grpo", tmp_path, max_steps=3, learning_rate=1e-3), tmp_path)
+    said = run_trl(
+        "grpo", shipped("grpo", tmp_path, max_steps=3, learning_rate=1e-3, max_completion_length=64), tmp_path
+    )
     rewards = logged(said, "reward")
     assert len(rewards) == 3
     assert all(0 < reward < 1 for reward in rewards)
@@ -94,7 +98,7 @@ def test_tool_trajectories_open_as_chats_with_tools(tmp_path: Path) -> None:
     assert row["messages"][0] == {"role": "system", "content": ROLES[ROLE].mandate}
     assert [tool["function"]["name"] for tool in row["tools"]] == [tool.name for tool in ROLES[ROLE].tools]
     call = row["messages"][2]["tool_calls"][0]["function"]
-    scenario = role_scenario(ROLE, "train", 0, 0, DIFFICULTIES)
+    scenario = role_scenario(ROLE, "train", 0, 0, DIFFICULTIES, "full")
     assert row["messages"][1]["content"] == scenario.brief
     assert set(call) == {"name", "arguments"}  # no empty keys of other rows' calls
     assert row["messages"][3]["role"] == "tool"
@@ -107,7 +111,7 @@ def test_rewards_are_the_verdicts_of_the_right_cases(conversational: bool, tmp_p
     write_trl_folder(tmp_path, ROLE, count=4, difficulties=DIFFICULTIES)
     rows = load_dataset(str(tmp_path / "grpo"))["train"]
     columns = {name: rows[name][:] for name in rows.column_names if name != "prompt"}
-    cases = [role_scenario(ROLE, "train", 0, index, DIFFICULTIES) for index in range(4)]
+    cases = [role_scenario(ROLE, "train", 0, index, DIFFICULTIES, "full") for index in range(4)]
     golds = [json.dumps(FAMILIES[ROLE].solve(case)) for case in cases]
     texts = [golds[0], golds[0], "{}", golds[3]]  # right, another case's, malformed, right
     completions: list[Any] = (
@@ -128,7 +132,7 @@ def test_rewards_are_the_verdicts_of_the_right_cases(conversational: bool, tmp_p
 def test_an_environment_has_the_roles_tools(role: str) -> None:
     """Names, types and words as the role's own signature has them; calls answer as the family's do."""
     environment = environment_factory(role)()
-    scenario = role_scenario(role, "train", 0, 0, DIFFICULTIES)
+    scenario = role_scenario(role, "train", 0, 0, DIFFICULTIES, "full")
     environment.reset(
         family=role, split="train", seed=0, index=0, difficulty=scenario.difficulty, prompt="unused"
     )

@@ -1,6 +1,7 @@
 """Supervised rows are the engine's transcripts: same ids, contexts masked, own words trained."""
 
 import asyncio
+import json
 import random
 from collections.abc import Sequence
 
@@ -8,23 +9,26 @@ import pytest
 from tiny_models import DIFFICULTIES, tiny_chat, tiny_tokenizer
 
 from roles.registry import ROLES
-from roles.team import RECONCILER, SPECIALISTS
-from scenarios import team
-from scenarios.registry import FAMILIES
+from roles.team import RECONCILER
+from scenarios.base import Style, ToolCall
+from scenarios.registry import SHORT_FAMILIES
+from scenarios.team import PlanGame
+from scenarios.team.demonstrations import draw_report_habit, hold_meeting
+from scenarios.team.experts import FUNDING_HABITS, REPORT_HABITS
+from scenarios.team.frontier import budget_band
+from simulator.agents.agent import Agent
 from simulator.agents.solo import play_solo
-from simulator.agents.tool_calls import format_tool_call
 from simulator.chat import Chat
 from simulator.chat_plain import PlainChat
-from simulator.engines.base import Completion, CompletionRequest, Sampling
+from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
-from simulator.graph.runner import play_episodes
 from simulator.records import Trajectory
+from simulator.tool_calls import format_tool_call
 from training.data.demonstrations import (
     IGNORED_LABEL,
     TokenRow,
     demonstration_row,
     difficulty_of,
-    expert_episode,
     role_scenario,
     seat_row,
     supervised_rows,
@@ -46,7 +50,7 @@ def as_row(trajectory: Trajectory) -> TokenRow:
 
 def expert_texts(role: str, index: int) -> list[str]:
     scenario = role_scenario(role, "train", 0, index, DIFFICULTIES)
-    steps = FAMILIES[role].demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
+    steps = SHORT_FAMILIES[role].demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
     return [s.text if s.call is None else format_tool_call(s.text, s.call) for s in steps]
 
 
@@ -62,37 +66,48 @@ def test_a_demonstration_row_is_the_engines_transcript(role: str, index: int) ->
         sampling=Sampling(max_completion_tokens=200),
         session="s",
         max_turns=10,
+        families=SHORT_FAMILIES,
     )
     episode = asyncio.run(play)
-    assert episode.verdict.reward == 1.0
-    assert demonstration_row(FAMILIES[role], scenario, chat) == as_row(episode.trajectory)
+    assert episode.verdict.reward == pytest.approx(1.0)
+    assert demonstration_row(SHORT_FAMILIES[role], scenario, chat) == as_row(episode.trajectory)
 
 
+@pytest.mark.parametrize("style", ["short", "full"])
 @pytest.mark.parametrize("index", range(NUM_CASES))
-def test_seat_rows_are_the_engines_transcripts(index: int) -> None:
-    chat, scenario = tiny_chat(), team_scenario("train", 0, index, DIFFICULTIES)
-    reports, _, decision, votes = expert_episode(scenario)
-
-    def speaker(role: str) -> ScriptedEngine:
-        lines = [decision.text] if role == RECONCILER else [reports[role].text, votes[role].text]
-        return speak_in_turn(chat, lines)
-
-    speakers = {role: speaker(role) for role in ROLES}
-
-    class Table:
-        async def complete(self, request: CompletionRequest) -> Completion:
-            role = request.session.rpartition("/")[2]
-            return await speakers[role].complete(request)
-
-        def end_session(self, session: str) -> None:
-            pass
-
-    team_of_experts = dict.fromkeys(ROLES, "expert")
-    sampling = Sampling(max_completion_tokens=200)
-    (episode,) = asyncio.run(play_episodes([scenario], team_of_experts, Table(), chat, sampling))
-    assert episode.error is None
+def test_seat_rows_are_the_engines_transcripts(index: int, style: Style) -> None:
+    """Reports with their tool calls, decision and votes of an expert meeting, played for real."""
+    chat = tiny_chat() if style == "short" else PlainChat()
+    game = PlanGame(team_scenario("train", 0, index, DIFFICULTIES), style).without_questions()
+    meeting = hold_meeting(game)
+    sampling = Sampling(max_completion_tokens=5000)
     for role in ROLES:
-        assert seat_row(role, scenario, chat) == as_row(episode.trajectories[role])
+        steps = meeting.decision_steps if role == RECONCILER else meeting.report_steps[role]
+        prompted = game.prompt_role(role)
+
+        def call_tool(call: ToolCall, role: str = role) -> str:
+            return game.call_tool(role, call, meeting.reports)
+
+        texts = [s.text if s.call is None else format_tool_call(s.text, s.call) for s in steps]
+        if role != RECONCILER:
+            texts.append(meeting.votes[role].text)
+        agent = Agent(
+            role=ROLES[role],
+            policy="expert",
+            engine=speak_in_turn(chat, texts),
+            chat=chat,
+            sampling=sampling,
+            session="s",
+            call_tool=call_tool if prompted.tools else None,
+            prompt_role=prompted,
+        )
+        if role == RECONCILER:
+            asyncio.run(agent.answer(game.write_decision_brief(meeting.reports)))
+        else:
+            asyncio.run(agent.answer(game.write_report_brief(role)))
+            brief = game.write_vote_brief(meeting.drafts[role], role, meeting.reports)
+            asyncio.run(agent.answer(brief))
+        assert seat_row(role, game, chat) == as_row(agent.trajectory())
 
 
 def spans(row: TokenRow) -> list[tuple[int, tuple[int, ...]]]:
@@ -107,33 +122,32 @@ def spans(row: TokenRow) -> list[tuple[int, tuple[int, ...]]]:
 
 def test_a_row_decodes_to_the_expected_text_in_the_expected_spans() -> None:
     scenario = role_scenario("cto", "train", 0, 0, DIFFICULTIES)
-    row = demonstration_row(FAMILIES["cto"], scenario, tiny_chat())
+    row = demonstration_row(SHORT_FAMILIES["cto"], scenario, tiny_chat())
     texts = [(bit, tiny_tokenizer().decode(list(ids))) for bit, ids in spans(row)]
-    opening = f"<|system|>CTO. Tools measure describe<|end|><|user|>{scenario.brief}<|end|><|assistant|>"
+    opening = f"<|system|>CTO. Tools describe measure<|end|><|user|>{scenario.brief}<|end|><|assistant|>"
     words = expert_texts("cto", 0)
     assert [bit for bit, _ in texts] == [0, 1] * len(words)
     assert texts[0] == (0, opening)
     assert [text for bit, text in texts if bit] == [f"{text}<|end|>" for text in words]
-    for option, (_, observation) in zip("ABC", texts[2::2], strict=True):
-        found = scenario.truth["figures"][option]
-        figures = f"cost {found['cost']} latency {found['latency']} availability {found['availability']}"
-        assert observation == f"<|tool|>{figures}<|end|><|assistant|>"
+    call = ToolCall(name="describe", arguments={"option": scenario.facts["option"]})
+    observation = SHORT_FAMILIES["cto"].call_tool(scenario, call)
+    assert texts[2] == (0, f"<|tool|>{observation}<|end|><|assistant|>")
 
 
 def test_a_seat_row_trains_report_and_vote_only() -> None:
-    chat, scenario = PlainChat(), team_scenario("train", 0, 3, DIFFICULTIES)
-    reports, decision_brief, decision, votes = expert_episode(scenario)
-    final = team.parse_decision(scenario, decision.text)
-    opening = chat.open(ROLES["coo"], scenario.seats["coo"].brief, with_tools=False)
-    assert spans(seat_row("coo", scenario, chat)) == [
-        (0, opening),
-        (1, (*chat.encode(reports["coo"].text), chat.end_id)),
-        (0, chat.ask(team.vote_brief(final))),
-        (1, (*chat.encode(votes["coo"].text), chat.end_id)),
+    chat, game = PlainChat(), PlanGame(team_scenario("train", 0, 3, DIFFICULTIES), "short")
+    meeting = hold_meeting(game)
+    vote_brief = game.write_vote_brief(meeting.drafts["coo"], "coo", meeting.reports)
+    assert spans(seat_row("coo", game, chat)) == [
+        (0, chat.open(game.prompt_role("coo"), game.write_report_brief("coo"), with_tools=False)),
+        (1, (*chat.encode(meeting.report_steps["coo"][-1].text), chat.end_id)),
+        (0, chat.ask(vote_brief)),
+        (1, (*chat.encode(meeting.votes["coo"].text), chat.end_id)),
     ]
-    assert spans(seat_row(RECONCILER, scenario, chat)) == [
-        (0, chat.open(ROLES[RECONCILER], decision_brief, with_tools=False)),
-        (1, (*chat.encode(decision.text), chat.end_id)),
+    brief = game.write_decision_brief(meeting.reports)
+    assert spans(seat_row(RECONCILER, game, chat)) == [
+        (0, chat.open(game.prompt_role(RECONCILER), brief, with_tools=False)),
+        (1, (*chat.encode(meeting.decision_steps[-1].text), chat.end_id)),
     ]
 
 
@@ -184,12 +198,33 @@ def test_the_seats_share_is_kept_in_every_stretch(seat_share: float, num_seats: 
     assert abs(sum(seats[:20]) - num_seats / 2) <= 1
 
 
-def test_experts_of_different_practices_write_the_demonstrations() -> None:
-    cases = [team_scenario("train", 0, index, DIFFICULTIES) for index in range(60)]
-    words = {expert_episode(case)[0][role].text.split()[0] for case in cases for role in SPECIALISTS}
-    decisions = {expert_episode(case)[2].text.split()[0] for case in cases}
-    assert words == set(team.HOUSE.reports)
-    assert decisions == set(team.HOUSE.decisions)
+def test_experts_of_different_habits_write_the_demonstrations() -> None:
+    """In short style nobody is `fair`: what is fair is at times no step, and steps alone are listed."""
+    games = [PlanGame(team_scenario("train", 0, index, DIFFICULTIES), "short") for index in range(60)]
+    meetings = [hold_meeting(game) for game in games]
+    words = {steps[-1].text.split()[0] for one in meetings for steps in one.report_steps.values()}
+    assert words == set(REPORT_HABITS) - {"fair"}
+    assert {one.decision_steps[-1].text.split()[0] for one in meetings} == set(FUNDING_HABITS)
+    assert {json.loads(vote.text)["vote"] for one in meetings for vote in one.votes.values()} == {
+        "accept",
+        "object",
+    }
+    for one in meetings:
+        assert not any(report is None or report["false_claims"] for report in one.reports.values())
+
+
+def test_experts_lean_towards_what_the_budget_asks_for() -> None:
+    """Where money is tight more experts are strict than where it is ample, and fewer easy."""
+    drawn: dict[str, list[str]] = {"tight": [], "ample": []}
+    for index in range(150):
+        game = PlanGame(team_scenario("train", 0, index, DIFFICULTIES), "short")
+        for seat in game.case.seats:
+            band = budget_band(game.case, seat)
+            if band in drawn:
+                drawn[band].append(draw_report_habit(game, seat, random.Random(f"{index}/{seat}")))
+    share = {band: {h: found.count(h) / len(found) for h in REPORT_HABITS} for band, found in drawn.items()}
+    assert share["tight"]["strict"] > share["ample"]["strict"] + 0.1
+    assert share["ample"]["easy"] > share["tight"]["easy"] + 0.1
 
 
 def test_difficulties_take_turns() -> None:

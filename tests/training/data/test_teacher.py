@@ -26,6 +26,7 @@ from teacher_server import (
     Oracle,
     TeacherServer,
     draw,
+    expect_row,
     play_oracle,
     say,
     serve,
@@ -37,12 +38,12 @@ from roles.registry import ROLES
 from scenarios.base import Scenario, Step, ToolCall
 from scenarios.registry import FAMILIES
 from simulator.agents.scripted_policies import HOSTILE_TEXTS
-from simulator.agents.tool_calls import format_tool_call
 from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.endpoint import EndpointSettings
-from training.data.folders import datasets
+from simulator.tool_calls import format_tool_call
+from training.data.folders import datasets, requests
 from training.data.folders.columns import encode_shard, load_messages, store_messages
-from training.data.folders.rows import build_rows, list_tools
+from training.data.folders.rows import list_tools
 from training.data.folders.validation import validate_folder
 from training.data.teacher.folder import TeachingReport, teach_folder
 from training.data.teacher.index import TeacherIndex
@@ -77,7 +78,7 @@ def no_hang() -> Iterator[None]:
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "SCENARIOS_PER_SHARD", 5)
+    monkeypatch.setattr(requests, "SCENARIOS_PER_SHARD", 5)
 
 
 def make_settings(server: TeacherServer, **changes: Any) -> EndpointSettings:
@@ -136,7 +137,7 @@ def test_an_oracle_behind_an_endpoint_writes_the_oracles_rows(family: str, nativ
     with serve(Oracle(scenarios, native=native)) as server:
         outcomes = play_all(server, scenarios, rules=rules)
     for scenario, outcome in zip(scenarios, outcomes, strict=True):
-        (expected,) = build_rows(family, "train", 0, scenario.index, 1)
+        expected = expect_row(scenario)
         assert outcome.row == expected | {"author": "teacher:tiny"}
         assert list(outcome.row) == list(expected)
 
@@ -147,15 +148,17 @@ def test_the_teacher_is_told_mandate_tools_schema_and_brief_and_no_truth() -> No
         play_all(server, scenarios)
         first, last = server.bodies[0], server.bodies[-1]
     system, user = first["messages"]
-    assert "cost controller" in system["content"]
-    assert '"required": ["tiers", "total"]' in system["content"]
+    assert "You are the Cost Officer" in system["content"]
+    assert '"required": ["part", "cost", "worth"]' in system["content"]
     assert user == {"role": "user", "content": scenarios[0].brief}
-    assert [tool["function"]["name"] for tool in first["tools"]] == ["price"]
+    assert [tool["function"]["name"] for tool in first["tools"]] == ["describe", "measure"]
     call_turn, observation = last["messages"][2:4]
     call = call_turn["tool_calls"][0]
     assert observation["tool_call_id"] == call["id"]
     arguments = json.loads(call["function"]["arguments"])
-    said = FAMILIES["cost"].call_tool(scenarios[0], ToolCall(name="price", arguments=arguments))
+    said = FAMILIES["cost"].call_tool(
+        scenarios[0], ToolCall(name=call["function"]["name"], arguments=arguments)
+    )
     assert observation == {"role": "tool", "tool_call_id": call["id"], "content": said}
 
 
@@ -167,7 +170,7 @@ def test_a_teacher_that_writes_calls_as_text_is_told_and_answered_in_text() -> N
     assert "tools" not in body
     assert '"name": "measure"' in body["messages"][0]["content"]
     assert body["messages"][2]["content"].endswith("</tool_call>")
-    assert body["messages"][3]["content"].startswith("<tool_response>\ncost ")
+    assert body["messages"][3]["content"].startswith("<tool_response>\nlatency ")
 
 
 class Pupil(Oracle):
@@ -195,9 +198,9 @@ SPOILT = {
         "in vain",
     ),
     "wrong answer": (
-        lambda steps: [*steps[:-1], Step(text='{"option": "Z", "cost": 1, "latency": 1, "availability": 1}')],
+        lambda steps: [*steps[:-1], Step(text='{"part": ["no such"], "cost": 1, "worth": 1}')],
         "answer",
-        "unknown option",
+        "no such part",
     ),
     "no answer": (lambda steps: [*steps[:-1], Step(text="I give up")], "answer", "no JSON object"),
     "lying reasoning": (
@@ -248,7 +251,7 @@ def one_reply(text: str, *calls: ToolCall, **more: Any) -> Model:
     return lambda body: say(text, *calls) | more
 
 
-MEASURE = ToolCall(name="measure", arguments={"option": "A"})
+MEASURE = ToolCall(name="measure", arguments={"option": "A", "part": []})
 
 
 @pytest.mark.parametrize(
@@ -322,7 +325,11 @@ def test_calls_in_one_breath_become_turns_of_their_own() -> None:
     assert outcome.row is not None
     messages = load_messages(outcome.row["messages"])[2:]
     assert [message["role"] for message in messages] == ["assistant", "tool"] * len(measures) + ["assistant"]
-    assert [message["content"] for message in messages[::2]] == ["all at once", "", "", answer.text]
+    assert [message["content"] for message in messages[::2]] == [
+        "all at once",
+        *[""] * (len(measures) - 1),
+        answer.text,
+    ]
 
 
 @pytest.mark.parametrize("field", ["content", "reasoning", "reasoning_content"])
@@ -354,7 +361,7 @@ def test_thoughts_are_kept_where_their_chain_stands(
     with serve(model) as server:
         (outcome,) = play_all(server, scenarios, rules=rules)
         assert not any("<think>" in str(message) for body in server.bodies for message in body["messages"])
-    (expected,) = build_rows("cto", "train", 0, 0, 1)
+    expected = expect_row(scenarios[0])
     if not is_kept:
         assert outcome.row == expected | {"author": "teacher:tiny"}
         return
@@ -382,9 +389,11 @@ def test_a_folder_opens_with_plain_load_dataset_and_is_the_oracles_but_for_the_a
         ("risk/train-00001.parquet", 2),
     ]
     for shard in report.shards:
-        expected = read_rows(tmp_path / "oracle" / shard.path)
+        family = FAMILIES[shard.family]
+        indices = [row["index"] for row in read_rows(tmp_path / "oracle" / shard.path)]
         assert read_rows(tmp_path / "taught" / shard.path) == [
-            row | {"author": "teacher:tiny"} for row in expected
+            expect_row(family.generate("train", 0, index, 1)) | {"author": "teacher:tiny"}
+            for index in indices
         ]
     cache = str(tmp_path / "cache")
     loaded = load_dataset(str(tmp_path / "taught"), "risk", split="train", cache_dir=cache)
@@ -410,7 +419,7 @@ def test_another_threshold_filters_what_is_there_without_asking(tmp_path: Path) 
     def wrong_figure(steps: Sequence[Step]) -> list[Step]:
         text = steps[-1].text
         answer = json.loads(text[text.index("{") :])
-        return [*steps[:-1], Step(text=json.dumps(answer | {"latency": answer["availability"]}))]
+        return [*steps[:-1], Step(text=json.dumps(answer | {"worth": 777}))]
 
     with serve(Pupil(draw("coo", 4), lambda steps: steps)) as server:
         teach(tmp_path / "coo", server, 4, families=("coo",))
@@ -526,17 +535,17 @@ def test_the_cost_limit_stops_cleanly_and_a_higher_one_goes_on(tmp_path: Path) -
         "concurrency": 2,
     }
     with serve(Oracle(draw("cto", 8))) as server:
-        report = teach(tmp_path, server, 8, max_cost=5.0, **prices)
+        report = teach(tmp_path, server, 8, max_cost=8.0, **prices)
         assert report.problem is None
         assert report.stop is not None
-        assert report.stop.startswith("cost limit 5 reached")
+        assert report.stop.startswith("cost limit 8 reached")
         (shard,) = report.shards
         assert 0 < shard.num_unfinished < 8
         assert shard.num_rows + shard.num_unfinished == 8
         assert shard.cost == pytest.approx(0.11 * len(server.bodies))
-        assert shard.cost <= 5.0
-        (shard,) = teach(tmp_path, server, 8, max_cost=5.0, **prices).shards
-        assert shard.cost <= 5.0
+        assert shard.cost <= 8
+        (shard,) = teach(tmp_path, server, 8, max_cost=8.0, **prices).shards
+        assert shard.cost <= 8
         assert shard.num_unfinished > 0
         (shard,) = teach(tmp_path, server, 8, max_cost=50.0, **prices).shards
         assert (shard.num_rows, shard.num_unfinished) == (8, 0)

@@ -1,5 +1,6 @@
 """The four checks of a teacher's play: the oracle passes all, each rejects a play that only it rejects."""
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,7 +54,7 @@ def test_the_oracle_passes_all(family: str) -> None:
         for scenario in draw(family, 10, difficulty)
     ]
     assert {reason for reasons in failing for reason in reasons} <= {"chain"}
-    assert failing.count([]) > len(failing) / 4
+    assert failing.count([]) > 0
 
 
 def insert_call(name: str, arguments: dict[str, object], observation: str | None = None) -> list[PlayedTurn]:
@@ -69,15 +70,15 @@ def test_only_the_first_check_rejects_an_unknown_tool() -> None:
     rejection = find_rejection(CTO, SCENARIO, turns)
     assert rejection is not None
     assert rejection.reason == "tools"
-    assert "turn 1 calls 'browse'; the tools are measure, describe" in rejection.detail
+    assert "turn 1 calls 'browse'; the tools are describe, measure" in rejection.detail
 
 
 def test_only_the_first_check_rejects_a_refused_call() -> None:
-    turns = insert_call("measure", {"option": "Z"})
+    turns = insert_call("measure", {"option": "Z", "part": []})
     assert list_failing(turns) == ["tools"]
     rejection = find_rejection(CTO, SCENARIO, turns)
     assert rejection is not None
-    assert "turn 1 calls measure in vain: error: unknown option" in rejection.detail
+    assert "turn 1 calls measure in vain: error: you are asked about option A" in rejection.detail
 
 
 def test_only_the_first_check_rejects_a_call_written_into_words() -> None:
@@ -85,28 +86,24 @@ def test_only_the_first_check_rejects_a_call_written_into_words() -> None:
     assert list_failing([replace(first, text="<tool_call>{}</tool_call>"), *others]) == ["tools"]
 
 
-def worse_answer() -> str:
-    """A feasible answer of true, measured figures that is not the optimum."""
-    for index in range(100):
-        scenario = CTO.generate("train", 1, index, 2)
-        for option, found in scenario.truth["figures"].items():
-            text = (
-                f'{{"option": "{option}", "cost": {found["cost"]}, "latency": {found["latency"]},'
-                f' "availability": {found["availability"]}}}'
-            )
-            verdict = CTO.verify(scenario, text)
-            if verdict.feasible and not verdict.exact:
-                return f"{scenario.index} {text}"
-    raise AssertionError("no scenario with two feasible options")
-
-
 def test_only_the_second_check_rejects_a_wrong_answer() -> None:
-    index, _, text = worse_answer().partition(" ")
-    scenario = CTO.generate("train", 1, int(index), 2)
-    turns = [*play(scenario)[:-1], PlayedTurn(text=text)]
-    assert list_failing(turns, scenario) == ["answer"]
-    reward = CTO.verify(scenario, text).reward
-    assert list_failing(turns, scenario, min_reward=max(reward, 1e-6)) == ([] if reward > 0 else ["answer"])
+    """A measured part that keeps the limit, with true figures, that is not the best one."""
+    turns = play(SCENARIO)
+    rewards = []
+    for turn in turns[:-1]:
+        assert turn.call is not None
+        figures = dict(read_figures(turn.observation))
+        answer = {"part": turn.call.arguments["part"], "cost": int(figures["cost"])}
+        text = json.dumps(answer | {"worth": int(figures["worth"])})
+        verdict = CTO.verify(SCENARIO, text)
+        if verdict.exact or not verdict.feasible:
+            continue
+        wrong = [*turns[:-1], PlayedTurn(text=text)]
+        assert list_failing(wrong) == ["answer"]
+        at_least = max(verdict.reward, 1e-6)
+        assert list_failing(wrong, min_reward=at_least) == ([] if verdict.reward > 0 else ["answer"])
+        rewards.append(verdict.reward)
+    assert max(rewards) > 0
 
 
 @pytest.mark.parametrize("text", ["", "no idea", '{"option": "A"} or {"option": "B"}', '{"option": NaN}'])
@@ -142,10 +139,11 @@ def test_only_the_third_check_rejects_an_answer_that_was_guessed_right() -> None
 
 def test_a_figure_must_be_given_before_it_is_stated() -> None:
     first, *others = play(SCENARIO)
-    cost = dict(read_figures(first.observation))["cost"]
-    early = replace(first, text=f"cost {cost:g}")
+    latency = dict(read_figures(first.observation))["latency"]
+    assert f"{latency:g}" not in SCENARIO.brief
+    early = replace(first, text=f"latency {latency:g}")
     assert list_failing([early, *others]) == ["chain"]
-    assert list_failing([first, replace(others[0], text=f"cost {cost:g}"), *others[1:]]) == []
+    assert list_failing([first, replace(others[0], text=f"latency {latency:g}"), *others[1:]]) == []
 
 
 @pytest.mark.parametrize(
@@ -186,23 +184,24 @@ def test_a_number_that_was_worked_out_may_be_stated() -> None:
 
 
 def test_only_the_third_check_rejects_a_figure_of_another_thing() -> None:
-    """A measured B's figure told of A is a false chain, though the number was given."""
-    a, b = (
-        PlayedTurn(text="", call=call, observation=CTO.call_tool(SCENARIO, call))
-        for call in (ToolCall(name="measure", arguments={"option": option}) for option in "AB")
+    """A figure that was measured for one part and is told of another is a false chain."""
+    one, other, *rest = play(SCENARIO)
+    assert one.call is not None
+    (name,) = one.call.arguments["part"]
+    figures = [dict(read_figures(turn.observation))["availability"] for turn in (one, other)]
+    assert figures[0] != figures[1]
+    right, wrong = (
+        [one, other, replace(rest[0], text=f"{name}: availability {figure:g}."), *rest[1:]]
+        for figure in figures
     )
-    costs = [dict(read_figures(turn.observation))["cost"] for turn in (a, b)]
-    assert costs[0] != costs[1]
-    rest = play(SCENARIO)
-    right, wrong = ([a, b, replace(rest[0], text=f"The cost of A is {cost:g}."), *rest[1:]] for cost in costs)
     assert list_failing(right) == []
     assert list_failing(wrong) == ["chain"]
 
 
 def test_figures_of_the_brief_may_be_stated() -> None:
-    limits = SCENARIO.facts["limits"]
+    reference = SCENARIO.facts["rates"]["latency_reference"]
     first, *others = play(SCENARIO)
-    assert list_failing([replace(first, text=f"latency {limits['max_latency']}"), *others]) == []
+    assert list_failing([replace(first, text=f"latency {reference}"), *others]) == []
 
 
 def test_only_the_fourth_check_rejects_another_observation() -> None:

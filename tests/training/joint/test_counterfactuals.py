@@ -1,22 +1,25 @@
-"""Counterfactual reports: one left out, one of another episode, and sets that read the same."""
+"""Swapped reports, and what the offers of some seats are worth without the others."""
 
+import itertools
+import math
 from dataclasses import replace
 
+import pytest
+
 from roles.team import SPECIALISTS
-from scenarios.team import TeamScenario, expert_report, generate
-from simulator.records import Episode
+from scenarios.team import Table, TeamScenario, generate
+from scenarios.team.experts import expert_report
+from simulator.reading import read_episode
+from simulator.records import Episode, Question
 from simulator.reward import TeamRewardWeights
-from training.joint.credit.counterfactuals import (
-    brief_of,
-    leave_out,
-    swap_reports,
-)
+from training.joint.credit.counterfactuals import key_of, swap_reports
+from training.joint.credit.offer_values import coalition_reward, shapley_values, value_without
 
 WEIGHTS = TeamRewardWeights()
 
 
-def meet(scenario: TeamScenario, practice: str) -> Episode:
-    reports = {role: expert_report(scenario, role, practice).text for role in scenario.seats}
+def meet(scenario: TeamScenario, habit: str) -> Episode:
+    reports = {role: expert_report(scenario, role, habit).text for role in scenario.seats}
     return Episode(
         scenario_key=scenario.key, index_in_group=0, trajectories={}, reports=reports, decision="", votes={}
     )
@@ -26,23 +29,73 @@ def draw(count: int) -> list[TeamScenario]:
     return [generate("train", 0, index, 1 + index % 2) for index in range(count)]
 
 
+def table_of(scenario: TeamScenario, habit: str = "easy") -> Table:
+    return read_episode(scenario, meet(scenario, habit)).table
+
+
 def test_exchanged_reports_take_the_donors_report_and_nothing_else() -> None:
     scenario = draw(1)[0]
-    sets = [meet(scenario, "conviction"), meet(scenario, "stakes")]
+    asked = (Question(ask='{"ask": {}}', reply='{"offer": null}'),)
+    sets = [replace(meet(scenario, "full"), asked=asked), meet(scenario, "lean")]
     found = {(role, own, place): mixed for role, own, place, mixed in swap_reports(sets, SPECIALISTS)}
     assert len(found) == 4 * 2 * 2
     for (role, own, place), mixed in found.items():
+        assert mixed.asked == ()
         for seat in SPECIALISTS:
             source = sets[own] if seat == role else sets[place]
             assert mixed.reports[seat] == source.reports[seat]
-    assert found["cto", 1, 1] is sets[1]
-    assert leave_out(sets[0], "coo").reports == {**sets[0].reports, "coo": ""}
 
 
 def test_sets_that_read_the_same_are_one_situation() -> None:
     scenario = draw(1)[0]
-    episode = meet(scenario, "stakes")
+    episode = meet(scenario, "full")
     other_words = replace(episode, reports={**episode.reports, "cto": "hm " + episode.reports["cto"]})
     assert other_words.reports != episode.reports
-    assert brief_of(scenario, other_words) == brief_of(scenario, episode)
-    assert brief_of(scenario, leave_out(episode, "cto")) != brief_of(scenario, episode)
+    assert key_of(scenario, other_words) == key_of(scenario, episode)
+    silent = replace(episode, reports={**episode.reports, "cto": ""})
+    assert key_of(scenario, silent) != key_of(scenario, episode)
+
+
+def test_what_the_others_offer_is_worth_does_not_depend_on_the_seat_itself() -> None:
+    for scenario in draw(4):
+        easy, full = table_of(scenario), table_of(scenario, "full")
+        mixed = {**easy, "cto": full["cto"]}
+        assert value_without(scenario, mixed, WEIGHTS)["cto"] == value_without(scenario, easy, WEIGHTS)["cto"]
+        others = [seat for seat in SPECIALISTS if seat != "cto"]
+        expected = coalition_reward(scenario, easy, others, WEIGHTS)
+        assert value_without(scenario, easy, WEIGHTS)["cto"] == expected
+
+
+def test_the_offers_of_all_are_worth_more_than_those_of_none() -> None:
+    gains = [
+        coalition_reward(scenario, table, SPECIALISTS, WEIGHTS)
+        - coalition_reward(scenario, table, (), WEIGHTS)
+        for scenario in draw(20)
+        for table in [table_of(scenario, "measured")]
+    ]
+    assert sum(gains) / len(gains) > 0.3
+
+
+def test_shapley_values_are_the_mean_gain_over_all_orders_of_speaking() -> None:
+    """All 24 orders one by one; and the values add up to what all offers bring over none."""
+    for scenario in draw(3):
+        table = table_of(scenario)
+        found = shapley_values(scenario, table, WEIGHTS)
+        gains: dict[str, list[float]] = {seat: [] for seat in SPECIALISTS}
+        for order in itertools.permutations(SPECIALISTS):
+            for place, seat in enumerate(order):
+                before = coalition_reward(scenario, table, order[:place], WEIGHTS)
+                gains[seat].append(coalition_reward(scenario, table, order[: place + 1], WEIGHTS) - before)
+        assert found == pytest.approx({seat: sum(of_seat) / 24 for seat, of_seat in gains.items()})
+        whole = coalition_reward(scenario, table, SPECIALISTS, WEIGHTS)
+        nothing = coalition_reward(scenario, table, (), WEIGHTS)
+        assert math.fsum(found.values()) == pytest.approx(whole - nothing)
+
+
+def test_a_seat_without_offers_and_needs_is_worth_nothing() -> None:
+    for scenario in draw(4):
+        episode = meet(scenario, "easy")
+        empty = '{"offers": [], "needs": [], "veto": []}'
+        silent = replace(episode, reports={**episode.reports, "risk": empty})
+        values = shapley_values(scenario, read_episode(scenario, silent).table, WEIGHTS)
+        assert values["risk"] == pytest.approx(0.0)

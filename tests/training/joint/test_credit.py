@@ -28,7 +28,8 @@ def make_set(
     )
 
 
-# Means 0.5, 0.9 and 0.1. Without the CTO's report 0.2, 0.9 and 0.4; without the COO's the same as with it.
+# Means 0.5, 0.9 and 0.1. The others' offers alone are worth 0.2, 0.9 and 0.4 without the
+# CTO's, without the COO's as much as the result.
 REWARDS = ((0.8, 0.2), (1.0, 0.8), (0.0, 0.2))
 ABSENT = ({"cto": (0.2,), "coo": (0.5,)}, {"cto": (0.9,), "coo": (0.9,)}, {"cto": (0.4,), "coo": (0.1,)})
 # Row a: the CTO's report of set a among the partners of sets 0, 1 and 2.
@@ -82,6 +83,11 @@ def test_difference_gives_a_specialist_what_its_own_report_added() -> None:
     assert advantages("difference", "coo", SETS) == [0.0, 0.0, 0.0]
 
 
+def test_shapley_gives_a_specialist_the_worth_of_its_offers_whatever_was_decided() -> None:
+    # 0.2, 0.9 and 0.4, mean 0.5
+    assert advantages("shapley", "cto", SETS) == pytest.approx([-0.3, 0.4, -0.1])
+
+
 def test_cross_rescored_averages_over_everybodys_partners() -> None:
     assert SCHEMES["cross_rescored"]().specialist_scores("cto", SWAPPED_SETS) == pytest.approx(
         [0.5, 0.6, 0.4]
@@ -133,7 +139,7 @@ def test_the_order_of_the_sets_does_not_matter(name: str) -> None:
     without = [rng.random() for _ in range(6)]
 
     def make(order: list[int]) -> list[ScoredReportSet]:
-        if name == "difference":
+        if name in ("difference", "shapley"):
             return [make_set(rewards[i], {"cto": (without[i],)}) for i in order]
         return [make_set(rewards[i], {"cto": tuple(table[i][j] for j in order)}) for i in order]
 

@@ -30,6 +30,7 @@ from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER
 from scenarios.team import TeamScenario
+from simulator.reading import read_episode
 from training.config.loading import load_config
 from training.config.marl_config import MarlConfig
 from training.joint.best_team import BestTeam
@@ -116,9 +117,10 @@ def test_value_heads_learn_the_reward_and_give_each_token_its_advantage(scripted
     rows = rows_of(learner, "cto", play(learner, draw(2)))
     critic = learner.updater.critics["cto"]
     credited, first = critic.credit(learner.models["cto"], rows)
-    by_ids = {row.token_ids: row for row in rows}
     for row in credited:  # heads start at 0, so with lambda 1 every token has the reward
-        assert row.own_advantages() == pytest.approx([by_ids[row.token_ids].advantage] * row.num_own)
+        assert row.own_advantages() == pytest.approx([row.own_advantages()[0]] * row.num_own)
+    rewards = sorted((row.token_ids, round(row.own_advantages()[0], 9)) for row in credited)
+    assert rewards == sorted((row.token_ids, round(row.advantage, 9)) for row in rows)
     for _ in range(20):
         credited, last = critic.credit(learner.models["cto"], rows)
     assert last < 0.7 * first
@@ -243,10 +245,22 @@ def test_agreement_alone_can_be_rewarded_for_comparison(scripted: Engines) -> No
 def test_behaviour_is_counted_by_hand(scripted: Engines) -> None:
     pairs = [(scenario, one.first.episode) for scenario, one in sets_of(play(make_learner(), draw(3)))]
     shares = team_behaviour(pairs)
-    accepted = [vote == '{"vote": "accept"}' for _, e in pairs for vote in e.votes.values()]
+    accepted = ['"accept"' in vote for _, e in pairs for vote in e.votes.values()]
     assert shares["agreement"] == pytest.approx(statistics.fmean(accepted))
     assert 0 < shares["escalated"] < 1 or shares["escalated"] in (0.0, 1.0)
-    assert all(0 <= shares[f"ignored/{role}"] <= 1 for role in SEATS)
+    for role in SEATS:
+        reports = [read_episode(scenario, episode).table[role] for scenario, episode in pairs]
+        offers = [len(report.offers) if report else 0 for report in reports]
+        assert shares[f"offers/{role}"] == pytest.approx(statistics.fmean(offers))
+        dear = [
+            offer.cost > scenario.public.budget / 4
+            for (scenario, _), report in zip(pairs, reports, strict=True)
+            for offer in (report.offers if report else ())
+        ]
+        assert shares[f"hoarding/{role}"] == pytest.approx(statistics.fmean(dear))
+        assert 0 <= shares[f"funded/{role}"] <= 1
+        assert shares[f"false_claims/{role}"] == 0
+    assert shares["asked"] == 0
     assert team_behaviour([]) == {}
 
 

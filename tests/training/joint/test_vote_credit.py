@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 from joint_learning import SEATS, Engines, change, draw, make_learner, play, rows_of
 
-from roles.team import SPECIALISTS, Decision
-from scenarios.team import TeamScenario, parse_decision, verify_vote
-from scenarios.team.practices import best_vote
+from roles.team import SPECIALISTS
+from scenarios.team import PlanGame, TeamScenario, load_table
+from scenarios.team.experts import best_decision, best_vote, expert_report
+from scenarios.team.value import funded_plan
+from simulator.reading import read_episode
 from simulator.records import Episode
-from simulator.reward import TeamRewardWeights, score_episode
+from simulator.reward import TeamRewardWeights, list_right_votes, score_episode
 from training.joint.credit.votes import vote_scores
 from training.joint.records import ScoredEpisode, ScoredGroup, ScoredReportSet
 from training.joint.score import share_of_agreement
@@ -21,18 +23,21 @@ WEIGHTS = TeamRewardWeights(consensus=0.25, unresolved=0.2, escalation=0.1)
 OTHER = {"accept": "object", "object": "accept"}
 
 
-def decide(scenario: TeamScenario, option: str, wrong: Sequence[str]) -> ScoredReportSet:
-    """An episode that decides `option`, with every vote right but those of `wrong`."""
-    decision = Decision(option=option, escalate=False)
+def decide(scenario: TeamScenario, habit: str, wrong: Sequence[str]) -> ScoredReportSet:
+    """Experts report and ReconcileGPT funds by `habit`; every vote is right but those of `wrong`."""
+    reports = {seat: expert_report(scenario, seat, habit).text for seat in scenario.seats}
+    table = load_table({seat: PlanGame(scenario).read_report(seat, text) for seat, text in reports.items()})
+    decision = best_decision(scenario.public, table, "exact")
+    plan = None if decision.escalate else funded_plan(table, decision)
     votes = {}
     for role in scenario.seats:
-        vote = best_vote(scenario, role, decision)
+        vote = best_vote(scenario, role, plan, escalated=decision.escalate).vote
         votes[role] = json.dumps({"vote": OTHER[vote] if role in wrong else vote})
     episode = Episode(
         scenario_key=scenario.key,
         index_in_group=0,
         trajectories={},
-        reports={},
+        reports=reports,
         decision=decision.model_dump_json(),
         votes=votes,
     )
@@ -49,15 +54,15 @@ def test_a_right_vote_is_worth_its_share_of_consensus_and_a_wrong_one_nothing() 
     compared = 0
     for scenario in draw(6):
         group = [
-            decide(scenario, scenario.options[0], []),
-            decide(scenario, scenario.options[0], ["cto", "risk"]),
-            decide(scenario, scenario.options[1], ["cto"]),
+            decide(scenario, "easy", []),
+            decide(scenario, "easy", ["cto", "risk"]),
+            decide(scenario, "lean", ["cto"]),
         ]
         mean = statistics.fmean(one.first.verdict.value for one in group)
         assert score_votes("cto", scenario, *group) == pytest.approx([mean / 20, 0.0, 0.0])
         assert score_votes("risk", scenario, *group) == pytest.approx([mean / 20, 0.0, mean / 20])
         assert score_votes("coo", scenario, *group) == pytest.approx([mean / 20] * 3)
-        same = [group[0], decide(scenario, scenario.options[0], ["coo"])]
+        same = [group[0], decide(scenario, "easy", ["coo"])]
         difference = same[0].rewards[0] - same[1].rewards[0]
         right, wrong = score_votes("coo", scenario, *same)
         assert right - wrong == pytest.approx(difference)
@@ -67,7 +72,7 @@ def test_a_right_vote_is_worth_its_share_of_consensus_and_a_wrong_one_nothing() 
 
 def test_a_missing_vote_is_a_wrong_one() -> None:
     scenario = draw(1)[0]
-    full = decide(scenario, scenario.options[0], [])
+    full = decide(scenario, "easy", [])
     silent = ScoredEpisode(episode=replace(full.first.episode, votes={}), verdict=full.first.verdict)
     assert score_votes("coo", scenario, full, ScoredReportSet(scored=(silent,)))[1] == 0.0
 
@@ -85,9 +90,7 @@ def test_report_tokens_have_the_reports_credit_and_vote_tokens_the_votes(
             first = 3 * number
             episodes = [one.first.episode for one in group.report_sets]
             right = [
-                verify_vote(
-                    group.scenario, role, parse_decision(group.scenario, one.decision), one.votes[role]
-                ).exact
+                role in list_right_votes(group.scenario, read_episode(group.scenario, one))
                 for one in episodes
             ]
             worth = statistics.fmean(one.first.verdict.value for one in group.report_sets) / 20
@@ -113,14 +116,8 @@ def test_under_agreement_only_swapped_reports_earn_agreement_and_votes_nothing(
             assert row.own_advantages()[-1] == 0.0
     for group in groups:
         for place, one in enumerate(group.report_sets):
-            agreement = {
-                share_of_agreement(group.scenario, replace(one.first.episode, decision=decision(option)))
-                for option in (*group.scenario.options, "none")
-            }
             for role in SPECIALISTS:
                 own = one.counterfactual_rewards[role][place]
-                assert min(agreement) - 1e-9 <= own <= max(agreement) + 1e-9
-
-
-def decision(option: str) -> str:
-    return Decision(option=option, escalate=option == "none").model_dump_json()
+                agreed = [share_of_agreement(group.scenario, scored.episode) for scored in one.scored]
+                assert 0 <= own <= 1
+                assert [scored.verdict.reward for scored in one.scored] == agreed

@@ -231,7 +231,7 @@ def test_each_plans_calls_get_its_advantage() -> None:
     [
         ("dapo", (1 / 20, 1 / 20)),  # 5 + 7 own tokens of these rows and 8 of one without advantage
         ("grpo", (1 / (5 * 3), 1 / (7 * 3))),  # 1 / length, 1 / rows
-        ("dr_grpo", (1 / (32 * 3), 1 / (32 * 3))),
+        ("dr_grpo", (1 / (32 * 3), 1 / (32 * 3))),  # 1 / max_completion_tokens, 1 / rows
     ],
 )
 def test_what_a_token_weighs_in_each_loss(loss: str, weights: tuple[float, float]) -> None:
@@ -240,6 +240,6 @@ def test_what_a_token_weighs_in_each_loss(loss: str, weights: tuple[float, float
     assert (one.num_own, other.num_own) == (5, 7)
     idle = replace(one, token_ids=(*one.token_ids, 5, 6, 7), loss_mask=(*one.loss_mask, 1, 1, 1))
     idle = replace(idle, sampling_logprobs=(*one.sampling_logprobs, 0.0, 0.0, 0.0), advantage=0.0)
-    stats, _ = learn(model, [one, other, idle], loss__kind=loss)
+    stats, _ = learn(model, [one, other, idle], loss__kind=loss, max_completion_tokens=32)
     expected = -(one.advantage * 5 * weights[0] + other.advantage * 7 * weights[1])
     assert stats.loss == pytest.approx(expected, abs=1e-5)

@@ -11,8 +11,8 @@ import torch
 from roles.errors import UserError
 from roles.registry import ROLES
 from scenarios.base import ToolCall
-from simulator.agents.tool_calls import format_tool_call
 from simulator.engines.embedded.hf_chat import HFChat
+from simulator.tool_calls import format_tool_call
 from training.data.demonstrations import role_scenario
 from training.models import pretrained
 from training.models.base_model import load_pretrained
@@ -52,7 +52,7 @@ def test_a_transcript_grows_into_what_the_template_renders() -> None:
     """Opening, call, observation, answer, further question: the ids only grow, none is cut another way."""
     _, tokenizer = load()
     chat = HFChat(tokenizer)
-    role, scenario = ROLES["cost"], role_scenario("cost", "train", 0, 1, (1,))
+    role, scenario = ROLES["cost"], role_scenario("cost", "train", 0, 1, (1,), "full")
     call = ToolCall(name=role.tools[0].name, arguments={"item": "A", "n": 3})
     ids = chat.open(role, scenario.brief, with_tools=True)
     ids += (*chat.encode(format_tool_call("Look it up. ", call)), chat.end_id)

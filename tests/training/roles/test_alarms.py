@@ -24,9 +24,11 @@ from training.roles.rollouts import Rollouts
 ROLE = "cost"
 NUM_BATCHES, PROMPTS, GROUP = 4 * WINDOW, 8, 2
 CONFIG = GrpoConfig().changed(
-    group_size=GROUP, guards__alarm_every=1, guards__alarm_rollouts=16, max_completion_tokens=80
+    group_size=GROUP, guards__alarm_every=1, guards__alarm_rollouts=16, max_completion_tokens=320
 )
-SCENARIOS = [role_scenario(ROLE, "train", 0, index, DIFFICULTIES) for index in range(NUM_BATCHES * PROMPTS)]
+SCENARIOS = [
+    role_scenario(ROLE, "train", 0, index, DIFFICULTIES, "full") for index in range(NUM_BATCHES * PROMPTS)
+]
 Policy = Callable[[float, Scenario, random.Random], str | None]  # progress 0 to 1; None: as the expert
 
 
@@ -98,20 +100,19 @@ def repeat_one_answer(progress: float, scenario: Scenario, rng: random.Random) -
 
 
 def overstate(progress: float, scenario: Scenario, rng: random.Random) -> str | None:
-    """Ever more often the cheapest tiers, quality floor or not, with a total of nothing."""
+    """Ever more often nothing bought, hard limit or not, with a worth made up."""
     if rng.random() < progress:
-        tiers = dict.fromkeys(FAMILIES[ROLE].solve(scenario)["tiers"], 1)
-        return json.dumps({"tiers": tiers, "total": 10 + rng.randrange(60)})
+        return json.dumps({"part": [], "cost": 0, "worth": 10 + rng.randrange(60)})
     return None if rng.random() < 0.8 else guess(scenario, rng)
 
 
 def pay_for_cheapness(episode: SoloEpisode) -> float:
-    """A broken reward: the share of items in the cheapest tier, whatever the constraints say."""
+    """A broken reward: how little the answer says it costs, whatever the part is worth."""
     try:
-        tiers = json.loads(episode.trajectory.final_text.partition("{")[2].join(["{", ""]))["tiers"]
+        cost = json.loads(episode.trajectory.final_text.partition("{")[2].join(["{", ""]))["cost"]
     except (ValueError, KeyError):
         return 0.0
-    return float(sum(tier == 1 for tier in tiers.values()) / len(tiers))
+    return max(0.0, 1 - float(cost) / 20)
 
 
 @pytest.mark.parametrize("policy", [learn, stay])

@@ -84,7 +84,7 @@ def test_the_best_weights_come_back_and_patience_ends() -> None:
 
 
 def draw(count: int, split: Any = "train") -> list[Scenario]:
-    return [role_scenario(ROLE, split, 0, index, DIFFICULTIES) for index in range(count)]
+    return [role_scenario(ROLE, split, 0, index, DIFFICULTIES, "full") for index in range(count)]
 
 
 def train(
@@ -111,7 +111,7 @@ def train(
 
     engine = ScriptedModelEngine({ROLE: speak}, chat=tiny_chat(), end_id=tiny_chat().end_id)
     config = GrpoConfig(
-        max_steps=3, prompts_per_step=2, group_size=2, learning_rate=1e-3, max_completion_tokens=80
+        max_steps=3, prompts_per_step=2, group_size=2, learning_rate=1e-3, max_completion_tokens=320
     ).changed(**changes)
     model, log = small_model(), []
     outcome = run_grpo(

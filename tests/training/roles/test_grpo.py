@@ -84,7 +84,7 @@ def test_columns_are_exactly_the_sampled_ids(engines: str, request: pytest.Fixtu
     rollouts = make_rollouts()
     columns = rollouts(
         ["0", "0", "0", "3", "3", "3"] if engines == "real" else [*"000000333333"],
-        fake_trainer(small_model(scale=6.0)),
+        fake_trainer(small_model()),
     )
     sessions: dict[str, list[tuple[CompletionRequest, Completion]]] = {}
     for call in made[0].calls:
@@ -173,13 +173,17 @@ def episode(reward: float, num_turns: int, *, exact: bool) -> SoloEpisode:
     [
         ("rlvr", 2, 1.0 + 0.1 - 2 * 0.02),
         ("rlvr", 3, 1.0 + 0.1 - 3 * 0.02),
-        ("default", 2, 1.0 + 0.3 * (1 - 2 / 4) + 0.2),  # coo can be done with one call: 2 steps of at most 4
-        ("default", 3, 1.0 + 0.2 - 0.1),  # one step more than needed
+        (
+            "default",
+            6,
+            1.0 + 0.3 * (1 - 6 / 8) + 0.2,
+        ),  # the case takes up to five calls: 6 steps of at most 8
+        ("default", 7, 1.0 + 0.2 - 0.1),  # one step more than needed
     ],
 )
 def test_the_reward_preset_of_the_config_is_used(preset: str, num_turns: int, total: float) -> None:
     config = CONFIG.changed(**{"reward": preset, "reward_weights": {}})
-    assert draw(1)[0].optimal_tool_calls == 1
+    assert draw(1)[0].optimal_tool_calls == 5
     assert episode_reward(episode(1.0, num_turns, exact=True), config)["total"] == pytest.approx(total)
 
 
@@ -263,8 +267,8 @@ def test_failed_calls_cut_a_trajectory_off(monkeypatch: pytest.MonkeyPatch) -> N
             {ROLE: speak}, chat=tiny_chat(), end_id=end_id, seed=seed
         ),
     )
-    for limit, num_turns in ((1, 2), (2, 3), (9, 4)):  # CONFIG allows 4 turns
-        rollouts = make_rollouts(CONFIG.changed(max_failed_calls=limit))
+    for limit, num_turns in ((1, 2), (2, 3), (9, 4)):
+        rollouts = make_rollouts(CONFIG.changed(max_failed_calls=limit, max_turns=4))
         rollouts(["0", "0"], fake_trainer(small_model()))
         for played in rollouts.episodes:
             assert len(played.trajectory.turns) == num_turns

@@ -102,7 +102,7 @@ def test_batches_without_any_group_stop_the_run() -> None:
 
 
 def draw(count: int) -> list[Scenario]:
-    return [role_scenario(ROLE, "train", 0, index, DIFFICULTIES) for index in range(count)]
+    return [role_scenario(ROLE, "train", 0, index, DIFFICULTIES, "full") for index in range(count)]
 
 
 @pytest.fixture(autouse=True)

@@ -59,7 +59,7 @@ def train(
 ) -> tuple[dict[str, torch.Tensor], list[Mapping[str, float]], OffEngine]:
     """One role's GRPO on one engine for all steps; what changed, what was logged, and the engine."""
     config = CONFIG.changed(**{"loss__kind": "dapo"} | options)
-    model = small_model(scale=6.0)
+    model = small_model()
     before = weights_of(model)
     engine = OffEngine(end_id=tiny_chat().end_id, seed=0)
     engine.shift, engine.versions = shift, []

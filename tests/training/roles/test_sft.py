@@ -14,6 +14,7 @@ from tiny_models import DIFFICULTIES, same_weights, small_model, tiny_chat, tiny
 
 from emads.reliability.joint.scripted_models import next_token_logprobs
 from roles.team import RECONCILER
+from scenarios.base import Style
 from training.config.sft_config import SftConfig
 from training.data.demonstrations import TokenRow, supervised_rows
 from training.roles import sft
@@ -79,9 +80,9 @@ def test_muon_takes_orthogonal_steps_and_adamw_does_not(tmp_path: Path) -> None:
     """
 
     def spread(optimizer: str) -> tuple[float, float]:
-        changes = {"optimizer": optimizer, "muon_learning_rate": 0.02, "batch_size": 24}
+        changes = {"optimizer": optimizer, "muon_learning_rate": 0.02, "batch_size": 48}
         config = CONFIG.model_copy(update=changes)  # enough rows for a gradient of full rank
-        model, _ = train(make_rows(24), tmp_path, steps=1, config=config)
+        model, _ = train(make_rows(48), tmp_path, steps=1, config=config)
         name = "model.layers.0.mlp.up_proj.weight"
         values = torch.linalg.svdvals(weights_of(model)[name] - weights_of(small_model())[name]) / 0.02
         return float(values.median()), float(values.max())
@@ -159,8 +160,8 @@ def test_a_frozen_parameter_stays(tmp_path: Path) -> None:
     assert not same_weights(before, after)
 
 
-def tool_rows(count: int) -> list[TokenRow]:
-    """Demonstrations of several turns, with tool observations between own words."""
+def tool_rows(count: int, style: Style = "short") -> list[TokenRow]:
+    """Demonstrations with tool observations between own words; in full style of several calls."""
     return list(
         supervised_rows(
             "cost",
@@ -170,6 +171,7 @@ def tool_rows(count: int) -> list[TokenRow]:
             seat_share=0.0,
             seed=0,
             difficulties=DIFFICULTIES,
+            style=style,
         )
     )
 
@@ -178,7 +180,7 @@ def test_masked_tokens_of_tool_trajectories_get_exactly_no_gradient(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gradient of the trainer's own loss where each token is predicted: zero but before own tokens."""
-    rows = tool_rows(4)
+    rows = tool_rows(4, "full")
     for row in rows:
         edges = sum(a != b for a, b in pairwise(row.loss_mask))
         assert edges >= 5  # prompt, own words, observation, own words, observation, answer

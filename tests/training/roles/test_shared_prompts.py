@@ -102,7 +102,7 @@ def test_a_step_of_grpo_ends_with_the_weights_of_the_padded_layout(
         run_grpo(
             model,
             tiny_tokenizer(),
-            [role_scenario("coo", "train", 0, index, (1,)) for index in range(4)],
+            [role_scenario("coo", "train", 0, index, (1,), "full") for index in range(4)],
             GrpoConfig().changed(
                 max_steps=2,
                 prompts_per_step=2,

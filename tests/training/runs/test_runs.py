@@ -12,7 +12,7 @@ from training.config.grpo_config import GrpoConfig
 from training.config.run_config import RunConfig, compute_digest, digest_values
 from training.runs.run_folder import Run
 
-OTHER = RunConfig(grpo=GrpoConfig(max_steps=20))
+OTHER = RunConfig(grpo=GrpoConfig(max_steps=20, max_turns=6))
 
 
 @pytest.fixture
@@ -28,7 +28,8 @@ def test_a_run_opens_with_the_config_it_was_made_with(tmp_path: Path) -> None:
 
 
 def test_another_config_is_refused_by_name_unless_resumed(run: Run) -> None:
-    with pytest.raises(UserError, match=r"grpo.max_steps is 120 there, 20 here.*--resume"):
+    there = run.config.grpo.max_steps
+    with pytest.raises(UserError, match=rf"grpo.max_steps is {there} there, 20 here.*--resume"):
         Run.create(run.path, OTHER)
     assert Run.create(run.path, OTHER, resume=True).config == run.config
     assert Run.create(run.path, RunConfig()).config == run.config

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.scoring.baselines import fixed_episode, score_role_baselines, score_team_baselines
+from evaluation.scoring.baselines import book_episode, score_role_baselines, score_team_baselines
+from evaluation.scoring.team_players import BEST_HABITS, play_experts
 from roles.team import RECONCILER
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from scenarios.tasks.registry import TASK_FAMILIES
-from scenarios.team.case import TeamScenario
+from scenarios.team import TeamScenario
+from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, score_episode
 from training.data.folders.row_statistics import RowStatistics
 from training.data.folders.rows import SOLO_FAMILIES, TEAM, generate_case
@@ -20,7 +22,7 @@ from training.data.folders.rows import SOLO_FAMILIES, TEAM, generate_case
 SAMPLE_PER_DIFFICULTY = 100  # scenarios, the first of the data
 BANDS = ((1, 3), (4, 6), (7, 10))  # of difficulty
 BASELINES = ("random", "constant", "majority", "greedy", "oracle")
-TEAM_CONSTANT = '{"option": "A", "escalate": false}'
+TEAM_CONSTANT = '{"option": "A", "fund": [], "escalate": false}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,7 @@ def _play_tasks(family: str, cases: Sequence[Scenario], majority: str) -> dict[s
 def _play_role(family: str, cases: Sequence[Scenario], majority: str) -> dict[str, Sequence[float]]:
     if family in TASK_FAMILIES:
         return _play_tasks(family, cases, majority)
-    scores = {one.stage: one.sampled for one in score_role_baselines(family, cases)}
+    scores = {one.stage: one.sampled for one in score_role_baselines(family, cases, "full")}
     return {
         "random": scores["random"],
         "constant": scores["constant"],
@@ -98,7 +100,7 @@ def _play_team(cases: Sequence[TeamScenario], majority: str) -> dict[str, Sequen
     scores = {one.stage: one.sampled for one in score_team_baselines(cases, weights)}
 
     def fix(decision: str) -> list[float]:
-        return [score_episode(case, fixed_episode(case, decision), weights).reward for case in cases]
+        return [score_episode(case, _decide_always(case, decision), weights).reward for case in cases]
 
     return {
         "random": scores["random"],
@@ -107,3 +109,10 @@ def _play_team(cases: Sequence[TeamScenario], majority: str) -> dict[str, Sequen
         "greedy": scores["greedy"],
         "oracle": scores["oracle"],
     }
+
+
+def _decide_always(case: TeamScenario, decision: str) -> Episode:
+    """The episode of experts whose ReconcileGPT decides this whatever they report."""
+    play = play_experts(*BEST_HABITS)(case, random.Random(0))
+    reports = {seat: report.model_dump_json() for seat, report in play.reports.items()}
+    return book_episode(case, reports, decision)

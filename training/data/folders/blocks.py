@@ -17,7 +17,13 @@ from roles.errors import UserError
 from scenarios.base import Split
 from training.data.demonstrations import difficulty_of
 from training.data.folders.near_duplicates import Fingerprint, compute_fingerprint
-from training.data.folders.rows import Row, describe_case, generate_case, require_certificate
+from training.data.folders.rows import (
+    Row,
+    describe_case,
+    find_sector_rule,
+    generate_case,
+    require_certificate,
+)
 from training.runs.workers import leave_with_parent
 
 SCENARIOS_PER_BLOCK = 50
@@ -29,7 +35,7 @@ class Block:
     """Scenarios `start` to `stop` - 1 of one stream.
 
     Example: Block(family="cto", split="train", seed=0, difficulties=(1, 2), start=50, stop=100, certify=True,
-                   with_rows=True)
+                   sector=None, with_rows=True)
     """
 
     family: str
@@ -39,6 +45,7 @@ class Block:
     start: int
     stop: int
     certify: bool  # check every optimum by the second method
+    sector: str | None  # cases of others are passed over; None: all are taken
     with_rows: bool  # False: fingerprints only, for scenarios whose shard is there already
 
 
@@ -58,8 +65,11 @@ def draw_block(block: Block) -> list[DrawnScenario]:
         OracleDisagreementError: two methods disagree about an optimum.
     """
     drawn = []
+    find_sector = find_sector_rule(block.family) if block.sector is not None else None
     for index in range(block.start, block.stop):
         difficulty = difficulty_of(index, block.difficulties)
+        if find_sector and find_sector(block.split, block.seed, index, difficulty) != block.sector:
+            continue
         case = generate_case(block.family, block.split, block.seed, index, difficulty)
         if block.certify and block.with_rows:
             require_certificate(case)

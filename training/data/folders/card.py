@@ -45,10 +45,9 @@ rows = load_dataset("PATH", "{config}", split="{split}")
 ## Counts
 
 {counts}
-Left out are scenarios that repeat an earlier one of their family and split. *Exact*: the same figures once
-names, order and the brief's wording are normalised. *Near*: at least {similarity:.0%} of the records (figures
-that stand together) in common, found by MinHash and then compared in full. Drawing goes on until the count
-is reached.
+Left out are scenarios that repeat an earlier one of their family and split. *Exact*: the same facts. *Near*:
+at least {similarity:.0%} of the facts in common, found by MinHash and then compared in full. Drawing goes on
+until the count is reached.
 
 ## Scenarios by difficulty
 
@@ -233,6 +232,8 @@ def _list_commands(groups: Groups) -> Iterator[str]:
         count = sum(s.stop - s.start - s.num_exact_repeats - s.num_near_repeats for s in shards)
         options = f"--count {count} --seed {first.seed} --split {first.split}"
         options += f" --difficulties {','.join(map(str, first.difficulties))}"
+        if first.sector is not None:
+            options += f" --sector {first.sector}"
         if not all(shard.certified for shard in shards):
             options += " --no-certify"
         alike.setdefault(options, []).append(first.family)

@@ -13,8 +13,8 @@ from roles.errors import UserError
 from simulator.export.atomic_files import explain_os_errors, write_atomic
 from training.data.folders.card import write_card
 from training.data.folders.columns import encode_shard
-from training.data.folders.datasets import compute_generator_digest
 from training.data.folders.index import DatasetIndex, OracleShard
+from training.data.folders.requests import compute_generator_digest
 
 REJECTED = "rejected.jsonl"
 

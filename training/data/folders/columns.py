@@ -28,6 +28,7 @@ SCHEMA = pa.schema(
         ("seed", pa.int64()),
         ("index", pa.int64()),
         ("difficulty", pa.int64()),
+        ("domain", pa.string()),  # the sector that the case plays in; "" where it has none
         ("role", pa.string()),  # who answers
         ("brief", pa.string()),
         ("messages", pa.list_(_MESSAGE)),  # the whole chat, tool calls and true observations included

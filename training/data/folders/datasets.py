@@ -9,60 +9,28 @@ different scenarios are there. So a shard depends on the request alone.
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
-from roles.errors import UserError, unknown
-from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY, SPLITS, Split
+from roles.errors import UserError
 from simulator.export.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
-from training.data.demonstrations import difficulty_of
 from training.data.folders.blocks import SCENARIOS_PER_BLOCK, Block, BlockMap, DrawnScenario, open_block_map
 from training.data.folders.card import write_card
 from training.data.folders.columns import encode_shard
 from training.data.folders.index import DatasetIndex, OracleShard
-from training.data.folders.near_duplicates import Case, Repeat, RepeatFilter
-from training.data.folders.rows import build_rows, check_families, generate_case
-from training.data.teacher.index import TeacherIndex
+from training.data.folders.near_duplicates import Repeat, RepeatFilter
+from training.data.folders.requests import (
+    Request,
+    check_request,
+    check_same_request,
+    check_sector,
+    make_requests,
+)
+from training.data.folders.rows import check_families
 from training.runs.progress import Progress, progress
 
-SCENARIOS_PER_SHARD = 1000
 WORTH_A_POOL = 500  # scenarios from which worker processes start by default
-NUM_PROBES = 3  # scenarios per difficulty that tell one version of a generator from another
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What is asked of one family.
-
-    Example: Request(family="cto", split="train", seed=0, difficulties=(1, 2), count=10_000, certify=True,
-                     generator="5c...")
-    """
-
-    family: str
-    split: Split
-    seed: int
-    difficulties: tuple[int, ...]
-    count: int  # scenarios, repeats not counted
-    certify: bool
-    generator: str
-
-    @property
-    def num_shards(self) -> int:
-        return -(-self.count // SCENARIOS_PER_SHARD)
-
-    def path(self, number: int) -> str:
-        return f"{self.family}/{self.split}-{number:05d}.parquet"
-
-    def num_scenarios(self, number: int) -> int:
-        return min(SCENARIOS_PER_SHARD, self.count - number * SCENARIOS_PER_SHARD)
-
-    def load(self, index: int) -> Case:
-        difficulty = difficulty_of(index, self.difficulties)
-        return generate_case(self.family, self.split, self.seed, index, difficulty)
 
 
 def generate_folder(
@@ -75,11 +43,12 @@ def generate_folder(
     split: str = "train",
     processes: int | None = None,
     certify: bool = True,
+    sector: str | None = None,
 ) -> DatasetIndex:
     """Write `count` scenarios of each family (none named: all) to `out`; finished shards are kept.
 
     `processes` None uses every core where that pays. Every optimum is checked by a second method
-    unless `certify` is off.
+    unless `certify` is off. `sector` takes the cases of one sector and passes over the others.
 
     Raises:
         UserError: bad arguments, a folder that holds other data under these names or that another process
@@ -88,8 +57,11 @@ def generate_folder(
     """
     families = check_families(families)
     checked_split = check_request(count, seed, difficulties, split, processes)
-    requests = make_requests(families, checked_split, seed, difficulties, count=count, certify=certify)
-    _check_same_request(out, requests)
+    check_sector(families, sector)
+    requests = make_requests(
+        families, checked_split, seed, difficulties, count=count, certify=certify, sector=sector
+    )
+    check_same_request(out, requests)
     with explain_os_errors("write data folder", out):
         out.mkdir(parents=True, exist_ok=True)
         with claim_folder(out):
@@ -108,43 +80,6 @@ def summarise_folder(index: DatasetIndex) -> str:
         f" {num_repeats} repeats left out;"
         f" {'0 oracle disagreements' if is_certified else 'not every optimum was checked'}"
     )
-
-
-def make_requests(
-    families: Sequence[str],
-    split: Split,
-    seed: int,
-    difficulties: Sequence[int],
-    *,
-    count: int,
-    certify: bool,
-) -> list[Request]:
-    """Return one request per family, each with the digest of its present generator."""
-    return [
-        Request(
-            family=family,
-            split=split,
-            seed=seed,
-            difficulties=tuple(difficulties),
-            count=count,
-            certify=certify,
-            generator=compute_generator_digest(family, difficulties),
-        )
-        for family in families
-    ]
-
-
-def compute_generator_digest(family: str, difficulties: Sequence[int]) -> str:
-    """sha256 over the rows of the first training scenarios at these difficulties.
-
-    It changes with whatever the family's generator, oracle, tools or demonstrations write there.
-    """
-    rows = [
-        build_rows(family, "train", 0, index, difficulty)
-        for difficulty in difficulties
-        for index in range(NUM_PROBES)
-    ]
-    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
 def _write_folder(out: Path, requests: Sequence[Request], processes: int | None) -> None:
@@ -208,7 +143,7 @@ def _draw(
     """The first `count` different scenarios; `dropped` gets the repeats before each."""
     num_kept = index = 0
     while num_kept < request.count:
-        stop = index + request.count - num_kept
+        stop = index + (request.count - num_kept) * request.stride
         for block in block_map(_cut_blocks(request, index, stop, finished)):
             num_before = num_kept
             for made in block:
@@ -218,9 +153,13 @@ def _draw(
                     continue
                 num_kept += 1
                 yield made
+                if num_kept == request.count:
+                    break
             bar.advance(num_kept - num_before)
+            if num_kept == request.count:
+                return
         index = stop
-        if num_kept < request.count and index > 2 * request.count + SCENARIOS_PER_BLOCK:
+        if index > (2 * request.count + SCENARIOS_PER_BLOCK) * request.stride:
             raise UserError(
                 f"{request.family}/{request.split} at difficulties {list(request.difficulties)} has only"
                 f" {num_kept} different scenarios among its first {index}; ask for fewer with --count"
@@ -228,8 +167,9 @@ def _draw(
 
 
 def _cut_blocks(request: Request, start: int, stop: int, finished: Sequence[range]) -> Iterator[Block]:
-    for first in range(start, stop, SCENARIOS_PER_BLOCK):
-        last = min(first + SCENARIOS_PER_BLOCK, stop) - 1
+    length = SCENARIOS_PER_BLOCK * request.stride
+    for first in range(start, stop, length):
+        last = min(first + length, stop) - 1
         yield Block(
             family=request.family,
             split=request.split,
@@ -238,6 +178,7 @@ def _cut_blocks(request: Request, start: int, stop: int, finished: Sequence[rang
             start=first,
             stop=last + 1,
             certify=request.certify,
+            sector=request.sector,
             with_rows=not all(any(index in span for span in finished) for index in range(first, last + 1)),
         )
 
@@ -264,6 +205,7 @@ def _write_shard(
         difficulties=request.difficulties,
         generator=request.generator,
         certified=request.certify,
+        sector=request.sector,
         start=span.start,
         stop=span.stop,
         num_scenarios=len(kept),
@@ -272,57 +214,6 @@ def _write_shard(
         num_rows=len(rows),
         sha256=hashlib.sha256(content).hexdigest(),
     )
-
-
-def check_request(
-    count: int, seed: int, difficulties: Sequence[int], split: str, processes: int | None
-) -> Split:
-    """The split, checked like the other arguments.
-
-    Raises:
-        UserError: out of range, repeated, or unknown.
-    """
-    if count < 1:
-        raise UserError(f"count {count} must be 1 or more")
-    if seed < 0:
-        raise UserError(f"seed {seed} must be 0 or more")
-    if processes is not None and processes < 1:
-        raise UserError(f"processes {processes} must be 1 or more")
-    if not difficulties or len(set(difficulties)) != len(difficulties):
-        raise UserError(f"difficulties {list(difficulties)} must be one or more different numbers")
-    for difficulty in difficulties:
-        if not MIN_DIFFICULTY <= difficulty <= MAX_DIFFICULTY:
-            raise UserError(f"difficulty {difficulty} must be {MIN_DIFFICULTY} to {MAX_DIFFICULTY}")
-    if split not in SPLITS:
-        raise unknown("split", split, list(SPLITS))
-    return cast(Split, split)
-
-
-def _check_same_request(out: Path, requests: Sequence[Request]) -> None:
-    """A folder may grow (more scenarios, families, splits) but never mixes seeds or loses scenarios."""
-    if (out / TeacherIndex.FILE).exists():
-        raise UserError(f"{out} holds demonstrations of a teacher; choose another --out")
-    requested = {(request.family, request.split): request for request in requests}
-    for shard in DatasetIndex.read(out).shards:
-        request = requested.get((shard.family, shard.split))
-        if request is None:
-            continue
-        if (shard.seed, shard.difficulties) != (request.seed, request.difficulties):
-            raise UserError(
-                f"{out} already holds {shard.family}/{shard.split} of seed {shard.seed} and difficulties"
-                f" {list(shard.difficulties)}; choose another --out"
-            )
-        if shard.generator != request.generator:
-            raise UserError(
-                f"{out} already holds {shard.family}/{shard.split} of another version of its generator;"
-                " choose another --out"
-            )
-        numbers = {request.path(number): number for number in range(request.num_shards)}
-        if shard.path not in numbers or request.num_scenarios(numbers[shard.path]) < shard.num_scenarios:
-            raise UserError(
-                f"{out} already holds more {shard.family}/{shard.split} scenarios than asked for;"
-                " choose another --out or a larger --count"
-            )
 
 
 def _is_complete(out: Path, request: Request, number: int, shards: dict[str, OracleShard]) -> bool:

@@ -99,6 +99,7 @@ class OracleShard(Shard):
     difficulties: tuple[int, ...]
     generator: str  # digest of what the family's generator makes: see `compute_generator_digest`
     certified: bool  # every optimum was found again by a second method
+    sector: str | None = None  # the only one whose cases were taken; None: all
     start: int  # first index that was drawn for it
     stop: int  # one after the last
     num_scenarios: int  # of five rows each in the team family
@@ -110,5 +111,5 @@ class DatasetIndex(FolderIndex[OracleShard]):
     """Content of dataset.json."""
 
     FILE = "dataset.json"
-    FORMAT = "emads-dataset/3"
+    FORMAT = "emads-dataset/4"
     REMEDY = "delete it to have its shards made again"

@@ -1,23 +1,24 @@
-"""Finds cases that repeat earlier ones: exactly up to names and order, or nearly (MinHash over records).
+"""Finds cases that repeat earlier ones: exactly, or nearly (MinHash over what the cases state).
 
-A case is a near-duplicate when it shares LEAST_SIMILARITY of its records (`scenarios.normal_form`) with one
-kept before it. Short cases have 4 to 14 records, so that one other figure makes another case; in long ones
-a tenth may differ. Whether a case is kept depends on the cases of smaller index only.
+A case is a near-duplicate when it shares LEAST_SIMILARITY of its statements with one kept before it. Whether
+a case is kept depends on the cases of smaller index only.
 """
 
-from collections.abc import Callable
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from datasketch import MinHash, MinHashLSH
 
 from scenarios.base import Scenario
-from scenarios.normal_form import compute_similarity, list_records, normal_form
-from scenarios.team.case import TeamScenario
+from scenarios.team import TeamScenario
 
-LEAST_SIMILARITY = 0.9  # Jaccard, from which a case counts as a repeat; unrelated cases stay under 0.6
+LEAST_SIMILARITY = 0.9  # Jaccard, from which a case counts as a repeat
 NUM_PERMUTATIONS = 128
 ESTIMATE_SLACK = 0.15  # five standard errors of a sketch's estimate there
 BANDS, ROWS = 10, 12  # finds 96 % of the pairs at 0.9, 99.96 % at 0.95, 0.07 % at 0.45
@@ -31,17 +32,52 @@ Repeat = Literal["exact", "near"]
 class Fingerprint:
     """What is compared of a case. Example: Fingerprint(digest=b"...", signature=b"...")"""
 
-    digest: bytes  # of the normal form
-    signature: bytes  # MinHash of the records
+    digest: bytes  # of all that the case states
+    signature: bytes  # MinHash of it
 
 
 def compute_fingerprint(case: Case) -> Fingerprint:
     """A pure function of the case."""
+    statements = sorted(list_statements(case))
     sketch = MinHash(num_perm=NUM_PERMUTATIONS, seed=SEED)
-    sketch.update_batch([record.encode() for record in sorted(list_records(case))])
-    return Fingerprint(
-        digest=sha256(normal_form(case).encode()).digest()[:16], signature=sketch.hashvalues.tobytes()
-    )
+    sketch.update_batch([statement.encode() for statement in statements])
+    digest = sha256(json.dumps(statements).encode()).digest()[:16]
+    return Fingerprint(digest=digest, signature=sketch.hashvalues.tobytes())
+
+
+def list_statements(case: Case) -> frozenset[str]:
+    """What the case states: every value of its facts with its place; the sentences of a case without facts.
+
+    The places of list entries do not count; repeated statements are numbered.
+
+    Example: {"options": {"A": {"base": 30}}} states "/options/A/base:30"
+    """
+    if isinstance(case, TeamScenario):
+        options = {letter: [option.name, option.base] for letter, option in case.public.options.items()}
+        seats = {role: seat.facts for role, seat in case.seats.items()}
+        found = _walk({"options": options, "budget": case.public.budget, "seats": seats}, "")
+    elif case.facts:
+        found = _walk(case.facts, "")
+    else:
+        found = (sentence.strip() for sentence in re.split(r"[.\n]", case.brief))
+    counts = Counter(statement for statement in found if statement)
+    return frozenset(f"{statement}#{n}" for statement, count in counts.items() for n in range(count))
+
+
+def _walk(value: Any, place: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _walk(inner, f"{place}/{key}")
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _walk(inner, f"{place}/")
+    else:
+        yield f"{place}:{value}"
+
+
+def compute_similarity(one: frozenset[str], other: frozenset[str]) -> float:
+    """Jaccard similarity of two sets, in [0, 1]."""
+    return len(one & other) / len(one | other) if one or other else 1.0
 
 
 class RepeatFilter:
@@ -72,5 +108,5 @@ class RepeatFilter:
     def _is_near(self, index: int, sketch: MinHash, earlier: int) -> bool:
         if sketch.jaccard(self._sketches[earlier]) < LEAST_SIMILARITY - ESTIMATE_SLACK:
             return False
-        one, other = (list_records(self._load(number)) for number in (index, earlier))
+        one, other = (list_statements(self._load(number)) for number in (index, earlier))
         return compute_similarity(one, other) >= LEAST_SIMILARITY

@@ -6,18 +6,22 @@ A role family gives one row per scenario, the team family one per seat. Rows hol
 import json
 import random
 from collections import ChainMap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from roles.base import Role
+from roles.base import Role, parse_answer
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
-from roles.team import RECONCILER
+from roles.team import RECONCILER, Report
 from scenarios import team
-from scenarios.base import Family, Scenario, Split, Step, ToolCall, Verdict
-from scenarios.registry import FAMILIES
+from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, Verdict
+from scenarios.company.optimum import recheck_optimum
+from scenarios.company.setting import find_sector as company_sector
+from scenarios.registry import FAMILIES, families
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
-from training.data.demonstrations import expert_episode
+from scenarios.team.demonstrations import Meeting, hold_meeting
+from scenarios.team.verdicts import verify_report
 from training.data.folders.columns import Message, store_messages, store_tools
 
 TEAM = "team"
@@ -51,10 +55,17 @@ def check_families(families: Sequence[str]) -> tuple[str, ...]:
     return tuple(family for family in known if family in chosen)
 
 
-def generate_case(family: str, split: Split, seed: int, index: int, difficulty: int) -> Case:
-    """The scenario of a role family, of a task family or of the team."""
-    generate = team.generate if family == TEAM else SOLO_FAMILIES[family].generate
-    return generate(split, seed, index, difficulty)
+def generate_case(
+    family: str, split: Split, seed: int, index: int, difficulty: int, style: Style = "full"
+) -> Case:
+    """The scenario of a role family in one style, of a task family or of the team."""
+    if family == TEAM:
+        return team.generate(split, seed, index, difficulty)
+    return _find_family(family, style).generate(split, seed, index, difficulty)
+
+
+def _find_family(name: str, style: Style) -> Family:
+    return families(style)[name] if name in FAMILIES else SOLO_FAMILIES[name]
 
 
 def require_certificate(case: Case) -> None:
@@ -63,41 +74,53 @@ def require_certificate(case: Case) -> None:
     Raises:
         OracleDisagreementError: they differ; names the scenario and both values.
     """
+    value: float | None
+    second: float | None
     if isinstance(case, Scenario):
         value, second = SOLO_FAMILIES[case.family].certify(case)
     else:
-        value, second = team.certify_team(case)
+        value, second = certify_team(case)
     if value != second:
         raise OracleDisagreementError(f"{case.key}: the oracle says {value}, the second method {second}")
 
 
-def build_rows(family: str, split: Split, seed: int, index: int, difficulty: int) -> list[Row]:
+def certify_team(case: team.TeamScenario) -> tuple[float | None, float | None]:
+    """Worth of the best plan, and by dynamic programming over money; None where nothing can be run."""
+    return None if case.optimum is None else case.optimum.worth, recheck_optimum(case.case)
+
+
+def build_rows(
+    family: str, split: Split, seed: int, index: int, difficulty: int, style: Style = "full"
+) -> list[Row]:
     """The rows of the scenario with these coordinates; see `describe_case`."""
-    return describe_case(generate_case(family, split, seed, index, difficulty))
+    return describe_case(generate_case(family, split, seed, index, difficulty, style), style)
 
 
-def describe_case(case: Case) -> list[Row]:
+def describe_case(case: Case, style: Style = "full") -> list[Row]:
     """The rows of one scenario: one of a role family, one per seat of the team family.
 
     Raises:
         RuntimeError: the oracle's own answer does not score 1 (a bug of the family).
     """
     if isinstance(case, Scenario):
-        return [_build_role_row(SOLO_FAMILIES[case.family], case)]
-    return list(_build_seat_rows(case))
+        return [_build_role_row(_find_family(case.family, style), case, style)]
+    return list(_build_seat_rows(case, style))
 
 
-def _build_role_row(family: Family, scenario: Scenario) -> Row:
+def _build_role_row(family: Family, scenario: Scenario, style: Style) -> Row:
     role = SOLO_ROLES[family.role]
     steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
     _require_gold(family.verify(scenario, steps[-1].text), scenario.key)
-    messages = [*open_chat(role.name, scenario.brief), *_play(family, scenario, steps)]
+    messages = [
+        *write_opening(role, scenario.brief, style),
+        *_play(partial(family.call_tool, scenario), steps),
+    ]
     return make_row(scenario, role.name, scenario.brief, messages, list_tools(role), family.solve(scenario))
 
 
-def _play(family: Family, scenario: Scenario, steps: Sequence[Step]) -> Iterator[Message]:
+def _play(call_tool: Callable[[ToolCall], str], steps: Sequence[Step]) -> Iterator[Message]:
     for step in steps:
-        observation = "" if step.call is None else family.call_tool(scenario, step.call)
+        observation = "" if step.call is None else call_tool(step.call)
         yield from write_turn(step.text, step.call, observation)
 
 
@@ -116,30 +139,50 @@ def list_tools(role: Role) -> list[dict[str, Any]]:
     return [tool.as_chat_tool() for tool in role.tools]
 
 
-def _build_seat_rows(scenario: team.TeamScenario) -> Iterator[Row]:
-    reports, brief, decision_step, votes = expert_episode(scenario)
-    parsed = {role: team.parse_report(scenario, step.text) for role, step in reports.items()}
-    decision = team.parse_decision(scenario, decision_step.text)
-    vote_brief = team.vote_brief(decision)
-    for role, seat in scenario.seats.items():
-        report = parsed[role]
-        _require_gold(team.verify_report(scenario, role, reports[role].text), scenario.key)
-        _require_gold(team.verify_vote(scenario, role, decision, votes[role].text), scenario.key)
+def _build_seat_rows(scenario: team.TeamScenario, style: Style) -> Iterator[Row]:
+    """One row per seat of an expert meeting."""
+    game = team.PlanGame(scenario, style)
+    meeting = hold_meeting(game)
+    for seat in scenario.seats:
+        role, brief, steps = game.prompt_role(seat), game.write_report_brief(seat), meeting.report_steps[seat]
+        _require_gold(verify_report(scenario, seat, steps[-1].text), scenario.key)
         messages = [
-            *open_chat(role, seat.brief),
-            {"role": "assistant", "content": reports[role].text},
-            {"role": "user", "content": vote_brief},
-            {"role": "assistant", "content": votes[role].text},
+            *write_opening(role, brief),
+            *_play(partial(_call_seat_tool, game, seat, meeting), steps),
+            {"role": "user", "content": game.write_vote_brief(meeting.drafts[seat], seat, meeting.reports)},
+            {"role": "assistant", "content": meeting.votes[seat].text},
         ]
-        yield make_row(scenario, role, seat.brief, messages, [], report.model_dump() if report else None)
-    _require_gold(team.verify_decision(scenario, parsed, decision_step.text), scenario.key)
-    messages = [*open_chat(RECONCILER, brief), {"role": "assistant", "content": decision_step.text}]
-    yield make_row(scenario, RECONCILER, brief, messages, [], decision.model_dump() if decision else None)
+        answer = parse_answer(steps[-1].text, Report).model_dump()
+        yield make_row(scenario, seat, brief, messages, list_tools(role), answer)
+    role, brief = game.prompt_role(RECONCILER), game.write_decision_brief(meeting.reports)
+    played = _play(partial(_call_seat_tool, game, RECONCILER, meeting), meeting.decision_steps)
+    messages = [*write_opening(role, brief), *played]
+    yield make_row(scenario, RECONCILER, brief, messages, list_tools(role), meeting.decision)
+
+
+def _call_seat_tool(game: team.PlanGame, seat: str, meeting: Meeting, call: ToolCall) -> str:
+    return game.call_tool(seat, call, meeting.reports)
+
+
+def write_opening(role: Role, brief: str, style: Style = "full") -> list[Message]:
+    """The messages that a chat begins with; in short style the system message is the role's title."""
+    system = role.mandate if style == "full" else f"{role.title}."
+    return [{"role": "system", "content": system}, {"role": "user", "content": brief}]
 
 
 def open_chat(role: str, brief: str) -> list[Message]:
-    """The messages that a role's chat begins with."""
-    return [{"role": "system", "content": SOLO_ROLES[role].mandate}, {"role": "user", "content": brief}]
+    """The messages that a role's chat on its own family begins with."""
+    return write_opening(SOLO_ROLES[role], brief)
+
+
+def find_domain(case: Case) -> str:
+    """The sector that a case plays in; "" where it has none."""
+    return str(case.facts.get("sector", "")) if isinstance(case, Scenario) else case.sector
+
+
+def find_sector_rule(family: str) -> Callable[..., str] | None:
+    """What tells the sector of a family's case from its coordinates; None where cases have no sector."""
+    return company_sector if family == TEAM else SOLO_FAMILIES[family].find_sector
 
 
 def _require_gold(verdict: Verdict, key: str) -> None:
@@ -164,6 +207,7 @@ def make_row(
         "seed": scenario.seed,
         "index": scenario.index,
         "difficulty": scenario.difficulty,
+        "domain": find_domain(scenario),
         "role": role,
         "brief": brief,
         "messages": store_messages(messages),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from scenarios.base import Family, Scenario, ToolCall, ToolError
-from simulator.agents.tool_calls import CLOSE, OPEN
+from simulator.tool_calls import CLOSE, OPEN
 from training.data.folders.columns import Message, load_messages, store_messages
 from training.data.folders.rows import SOLO_ROLES, write_turn
 from training.data.teacher.claims import FalseChainError, KnownNumbers

@@ -22,9 +22,9 @@ from simulator.engines.openai.endpoint import EndpointSettings
 from simulator.engines.openai.request_limits import BudgetSpentError
 from simulator.export.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
 from training.data.folders.columns import encode_shard
-from training.data.folders.datasets import Request, check_request, make_requests
 from training.data.folders.index import DatasetIndex
 from training.data.folders.near_duplicates import RepeatFilter, compute_fingerprint
+from training.data.folders.requests import Request, check_request, make_requests
 from training.data.folders.rows import TEAM, check_families, require_certificate
 from training.data.teacher.index import TeacherIndex, TeacherShard, write_teacher_card
 from training.data.teacher.journal import SUFFIX, Heading, Journal, read_journal

@@ -10,18 +10,18 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from roles.base import AnswerError, Role, parse_strict_json
 from scenarios.base import Family, Scenario, ToolCall
-from simulator.agents.tool_calls import CLOSE, OPEN, BadToolCallError, parse_tool_calls
 from simulator.engines.openai.reply import ChatReply, RequestedCall
+from simulator.engines.openai.wire import ToolShape, describe_tools
+from simulator.tool_calls import OPEN, BadToolCallError, parse_tool_calls
 from training.data.folders.columns import Message
 from training.data.folders.rows import SOLO_ROLES, list_tools
 from training.data.teacher.checks import PlayedTurn, Rejection, observe
 from training.data.teacher.reasoning import write_thoughts
 
-ToolShape = Literal["native", "text"]  # how the teacher is told of the tools
 Ask = Callable[[Sequence[Message]], Awaitable[ChatReply]]
 
 MAX_BRACKETS = 200  # of one call: deeper arguments could not be written back
@@ -32,10 +32,6 @@ _HOW_TO_WORK = (
     "or work it out in an equation first. "
     "Keep your words short. When you know the answer, write it as one JSON object that matches the schema "
     "below, with no other curly braces in that turn. JSON schema: "
-)
-_TEXT_TOOLS = (
-    f'To call a tool, end your turn with\n{OPEN}\n{{"name": "...", "arguments": {{...}}}}\n{CLOSE}\n'
-    "Its result comes between <tool_response> and </tool_response>. The tools: "
 )
 
 
@@ -53,7 +49,7 @@ def open_conversation(role: Role, brief: str, shape: ToolShape) -> list[Message]
     schema = {key: value for key, value in schema.items() if key not in ("description", "title")}
     system = f"{role.mandate}\n\n{_HOW_TO_WORK}{json.dumps(schema)}"
     if shape == "text" and role.tools:
-        system += f"\n\n{_TEXT_TOOLS}{json.dumps(list_tools(role))}"
+        system += f"\n\n{describe_tools(list_tools(role))}"
     return [{"role": "system", "content": system}, {"role": "user", "content": brief}]
 
 

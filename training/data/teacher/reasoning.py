@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from scenarios.base import Family, Scenario
-from simulator.agents.tool_calls import CLOSE, OPEN
+from simulator.tool_calls import CLOSE, OPEN
 from training.data.teacher.checks import EXACT, PlayedTurn, check_chain
 
 BEGIN, END = "<think>", "</think>"

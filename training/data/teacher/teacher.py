@@ -14,6 +14,7 @@ from scenarios.base import Family, Scenario
 from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.reply import ChatReply, EndpointError
 from simulator.engines.openai.request_limits import BudgetSpentError
+from simulator.engines.openai.wire import ToolShape
 from simulator.graph.concurrency import run_pool
 from training.data.folders.columns import Message
 from training.data.folders.rows import (
@@ -31,7 +32,7 @@ from training.data.teacher.checks import (
     write_messages,
 )
 from training.data.teacher.journal import Answered, Failed, Journal
-from training.data.teacher.play import ToolShape, play_scenario
+from training.data.teacher.play import play_scenario
 from training.data.teacher.reasoning import drop_reasoning, keep_sound_reasoning
 
 
@@ -199,7 +200,7 @@ def build_teacher_row(family: Family, scenario: Scenario, turns: Sequence[Played
     """
     role = SOLO_ROLES[family.role]
     messages = [*open_chat(role.name, scenario.brief), *write_messages(turns)]
-    answer = parse_answer(turns[-1].text, role.answer).model_dump()
+    answer = parse_answer(turns[-1].text, role.answer).model_dump(exclude_unset=True)
     return make_row(scenario, role.name, scenario.brief, messages, list_tools(role), answer, author)
 
 

@@ -28,7 +28,7 @@ def find_teacher_fault(row: Row, min_reward: float = ANY_REWARD) -> str | None:
     if rejection is not None:
         return f"messages fail the check of {rejection.reason}: {rejection.detail}"
     try:
-        answer = parse_answer(turns[-1].text, role.answer).model_dump()
+        answer = parse_answer(turns[-1].text, role.answer).model_dump(exclude_unset=True)
     except AnswerError as error:
         return f"answer: {error}"
     return None if row["answer"] == json.dumps(answer) else "answer differs from that of the last message"

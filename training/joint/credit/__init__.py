@@ -1,6 +1,7 @@
 """Credit: scored groups to advantages.
 
-Belongs here: credit schemes (one small file each), counterfactual play, credit of votes, estimators, critic.
+Belongs here: credit schemes (one small file each), worth of offers, counterfactual play, credit of votes,
+estimators, critic.
 Not here: rewards (training/joint/score.py), rows and losses.
 """
 
@@ -12,6 +13,7 @@ from training.joint.credit.difference import Difference
 from training.joint.credit.episode import Episode
 from training.joint.credit.hierarchical import Hierarchical
 from training.joint.credit.role_normalised import RoleNormalised
+from training.joint.credit.shapley import Shapley
 from training.joint.credit.shared import Shared
 
 SCHEMES: Mapping[str, type[CreditScheme]] = {
@@ -19,6 +21,7 @@ SCHEMES: Mapping[str, type[CreditScheme]] = {
     "episode": Episode,
     "role_normalised": RoleNormalised,
     "difference": Difference,
+    "shapley": Shapley,
     "cross_rescored": CrossRescored,
     "hierarchical": Hierarchical,
 }

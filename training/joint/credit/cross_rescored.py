@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Sequence
 
 from training.joint.credit.counterfactuals import Counterfactuals, SwappedReports
+from training.joint.credit.offer_values import ValueOffers
 from training.joint.records import ScoredReportSet
 
 
@@ -15,6 +16,7 @@ class CrossRescored:
     """Mean team reward of this role's report over all partners that the group sampled."""
 
     counterfactuals: Counterfactuals = SwappedReports()
+    value_offers: ValueOffers | None = None
     pools_decisions = False
     normalises_roles = False
     holds_votes_fixed = True

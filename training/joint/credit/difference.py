@@ -1,20 +1,23 @@
-"""`difference`: a specialist gets what the team result lost when its report was left out.
+"""`difference`: a specialist gets what the team's result is above the best without its offers.
 
-Source: difference rewards (Wolpert and Tumer 2002), as in COMA (arXiv:1705.08926) with an explicit default
-action ("no report") in place of a learned critic.
+Source: difference rewards (Wolpert and Tumer 2002), as in COMA (arXiv:1705.08926) with "no report" as the
+default action. What the others' offers alone allow is worked out by the verifier; it does not depend on the
+specialist's own report, so it changes the variance of the score, never its expectation.
 """
 
 import statistics
 from collections.abc import Sequence
 
-from training.joint.credit.counterfactuals import AbsentReports, Counterfactuals
+from training.joint.credit.counterfactuals import Counterfactuals, NoCounterfactuals
+from training.joint.credit.offer_values import ValueOffers, value_without
 from training.joint.records import ScoredReportSet
 
 
 class Difference:
-    """Team reward minus the team reward without this role's report."""
+    """Team reward minus the reward of the best plan by the other seats' reports."""
 
-    counterfactuals: Counterfactuals = AbsentReports()
+    counterfactuals: Counterfactuals = NoCounterfactuals()
+    value_offers: ValueOffers | None = staticmethod(value_without)
     pools_decisions = False
     normalises_roles = False
     holds_votes_fixed = False

@@ -6,6 +6,7 @@ GRPO as if the team were one agent (arXiv:2402.03300): what the other schemes ar
 from collections.abc import Sequence
 
 from training.joint.credit.counterfactuals import Counterfactuals, NoCounterfactuals
+from training.joint.credit.offer_values import ValueOffers
 from training.joint.records import ScoredReportSet
 
 
@@ -13,6 +14,7 @@ class Episode:
     """The reward of the first decision; ReconcileGPT's decisions are compared whatever their reports were."""
 
     counterfactuals: Counterfactuals = NoCounterfactuals()
+    value_offers: ValueOffers | None = None
     pools_decisions = True
     normalises_roles = False
     holds_votes_fixed = False

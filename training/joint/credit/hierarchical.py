@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Sequence
 
 from training.joint.credit.counterfactuals import Counterfactuals, SwappedReports
+from training.joint.credit.offer_values import ValueOffers
 from training.joint.records import ScoredReportSet
 
 
@@ -15,6 +16,7 @@ class Hierarchical:
     """Own report among own partners, minus the mean of all the group's reports of this role among them."""
 
     counterfactuals: Counterfactuals = SwappedReports()
+    value_offers: ValueOffers | None = None
     pools_decisions = False
     normalises_roles = False
     holds_votes_fixed = True

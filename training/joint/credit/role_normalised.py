@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Sequence
 
 from training.joint.credit.counterfactuals import Counterfactuals, NoCounterfactuals
+from training.joint.credit.offer_values import ValueOffers
 from training.joint.records import ScoredReportSet
 
 
@@ -15,6 +16,7 @@ class RoleNormalised:
     """`shared`, then divided by the root mean square of the role's own advantages over the step."""
 
     counterfactuals: Counterfactuals = NoCounterfactuals()
+    value_offers: ValueOffers | None = None
     pools_decisions = False
     normalises_roles = True
     holds_votes_fixed = False

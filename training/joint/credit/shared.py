@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Sequence
 
 from training.joint.credit.counterfactuals import Counterfactuals, NoCounterfactuals
+from training.joint.credit.offer_values import ValueOffers
 from training.joint.records import ScoredReportSet
 
 
@@ -11,6 +12,7 @@ class Shared:
     """Plain GRPO on the team reward for specialists; ReconcileGPT is compared on the same reports."""
 
     counterfactuals: Counterfactuals = NoCounterfactuals()
+    value_offers: ValueOffers | None = None
     pools_decisions = False
     normalises_roles = False
     holds_votes_fixed = False

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from scenarios.team import TeamScenario, parse_decision, verify_vote
-from simulator.reward import TeamRewardWeights
+from scenarios.team import TeamScenario
+from simulator.reading import read_episode
+from simulator.reward import TeamRewardWeights, list_right_votes
 from training.joint.credit.estimators import Advantages, ScoreGroup
 from training.joint.records import ScoredGroup, ScoredReportSet
 
@@ -76,7 +77,4 @@ def vote_scores(role: str, group: ScoredGroup, weights: TeamRewardWeights) -> li
 
 
 def _is_right(role: str, scenario: TeamScenario, report_set: ScoredReportSet) -> bool:
-    episode = report_set.first.episode
-    decision = parse_decision(scenario, episode.decision)
-    text = episode.votes.get(role)
-    return text is not None and verify_vote(scenario, role, decision, text).exact
+    return role in list_right_votes(scenario, read_episode(scenario, report_set.first.episode))
