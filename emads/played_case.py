@@ -33,13 +33,15 @@ class PlayedCase:
     episode: Episode
     verdict: TeamVerdict | None  # None: a written case, or an episode that the engine could not finish
     label: str  # of the team
+    briefs: Mapping[str, str]  # seat -> what it read first
 
     @property
     def text(self) -> str:
         """Return the episode as text: briefs, reports, decision, votes."""
         shown = asdict(self.verdict) if self.verdict is not None else {"explanation": NOT_SCORED}
-        briefs = {role: seat.brief for role, seat in self.case.seats.items()}
-        text = render_text(transcript(episode_to_dict(self.episode), shown, briefs=briefs, label=self.label))
+        text = render_text(
+            transcript(episode_to_dict(self.episode), shown, briefs=self.briefs, label=self.label)
+        )
         if isinstance(self.case, FreeCase):
             options = [f"  {letter}. {meaning}" for letter, meaning in self.case.meanings.items()]
             text = "\n".join([self.case.title, *options, "", text])
@@ -86,11 +88,18 @@ def play(
                 watch=watch,
                 kinds=kinds,
                 limits=limits,
+                make_game=team.make_game,
             )
         )
     weights = team.weights
     return [
-        PlayedCase(case=case, episode=episode, verdict=_score(case, episode, weights), label=team.label)
+        PlayedCase(
+            case=case,
+            episode=episode,
+            verdict=_score(case, episode, weights),
+            label=team.label,
+            briefs={seat: team.make_game(case).write_report_brief(seat) for seat in case.seats},
+        )
         for case, episode in zip(chosen, episodes, strict=True)
     ]
 

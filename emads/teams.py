@@ -1,4 +1,4 @@
-"""Teams that play cases: a run's trained team, or scripted experts that need no run.
+"""Teams that play cases: a run's trained team, scripted experts that need no run, or any mix by seat.
 
 Importing this module imports no torch; loading a trained team does.
 """
@@ -8,23 +8,33 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from emads.seats.mixed_team import MixedTeam
+from emads.seats.players import STAGES, ApiPlayer, RunPlayer, ScriptPlayer, Seats, read_seats
+from emads.seats.prices import ApiOptions
+from emads.seats.scripts import check_habits, refuse_words
 from roles.errors import UserError, unknown
-from scenarios.team import TeamScenario, generate
+from roles.registry import ROLES
+from scenarios.team import PlanGame, TeamScenario, generate
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase, read_case
 from simulator.agents.scripted_policies import oracle_team
 from simulator.chat import Chat
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Engine, Sampling
+from simulator.engines.openai.chat_engine import Ledger
+from simulator.engines.openai.request_limits import Budget
 from simulator.engines.scripted import ScriptedEngine
+from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
 
+if TYPE_CHECKING:
+    from emads.trained_team import TrainedTeam
+
 SCRIPTED = "scripted"
-STAGES = ("base", "sft", "grpo", "marl")
 SCRIPTED_DIFFICULTIES = (1, 2)
-SCRIPTED_ANSWER_TOKENS = 300  # a token of the scripted team is a character
+SCRIPTED_ANSWER_TOKENS = 20_000  # a token of the scripted team is a character
 
 
 class Team(Protocol):
@@ -56,6 +66,20 @@ class Team(Protocol):
 
     @property
     def weights(self) -> TeamRewardWeights: ...
+
+    @property
+    def make_game(self) -> MakeGame:
+        """Makes the joint game of a case, in the style of prompts that the seats read."""
+        ...
+
+    @property
+    def stop(self) -> str | None:
+        """Why play ended early, such as a cost limit; None where it did not."""
+        ...
+
+    def describe_usage(self) -> list[str]:
+        """Say what play took of endpoints, in lines; none where there are no endpoints."""
+        ...
 
     def draw_case(self, index: int) -> TeamScenario:
         """Return the test scenario of this index."""
@@ -89,6 +113,12 @@ class ScriptedTeam:
     )
     rounds: int = 1
     weights: TeamRewardWeights = field(default_factory=TeamRewardWeights)
+    make_game: MakeGame = PlanGame
+    stop: str | None = None
+
+    def describe_usage(self) -> list[str]:
+        """Nothing is asked of an endpoint."""
+        return []
 
     def draw_case(self, index: int) -> TeamScenario:
         """Return the test scenario of this index, of difficulty 1 and 2 in turn."""
@@ -101,12 +131,8 @@ class ScriptedTeam:
             UserError: a damaged file, or a seat that gives words alone.
         """
         case = read_case(path)
-        for role, seat in case.seats.items():
-            if not seat.facts:
-                raise UserError(
-                    f"{path}: seats.{role} gives words alone, and the scripted experts read figures;"
-                    " add stakes, limit and utilities, or play it with a run whose model reads words"
-                )
+        if unlisted := case.list_unlisted():
+            raise refuse_words(path, unlisted[0])
         return case
 
     def serve(self, cases: Sequence[PlayableCase]) -> AbstractContextManager[Engine]:
@@ -114,24 +140,72 @@ class ScriptedTeam:
         return nullcontext(ScriptedEngine(self.chat, seeded=oracle_team(cases)))
 
 
-def load_team(source: str | Path, *, stage: str = "marl", engine: str | None = None) -> Team:
+def load_team(
+    source: str | Path | None = None,
+    *,
+    stage: str = "marl",
+    engine: str | None = None,
+    seats: Sequence[str] | Seats = (),
+    api: ApiOptions | None = None,
+) -> Team:
     """Return the scripted team for "scripted", else the team of the run in the folder `source`.
 
     `stage`: its weights after base, sft, grpo or marl. `engine`: transformers or vllm, default the run's own.
+    `seats` give seats other players: "cto=openai:MODEL@URL", "risk=scripted", "coo=run:RUN/STAGE", "all=...";
+    without `source` they must name all. `api`: how endpoints are asked.
 
     Raises:
-        UserError: no such run, unknown stage or engine, no sound weights of the stage.
+        UserError: no such run, unknown stage, engine, seat or player, no sound weights of the stage.
 
     Examples:
         >>> load_team("scripted").label
         'scripted team'
+        >>> load_team(seats=["all=scripted", "cto=scripted:lean"]).label
+        'team of cto=scripted:lean, others scripted'
     """
+    chosen = seats if isinstance(seats, Seats) else read_seats(seats)
+    if chosen.players:
+        return _seat_team(chosen, source, stage, engine, api or ApiOptions())
+    if source is None:
+        raise UserError('nobody plays: name a run, or "scripted", or players by seat')
+    return _load_one(source, stage, engine)
+
+
+def _load_one(source: str | Path, stage: str, engine: str | None) -> Team:
     if stage not in STAGES:
         raise unknown("stage", stage, list(STAGES))
     if str(source) == SCRIPTED:
         if engine is not None:
             raise UserError(f"engine {engine!r} goes with a run: the scripted team needs none")
         return ScriptedTeam()
+    return _load_run(Path(source), stage, engine)
+
+
+def _load_run(path: Path, stage: str, engine: str | None) -> "TrainedTeam":
     from emads.trained_team import load_trained_team
 
-    return load_trained_team(Path(source), stage, engine)
+    return load_trained_team(path, stage, engine)
+
+
+def _seat_team(
+    seats: Seats, source: str | Path | None, stage: str, engine: str | None, api: ApiOptions
+) -> MixedTeam:
+    """Return the team of these seats; whoever is not named is played by `source`."""
+    if source is not None:
+        seats = seats.or_else(ScriptPlayer() if str(source) == SCRIPTED else RunPlayer(Path(source), stage))
+    for role in ROLES:
+        seats.player_of(role)
+    api.check([player for player in seats.players if isinstance(player, ApiPlayer)])
+    check_habits(seats)
+    runs = {
+        player: _load_run(player.run, player.stage, engine)
+        for player in seats.players
+        if isinstance(player, RunPlayer)
+    }
+    return MixedTeam(
+        seats=seats,
+        api=api,
+        runs=runs,
+        home=next(iter(runs.values()), ScriptedTeam()),
+        ledger=Ledger(budget=Budget(max_cost=api.max_cost)),
+    )

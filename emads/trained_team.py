@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from roles.errors import UserError
-from roles.registry import ROLES
-from scenarios.team import TeamScenario
+from scenarios.team import PlanGame, Style, TeamScenario
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase, read_case
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
+from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
 from training.config.run_config import EngineConfig
 from training.data.demonstrations import team_scenario
@@ -57,25 +58,44 @@ class TrainedTeam:
     def weights(self) -> TeamRewardWeights:
         return self.run.config.team_reward
 
+    @property
+    def make_game(self) -> MakeGame:
+        """The game in the style of prompts that the run was trained on."""
+        return partial(PlanGame, style=self.style)
+
+    @property
+    def style(self) -> Style:
+        return self.run.config.model.prompts
+
+    @property
+    def stop(self) -> None:
+        return None
+
+    def describe_usage(self) -> list[str]:
+        """Nothing is asked of an endpoint."""
+        return []
+
     def draw_case(self, index: int) -> TeamScenario:
         """Return the run's sealed test scenario of this index."""
         data = self.run.config.data
-        return team_scenario("test", data.seed, index, data.difficulties, data.conventions)
+        return team_scenario("test", data.seed, index, data.difficulties)
 
     def read_case(self, path: Path) -> FreeCase:
-        """Return a written case in the wording that the run's model was trained on.
+        """Return a written case.
 
         Raises:
             UserError: a damaged file, or a brief that the model has no positions for.
         """
-        case = read_run_case(self.run, path)
-        for role, seat in case.seats.items():
+        case = read_case(path)
+        game = self.make_game(case)
+        for role in case.seats:
             room = self.models[role].config.max_position_embeddings * 3 // 4
-            used = len(self.chat.open(ROLES[role], seat.brief, with_tools=False))
+            brief = game.write_report_brief(role)
+            used = len(self.chat.open(game.prompt_role(role), brief, with_tools=False))
             if used > room:
                 raise UserError(
                     f"{path}: what {role} reads is {used} tokens, but this team's model has room for {room};"
-                    " shorten the case, give figures, or play it with a larger model"
+                    " shorten the case, or play it with a larger model"
                 )
         return case
 
@@ -89,16 +109,6 @@ class TrainedTeam:
             engine=self.engine,
             constrained=True,
         )
-
-
-def read_run_case(run: Run, path: Path) -> FreeCase:
-    """Return a written case as the run's prompts word it.
-
-    Raises:
-        UserError: a damaged file.
-    """
-    model = run.config.model
-    return read_case(path, figures_only=model.short_prompts, case_first=model.prompt_layout == "case_first")
 
 
 def load_trained_team(path: Path, stage: str, engine: str | None = None) -> TrainedTeam:

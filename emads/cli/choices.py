@@ -160,7 +160,7 @@ def choose_stage(stage: str, *, with_base: bool = True) -> str:
     Raises:
         UserError: unknown stage, or the base where it does not count.
     """
-    from emads.teams import STAGES
+    from emads.seats.players import STAGES
 
     stages = STAGES if with_base else STAGES[1:]
     if stage not in stages:
@@ -169,9 +169,14 @@ def choose_stage(stage: str, *, with_base: bool = True) -> str:
 
 
 def choose_players(
-    names: Sequence[Path], team: str | None, stage: str | None, engine: str | None
-) -> tuple[Path | str, list[Path]]:
-    """Return who plays, a run folder or "scripted", and the case files.
+    names: Sequence[Path],
+    team: str | None,
+    stage: str | None,
+    engine: str | None,
+    *,
+    has_seats: bool = False,
+) -> tuple[Path | str | None, list[Path]]:
+    """Return who plays, a run folder or "scripted" (None: those that --seat names), and the case files.
 
     Raises:
         UserError: nobody to play, two runs, a run beside --team, or an option that only runs have.
@@ -180,7 +185,7 @@ def choose_players(
 
     run, cases = split_players(names)
     if team is None:
-        if run is None:
+        if run is None and not has_seats:
             raise UserError(f"give a RUN whose team plays, or play without one: `{FIRST_SIMULATION}`")
         return run, cases
     if team != SCRIPTED:
@@ -251,7 +256,14 @@ def choose_teacher(
     return resolve_teacher(url, options, overrides or ())
 
 
-def is_governed(protocol: str, *, reviewer: str | None, db: Path | None, world: int | None) -> bool:
+def is_governed(
+    protocol: str,
+    *,
+    reviewer: str | None,
+    db: Path | None,
+    world: int | None,
+    company: str | None,
+) -> bool:
     """Tell whether the full protocol is asked for.
 
     Raises:
@@ -259,7 +271,7 @@ def is_governed(protocol: str, *, reviewer: str | None, db: Path | None, world: 
     """
     if protocol not in ("assess", "full"):
         raise unknown("protocol", protocol, ["assess", "full"])
-    given = {"reviewer": reviewer, "db": db, "world": world}
+    given = {"reviewer": reviewer, "db": db, "world": world, "company": company}
     if protocol != "full" and any(value is not None for value in given.values()):
         first = next(name for name, value in given.items() if value is not None)
         raise UserError(f"--{first} goes with --protocol full")

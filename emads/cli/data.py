@@ -32,6 +32,9 @@ def generate(
     seed: Annotated[int, typer.Option(help="Seed of the scenario streams.")] = 0,
     difficulties: Annotated[str, typer.Option(help="Difficulties, as 1,2 or 1-3.")] = "1,2",
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "train",
+    sector: Annotated[
+        str | None, typer.Option(help="Only cases of this sector, such as bank; default: all.")
+    ] = None,
     processes: Annotated[int | None, typer.Option(help="Worker processes; default: all cores.")] = None,
     certify: Annotated[
         bool, typer.Option("--certify/--no-certify", help="Check every optimum by a second method.")
@@ -49,6 +52,8 @@ def generate(
 ) -> None:
     """Write verified demonstrations as Parquet, by the oracle or a teacher model; what is done is kept."""
     levels = parse_difficulties(difficulties)
+    if sector is not None and (trl or teacher is not None):
+        raise UserError("--sector goes with the oracle's data alone: leave --trl and --teacher out")
     if trl:
         _write_for_trl(out, family or (), count, seed, levels, split, teacher)
         return
@@ -76,6 +81,7 @@ def generate(
         split=split,
         processes=processes,
         certify=certify,
+        sector=sector,
     )
     typer.echo(f"{out}: {summarise_folder(index)}")
 

@@ -1,5 +1,6 @@
 """Verbs that measure: evaluate, diagnose, ablate, report, rescore, audit."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,20 @@ import typer
 
 from emads.cli.choices import check_at_least, choose_roles, choose_stage, open_existing
 from emads.cli.options import DEFAULT_RUN, RunsArgument
+from emads.cli.seat_options import (
+    ApiOption,
+    OutOption,
+    PriceOption,
+    PricesOption,
+    RepliesOption,
+    SeatCostOption,
+    SeatKeyOption,
+    SeatOption,
+    YesOption,
+    confirm_cost,
+    end_seats,
+    read_seat_options,
+)
 from roles.errors import UserError
 
 
@@ -19,10 +34,45 @@ def evaluate(
     tasks: Annotated[
         Path | None, typer.Option(help="Folder of question files: these are answered instead.")
     ] = None,
-    stage: Annotated[str, typer.Option(help="With --tasks: weights after this stage.")] = "marl",
+    stage: Annotated[str, typer.Option(help="With --tasks or --seat: weights after this stage.")] = "marl",
     who: Annotated[str, typer.Option("--role", help="With --tasks: whose weights answer.")] = "cto",
+    count: Annotated[int, typer.Option(help="With --seat: sealed cases.")] = 100,
+    out: OutOption = None,
+    yes: YesOption = False,
+    seat: SeatOption = None,
+    price: PriceOption = None,
+    prices: PricesOption = None,
+    max_cost: SeatCostOption = None,
+    api_key_env: SeatKeyOption = None,
+    api: ApiOption = None,
+    replies: RepliesOption = None,
 ) -> int:
-    """Score every finished stage of a run on the sealed test split; several runs are compared as seeds."""
+    """Score every finished stage of a run on the sealed test split; several runs are compared as seeds.
+
+    With --seat the run's team plays with other players in these seats, and is compared with itself.
+    """
+    chosen = read_seat_options(
+        seat,
+        price=price,
+        prices=prices,
+        max_cost=max_cost,
+        api_key_env=api_key_env,
+        api=api,
+        replies=replies,
+    )
+    if chosen is not None:
+        if again or gate is not None or tasks is not None or len(runs or ()) > 1:
+            raise UserError("--seat goes with at most one RUN, and without --again, --gate and --tasks")
+        choose_stage(stage)
+        check_at_least("--count", count, 1)
+        from emads.commands.play_seats import evaluate_seats
+
+        path = open_existing(runs[0]) if runs else None
+        return end_seats(
+            evaluate_seats(
+                path, stage, *chosen, count=count, out=out, confirm=partial(confirm_cost, is_agreed=yes)
+            )
+        )
     paths = runs or [DEFAULT_RUN]
     if tasks is not None:
         if again or gate is not None or len(paths) > 1:
@@ -39,20 +89,51 @@ def evaluate(
 
 
 def diagnose(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")] = DEFAULT_RUN,
+    run: Annotated[
+        Path | None,
+        typer.Argument(metavar="RUN", help=f"Run folder, default {DEFAULT_RUN}.", show_default=False),
+    ] = None,
     stage: Annotated[str, typer.Option(help="The team after this stage: sft, grpo or marl.")] = "marl",
     count: Annotated[int, typer.Option(help="Sealed cases.")] = 200,
     against: Annotated[
         list[Path] | None, typer.Option(help="Other runs to swap roles with. Repeatable.")
     ] = None,
-) -> None:
-    """Find roles that add nothing, are ignored or always agree; swap roles between stages and runs."""
+    out: OutOption = None,
+    seat: SeatOption = None,
+    price: PriceOption = None,
+    prices: PricesOption = None,
+    max_cost: SeatCostOption = None,
+    api_key_env: SeatKeyOption = None,
+    api: ApiOption = None,
+    replies: RepliesOption = None,
+) -> int:
+    """Find roles that add nothing, are ignored or always agree; swap roles between stages and runs.
+
+    With --seat the players of these seats are probed, and each is replaced by an adversary and by an expert.
+    """
     choose_stage(stage, with_base=False)
     check_at_least("--count", count, 20)
-    path = open_existing(run)
+    chosen = read_seat_options(
+        seat,
+        price=price,
+        prices=prices,
+        max_cost=max_cost,
+        api_key_env=api_key_env,
+        api=api,
+        replies=replies,
+    )
+    if chosen is not None:
+        if against:
+            raise UserError("--against swaps roles of runs: leave it out with --seat")
+        from emads.commands.play_seats import diagnose_seats
+
+        home = None if run is None else open_existing(run)
+        return end_seats(diagnose_seats(home, stage, *chosen, count=count, out=out))
+    path = open_existing(run or DEFAULT_RUN)
     from emads.commands.diagnose import diagnose as probe
 
     probe(path, stage=stage, count=count, against=against or ())
+    return 0
 
 
 def ablate(
@@ -104,7 +185,7 @@ def audit(
         list[str] | None, typer.Option(help="Only this family. Repeatable; default: all.")
     ] = None,
     probe: Annotated[
-        list[str] | None, typer.Option(help="Only this probe (V1-V6, V9). Repeatable; default: all.")
+        list[str] | None, typer.Option(help="Only this probe (V1-V6, V9, V10). Repeatable; default: all.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of cases and attacks.")] = 0,
     processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,

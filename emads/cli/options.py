@@ -68,6 +68,13 @@ ProtocolOption = Annotated[
 ReviewerOption = Annotated[
     str | None, typer.Option(help="With --protocol full, who approves plans: simulated, or terminal (you).")
 ]
+CompanyOption = Annotated[
+    str | None,
+    typer.Option(
+        help="With --protocol full, play this company's cases in turn: its upgrades have lasting hidden "
+        "traits, and later briefs tell what earlier cases showed."
+    ),
+]
 WorldOption = Annotated[
     int | None,
     typer.Option(help="With --protocol full, seed of the shocks that plans meet (default 0)."),

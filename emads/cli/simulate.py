@@ -15,6 +15,7 @@ from emads.cli.choices import (
 )
 from emads.cli.options import (
     AgentOption,
+    CompanyOption,
     EngineOption,
     LimitOption,
     ProtocolOption,
@@ -22,6 +23,16 @@ from emads.cli.options import (
     StoreOption,
     TeamOption,
     WorldOption,
+)
+from emads.cli.seat_options import (
+    ApiOption,
+    PriceOption,
+    PricesOption,
+    RepliesOption,
+    SeatCostOption,
+    SeatKeyOption,
+    SeatOption,
+    read_seat_options,
 )
 from roles.errors import UserError, unknown
 
@@ -55,22 +66,42 @@ def simulate(
     reviewer: ReviewerOption = None,
     db: StoreOption = None,
     world: WorldOption = None,
+    company: CompanyOption = None,
     agent: AgentOption = None,
     limit: LimitOption = None,
+    seat: SeatOption = None,
+    price: PriceOption = None,
+    prices: PricesOption = None,
+    max_cost: SeatCostOption = None,
+    api_key_env: SeatKeyOption = None,
+    api: ApiOption = None,
+    replies: RepliesOption = None,
 ) -> int:
     """Play case files or test scenarios with a team and show who said what.
 
     Without a run: emads simulate examples/card-payments.yaml --team scripted --html out/
+    With a model:  emads simulate --seat all=scripted --seat cto=openai:MODEL@http://127.0.0.1:8000/v1
     """
     if stage is not None:
         choose_stage(stage)
     check_at_least("--index", index or 0, 0)
     check_at_least("--count", 1 if count is None else count, 1)
     check_at_least("--world", world or 0, 0)
-    source, cases = choose_players(players or (), team, stage, engine)
+    seats = read_seat_options(
+        seat,
+        price=price,
+        prices=prices,
+        max_cost=max_cost,
+        api_key_env=api_key_env,
+        api=api,
+        replies=replies,
+    )
+    source, cases = choose_players(players or (), team, stage, engine, has_seats=seats is not None)
     if cases and (index is not None or count is not None):
         raise UserError("--index and --count choose test scenarios: leave them out when case files are given")
-    is_full = is_governed(protocol, reviewer=reviewer, db=db, world=world)
+    if cases and company is not None:
+        raise UserError("--company chooses test scenarios: leave it out when case files are given")
+    is_full = is_governed(protocol, reviewer=reviewer, db=db, world=world, company=company)
     if is_full and engine is not None:
         raise UserError("--engine goes with --protocol assess; the full one plays on the embedded engine")
     rules = read_agents(agent or (), limit or ())
@@ -78,6 +109,8 @@ def simulate(
 
     outputs = Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
     chosen: dict[str, Any] = {"cases": cases, "index": index or 0, "count": count or 1, **rules}
+    if seats is not None:
+        chosen |= {"seats": seats[0], "api": seats[1]}
     if is_full:
         from emads.commands.simulate_full import simulate_full
 
@@ -87,6 +120,7 @@ def simulate(
             reviewer=reviewer,
             db=db,
             world=world or 0,
+            company=company,
             outputs=outputs,
             **chosen,
         )

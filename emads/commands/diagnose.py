@@ -1,6 +1,7 @@
 """`emads diagnose`: probes a run's team, mixes it with other stages and runs, and says what is wrong."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -9,13 +10,16 @@ from emads.commands.evaluate import find_runs
 from evaluation.probes.adversaries import adversary_team
 from evaluation.probes.diagnosis import find_faults
 from evaluation.probes.diagnostics import probe_team, replace_roles, swap_matrix
-from evaluation.probes.mixed_engine import MixedEngine, TranslatedEngine
 from evaluation.probes.probe_setup import ProbeSetup, Team
 from evaluation.report.diagnostic_table import describe_diagnostics, diagnostic_tables, write_diagnostics
 from roles.errors import UserError
 from roles.team import TEAM_ROLES
+from scenarios.team import PlanGame
 from simulator.chat import Chat
+from simulator.chat_messages import MessageChat
+from simulator.chat_plain import PlainChat
 from simulator.engines.base import Engine
+from simulator.engines.routed import RoutedEngine, route_teams
 from simulator.engines.scripted import ScriptedEngine
 from training.data.demonstrations import team_scenario
 from training.models.base_model import quiet_libraries
@@ -25,6 +29,8 @@ from training.stages.from_config import make_chat, team_engine
 
 UNTRAINED, ADVERSARY = "untrained", "adversary"
 MIXED_STAGES = ("sft", "grpo", "marl")
+
+Seated = tuple[Engine, Chat]
 
 
 def diagnose(path: Path, *, stage: str = "marl", count: int = 200, against: Sequence[Path] = ()) -> None:
@@ -41,29 +47,26 @@ def diagnose(path: Path, *, stage: str = "marl", count: int = 200, against: Sequ
     others = (
         [one for one in find_runs(against) if one.path.resolve() != run.path.resolve()] if against else []
     )
-    scenarios = [
-        team_scenario("test", data.seed, index, data.difficulties, data.conventions) for index in range(count)
-    ]
-    chat: Chat | None = None
-    engines: dict[str, Engine] = {}
+    scenarios = [team_scenario("test", data.seed, index, data.difficulties) for index in range(count)]
+    teams: dict[str, Seated] = {}
     for label in dict.fromkeys((stage, *(one for one in MIXED_STAGES if _has(run, one)), "base")):
-        models, tokenizer = load_team(run, label)
-        chat = chat or make_chat(tokenizer, run.config)
-        engines[UNTRAINED if label == "base" else label] = team_engine(models, tokenizer, run.config, label)
-    if chat is None:
-        raise UserError(f"no weights in {run.path}")
+        teams[UNTRAINED if label == "base" else label] = _seat(run, label)
     for other in others:
-        models, tokenizer = load_team(other, stage)
-        inner = make_chat(tokenizer, other.config)
-        engine = team_engine(models, tokenizer, other.config, stage)
-        engines[_name(other, engines)] = TranslatedEngine(engine, inner=inner, outer=chat)
-    mixable = [label for label in engines if label != UNTRAINED]
-    engines[ADVERSARY] = ScriptedEngine(chat, seeded=adversary_team(scenarios))
+        style, home_style = other.config.model.prompts, run.config.model.prompts
+        if style != home_style:
+            raise UserError(
+                f"{other.path} reads {style} prompts and {run.path} {home_style} ones: they swap no roles"
+            )
+        teams[_name(other, teams)] = _seat(other, stage)
+    mixable = [label for label in teams if label != UNTRAINED]
+    plain = PlainChat()
+    teams[ADVERSARY] = ScriptedEngine(plain, seeded=adversary_team(scenarios)), plain
     setup = ProbeSetup(
         scenarios=scenarios,
-        engine=MixedEngine(engines),
-        chat=chat,
+        engine=RoutedEngine(route_teams(teams, TEAM_ROLES)),
+        chat=MessageChat(),
         weights=run.config.team_reward,
+        make_game=partial(PlanGame, style=run.config.model.prompts),
         max_completion_tokens=run.config.marl.max_completion_tokens,
         rounds=run.config.marl.rounds,
     )
@@ -74,7 +77,7 @@ def diagnose(path: Path, *, stage: str = "marl", count: int = 200, against: Sequ
         probe,
         find_faults(probe),
         swap_matrix(setup, {label: _team(label) for label in mixable}),
-        replace_roles(setup, home, {label: _team(label) for label in engines if label != stage}),
+        replace_roles(setup, home, {label: _team(label) for label in teams if label != stage}),
         count,
     )
     written = write_diagnostics(run.path, diagnostics)
@@ -82,6 +85,12 @@ def diagnose(path: Path, *, stage: str = "marl", count: int = 200, against: Sequ
     for table in diagnostic_tables(diagnostics):
         console.print(table)
     print(f"diagnostics: {written}")
+
+
+def _seat(run: Run, stage: str) -> Seated:
+    """The engine of a run's team after a stage, and the chat of its tokens."""
+    models, tokenizer = load_team(run, stage)
+    return team_engine(models, tokenizer, run.config, stage), make_chat(tokenizer, run.config)
 
 
 def _team(label: str) -> Team:
@@ -92,7 +101,7 @@ def _has(run: Run, stage: str) -> bool:
     return all(run.is_done(stage_marker(run, stage, role)) for role in TEAM_ROLES)
 
 
-def _name(run: Run, taken: dict[str, Engine]) -> str:
+def _name(run: Run, taken: Collection[str]) -> str:
     """A label for another run's team: its folder, or its seed where two folders share a name."""
     name = run.path.name if run.path.name not in taken else f"seed {run.config.seed}"
     if name in taken:

@@ -8,6 +8,7 @@ from evaluation.minutes.transcript import Transcript, transcript
 from evaluation.scoring.sealed_plays import play_team
 from evaluation.summary.run_table import STAGE_TITLES
 from roles.team import TEAM_ROLES
+from scenarios.team import PlanGame
 from simulator.export.episode_files import episode_to_dict
 from simulator.reward import score_episode
 from training.data.demonstrations import team_scenario
@@ -38,9 +39,7 @@ def play_transcripts(
     """Greedy episodes of test cases by their index, as readable transcripts."""
     config = run.config
     data = config.data
-    cases = [
-        team_scenario("test", data.seed, index, data.difficulties, data.conventions) for index in indices
-    ]
+    cases = [team_scenario("test", data.seed, index, data.difficulties) for index in indices]
     episodes = play_team(
         cases,
         engine=team_engine(models, tokenizer, config, stage),
@@ -48,6 +47,7 @@ def play_transcripts(
         temperature=0.0,
         max_completion_tokens=config.marl.max_completion_tokens,
         stream="simulate",
+        style=config.model.prompts,
         rounds=config.marl.rounds,
     )
     weights = config.team_reward
@@ -55,7 +55,9 @@ def play_transcripts(
         transcript(
             episode_to_dict(episode),
             _verdict_numbers(score_episode(case, episode, weights)),
-            briefs={role: seat.brief for role, seat in case.seats.items()},
+            briefs={
+                role: PlanGame(case, config.model.prompts).write_report_brief(role) for role in case.seats
+            },
             label=STAGE_TITLES[stage],
         )
         for case, episode in zip(cases, episodes, strict=True)

@@ -64,7 +64,7 @@ def evaluate_tasks(path: Path, folder: Path, *, stage: str = "marl", role: str =
         fitting = [one for one in part if len(chat.open(ROLE, one[1].brief, with_tools=True)) <= most]
         played = {episode.scenario.key: episode for episode in asyncio.run(play_all(fitting))}
         return [
-            describe_solo(played[scenario.key], sector=str(scenario.facts["source"]), form="question")
+            describe_solo(played[scenario.key], sector=str(scenario.facts["source"]))
             if scenario.key in played
             else _unfit(scenario)
             for _, scenario in part
@@ -87,7 +87,6 @@ def _unfit(scenario: Scenario) -> RoleOutcome:
         key=scenario.key,
         difficulty=scenario.difficulty,
         sector=str(scenario.facts["source"]),
-        form="question",
         reward=0.0,
         exact=False,
         feasible=False,

@@ -23,7 +23,7 @@ SINGLE, STAGE = "single_trained", "marl"  # ReconcileGPT after joint training, a
 
 
 def evaluate_single(path: Path) -> None:
-    """Score the jointly trained ReconcileGPT as a single agent that reads every seat's brief."""
+    """Score the jointly trained ReconcileGPT as a single agent with every seat's facts and tools."""
     run = Run.open(path)
     name = f"evaluate/{SINGLE}/team"
     if run.is_done(name):
@@ -42,6 +42,7 @@ def evaluate_single(path: Path) -> None:
             temperature=temperature,
             max_completion_tokens=config.marl.max_completion_tokens,
             stream=f"evaluate/{SINGLE}",
+            style=config.model.prompts,
             first_place=first_place,
         )
 

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,10 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evaluation.scoring.sealed_plays import play_team
 from roles.errors import UserError
-from scenarios.team import TeamScenario, parse_decision, parse_vote
+from scenarios.team import PlanGame, TeamScenario
+from scenarios.team.offers import offers_on
 from simulator.engines.base import Sampling
 from simulator.export.atomic_files import explain_os_errors, write_atomic
 from simulator.graph.runner import play_decisions
+from simulator.reading import ReadEpisode, read_episode, read_reports
 from simulator.records import Episode
 from training.config.run_config import RunConfig
 from training.data.demonstrations import team_scenario
@@ -36,11 +39,12 @@ Reason = Literal["escalated", "no valid decision", "low margin", "objection"]
 
 
 class Label(BaseModel):
-    """What a person says. Example: Label(option="B", escalate=False, by="ana", comment="C breaks a limit")"""
+    """What a person says. Example: Label(option="B", fund=["cto"], escalate=False, by="ana", comment="")"""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     option: str  # one of the case's options, or "none" with escalate
+    fund: list[str] = []  # labels of the offers on it that are funded
     escalate: bool
     by: Annotated[str, Field(min_length=1, max_length=100)]
     comment: Annotated[str, Field(max_length=4000)] = ""
@@ -53,13 +57,15 @@ class QueuedCase(BaseModel):
 
     key: str  # of the scenario
     index: int  # of the scenario in the training stream
-    options: tuple[str, ...]
+    options: dict[str, list[str]]  # option -> labels of the offers on it
     reasons: tuple[Reason, ...]
     margin: float  # share of the most frequent decision minus that of the next, 0 to 1
     decisions: dict[str, int]  # what was decided on the same reports, and how often
     briefs: dict[str, str]  # role -> what it was told
+    table: str  # what ReconcileGPT decides from
     reports: dict[str, str]
     decision: str  # the team's own, as written
+    own: list[str] | None  # its option and the labels that it funds, in order; None where it cannot be read
     votes: dict[str, str]
     label: Label | None = None
 
@@ -84,7 +90,7 @@ def build_queue(run: Run) -> int:
     chat = make_chat(tokenizer, config)
     data, first = config.data, config.review.first_index
     cases = [
-        team_scenario("train", data.seed, first + i, data.difficulties, data.conventions)
+        team_scenario("train", data.seed, first + i, data.difficulties)
         for i in range(config.review.num_scenarios)
     ]
     engine = team_engine(models, tokenizer, config, "marl")
@@ -95,6 +101,7 @@ def build_queue(run: Run) -> int:
         temperature=0.0,
         max_completion_tokens=config.marl.max_completion_tokens,
         stream=STAGE,
+        style=config.model.prompts,
         rounds=config.marl.rounds,
     )
     again = asyncio.run(
@@ -109,6 +116,7 @@ def build_queue(run: Run) -> int:
             num_decisions=config.review.decisions_per_case,
             with_votes=False,
             stream=f"{STAGE}/again",
+            make_game=partial(PlanGame, style=config.model.prompts),
         )
     )
     num = config.review.decisions_per_case
@@ -126,38 +134,43 @@ def judge(
     case: TeamScenario, episode: Episode, again: Sequence[Episode], config: RunConfig, place: int
 ) -> QueuedCase:
     """How sure the team was of one case; no reasons if it was."""
-    own = parse_decision(case, episode.decision)
-    counts = Counter(_name(case, one.decision) for one in again if one.error is None)
+    game, read = PlanGame(case, config.model.prompts), read_episode(case, episode)
+    counts = Counter(_name(read_episode(case, one)) for one in again if one.error is None)
     ranked = [count for _, count in counts.most_common(2)] + [0, 0]
     margin = (ranked[0] - ranked[1]) / max(1, sum(counts.values()))
     reasons: list[Reason] = []
-    if own is None:
+    if read.decision is None:
         reasons.append("no valid decision")
-    elif own.escalate:
+    elif read.decision.escalate:
         reasons.append("escalated")
     if margin < config.review.low_margin:
         reasons.append("low margin")
-    if any(parse_vote(text) == "object" for text in episode.votes.values()):
+    if "object" in read.votes.values():
         reasons.append("objection")
     return QueuedCase(
         key=case.key,
         index=config.review.first_index + place,
-        options=tuple(case.options),
+        options={option: [o.label for o in offers_on(read.table, option)] for option in case.options},
         reasons=tuple(reasons),
         margin=margin,
         decisions=dict(sorted(counts.items())),
-        briefs={role: seat.brief for role, seat in case.seats.items()},
+        briefs={role: game.write_report_brief(role) for role in case.seats},
+        table=game.write_decision_brief(read_reports(case, episode)),
         reports=dict(episode.reports),
         decision=episode.decision,
+        own=[read.decision.option, *sorted(read.decision.fund)] if read.decision else None,
         votes=dict(episode.votes),
     )
 
 
-def _name(case: TeamScenario, text: str) -> str:
-    decision = parse_decision(case, text)
-    if decision is None:
+def _name(read: ReadEpisode) -> str:
+    if read.decision is None:
         return NO_DECISION
-    return "escalated" if decision.escalate else decision.option
+    return (
+        "escalated"
+        if read.decision.escalate
+        else " ".join([read.decision.option, *sorted(read.decision.fund)])
+    )
 
 
 def write_queue(run: Run, cases: Sequence[QueuedCase]) -> None:
@@ -203,6 +216,12 @@ def _check_label(case: QueuedCase, label: Label, where: str) -> None:
             f"{where}: label option {label.option!r} with escalate {label.escalate}:"
             f" use one of {allowed}, or none with escalate true"
         )
+    known = case.options.get(label.option, [])
+    unknown = [name for name in label.fund if name not in known]
+    if unknown:
+        raise UserError(
+            f"{where}: {unknown[0]!r} has no offer on {label.option}; fund any of: {', '.join(known)}"
+        )
 
 
 def read_labels(path: Path) -> list[LabelledCase]:
@@ -211,14 +230,14 @@ def read_labels(path: Path) -> list[LabelledCase]:
     for case in read_queue(path):
         if case.label is None:
             continue
-        answer: dict[str, Any] = {"option": case.label.option, "escalate": case.label.escalate}
-        chosen = json.dumps(answer)
-        same = case.decision.strip().endswith(chosen)
+        label = case.label
+        answer: dict[str, Any] = {"option": label.option, "fund": label.fund, "escalate": label.escalate}
+        same = case.own is not None and case.own == [label.option, *sorted(label.fund)]
         labelled.append(
             LabelledCase(
                 index=case.index,
                 reports=case.reports,
-                chosen=chosen,
+                chosen=json.dumps(answer),
                 rejected=None if same else case.decision,
             )
         )

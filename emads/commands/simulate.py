@@ -6,11 +6,13 @@ from pathlib import Path
 
 from emads.commands.simulate_outputs import Outputs, watching
 from emads.played_case import PlayedCase, play
+from emads.seats import STOPPED
+from emads.seats.players import Seats
+from emads.seats.prices import ApiOptions
 from emads.teams import Team, load_team
 from evaluation.minutes.minutes import NOT_SCORED, write_minutes
 from evaluation.minutes.page_files import make_index_row, minutes_file, write_index
 from roles.errors import UserError
-from roles.registry import ROLES
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase, read_case
 from simulator.agents.agent_kinds import AgentKind, AgentLimits
@@ -22,7 +24,7 @@ USER_MISTAKE = 2  # exit status
 
 
 def simulate(
-    source: str | Path,
+    source: str | Path | None,
     stage: str,
     *,
     cases: Sequence[Path] = (),
@@ -31,19 +33,22 @@ def simulate(
     outputs: Outputs,
     kinds: Mapping[str, AgentKind] | None = None,
     limits: AgentLimits | None = None,
+    seats: Seats | None = None,
+    api: ApiOptions | None = None,
     engine_name: str | None = None,
 ) -> int:
     """Play written cases, or (without any) `count` test scenarios from `index` on; print who said what.
 
-    `source`: a run, or "scripted". `engine_name`: in place of the run's own engine.
+    `source`: a run, or "scripted"; `seats` give seats other players, asked as `api` says.
+    `engine_name`: in place of the run's own engine.
 
-    Returns: 0, or 2 where a case could not be played; the others were.
+    Returns: 0; 2 where a case could not be played, 8 where a cost limit stopped it; the others were.
 
     Raises:
         UserError: no case that can be played, no such run, or no weights of this stage.
     """
     check_files(cases)
-    team = load_team(source, stage=stage, engine=engine_name)
+    team = load_team(source, stage=stage, engine=engine_name, seats=seats or (), api=api)
     written, num_skipped = read_cases(team, cases)
     chosen: list[PlayableCase] = [*written] or [team.draw_case(index + i) for i in range(count)]
     with watching(outputs, len(chosen)) as watch:
@@ -52,7 +57,16 @@ def simulate(
         print(_describe_result(one) if outputs.live else one.text)
     for line in _write(played, outputs, team, kinds or {}):
         print(line)
-    return USER_MISTAKE if num_skipped else 0
+    return end_play(team) or (USER_MISTAKE if num_skipped else 0)
+
+
+def end_play(team: Team) -> int:
+    """Print what endpoints took; return STOPPED where they stopped the play, else 0."""
+    print("\n".join(team.describe_usage()), end="\n" if team.describe_usage() else "")
+    if team.stop is None:
+        return 0
+    print(f"stopped: {team.stop}; raise --max-cost, with the same --replies FILE", file=sys.stderr)
+    return STOPPED
 
 
 def check_files(files: Sequence[Path]) -> None:
@@ -102,7 +116,7 @@ def _write(
 ) -> list[str]:
     """Write what was asked for; one line for each place."""
     lines = []
-    speakers = {one.case.key: list_prompt_roles(one.case, ROLES, kinds) for one in played}
+    speakers = {one.case.key: list_prompt_roles(one.case, team.make_game(one.case), kinds) for one in played}
     if outputs.html is not None:
         for one in played:
             page = outputs.html / minutes_file(one.episode)

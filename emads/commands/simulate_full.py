@@ -2,52 +2,60 @@
 
 import asyncio
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from emads.commands.simulate import USER_MISTAKE, check_files, read_cases
+from emads.commands.simulate import USER_MISTAKE, check_files, end_play, read_cases
 from emads.commands.simulate_outputs import Outputs, watching
+from emads.seats.players import Seats
+from emads.seats.prices import ApiOptions
 from emads.teams import SCRIPTED, Team, load_team
 from evaluation.minutes.governed_terminal_text import render_governed
+from evaluation.minutes.governed_truth import plan_course
 from evaluation.minutes.minutes import write_minutes
 from evaluation.minutes.page_files import make_index_row, minutes_file, write_index
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
-from roles.team import NO_OPTION, Decision
-from scenarios.team import TeamScenario, decision_value
+from scenarios.execution.sequence import list_companies
+from scenarios.execution.world import find_company
+from scenarios.team import TeamScenario
+from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase
 from simulator.agents.agent_kinds import AgentKind, AgentLimits
+from simulator.agents.scripted_policies import remember_cases
 from simulator.export.governed_episodes import write_governed, write_governed_atif
 from simulator.governance.free_outcomes import FreeOutcomes
 from simulator.governance.gate.approvals import KEY_BYTES, find_key
 from simulator.governance.gate.eligibility import SIMULATED, Reviewers
-from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.gate.reviewers import (
     Reviewer,
     SimulatedReviewer,
     TerminalReviewer,
-    score_by_risk,
+    score_by_worth,
 )
+from simulator.governance.governed_reward import score_governed
 from simulator.governance.outcomes import Outcomes, SimulatedOutcomes
 from simulator.governance.record_reading import read_record
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed
 from simulator.governance.store.episode_record import GovernedRecord
 from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating
-from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
+from simulator.reward import TeamRewardWeights, TeamVerdict
 
 EMBEDDED = "transformers"  # the engine that this protocol plays on
 REVIEWERS = ("simulated", "terminal")
 ERROR_RATE = 0.1  # of the simulated reviewer
+LEAST_SHARE = 0.9  # of the best plan's worth that it wants a proposal to reach
 ROUNDS = 2
+MOST_DRAWN = 600  # test scenarios that are looked through for a company's cases
 CLOSED = ("completed", "completed_with_alerts", "handed_over", "not_approved")
 
 Case = TeamScenario | FreeCase
 
 
 def simulate_full(
-    source: str | Path,
+    source: str | Path | None,
     stage: str,
     *,
     cases: Sequence[Path] = (),
@@ -58,13 +66,18 @@ def simulate_full(
     outputs: Outputs | None = None,
     kinds: Mapping[str, AgentKind] | None = None,
     limits: AgentLimits | None = None,
+    seats: Seats | None = None,
+    api: ApiOptions | None = None,
     world: int = 0,
+    company: str | None = None,
 ) -> int:
     """Play written cases, or `count` test scenarios from `index` on; print and write each.
 
     `reviewer`: simulated or terminal; None: simulated, unless a case in the store waits for a person.
-    `source`: a run, or "scripted". `world` seeds what happens when plans are carried out; a case in another
-    world is another thread. The store at `db` keeps everything, its key beside it; None: nothing is kept.
+    `source`: a run, or "scripted"; `seats` give seats other players, asked as `api` says.
+    `world` seeds what happens when plans are carried out; a case in another
+    world is another thread. `company`: its cases one after the other, from `index` on, with hidden traits.
+    The store at `db` keeps everything, its key beside it; None: nothing is kept.
 
     Returns: 0, or 2 where a case could not be played; the others were.
 
@@ -75,13 +88,16 @@ def simulate_full(
         raise unknown("reviewer", str(reviewer), list(REVIEWERS))
     outputs = outputs or Outputs()
     check_files(cases)
-    team = load_team(source, stage=stage, engine=None if source == SCRIPTED else EMBEDDED)
+    team = load_team(
+        source, stage=stage, engine=None if source == SCRIPTED else EMBEDDED, seats=seats or (), api=api
+    )
     written, num_skipped = read_cases(team, cases)
-    chosen: list[Case] = [*written] or [team.draw_case(index + i) for i in range(count)]
-    person: Reviewer = TerminalReviewer() if reviewer == "terminal" else make_reviewer(chosen)
+    chosen: list[Case] = [*written] or draw_cases(team, index, count, company)
+    person: Reviewer = TerminalReviewer() if reviewer == "terminal" else make_reviewer()
+    known: list[PlayableCase] = list(chosen)  # those that arise from re-plans are added
     with (
         watching(outputs, len(chosen), is_asking=reviewer == "terminal") as watch,
-        team.serve(chosen) as engine,
+        team.serve(known) as engine,
     ):
         seating = Seating(
             team={role: role for role in ROLES},
@@ -94,67 +110,79 @@ def simulate_full(
             watch=watch,
             kinds=kinds or {},
             limits=limits or AgentLimits(),
+            make_game=remember_cases(known, team.make_game),
         )
-        played = asyncio.run(_play(chosen, seating, person, db, world, is_named=reviewer is not None))
-    for episode, _ in played:
-        print(f"{episode.case_key}  {episode.status}" if outputs.live else render_governed(episode) + "\n")
-    for line in _write(chosen, team, seating, [record for _, record in played], outputs):
+        make_world = partial(make_outcomes, world=world, with_traits=company is not None)
+        turns = (
+            [[case] for case in chosen] if company else [chosen]
+        )  # one case after the other, or all at once
+        played = asyncio.run(_play(turns, seating, person, db, make_world, is_named=reviewer is not None))
+    for episode, record in played:
+        print(f"{episode.case_key}  {episode.status}" if outputs.live else render_governed(record) + "\n")
+    for line in _write(chosen, team, seating, [record for _, record in played], outputs, make_world):
         print(line)
-    return USER_MISTAKE if num_skipped else 0
+    return end_play(team) or (USER_MISTAKE if num_skipped else 0)
 
 
-def make_reviewer(
-    cases: Sequence[Case], *, error_rate: float = ERROR_RATE, seed: int = 0
-) -> SimulatedReviewer:
-    """A simulated reviewer that errs at the stated rate.
+def draw_cases(team: Team, index: int, count: int, company: str | None) -> list[Case]:
+    """`count` test scenarios from `index` on: any, or those of one company.
 
-    It knows what each option of a generated case is worth; in a written one it goes by the reports' pressing.
+    Raises:
+        UserError: no such company, or too few of its cases among MOST_DRAWN.
     """
-    by_key = {case.key: case for case in cases}
+    if company is None:
+        return [team.draw_case(index + number) for number in range(count)]
+    if company not in list_companies():
+        raise unknown("company", company, list_companies())
+    found: list[Case] = []
+    for number in range(index, index + MOST_DRAWN):
+        case = team.draw_case(number)
+        if find_company(case.case) == company:
+            found.append(case)
+        if len(found) == count:
+            return found
+    raise UserError(f"{company} has {len(found)} cases among {MOST_DRAWN}, not {count}; lower --count")
 
-    def score(request: ReviewRequest, option: str) -> float:
-        case = by_key[request.proposal.case]
-        if not isinstance(case, TeamScenario):
-            return score_by_risk(request, option)
-        return decision_value(case, Decision(option=option, escalate=option == NO_OPTION))
 
-    return SimulatedReviewer(score, error_rate=error_rate, seed=seed)
+def make_reviewer(*, error_rate: float = ERROR_RATE, seed: int = 0) -> SimulatedReviewer:
+    """A simulated reviewer that goes by the figures that it is shown, and errs at the stated rate."""
+    return SimulatedReviewer(score_by_worth, error_rate=error_rate, seed=seed, least_share=LEAST_SHARE)
 
 
-def make_outcomes(case: Case, *, world: int = 0) -> Outcomes:
+def make_outcomes(case: Case, *, world: int = 0, with_traits: bool = False) -> Outcomes:
     """The world that the case's plans are carried out in."""
     if isinstance(case, TeamScenario):
-        return SimulatedOutcomes(case, seed=world)
+        return SimulatedOutcomes(case, seed=world, with_traits=with_traits)
     return FreeOutcomes(case, seed=world)
 
 
 async def _play(
-    cases: Sequence[Case],
+    turns: Sequence[Sequence[Case]],
     seating: Seating,
     reviewer: Reviewer,
     db: Path | None,
-    world: int,
+    make_world: Callable[[Case], Outcomes],
     *,
     is_named: bool,
 ) -> list[tuple[GovernedEpisode, GovernedRecord]]:
     key = secrets.token_bytes(KEY_BYTES) if db is None else find_key(db.with_name(f"{db.name}.key"))
     concurrency = 1 if reviewer.name == "terminal" else 8
+    played: list[tuple[GovernedEpisode, GovernedRecord]] = []
     async with open_services(db, key=key) as services:
-        if reviewer.name == SIMULATED:
-            _check_nobody_waits(services.desk.reviewers, cases, seating.stream, is_named=is_named)
-        played = await play_governed(
-            cases,
-            services,
-            seating,
-            reviewer,
-            partial(make_outcomes, world=world),
-            rounds=ROUNDS,
-            concurrency=concurrency,
-        )
-        return [
-            (episode, read_record(case, episode, services, stream=seating.stream))
-            for case, episode in zip(cases, played, strict=True)
-        ]
+        for cases in turns:
+            if reviewer.name == SIMULATED:
+                _check_nobody_waits(services.desk.reviewers, cases, seating.stream, is_named=is_named)
+            episodes = await play_governed(
+                cases, services, seating, reviewer, make_world, rounds=ROUNDS, concurrency=concurrency
+            )
+            played += [
+                (
+                    episode,
+                    read_record(case, episode, services, stream=seating.stream, make_game=seating.make_game),
+                )
+                for case, episode in zip(cases, episodes, strict=True)
+            ]
+    return played
 
 
 def _check_nobody_waits(reviewers: Reviewers, cases: Sequence[Case], stream: str, *, is_named: bool) -> None:
@@ -177,10 +205,14 @@ def _write(
     seating: Seating,
     records: Sequence[GovernedRecord],
     outputs: Outputs,
+    make_world: Callable[[Case], Outcomes],
 ) -> list[str]:
     """Write what was asked for; one line for each place."""
     lines = []
-    for case, record in zip(cases, records, strict=True):
+    verdicts = [
+        _score(record, team.weights, make_world(case)) for case, record in zip(cases, records, strict=True)
+    ]
+    for case, record, verdict in zip(cases, records, verdicts, strict=True):
         name = minutes_file(record.episode)
         if outputs.html is not None:
             page = write_minutes(
@@ -189,9 +221,10 @@ def _write(
                 record,
                 label=team.label,
                 chat=seating.chat,
-                verdict=_score(case, record, team.weights),
+                verdict=verdict,
                 weights=team.weights,
                 speakers=seating.list_prompt_roles(case),
+                course=plan_course(record, make_world(case)),
             )
             lines.append(f"minutes:  {page}")
         if outputs.atif is not None:
@@ -200,8 +233,8 @@ def _write(
             lines.append(f"ATIF:     {document}")
     if outputs.html is not None and len(records) > 1:
         rows = [
-            make_index_row(case, record, _score(case, record, team.weights))
-            for case, record in zip(cases, records, strict=True)
+            make_index_row(case, record, verdict)
+            for case, record, verdict in zip(cases, records, verdicts, strict=True)
         ]
         lines.append(f"index:    {write_index(outputs.html, rows, label=team.label)}")
     if outputs.episodes is not None:
@@ -212,8 +245,9 @@ def _write(
     return lines
 
 
-def _score(case: Case, record: GovernedRecord, weights: TeamRewardWeights) -> TeamVerdict | None:
-    """Score the last draft and its votes; None without truth, or before the end."""
-    if not isinstance(case, TeamScenario) or record.status not in CLOSED:
+def _score(record: GovernedRecord, weights: TeamRewardWeights, outcomes: Outcomes) -> TeamVerdict | None:
+    """Score what is in place in the end; None without truth, or before the end."""
+    is_closed = record.status in CLOSED and bool(record.chapters)
+    if not isinstance(outcomes, SimulatedOutcomes) or not is_closed:
         return None
-    return score_episode(case, record.episode, weights)
+    return score_governed(record, outcomes, weights)

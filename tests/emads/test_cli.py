@@ -11,7 +11,6 @@ from command_line import fail
 from emads.cli import main
 from training.config.loading import load_config
 from training.config.run_config import RunConfig
-from training.data.folders import datasets
 from training.runs.run_folder import Run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -115,7 +114,7 @@ def test_a_damaged_stored_config_names_file_and_line(
 def test_a_truncated_data_file_is_named_and_the_clean_rows_are_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(datasets, "SCENARIOS_PER_SHARD", 5)
+    monkeypatch.setattr("training.data.folders.requests.SCENARIOS_PER_SHARD", 5)
     assert main(["generate", "--family", "cto", "--count", "10", "--out", str(tmp_path)]) == 0
     path = tmp_path / "cto" / "train-00001.parquet"
     path.write_bytes(path.read_bytes()[:-50])

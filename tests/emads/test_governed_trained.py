@@ -102,7 +102,7 @@ def test_a_written_case_plays_with_the_trained_team(
     case = ROOT / "examples" / "card-payments.yaml"
     team = [str(run), "--stage", "marl", "--html", str(tmp_path)]
     assert main(["simulate", str(case), "--protocol", "full", *team, "--world", "8"]) == 0
-    assert "closed: status" in capsys.readouterr().out
+    assert "  First plan" in capsys.readouterr().out
     (page,) = tmp_path.iterdir()
     text = page.read_text()
     assert "What replaces our card payment switch before its support ends?" in text

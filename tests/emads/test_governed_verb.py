@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from emads.cli import main
+from simulator.export.governed_episodes import read_governed
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -18,7 +19,7 @@ def test_the_same_call_on_the_same_store_gives_the_same_text(
     first = capsys.readouterr().out
     assert main(call) == 0
     assert capsys.readouterr().out == first
-    assert first.count("closed: status") == 2
+    assert first.count("  First plan") == 2
     assert store.with_name("s.db.key").stat().st_mode & 0o777 == 0o600
 
 
@@ -37,10 +38,11 @@ def test_written_cases_play_with_the_experts_where_they_give_figures(
     call = ["simulate", "--protocol", "full", "--team", "scripted", "--html", str(tmp_path / "m")]
     assert main([*call, str(EXAMPLES / "card-payments.yaml"), "--world", "8"]) == 0
     out = capsys.readouterr().out
-    assert out.count("attempt ") == 2 + out.count("committed: attempt")
-    assert "replanned: alerts ['coo'], option B" in out
+    assert "alert: COO at 21 % of its limit, 24 k$ lost" in out
+    assert "Re-plan 1 of at most 3: option C" in out
     (page,) = (tmp_path / "m").iterdir()
-    assert "Execution revealed that option B does not hold: COO 24 %." in page.read_text()
+    said = "Monitoring raised an alert on option B: COO at 21 % of its limit, 24 k$ lost."
+    assert said in page.read_text()
 
 
 @pytest.mark.parametrize("protocol", ["assess", "full"])
@@ -48,7 +50,7 @@ def test_one_unplayable_case_is_skipped_and_the_rest_is_played(
     protocol: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = tmp_path / "words.md"
-    front = "---\ntitle: x\noptions: {A: x, B: y}\n---\n"
+    front = "---\ntitle: x\nbudget: 9\noptions:\n  A: {name: x, base: 1}\n  B: {name: y, base: 2}\n---\n"
     words.write_text(front + "## CTO\nIt is late.\n## COO\nIt is cold.\n")
     call = ["simulate", "--team", "scripted", "--protocol", protocol, "--html", str(tmp_path / "m")]
     assert main([*call, str(words), *map(str, sorted(EXAMPLES.glob("*.[my]*")))]) == 2
@@ -57,6 +59,22 @@ def test_one_unplayable_case_is_skipped_and_the_rest_is_played(
     assert said.out.count("minutes:  ") == 4
     assert main([*call, str(words)]) == 2
     assert "error: " in capsys.readouterr().err
+
+
+def test_a_companys_later_cases_are_told_what_earlier_ones_showed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["simulate", "--protocol", "full", "--team", "scripted", "--company", "Fjord Telecom"]
+    assert main([*call, "--count", "2", "--jsonl", str(tmp_path / "e.jsonl")]) == 0
+    first, second = read_governed(tmp_path / "e.jsonl")
+    assert first.precedents == ()
+    (recalled,) = second.precedents
+    assert recalled["case"] == first.episode.scenario_key
+    assert [one["upgrade"] for one in recalled["actuals"]]
+    assert "recalls " in capsys.readouterr().out
+    monkeypatch.setattr("emads.commands.simulate_full.MOST_DRAWN", 12)
+    assert main([*call, "--count", "99"]) == 2
+    assert "lower --count" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -70,6 +88,8 @@ def test_one_unplayable_case_is_skipped_and_the_rest_is_played(
             "unknown reviewer 'web' (known: simulated",
         ),
         ("--team scripted --world 3", "--world goes with --protocol full"),
+        ("--team scripted --company Northbank", "--company goes with --protocol full"),
+        ("--team scripted --protocol full --company Nortbank", "did you mean 'Northbank'"),
         ("--protocol full --team scripted --agent ceo=code", "unknown role 'ceo'"),
         ("--protocol full --team scripted --limit steps=3", "unknown limit 'steps'"),
         ("--protocol full --team scripted case.yaml", "case.yaml"),

@@ -11,7 +11,7 @@ from emads.cli import main
 from emads.commands.review_queue import Label, judge, read_labels, read_queue, write_queue
 from emads.commands.run_schedule import describe_spent
 from roles.errors import UserError
-from scenarios.team import TeamScenario
+from scenarios.team import PlanGame, TeamScenario
 from simulator.records import Episode
 from training.config.run_config import ReviewConfig, RunConfig
 from training.data.demonstrations import team_scenario
@@ -88,10 +88,11 @@ def test_the_queue_holds_what_the_team_saw_and_no_truth(
     for case in cases:
         scenario = team_scenario("train", config.data.seed, case.index, config.data.difficulties)
         assert case.key == scenario.key
-        assert case.briefs == {role: seat.brief for role, seat in scenario.seats.items()}
+        game = PlanGame(scenario, config.model.prompts)
+        assert case.briefs == {role: game.write_report_brief(role) for role in scenario.seats}
         assert set(json.loads(case.model_dump_json())) == {
-            "key", "index", "options", "reasons", "margin", "decisions", "briefs", "reports", "decision",
-            "votes", "label",
+            "key", "index", "options", "reasons", "margin", "decisions", "briefs", "table", "reports",
+            "decision", "own", "votes", "label",
         }  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def episode(decision: str, votes: dict[str, str] | None = None, case: TeamScenar
 
 
 def decide(option: str) -> str:
-    return json.dumps({"option": option, "escalate": option == "none"})
+    return json.dumps({"option": option, "fund": [], "escalate": option == "none"})
 
 
 def test_reasons_by_hand() -> None:
@@ -163,6 +164,7 @@ def test_labels_become_training_data_and_stay(tmp_path: Path) -> None:
         ({"option": "none", "escalate": False, "by": "ana"}, "or none with escalate true"),
         ({"option": "A", "escalate": True, "by": "ana"}, "or none with escalate true"),
         ({"option": "A", "escalate": "no", "by": "ana"}, "label.escalate"),
+        ({"option": "A", "fund": ["cto"], "escalate": False, "by": "ana"}, "'cto' has no offer on A"),
         ({"option": "A", "escalate": False}, "label.by"),
     ],
 )

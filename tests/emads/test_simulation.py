@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from command_line import fail
 
 from emads.cli import main
 from emads.commands.train import train_stage
+from scenarios.written.written_case import read_case
 from simulator.export.episode_files import read_episodes
 from training.config.loading import load_config
 from training.runs.run_folder import Run
@@ -68,8 +70,16 @@ def test_written_cases_play_and_everything_is_kept(
         )
         (cto,) = [one for one in document["subagent_trajectories"] if one["agent"]["name"] == "cto"]
         heard = cto["steps"][0]["message"]
-        assert " case. CTO seat. Stakes " in heard
-        assert "\n" not in heard  # a tiny team reads the figures alone
+        case = read_case(path)
+        words = [case.notes["cto"]] if "cto" in case.notes else []
+        budget, *lines = heard.split("\n")
+        assert re.fullmatch(rf"Budget {case.public.budget} (tight|middle|ample)\.", budget)
+        # a tiny team reads its seat's words and figures alone: no rules, no context
+        assert lines[: len(words)] == words
+        figures = r"( need| veto)?: (none|\w+ \w \d+ \d+(, \w+ \w \d+ \d+)*)"
+        assert len(lines) == len(words) + len(case.options)
+        for option, line in zip(case.options, lines[len(words) :], strict=True):
+            assert re.fullmatch(option + figures, line)
         assert path.stem in episode.scenario_key
 
 
@@ -93,7 +103,8 @@ def test_a_case_that_the_model_has_no_room_for_is_refused(
 ) -> None:
     path = tmp_path / "long.md"
     words = "The permits wait in three rooms. " * 60
-    path.write_text(f"---\ntitle: x\noptions: {{A: x, B: y}}\n---\n## CTO\n{words}\n## COO\n{words}\n")
+    options = "{A: {name: x, base: 5}, B: {name: y, base: 4}}"
+    path.write_text(f"---\ntitle: x\nbudget: 9\noptions: {options}\n---\n## CTO\n{words}\n## COO\n{words}\n")
     line = fail(capsys, "simulate", run, path, "--stage", "base", "--html", tmp_path / "minutes")
     assert f"{path}: what cto reads is" in line
     assert "shorten the case" in line

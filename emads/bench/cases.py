@@ -1,0 +1,154 @@
+"""The cases of the bench, in their order. Their texts are pinned: a changed generator needs a new version.
+
+600 cases: 20 of each role family and 100 of the table in each of three bands of difficulty. They are played
+in rounds over all cells, so that what was played of a set that stopped early is balanced.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from roles.errors import UserError
+from roles.registry import ROLES
+from roles.team import RECONCILER
+from scenarios.base import Scenario
+from scenarios.registry import FAMILIES
+from scenarios.team import PlanGame, TeamScenario
+from scenarios.team import generate as generate_team
+
+Band = Literal["easy", "middle", "hard"]
+
+SET_VERSION = 1
+SEED = 2026  # of the test split
+TABLE = "table"
+BANDS: Mapping[Band, tuple[int, ...]] = {"easy": (1, 2, 3), "middle": (4, 5, 6), "hard": (7, 8, 9, 10)}
+ROLE_FAMILIES = ("cto", "coo", "risk", "cost", "reconcile")
+CASES_PER_CELL: Mapping[str, int] = {**dict.fromkeys(ROLE_FAMILIES, 20), TABLE: 100}
+PINS = "set.json"
+_BAND_START: Mapping[Band, int] = {"easy": 0, "middle": 1_000, "hard": 2_000}  # first index of a band
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """Cases of one kind and band.
+
+    Example: Cell(kind="cto", band="easy").name == "cto/easy"
+    """
+
+    kind: str  # a role family, or TABLE
+    band: Band
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}/{self.band}"
+
+    @property
+    def num_cases(self) -> int:
+        return CASES_PER_CELL[self.kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchCase:
+    """One case of the set.
+
+    Example: list_cases(limit=1)[0].scenario.key == "cto/test/2026/0/1"
+    """
+
+    cell: Cell
+    scenario: Scenario | TeamScenario
+
+    @property
+    def key(self) -> str:
+        return self.scenario.key
+
+
+def find_band(difficulty: int) -> Band:
+    """Return the band of a difficulty from 1 to 10."""
+    return next(band for band, levels in BANDS.items() if difficulty in levels)
+
+
+CELLS = tuple(Cell(kind=kind, band=band) for kind in CASES_PER_CELL for band in BANDS)
+
+
+@cache
+def draw_cell(cell: Cell) -> tuple[BenchCase, ...]:
+    """Return the cell's cases; the difficulties of its band take turns."""
+    levels = BANDS[cell.band]
+    cases = []
+    for number in range(cell.num_cases):
+        index, level = _BAND_START[cell.band] + number, levels[number % len(levels)]
+        scenario: Scenario | TeamScenario
+        if cell.kind == TABLE:
+            scenario = generate_team("test", SEED, index, level)
+        else:
+            scenario = FAMILIES[cell.kind].generate("test", SEED, index, level)
+        cases.append(BenchCase(cell=cell, scenario=scenario))
+    return tuple(cases)
+
+
+def list_cases(limit: int | None = None) -> list[BenchCase]:
+    """Return all cases in the order of play; with `limit` at most so many of each cell.
+
+    Every round takes 1 case of each role cell and 5 of each table cell.
+    """
+    queues = [(list(draw_cell(cell))[:limit], cell.num_cases // 20) for cell in CELLS]
+    return [
+        case
+        for start in range(20)
+        for cases, step in queues
+        for case in cases[start * step : (start + 1) * step]
+    ]
+
+
+def compute_digest(cell: Cell) -> str:
+    """Return the SHA-256 of all that a model reads in the cell's cases, and of their right answers."""
+    digest = hashlib.sha256()
+    for case in draw_cell(cell):
+        for text in _list_texts(case.scenario):
+            digest.update(hashlib.sha256(text.encode()).digest())
+    return digest.hexdigest()
+
+
+def check_pins(cells: Sequence[Cell] = CELLS) -> None:
+    """Refuse a set whose cases are not the pinned ones.
+
+    Raises:
+        UserError: names the first changed cell and what to do.
+    """
+    pinned = read_pins()["digests"]
+    for cell in cells:
+        if pinned.get(cell.name) != compute_digest(cell):
+            raise UserError(
+                f"the cases of {cell.name} are not those of bench set {SET_VERSION}: the generator changed;"
+                " use the release that a card names, or raise SET_VERSION and run `python -m emads.bench.pin`"
+            )
+
+
+@cache
+def read_pins() -> dict[str, Any]:
+    """Return digests of the cells and the sizes of the experts' plays, as they were pinned."""
+    pins: dict[str, Any] = json.loads(files("emads.bench").joinpath(PINS).read_text())
+    return pins
+
+
+def _list_texts(scenario: Scenario | TeamScenario) -> Iterator[str]:
+    if isinstance(scenario, Scenario):
+        role = ROLES[scenario.role]
+        yield role.mandate
+        yield json.dumps([tool.as_chat_tool() for tool in role.tools])
+        yield scenario.brief
+        yield json.dumps(FAMILIES[scenario.family].solve(scenario), sort_keys=True)
+        return
+    game = PlanGame(scenario)
+    for seat in (*scenario.seats, RECONCILER):
+        role = game.prompt_role(seat)
+        yield role.mandate
+        yield json.dumps([tool.as_chat_tool() for tool in role.tools])
+    for seat in scenario.seats:
+        yield game.write_report_brief(seat)
+    optimum = scenario.optimum
+    yield "none" if optimum is None else f"{optimum.plan.option} {optimum.worth}"

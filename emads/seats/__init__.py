@@ -1,0 +1,7 @@
+"""Seats of one team played by different players: API models, weights of runs, scripts.
+
+Belongs here: reading `--seat`, prices and limits, and the team that they make.
+Not here: the protocol of endpoints (simulator.engines.openai), a run's weights (emads.trained_team).
+"""
+
+STOPPED = 8  # exit status: the cost limit is reached; the same command with a higher one goes on

@@ -1,0 +1,173 @@
+"""Prices of models and limits of requests, from options and a YAML file. No price is ever guessed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from emads.seats.players import ApiPlayer
+from roles.errors import UserError, unknown
+from scenarios.written.strict_yaml import parse_yaml
+from simulator.engines.openai.endpoint import EndpointSettings, read_api_key
+from simulator.engines.openai.wire import ToolShape
+
+SHAPES: tuple[ToolShape, ...] = ("native", "text")
+TUNABLE = (
+    "timeout_s",
+    "max_retries",
+    "backoff_s",
+    "max_wait_s",
+    "concurrency",
+    "requests_per_minute",
+    "max_completion_tokens",
+    "temperature",
+)
+SEAT_COMPLETION_TOKENS = 2048  # of a turn: a report with reasoning before it
+
+
+class Price(BaseModel):
+    """What a model's tokens cost, in any one currency.
+
+    Example: Price(input=2.5, output=10.0)
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    input: float = Field(ge=0)  # per million prompt tokens
+    output: float = Field(ge=0)  # per million completion tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiOptions:
+    """How the endpoints of a team are asked.
+
+    Example: ApiOptions(prices={"qwen": Price(input=0.1, output=0.4)}, max_cost=2.0)
+    """
+
+    prices: Mapping[str, Price] = field(default_factory=dict)  # by model
+    max_cost: float | None = None  # of all endpoints together, in the currency of the prices
+    key_variables: Mapping[str, str] = field(default_factory=dict)  # by model; "" for all others
+    settings: Mapping[str, Any] = field(default_factory=dict)  # keys of EndpointSettings
+    shape: ToolShape = "native"
+    replies: Path | None = None  # file of paid replies: the same call goes on from it
+
+    def settle(self, player: ApiPlayer) -> EndpointSettings:
+        """Return the settings of one endpoint.
+
+        Raises:
+            UserError: no API key in the variable, or a setting out of range.
+        """
+        variable = self.key_variables.get(player.model, self.key_variables.get(""))
+        price = self.prices.get(player.model, Price(input=0, output=0))
+        values: dict[str, Any] = {"max_completion_tokens": SEAT_COMPLETION_TOKENS, **self.settings}
+        try:
+            return EndpointSettings(
+                url=player.url,
+                model=player.model,
+                api_key=None if variable is None else read_api_key(variable),
+                price_in=price.input,
+                price_out=price.output,
+                **values,
+            )
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise UserError(f"--api {first['loc'][0]}={first['input']}: {first['msg'].lower()}") from None
+
+    def check(self, players: Sequence[ApiPlayer]) -> None:
+        """Refuse a cost limit without the prices that it needs, and prices of models that nobody plays.
+
+        Raises:
+            UserError: names the model.
+        """
+        models = [player.model for player in players]
+        for model in models:
+            if self.max_cost is not None and model not in self.prices:
+                raise UserError(
+                    f"--max-cost {self.max_cost:g} needs the price of {model!r}:"
+                    f" add --price {model}=INPUT,OUTPUT (per million tokens; 0,0 where it costs nothing)"
+                )
+        for model in self.key_variables:
+            if model and model not in models:
+                raise unknown("model of --api-key-env", model, models)
+
+
+def read_api_options(
+    *,
+    price: Sequence[str] = (),
+    prices: Path | None = None,
+    max_cost: float | None = None,
+    api_key_env: Sequence[str] = (),
+    api: Sequence[str] = (),
+    replies: Path | None = None,
+) -> ApiOptions:
+    """Read the options of the command line.
+
+    `price`: "MODEL=INPUT,OUTPUT" per million tokens. `prices`: YAML file of the same by model.
+    `api_key_env`: "VARIABLE" or "MODEL=VARIABLE". `api`: "KEY=VALUE" of EndpointSettings, or "tools=text".
+
+    Raises:
+        UserError: names option, value and form.
+    """
+    if max_cost is not None and max_cost <= 0:
+        raise UserError(f"--max-cost {max_cost:g} must be above 0")
+    found = {} if prices is None else read_price_file(prices)
+    found |= dict(_read_price(one) for one in price)
+    settings: dict[str, Any] = {}
+    for one in api:
+        key, equals, text = one.partition("=")
+        if not equals:
+            raise UserError(f"--api {one!r} is not of the form KEY=VALUE")
+        if key not in (*TUNABLE, "tools"):
+            raise unknown("setting of --api", key, [*TUNABLE, "tools"])
+        settings[key] = parse_yaml(text, f"--api {key}")
+    shape = settings.pop("tools", "native")
+    if shape not in SHAPES:
+        raise unknown("shape of tools", str(shape), list(SHAPES))
+    return ApiOptions(
+        prices=found,
+        max_cost=max_cost,
+        key_variables=dict(_read_variable(one) for one in api_key_env),
+        settings=settings,
+        shape=shape,
+        replies=replies,
+    )
+
+
+def read_price_file(path: Path) -> dict[str, Price]:
+    """Read prices by model, e.g. `gpt-x: {input: 2.5, output: 10}`.
+
+    Raises:
+        UserError: no such file, or another form.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError):
+        raise UserError(f"{path} is no text file that can be read; --prices takes a YAML file") from None
+    try:
+        return TypeAdapter(dict[str, Price]).validate_python(parse_yaml(text, str(path)))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "file"
+        raise UserError(
+            f"{path}: {where}: {first['msg'].lower()}; write MODEL: {{input: 2.5, output: 10}}"
+        ) from None
+
+
+def _read_price(text: str) -> tuple[str, Price]:
+    model, equals, figures = text.rpartition("=")
+    parts = figures.split(",")
+    try:
+        if not equals or not model or len(parts) != 2:
+            raise ValueError(text)
+        return model, Price(input=float(parts[0]), output=float(parts[1]))
+    except ValueError:
+        raise UserError(
+            f"--price {text!r} is not of the form MODEL=INPUT,OUTPUT, two prices of a million tokens"
+        ) from None
+
+
+def _read_variable(text: str) -> tuple[str, str]:
+    model, _, variable = text.rpartition("=")
+    return model, variable

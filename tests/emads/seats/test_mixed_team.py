@@ -1,0 +1,124 @@
+"""Teams of any mix play whole episodes: experts behind a real server, scripts and runs at one table."""
+
+from pathlib import Path
+
+import pytest
+from table_server import answer_as_experts
+from teacher_server import serve
+
+import emads
+from emads.seats.mixed_team import MixedTeam
+from emads.seats.prices import ApiOptions, read_api_options
+from roles.errors import UserError
+from scenarios.team import generate
+from training.config.loading import load_config
+from training.runs.run_folder import Run
+from training.stages.base import train_base
+
+CASES = [generate("test", 3, index, 1 + index) for index in range(4)]
+EXPERTS = ["all=scripted:measured", "reconcile=scripted:exact"]
+
+
+def load(seats: list[str], api: ApiOptions | None = None) -> MixedTeam:
+    team = emads.load_team(seats=seats, api=api)
+    assert isinstance(team, MixedTeam)
+    return team
+
+
+def test_a_model_behind_a_server_plays_as_the_same_model_here() -> None:
+    scripted = emads.play(load(EXPERTS), CASES)
+    with serve(answer_as_experts(CASES)) as server:
+        options = read_api_options(price=["tiny=1,2"], api=["backoff_s=0.01"])
+        team = load([f"all=openai:tiny@{server.url}"], options)
+        server.faults = ["500", None, "half JSON", None, "429"]
+        played = emads.play(team, CASES)
+    assert [one.episode.reports for one in played] == [one.episode.reports for one in scripted]
+    assert [one.episode.decision for one in played] == [one.episode.decision for one in scripted]
+    assert [one.episode.votes for one in played] == [one.episode.votes for one in scripted]
+    verdicts = [one.verdict for one in played]
+    assert verdicts == [one.verdict for one in scripted]
+    calls = [one.episode.trajectories["cto"].num_valid_tool_calls for one in played]
+    assert min(calls) > 0
+    assert all(body["tools"] for body in server.bodies)
+    (total,) = [line for line in team.describe_usage() if line.startswith("all")]
+    num_requests = sum(len(path.turns) for one in played for path in one.episode.trajectories.values())
+    assert f"{num_requests:,} requests" in total
+    assert team.spent is not None
+    assert f"cost {team.spent:.4f}" in total
+    assert team.spent > num_requests * (100 * 1 + 10 * 2) / 1e6  # what failed may have been charged, too
+
+
+def test_one_seat_by_a_server_and_the_others_by_scripts() -> None:
+    with serve(answer_as_experts(CASES)) as server:
+        team = load([*EXPERTS, f"cto=openai:tiny@{server.url}"])
+        played = emads.play(team, CASES)
+    assert [one.verdict for one in played] == [one.verdict for one in emads.play(load(EXPERTS), CASES)]
+    systems = {body["messages"][0]["content"] for body in server.bodies}
+    assert all(system.startswith("You are CTO ") for system in systems)
+    assert [line.split()[0] for line in team.describe_usage()] == ["cto", "all"]
+    assert "cost unknown" in team.describe_usage()[0]
+    assert team.spent is None
+
+
+def test_a_cost_limit_stops_the_play_and_the_kept_replies_go_on(tmp_path: Path) -> None:
+    with serve(answer_as_experts(CASES)) as server:
+
+        def play(max_cost: float) -> tuple[int, str | None]:
+            options = read_api_options(
+                price=["tiny=1000,1000"],
+                max_cost=max_cost,
+                api=["max_completion_tokens=20"],
+                replies=tmp_path / "replies.jsonl",
+            )
+            team = load([*EXPERTS, f"cto=openai:tiny@{server.url}"], options)
+            played = emads.play(team, CASES)
+            return sum(one.episode.error is None for one in played), team.stop
+
+        whole, stop = play(8.0)
+        assert whole < len(CASES)
+        assert stop is not None
+        assert "cost limit 8 reached" in stop
+        paid = len(server.bodies)
+        assert paid > 0
+        assert play(8.0)[0] == whole
+        assert len(server.bodies) == paid
+        assert play(1000.0) == (len(CASES), None)
+        assert len(server.bodies) - paid < paid + 20  # what was paid for was not asked again
+
+
+def test_an_endpoint_that_is_down_fails_the_episode_and_not_the_score() -> None:
+    options = read_api_options(api=["max_retries=0", "timeout_s=1.0"])
+    played = emads.play(load([*EXPERTS, "cto=openai:tiny@http://127.0.0.1:9"], options), CASES[:1])
+    assert played[0].verdict is None
+    assert "connection" in str(played[0].episode.error)
+
+
+def test_the_team_of_a_source_keeps_the_seats_that_are_not_named() -> None:
+    team = emads.load_team("scripted", seats=["cto=scripted:lean"])
+    assert team.label == "team of cto=scripted:lean, others scripted"
+    assert team.draw_case(0).key == emads.load_team("scripted").draw_case(0).key
+    with pytest.raises(UserError, match="nobody plays 'coo'"):
+        emads.load_team(seats=["cto=scripted"])
+    with pytest.raises(UserError, match="no run in /nonexistent"):
+        emads.load_team(seats=["all=scripted", "cto=run:/nonexistent"])
+    with pytest.raises(UserError, match="nobody plays: name a run"):
+        emads.load_team()
+
+
+@pytest.mark.slow
+def test_a_run_sits_beside_scripts_and_reads_its_own_prompts(tmp_path: Path) -> None:
+    settings = (
+        *("num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2"),
+        *("model.intermediate_size=64", "data.difficulties=[1]"),
+    )
+    run = Run.create(tmp_path / "run", load_config(None, settings))
+    train_base(run.path)
+    team = load([*EXPERTS, f"cto=run:{run.path}/base"])
+    (played,) = emads.play(team, CASES[:1])
+    (scripted,) = emads.play(load(EXPERTS), CASES[:1])
+    game = team.make_game(CASES[0])
+    assert len(game.prompt_role("cto").mandate) < len(game.prompt_role("coo").mandate) / 5
+    assert played.episode.trajectories["cto"].turns[0].policy_version == "cto@base"
+    assert played.episode.reports["coo"] == scripted.episode.reports["coo"]
+    alone = emads.play(emads.load_team(run.path, stage="base"), CASES[:1])
+    assert played.episode.reports["cto"] == alone[0].episode.reports["cto"]  # as in its own team
