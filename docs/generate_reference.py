@@ -101,6 +101,8 @@ def render_configuration() -> str:
 
 def find_commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     """Every command that does something, with the words that call it."""
+    if getattr(command, "invoke_without_command", False):
+        yield " ".join(words), command
     if hasattr(command, "commands"):
         for name, inner in command.commands.items():
             yield from find_commands(inner, (*words, name))

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 
 from roles.registry import ROLES
-from roles.team import SPECIALISTS
 from scenarios.team import TeamScenario, generate
-from simulator.agents.scripted_policies import oracle_team, random_team
+from simulator.agents.scripted_policies import baseline_team, oracle_team
 from simulator.chat import Chat
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.hf_chat import HFChat
@@ -35,18 +34,18 @@ from training.joint.update import TeamUpdater
 from training.models.base_model import build_tiny_model, train_tokenizer
 
 SHAPE = ModelConfig(hidden_size=32, num_layers=1, num_heads=2, intermediate_size=48)
-CONFIG = MarlConfig(report_sets=4, decisions_per_set=2, learning_rate=0.02, max_completion_tokens=40)
+CONFIG = MarlConfig(report_sets=4, decisions_per_set=2, learning_rate=0.02, max_completion_tokens=700)
 
 
 class ChoosingEngine:
-    """Samples an expert's or a random answer by how likely the policy's model finds their tokens."""
+    """Samples an expert's answer or an empty one by how likely the policy's model finds their tokens."""
 
     def __init__(
         self, models: dict[str, Any], scenarios: list[TeamScenario], chat: Chat, end_id: int
     ) -> None:
         self.models, self.chat, self.end_id = models, chat, end_id
-        expert = oracle_team(scenarios, report_practice="stakes", decision_practice="priority")
-        self.writers = [expert, random_team(SPECIALISTS)]
+        expert = oracle_team(scenarios, report_habit="measured", funding_habit="exact")
+        self.writers = [expert, baseline_team(scenarios, "blind")]
         self.version = 0
 
     async def complete(self, request: CompletionRequest) -> Completion:
@@ -90,7 +89,7 @@ def train(num_steps: int, num_scenarios: int) -> list[float]:
 
     scheme = Shared()
     player = AssessPlayer(
-        config=CONFIG, chat=chat, roles=tuple(ROLES), counterfactuals=scheme.counterfactuals
+        config=CONFIG, chat=chat, roles=tuple(ROLES), counterfactuals=scheme.counterfactuals, style="short"
     )
     scorer = AssessScorer(weights=TeamRewardWeights(), reward=reward_team)
     credit = CreditAssigner(

@@ -84,7 +84,7 @@ def run_prefix(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 
     Every seat reads its mandate, the case (--prompt tokens that all seats share) and facts of its own,
     reports and votes in one transcript. With the case first, the mandates of all five roles stand before it
-    and after the facts only which seat is asked, as `model.prompt_layout=case_first` writes it. All roles
+    and after the facts only which seat is asked; no option writes prompts so. All roles
     play on the base: different adapters share no keys.
     """
     base = write_base(args.shape, folder / "base")

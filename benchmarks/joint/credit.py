@@ -74,10 +74,7 @@ def open_learner(path: Path, repeat: int = 0, **changes: Any) -> tuple[JointLear
 
 def draw(run: Run, split: Any, first: int, count: int) -> list[TeamScenario]:
     data = run.config.data
-    return [
-        team_scenario(split, data.seed, first + index, data.difficulties, data.conventions)
-        for index in range(count)
-    ]
+    return [team_scenario(split, data.seed, first + index, data.difficulties) for index in range(count)]
 
 
 def measure_truth(path: Path, num_scenarios: int, num_decisions: int) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.probes.mixed_engine import MixedEngine, TranslatedEngine
 from evaluation.stats.intervals import holm, paired_interval, paired_permutation_p
 from roles.registry import ROLES
+from simulator.chat import Chat
+from simulator.chat_messages import MessageChat
 from simulator.engines.base import Engine
-from simulator.engines.embedded.hf_chat import HFChat
+from simulator.engines.routed import RoutedEngine, route_teams
 from simulator.export.atomic_files import encode_json
 from training.models.weights import load_team
 from training.runs.run_folder import Run
@@ -32,20 +33,14 @@ def remember(file: Path, compute: Callable[[], Scores]) -> Scores:
     return found
 
 
-def seat_runs(home: Run, others: Mapping[str, Run], stage: str) -> tuple[Engine, HFChat]:
-    """Policy "home:cto" is the home run's CTO, "NAME:cto" that of another run; all hear the home run's ids.
-
-    Every run has a tokenizer of its own: prompts and completions of the others pass as text.
-    """
-    models, tokenizer = load_team(home, stage)
-    chat = make_chat(tokenizer, home.config)
-    engines: dict[str, Engine] = {"home": team_engine(models, tokenizer, home.config, stage)}
-    for name, run in others.items():
+def seat_runs(home: Run, others: Mapping[str, Run], stage: str) -> tuple[Engine, MessageChat]:
+    """Policy "home:cto" is the home run's CTO, "NAME:cto" that of another run."""
+    teams: dict[str, tuple[Engine, Chat]] = {}
+    for name, run in {"home": home, **others}.items():
         models, tokenizer = load_team(run, stage)
-        inner = make_chat(tokenizer, run.config)
         engine = team_engine(models, tokenizer, run.config, stage)
-        engines[name] = TranslatedEngine(engine, inner=inner, outer=chat)
-    return MixedEngine(engines), chat
+        teams[name] = engine, make_chat(tokenizer, run.config)
+    return RoutedEngine(route_teams(teams, list(ROLES))), MessageChat()
 
 
 def seated(name: str) -> dict[str, str]:

@@ -110,7 +110,7 @@ def _prepare(folder: Path, options: argparse.Namespace) -> tuple[HFChat, Any]:
     model.save_pretrained(folder / "start")
     tokenizer.save_pretrained(folder / "start")
     count = (options.steps + 1) * options.prompts
-    write_trl_folder(folder, options.role, count=count, difficulties=DIFFICULTIES, short_prompts=True)
+    write_trl_folder(folder, options.role, count=count, difficulties=DIFFICULTIES, style="short")
     return chat, prepare_tokenizer(tokenizer)
 
 

@@ -14,15 +14,17 @@ from fractions import Fraction
 from statistics import fmean
 
 from evaluation.audit.part_text_solver import solve_from_text
+from evaluation.audit.report_text_solver import solve_reports_from_text
+from roles.team import SPECIALISTS
 from scenarios.base import ToolCall
 from scenarios.company.case import generate_case
 from scenarios.company.coordination import is_hidden_profile, reckon_worths, seat_decides, worth_without
 from scenarios.company.domains import DOMAINS
 from scenarios.company.knapsack import list_efficient
 from scenarios.company.optimum import blind_worth, find_optimum, plan_value, recheck_optimum
-from scenarios.company.parts.registry import PART_FAMILIES
 from scenarios.company.records import CompanyCase, Part, Plan
 from scenarios.company.setting import draw_setting, draw_structure
+from scenarios.registry import FAMILIES
 
 LEVELS = range(1, 11)
 
@@ -134,7 +136,8 @@ def measure_level(difficulty: int, count: int) -> dict[str, float]:
 
 def count_mismatches(count: int) -> dict[str, int]:
     """Cases and parts on which two methods differ, `count` of each kind over all difficulties."""
-    wrong = dict.fromkeys(("optimum", *DOMAINS, *(f"{seat} from text" for seat in DOMAINS)), 0)
+    measured, read = (f"{seat} parts" for seat in DOMAINS), (f"{name} from text" for name in FAMILIES)
+    wrong = dict.fromkeys(("optimum", *measured, *FAMILIES, *read), 0)
     for index in range(count):
         difficulty = 1 + index % 10
         case = generate_case("train", 1, index, difficulty)
@@ -144,14 +147,22 @@ def count_mismatches(count: int) -> dict[str, int]:
             structure, parts = draw_structure(draw_setting("train", 1, index, difficulty), seat, "A")
             for part in parts[:: max(1, len(parts) // 6)]:
                 again = domain.measure_again(structure, part.choice)
-                wrong[seat] += again != (part.cost, dict(part.figures))
-            family = PART_FAMILIES[seat]
+                wrong[f"{seat} parts"] += again != (part.cost, dict(part.figures))
+            family = FAMILIES[seat]
             scenario = family.generate("train", 1, index, difficulty)
             described = family.call_tool(
                 scenario, ToolCall(name="describe", arguments={"option": scenario.facts["option"]})
             )
             answer = solve_from_text(seat, scenario.brief, described)
             wrong[f"{seat} from text"] += family.verify(scenario, json.dumps(answer)).reward != 1.0
+            value, second = family.certify(scenario)
+            wrong[seat] += value != second
+        family = FAMILIES["reconcile"]
+        scenario = family.generate("train", 1, index, difficulty)
+        answer = solve_reports_from_text(scenario.brief, SPECIALISTS)
+        wrong["reconcile from text"] += family.verify(scenario, json.dumps(answer)).reward != 1.0
+        value, second = family.certify(scenario)
+        wrong["reconcile"] += value != second
     return wrong
 
 

@@ -19,14 +19,12 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import sha256
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 from emads.cli.choices import parse_difficulties
-from scenarios.base import SPLITS, Scenario
-from scenarios.normal_form import normal_form
+from scenarios.base import SPLITS
 from scenarios.registry import FAMILIES
 from training.data.demonstrations import difficulty_of
 from training.data.folders.near_duplicates import RepeatFilter, compute_fingerprint
@@ -113,20 +111,9 @@ def tabulate_rates(
     return own_table, peer_table, lines
 
 
-def digest(text: str) -> bytes:
-    return sha256(text.encode()).digest()[:12]
-
-
-def spell_exactly(case: Any) -> str:
-    if isinstance(case, Scenario):
-        return json.dumps([case.brief, case.facts], sort_keys=True)
-    return json.dumps({role: [seat.brief, seat.facts] for role, seat in case.seats.items()}, sort_keys=True)
-
-
 def measure_own_overlap(family: str, count: int) -> list[str]:
     """A table row: what the six streams of a family (splits x seeds) share, and repeat within themselves."""
-    exact: list[set[bytes]] = []
-    forms: list[set[bytes]] = []
+    streams: list[set[bytes]] = []
     num_near = 0
     for split, seed in product(SPLITS, SEEDS):
 
@@ -134,20 +121,18 @@ def measure_own_overlap(family: str, count: int) -> list[str]:
             return generate_case(family, split, seed, index, difficulty_of(index, (1, 2)))
 
         cases = range(count)
-        exact.append(set())
-        forms.append(set())
+        streams.append(set())
         repeats = RepeatFilter(load)
         for index in cases:
-            case = load(index)
-            exact[-1].add(digest(spell_exactly(case)))
-            forms[-1].add(digest(normal_form(case)))
+            fingerprint = compute_fingerprint(load(index))
+            streams[-1].add(fingerprint.digest)
             if (split, seed) == ("train", 0):
-                num_near += repeats.find_repeat(index, compute_fingerprint(case)) == "near"
+                num_near += repeats.find_repeat(index, fingerprint) == "near"
     return [
         family,
-        f"{count * len(exact):,}",
-        *(str(sum(len(a & b) for a, b in combinations(streams, 2))) for streams in (exact, forms)),
-        *(str(sum(count - len(stream) for stream in streams)) for streams in (exact, forms)),
+        f"{count * len(streams):,}",
+        str(sum(len(a & b) for a, b in combinations(streams, 2))),
+        str(sum(count - len(stream) for stream in streams)),
         str(num_near),
     ]
 
@@ -192,8 +177,8 @@ def measure(arguments: argparse.Namespace) -> Iterator[str]:
         f"\n### Overlap\n\nSix streams per family: train, validation and test of seeds {SEEDS[0]} and"
         f" {SEEDS[1]}, {arguments.count:,} scenarios each, difficulties 1 and 2.\n\n"
     )
-    titles = ["family", "scenarios", "shared by two streams", "the same, normalised"]
-    titles += ["repeated within a stream", "the same, normalised", "near-duplicates in train of seed 0"]
+    titles = ["family", "scenarios", "shared by two streams", "repeated within a stream"]
+    titles += ["near-duplicates in train of seed 0"]
     rows = [measure_own_overlap(family, arguments.count) for family in ALL_FAMILIES]
     yield format_table(titles, rows)
     if arguments.peer:

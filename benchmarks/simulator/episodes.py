@@ -36,8 +36,7 @@ from langsmith.run_helpers import tracing_context
 
 from roles.registry import ROLES
 from roles.team import RECONCILER, SPECIALISTS
-from scenarios.team import TeamScenario, decision_brief, generate, parse_decision, parse_report
-from scenarios.team.playable import PublicCase
+from scenarios.team import PlanGame, TeamScenario, generate
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
@@ -54,7 +53,9 @@ from simulator.graph.seating import Seating, make_context
 from simulator.graph.state import open_case
 from simulator.graph.team_graph import team_graph
 
-REPORT, DECISION = '{"pick": "A", "flag": 0, "veto": []}', '{"option": "A", "escalate": false}'
+REPORT = '{"offers": [], "needs": [], "veto": []}'
+DECISION = '{"option": "A", "fund": [], "escalate": false}'
+make_game = partial(PlanGame, style="short")
 NUM_CASES = 50  # drawn; the others are the same under other indices
 Way = Callable[[Sequence[TeamScenario], int], Awaitable[None]]
 
@@ -72,6 +73,7 @@ def make_seating() -> Seating:
         stream="bench",
         max_turns=4,
         roles=ROLES,
+        make_game=make_game,
     )
 
 
@@ -80,10 +82,11 @@ async def play_plain(cases: Sequence[TeamScenario], in_flight: int) -> None:
     seating = make_seating()
 
     async def play(case: TeamScenario) -> None:
-        agents, public = seating.make_agents(case, f"bench/{case.key}"), PublicCase.of(case)
-        texts = await run_all(agents[role].answer(seat.brief) for role, seat in case.seats.items())
-        reports = {role: parse_report(public, text) for role, text in zip(case.seats, texts, strict=True)}
-        parse_decision(public, await agents[RECONCILER].answer(decision_brief(case.options, reports)))
+        game = make_game(case)
+        agents = seating.make_agents(case, game, f"bench/{case.key}")
+        texts = await run_all(agents[seat].answer(game.write_report_brief(seat)) for seat in case.seats)
+        reports = {seat: game.read_report(seat, text) for seat, text in zip(case.seats, texts, strict=True)}
+        game.read_decision(reports, await agents[RECONCILER].answer(game.write_decision_brief(reports)))
         for agent in agents.values():
             agent.trajectory()
 
@@ -94,7 +97,14 @@ async def play_assess(cases: Sequence[TeamScenario], in_flight: int) -> None:
     """The graph as training plays it: nothing is kept."""
     seating = make_seating()
     await play_episodes(
-        cases, seating.team, seating.engine, seating.chat, seating.sampling, rounds=0, concurrency=in_flight
+        cases,
+        seating.team,
+        seating.engine,
+        seating.chat,
+        seating.sampling,
+        rounds=0,
+        concurrency=in_flight,
+        make_game=make_game,
     )
 
 
@@ -104,10 +114,11 @@ async def play_saver(cases: Sequence[TeamScenario], in_flight: int, saver: BaseC
     graph = team_graph(SPECIALISTS).builder.compile(checkpointer=saver, interrupt_before=["vote"])
 
     async def play(case: TeamScenario) -> None:
-        context = make_context(case, seating.make_agents(case, f"bench/{case.key}"))
+        game = make_game(case)
+        context = make_context(game, seating.make_agents(case, game, f"bench/{case.key}"))
         with tracing_context(enabled=False):
             config: RunnableConfig = {"configurable": {"thread_id": case.key}}
-            start = open_case(case, rounds=0)
+            start = open_case(case, game, rounds=0)
             await graph.ainvoke(start, config, context=context, durability="sync")
 
     await run_pool([partial(play, case) for case in cases], concurrency=in_flight)
@@ -161,7 +172,8 @@ def draw_cases(count: int) -> list[TeamScenario]:
     """`count` cases, of which NUM_CASES differ."""
     drawn = [generate("test", 0, index, 1) for index in range(min(count, NUM_CASES))]
     return [
-        replace(case, index=index) for index, case in zip(range(count), itertools.cycle(drawn), strict=False)
+        replace(case, case=replace(case.case, index=index))
+        for index, case in zip(range(count), itertools.cycle(drawn), strict=False)
     ]
 
 

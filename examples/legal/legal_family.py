@@ -21,7 +21,7 @@ from scenarios.base import (
     rejected,
     scenario_rng,
 )
-from scenarios.briefs.sectors import SECTORS
+from scenarios.company.sectors import SECTORS
 
 
 def build_contract(rng: random.Random, difficulty: int = 1) -> dict[str, int]:
@@ -34,8 +34,8 @@ def contract_total(contract: Mapping[str, int]) -> int:
 
 def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
     check_coordinates(split, seed, index, difficulty)
-    rng = scenario_rng("legal", split, seed, index)
-    sector = rng.choice(SECTORS)
+    rng = scenario_rng("legal", split, seed, index, difficulty)
+    sector = rng.choice(list(SECTORS))
     names = "ABCDE"[: 3 + difficulty // 4]
     contracts: dict[str, dict[str, int]] = {}
     totals = [0, 0]

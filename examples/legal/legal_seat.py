@@ -1,4 +1,4 @@
-"""Legal's seat in a team case: what each option's contracts are worth to it, drawn from the case's key."""
+"""Legal's seat in a team case: what it could have funded on each option, drawn from the case's key."""
 
 import random
 
@@ -6,17 +6,15 @@ from legal_role import ROLE
 
 from scenarios.team import TeamScenario, with_seat
 
-MOST_DRAWS = 100
+CLAUSES = ("escrow account", "liability cap", "exit clause")
 
 
 def seat_legal(case: TeamScenario) -> TeamScenario:
-    """The case with Legal at the table; its limit rules out the option that is worth least to it."""
-    rng, reason = random.Random(f"legal/{case.key}"), ValueError()
-    for _ in range(MOST_DRAWS):
-        worth = dict(zip(case.options, rng.sample(range(10, 100), len(case.options)), strict=True))
-        facts = {"utilities": worth, "stakes": rng.choice((15, 90)), "limit": sorted(worth.values())[1]}
-        try:
-            return with_seat(case, ROLE, facts)
-        except ValueError as error:  # two options would be best: draw again
-            reason = error
-    raise reason
+    """The case with Legal at the table; one option breaks its limit without an escrow account."""
+    rng = random.Random(f"legal/{case.key}")
+    upgrades = {
+        option: {name: {"cost": rng.randint(2, 8), "worth": rng.randint(3, 16)} for name in CLAUSES}
+        for option in case.options
+    }
+    needed = {rng.choice(case.options): [CLAUSES[0]]}
+    return with_seat(case, ROLE.name, {"upgrades": upgrades, "needs": needed})

@@ -29,14 +29,14 @@ def main(folder: Path | None) -> None:
     roles = {**ROLES, ROLE.name: ROLE}
     case = seat_legal(generate("test", seed=0, index=2, difficulty=1))
     chat = PlainChat()
-    experts = oracle_team([case], report_practice="stakes", decision_practice="priority")
+    experts = oracle_team([case], report_habit="easy", funding_habit="exact")
     (episode,) = asyncio.run(
         play_episodes(
             [case],
             {role: role for role in list_roles(case)},
             ScriptedEngine(chat, seeded=experts),
             chat,
-            Sampling(max_completion_tokens=300),
+            Sampling(max_completion_tokens=2000),
             roles=roles,
         )
     )

@@ -8,7 +8,9 @@ import pytest
 from legal_role import ROLE
 from legal_seat import seat_legal
 
+from scenarios.company.optimum import recheck_optimum
 from scenarios.team import generate
+from scenarios.team.offers import is_needed
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "legal"
@@ -33,8 +35,12 @@ def test_its_seat_follows_from_the_case(index: int) -> None:
     assert seat_legal(case) == seated
     assert list(seated.seats) == [*case.seats, "legal"]
     assert seated.key == case.key
-    (least,) = [option for option, vetoes in seated.truth["vetoes"].items() if "legal" in vetoes]
-    assert least == min(case.options, key=seated.seats["legal"].facts["utilities"].__getitem__)
+    needed = [option for option in case.options if is_needed(seated, "legal", option)]
+    assert needed == list(seated.seats["legal"].facts["needs"])
+    if case.optimum is not None and seated.optimum is not None:
+        before = case.optimum.worth
+        assert seated.optimum.worth >= before or case.optimum.plan.option in needed
+        assert recheck_optimum(seated.case) == seated.optimum.worth
 
 
 def test_the_program_shows_it_everywhere(tmp_path: Path) -> None:
@@ -47,12 +53,12 @@ def test_the_program_shows_it_everywhere(tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    lines = dict(line.split(":", 1) for line in done.stdout.splitlines())
+    lines = dict(line.split(":", 1) for line in done.stdout.splitlines() if line[:1].islower())
     assert lines["graph"].split() == ["intake", "->", "legal,", "legal", "->", "reconcile"]
-    assert f"<|system|>{ROLE.title}.<|end|>" in lines["prompt"]
-    assert "Legal seat." in lines["prompt"]
-    assert '"pick"' in lines["report"]
-    assert "legal" in lines["decision"]  # it presses hardest, so the experts follow it
+    assert f"<|system|>{ROLE.title}. You are Legal at a table" in lines["prompt"]
+    assert "escrow account (cost" in done.stdout
+    assert '"escrow account"' in lines["report"]
+    assert '"legal"' in lines["decision"]  # its offer is funded
     assert "5 of 5 votes right" in lines["reward"]
     (page,) = tmp_path.iterdir()
     assert page.read_text().count("Legal") >= 5

@@ -1,12 +1,13 @@
 """A further role, Legal: with a seat from outside, and by the steps of docs/how-to/add-a-role.md."""
 
 import asyncio
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,19 @@ import pytest
 from legal_family import FAMILY
 from legal_role import ROLE
 from legal_seat import seat_legal
+from northbank import seat_northbank, write_report
 from team_tables import CHAT, SAMPLING, SEATS, WatchedEngine
 
 from roles.registry import ROLES
-from roles.team import Decision, SpecialistReport
-from scenarios import team
+from roles.team import Decision
+from scenarios.base import Style
 from scenarios.conformance import check
-from scenarios.team.practices import best_decision
+from scenarios.team import PlanGame, TeamScenario, generate, with_seat
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.runner import play_episodes
 from simulator.graph.team_graph import graph_mermaid
+from simulator.reading import read_episode, read_reports
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 
@@ -35,111 +38,85 @@ PAGE = ROOT / "docs" / "how-to" / "add-a-role.md"
 LIMIT_S = 180  # of one block of the page, on a busy machine; idle all blocks together take under a minute
 
 
-def draw_cases(count: int) -> list[team.TeamScenario]:
-    return [seat_legal(team.generate("train", 0, index, 1 + index % 3)) for index in range(count)]
+def draw_cases(count: int) -> list[TeamScenario]:
+    return [seat_legal(generate("train", 0, index, 1 + index % 3)) for index in range(count)]
 
 
-def play(cases: list[team.TeamScenario]) -> tuple[list[Episode], WatchedEngine]:
-    policies = oracle_team(cases, report_practice="stakes", decision_practice="priority")
+def play(cases: list[TeamScenario], style: Style) -> tuple[list[Episode], WatchedEngine]:
+    policies = oracle_team(cases, report_habit="full", funding_habit="exact")
     engine = WatchedEngine(ScriptedEngine(CHAT, seeded=policies))
     roster = {role: role for role in (*ALL, "reconcile")}
     roles = {**ROLES, "legal": ROLE}
-    episodes = play_episodes(cases, roster, engine, CHAT, SAMPLING, concurrency=1, roles=roles)
-    return asyncio.run(episodes), engine
-
-
-def score(case: team.TeamScenario, option: str, votes: dict[str, str]) -> TeamVerdict:
-    decision = Decision(option=option, escalate=False).model_dump_json()
-    episode = Episode(
-        scenario_key=case.key,
-        index_in_group=0,
-        trajectories={},
-        reports={},
-        decision=decision,
-        votes={role: f'{{"vote": "{vote}"}}' for role, vote in votes.items()},
+    make_game = partial(PlanGame, style=style)
+    episodes = play_episodes(
+        cases, roster, engine, CHAT, SAMPLING, concurrency=1, roles=roles, make_game=make_game
     )
-    return score_episode(case, episode, TeamRewardWeights())
+    return asyncio.run(episodes), engine
 
 
 def test_the_family_conforms() -> None:
     assert check(FAMILY) == []
 
 
-def test_legal_reads_reports_and_votes_like_any_specialist() -> None:
-    cases = draw_cases(40)
-    episodes, engine = play(cases)
-    assert len(engine.prompts("legal")) == 80  # a report and a vote in each
-    assert all(prompt.startswith("<|system|>Legal.<|end|>") for prompt in engine.prompts("legal"))
+@pytest.mark.parametrize("style", ["full", "short"])
+def test_legal_reads_reports_and_votes_like_any_specialist(style: Style) -> None:
+    cases = draw_cases(20)
+    episodes, engine = play(cases, style)
+    assert all(prompt.startswith("<|system|>Legal. ") for prompt in engine.prompts("legal"))
     for case, episode, read in zip(cases, episodes, engine.prompts("reconcile"), strict=True):
-        report = team.parse_report(case, episode.reports["legal"])
+        game = PlanGame(case, style)
+        report = game.read_report("legal", episode.reports["legal"])
         assert report is not None
-        assert "Legal seat" in case.seats["legal"].brief
-        lines = read[read.index("Options") : read.index("<|end|><|assistant|>")].split("\n")
-        assert [line.split()[0] for line in lines] == ["Options", *ALL]
-        assert lines[-1].removesuffix(" out") == f"legal {report.pick} {report.flag}"
-        assert report.veto[0] in lines[0].split(" Vetoed ")[1]
+        assert (len(report["offers"]), report["false_claims"]) == (len(case.options), [])
+        assert game.write_decision_brief({**read_reports(case, episode), "legal": report}) in read
         assert tuple(episode.votes) == ALL
         assert set(episode.trajectories) == {*ALL, "reconcile"}
         assert score_episode(case, episode, TeamRewardWeights()).consensus == 1.0
 
 
-def test_legal_decides_where_it_is_critical() -> None:
-    """With stakes of 90 its flag is the highest: the priority practice follows its pick, ties apart."""
-    cases = draw_cases(40)
-    episodes, _ = play(cases)
-    followed = 0
-    for case, episode in zip(cases, episodes, strict=True):
-        if case.seats["legal"].facts["stakes"] < 90:
-            continue
-        reports = {role: team.parse_report(case, text) for role, text in episode.reports.items()}
-        decision = team.parse_decision(case, episode.decision)
-        ordered = (reports.pop("legal"), *reports.values())
-        legal, *others = (report for report in ordered if report is not None)
-        assert legal.flag == 3
-        vetoed = any(legal.pick in report.veto for report in others)
-        if not vetoed and max(report.flag for report in others) < 3:
-            assert decision is not None
-            assert decision.option == legal.pick
-            followed += 1
-    assert followed >= 5
-
-
-def test_headcount_counts_legal_and_a_tie_goes_to_the_older_seat() -> None:
-    def read(**rows: str) -> dict[str, SpecialistReport | None]:
-        made: dict[str, SpecialistReport | None] = {}
-        for role, row in rows.items():
-            made[role] = SpecialistReport(pick=row[0], flag=int(row[1]), veto=[])
-        return made
-
-    four = read(cto="A2", coo="A0", risk="B1", cost="B0")
-    assert best_decision("ABC", four, "headcount").option == "A"
-    assert best_decision("ABC", {**four, **read(legal="B0")}, "headcount").option == "B"
-    assert best_decision("ABC", {**four, **read(legal="C3")}, "priority").option == "C"
-    tie = read(legal="C2", coo="B2", cto="A2")  # given in another order than they speak
-    assert best_decision("ABC", tie, "priority").option == "A"
-    assert team.decision_brief("ABC", tie) == ("Options A B C. Vetoed none.\ncto A 2\ncoo B 2\nlegal C 2")
-    vetoing: dict[str, SpecialistReport | None] = {
-        **four,
-        "legal": SpecialistReport(pick="C", flag=0, veto=["A", "B"]),
-    }
-    assert best_decision("ABC", vetoing, "headcount").option == "C"
+def test_legal_changes_what_is_decided() -> None:
+    """Its offers are funded where they pay, and where its need costs too much another option is taken."""
+    cases = draw_cases(30)
+    episodes, _ = play(cases, "short")
+    read = [read_episode(case, episode) for case, episode in zip(cases, episodes, strict=True)]
+    funded = ["legal" in one.decision.fund for one in read if one.decision is not None]
+    assert 10 <= sum(funded) <= len(funded)
+    others = [generate("train", 0, index, 1 + index % 3) for index in range(30)]
+    changed = [
+        one.optimum.plan.option != other.optimum.plan.option
+        for one, other in zip(cases, others, strict=True)
+        if one.optimum is not None and other.optimum is not None
+    ]
+    assert 0 < sum(changed) < len(changed)
 
 
 def test_legal_counts_in_the_truth_and_in_the_reward() -> None:
-    case = replace(team.generate("test", 0, 0, 1), seats={}, truth={})
-    for role in SEATS:
-        facts = {"utilities": {"A": 60, "B": 40, "C": 20}, "stakes": 10, "limit": 10}
-        case = team.with_seat(case, ROLES[role], facts)
-    assert case.truth["best"] == "A"
-    facts = {"utilities": {"A": 30, "B": 99, "C": 50}, "stakes": 90, "limit": 40}
-    case = team.with_seat(case, ROLE, facts)
-    # weighted: A 4*600 + 2700 (vetoed), B 4*400 + 8910 = 10510, C 4*200 + 4500 = 5300
-    assert case.truth["weighted"] == {"A": 5100, "B": 10510, "C": 5300}
-    assert (case.truth["best"], case.truth["vetoes"]["A"]) == ("B", ["legal"])
-    accept = dict.fromkeys(ALL, "accept")
-    assert score(case, "B", accept).reward == 1.0
-    assert score(case, "B", accept | {"legal": "object"}).consensus == pytest.approx(0.8)
-    broken = score(case, "A", accept | {"legal": "object"})
+    """Northbank: B with all four is worth 100 at cost 40; an escrow account (5 -> 30) pays on A alone."""
+    facts = {"upgrades": {"A": {"escrow": {"cost": 5, "worth": 30}}}, "needs": {"A": ["escrow"]}}
+    case = with_seat(seat_northbank(), "legal", facts)
+    # A: 30 and cto 14 (9), coo 10 (7), risk 19 (8), cost 17 (10), legal 30 (5) are 120 at cost 39
+    assert case.optimum is not None
+    assert (case.optimum.plan.option, case.optimum.worth, case.optimum.cost) == ("A", 120, 39)
+    offer = {"option": "A", "part": ["escrow"], "cost": 5, "worth": 30}
+    legal = json.dumps({"offers": [offer], "needs": ["A"], "veto": []})
+    reports = {seat: write_report(seat, "lean") for seat in SEATS} | {"legal": legal}
+
+    def score(fund: tuple[str, ...], legal_votes: str) -> TeamVerdict:
+        decision = Decision(option="A", fund=list(fund), escalate=False).model_dump_json()
+        votes = dict.fromkeys(SEATS, "accept") | {"legal": legal_votes}
+        episode = Episode(
+            scenario_key=case.key,
+            index_in_group=0,
+            trajectories={},
+            reports=reports,
+            decision=decision,
+            votes={role: json.dumps({"vote": vote}) for role, vote in votes.items()},
+        )
+        return score_episode(case, episode, TeamRewardWeights())
+
+    assert score(ALL, "accept").reward == 1.0
+    assert score(ALL, "object").consensus == pytest.approx(0.8)
+    broken = score(SEATS, "object")
     assert broken.unresolved == pytest.approx(0.2)
     assert broken.consensus == 1.0
     assert broken.reward == pytest.approx(-0.2 * 0.2)
@@ -152,25 +129,26 @@ def test_the_picture_shows_the_fifth_seat() -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "changed", "message"),
+    ("role", "facts", "message"),
     [
-        (ROLES["cto"], {}, "seat 'cto' is taken"),
-        (ROLE, {"utilities": {"B": 50, "A": 60, "C": 70}}, "A B C, in this order"),
-        (ROLE, {"utilities": {"A": 50, "B": 60}}, "A B C, in this order"),
-        (ROLE, {"limit": 99}, "forbids every option"),
+        ("cto", {}, "seat 'cto' is taken"),
+        ("legal", {"veto": ["Z"]}, "got Z"),
+        ("legal", {"needs": {"Y": ["escrow"]}}, "got Y"),
+        ("legal", {"upgrades": {"X": {}}}, "got X"),
     ],
 )
-def test_a_wrong_seat_is_refused(role: Any, changed: dict[str, Any], message: str) -> None:
-    case = team.generate("train", 0, 0, 1)
-    facts = {"utilities": {"A": 50, "B": 60, "C": 70}, "stakes": 15, "limit": 10} | changed
+def test_a_wrong_seat_is_refused(role: str, facts: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        team.with_seat(case, role, facts)
+        with_seat(generate("train", 0, 0, 1), role, facts)
 
 
-def test_a_seat_that_leaves_two_best_options_is_refused() -> None:
-    case = replace(team.generate("train", 0, 0, 1), seats={}, truth={})
-    with pytest.raises(ValueError, match="two options are best"):
-        team.with_seat(case, ROLE, {"utilities": {"A": 60, "B": 60, "C": 20}, "stakes": 15, "limit": 10})
+def test_a_seat_of_vetoes_alone_closes_options() -> None:
+    case = generate("train", 0, 0, 1)
+    closed = with_seat(case, "legal", {"veto": [*case.options]})
+    assert closed.optimum is None
+    report = PlanGame(closed).read_report("legal", json.dumps({"offers": [], "needs": [], "veto": ["A"]}))
+    assert report is not None
+    assert (report["veto"], report["false_claims"]) == (["A"], [])
 
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -22,7 +22,8 @@ from emads.commands import demo, evaluate_run
 from evaluation.report.curves import CURVE_CHARTS, find_curves, read_metrics
 from evaluation.summary.gates import DEMO_ROLES, check_gates
 from roles.registry import ROLES
-from scenarios.registry import FAMILIES
+from scenarios.registry import SHORT_FAMILIES
+from scenarios.team import PlanGame
 from training.config.loading import load_config
 from training.data.demonstrations import team_scenario
 from training.joint.marl import JointLearner
@@ -255,8 +256,8 @@ def test_a_meeting_can_be_read(made: Made) -> None:
     assert status == 0
     case = team_scenario("test", 0, 3, Run.open(made.path).config.data.difficulties)
     assert case.key in out
-    for seat in case.seats.values():
-        assert seat.brief in out
+    for seat in case.seats:
+        assert PlanGame(case, "short").write_report_brief(seat).splitlines()[0] in out
     for title in ("CTO reports", "Cost reports", "Decision", "Votes", "team reward R"):
         assert title in out
     assert "weighted" not in out
@@ -327,13 +328,13 @@ def forget(path: Path, stage: str) -> None:
 def test_a_verifier_under_which_gold_is_not_one_turns_its_gate_red(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    family = FAMILIES["cost"]
+    family = SHORT_FAMILIES["cost"]  # the demo's style of prompts
 
     def mean(scenario: Any, text: str) -> Any:
         verdict = family.verify(scenario, text)
         return replace(verdict, reward=0.999 * verdict.reward)
 
-    monkeypatch.setitem(FAMILIES, "cost", replace(family, verify=mean))
+    monkeypatch.setitem(SHORT_FAMILIES, "cost", replace(family, verify=mean))
     forget(copied, "evaluate/baselines")
     assert "oracle_is_one" not in gates_now(copied)
     evaluate_baselines(copied)

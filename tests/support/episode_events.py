@@ -22,6 +22,12 @@ class Diary:
     def on_report(self, role: str, text: str, parsed: Any) -> None:
         self.events.append(("report", role, text, parsed))
 
+    def on_ask(self, text: str, ask: Mapping[str, Any]) -> None:
+        self.events.append(("ask", "reconcile", text, ask))
+
+    def on_reply(self, role: str, text: str, parsed: Any) -> None:
+        self.events.append(("reply", role, text, parsed))
+
     def on_decision(self, text: str, parsed: Any, round: int) -> None:
         self.events.append(("decision", "reconcile", text, parsed, round))
 

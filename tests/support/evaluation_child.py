@@ -8,7 +8,7 @@ from tiny_models import small_model, tiny_chat
 
 from evaluation.scoring.sealed_plays import score_role, score_team
 from scenarios.base import Scenario
-from scenarios.registry import FAMILIES
+from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import TeamScenario, generate
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.reward import TeamRewardWeights
@@ -17,7 +17,7 @@ NUM, BLOCK = 40, 8
 
 
 def role_cases() -> list[Scenario]:
-    return [FAMILIES["cto"].generate("test", 0, index, 1) for index in range(NUM)]
+    return [SHORT_FAMILIES["cto"].generate("test", 0, index, 1) for index in range(NUM)]
 
 
 def team_cases() -> list[TeamScenario]:
@@ -39,6 +39,7 @@ def main(folder: Path) -> None:
         max_turns=2,
         max_completion_tokens=24,
         folder=folder,
+        style="short",
         block_size=BLOCK,
     )
     score_team(
@@ -49,6 +50,7 @@ def main(folder: Path) -> None:
         weights=TeamRewardWeights(),
         max_completion_tokens=12,
         folder=folder,
+        style="short",
         block_size=BLOCK,
     )
 

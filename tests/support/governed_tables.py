@@ -29,6 +29,7 @@ from simulator.governance.gate.reviewers import AbsentReviewer, SimulatedReviewe
 from simulator.governance.governed_graph import FullGraph
 from simulator.governance.runner import (
     GovernanceServices,
+    make_course,
     make_full_context,
     open_services,
     play_governed,
@@ -70,6 +71,7 @@ class Person:
 
 
 CALM = worlds(shock_share=0.0)
+OPTIONS = ("A", "B", "C")
 
 
 @dataclass(kw_only=True)
@@ -157,7 +159,14 @@ def find_gate_case(number: int) -> int:
                     proposal = await stand.proposal()
             except AssertionError:
                 return False
-            return proposal.option in ("A", "B", "C") and len(proposal.parts) == 4
+            num_open = sum(line.worth is not None for line in proposal.options)
+            is_other = proposal.option in ("A", "B")  # attacks put C in its place
+            return (
+                is_other
+                and num_open == len(OPTIONS)
+                and len(proposal.parts) == 4
+                and len(proposal.responsible) > 1
+            )
 
     index = 0 if number == 0 else find_gate_case(number - 1) + 1
     while not asyncio.run(fits(index)):
@@ -177,15 +186,14 @@ async def stand_at_gate(folder: Path, *, index: int = 0, four_eyes: bool = False
         seating = make_seating(scenarios)
         (episode,) = await play_governed([case], services, seating, AbsentReviewer(), CALM)
         assert episode.status == "waiting"
-        agents = DurableAgents(seating, case, episode.thread, services.ledger)
+        course = make_course(episode.thread, seating, CALM(case), services)
+        agents = DurableAgents(seating, case, course.game, episode.thread, services.ledger)
         yield Stand(
             services=services,
             clock=clock,
             case=case,
             thread=episode.thread,
             graph=services.graph(tuple(case.seats)),
-            context=make_full_context(
-                episode.thread, 0, services, agents, case, seating.make_game(case), CALM(case)
-            ),
+            context=make_full_context(episode.thread, 0, services, agents, case, course, CALM(case)),
             path=path,
         )

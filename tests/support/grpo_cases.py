@@ -8,9 +8,9 @@ from training.data.demonstrations import role_scenario
 
 ROLE = "coo"
 CONFIG = GrpoConfig(
-    max_steps=2, prompts_per_step=2, group_size=4, learning_rate=1e-3, max_turns=4, max_completion_tokens=60
+    max_steps=2, prompts_per_step=2, group_size=4, learning_rate=1e-3, max_turns=8, max_completion_tokens=320
 )
 
 
 def draw(count: int) -> list[Scenario]:
-    return [role_scenario(ROLE, "train", 0, index, DIFFICULTIES) for index in range(count)]
+    return [role_scenario(ROLE, "train", 0, index, DIFFICULTIES, "full") for index in range(count)]

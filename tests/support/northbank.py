@@ -4,7 +4,13 @@ By hand: B with all four first offers costs 40 and is worth 100, the optimum. A 
 worth 90; with the CTO's dearer part it costs 40 and is worth 98.
 """
 
+import itertools
+import json
+from dataclasses import replace
+
 from scenarios.company.records import CompanyCase, Option, Part
+from scenarios.team import Seat, TeamScenario, seat_team
+from scenarios.team.experts import best_report
 
 # seat -> option -> (choice, cost, worth, keeps limit); buying nothing stands first
 PARTS = {
@@ -72,3 +78,31 @@ def make_northbank(budget: int = 40) -> CompanyCase:
         structures={seat: {"A": {}, "B": {}} for seat in PARTS},
         parts=parts,
     )
+
+
+def seat_northbank(budget: int = 40) -> TeamScenario:
+    """The case at the table; its seats know lists of upgrades in place of structures."""
+    scenario = seat_team(make_northbank(budget))
+    seats = {seat: Seat(role=seat, facts=_list_upgrades(seat)) for seat in scenario.seats}
+    return replace(scenario, seats=seats)
+
+
+def _list_upgrades(seat: str) -> dict[str, object]:
+    """Every upgrade by itself: the parts above are sums of these, but some cannot be bought alone."""
+    upgrades: dict[str, dict[str, dict[str, int]]] = {}
+    needs = {}
+    for option, rows in PARTS[seat].items():
+        upgrades[option] = {}
+        for before, row in itertools.pairwise(rows):
+            choice, cost, worth, _ = row
+            known = before if set(before[0]) < set(choice) else rows[0]
+            name = next(name for name in choice if name not in known[0])
+            upgrades[option][name] = {"cost": cost - known[1], "worth": worth - known[2]}
+        if not rows[0][3]:
+            needs[option] = list(rows[1][0])
+    return {"upgrades": upgrades, "needs": needs}
+
+
+def write_report(seat: str, habit: str = "full", budget: int = 40) -> str:
+    """An expert's report on the case, as JSON."""
+    return json.dumps(best_report(seat_team(make_northbank(budget)), seat, habit).model_dump())

@@ -47,7 +47,9 @@ class RejectingReviewer:
 def with_order(case: TeamScenario, role: str, payload: str) -> TeamScenario:
     """The case with an order under this seat's brief."""
     seat = case.seats[role]
-    return replace(case, seats={**case.seats, role: replace(seat, brief=f"{seat.brief}\n{order(payload)}")})
+    return replace(
+        case, seats={**case.seats, role: replace(seat, facts={**seat.facts, "words": order(payload)})}
+    )
 
 
 def count(services: GovernanceServices) -> dict[str, Any]:

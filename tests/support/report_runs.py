@@ -76,8 +76,9 @@ def side(label: str, decision: str) -> Transcript:
     return Transcript(
         label=label,
         scenario_key="team/test/0/1/1",
-        briefs={"cto": "Retail case. CTO seat."},
-        reports={"cto": '{"pick": "B"}'},
+        briefs={"cto": "Northbank. CTO seat."},
+        reports={"cto": '{"offers": [], "needs": [], "veto": []}'},
+        asked=(),
         decision=decision,
         votes={},
         cut_off=(),

@@ -21,7 +21,6 @@ def outcome(number: int) -> RoleOutcome:
         key=f"cto/test/0/{number}/1",
         difficulty=1 + number % 2,
         sector="bank" if number % 4 else "retail",
-        form="lines",
         reward=number / 10,
         exact=number == 9,
         feasible=True,
@@ -38,12 +37,14 @@ def outcome(number: int) -> RoleOutcome:
     )
 
 
-def team_outcome(reports: dict[str, str]) -> TeamOutcome:
+def team_outcome(
+    offers: dict[str, int], *, false_claims: dict[str, int] | None = None, funded: tuple[str, ...] = ()
+) -> TeamOutcome:
+    """An outcome in which CTO and Risk report; a seat that is not in `offers` wrote nothing readable."""
     return TeamOutcome(
         key="team/test/0/0/1",
         difficulty=1,
         sector="bank",
-        form="lines",
         reward=0.5,
         value=0.5,
         consensus=1.0,
@@ -52,9 +53,13 @@ def team_outcome(reports: dict[str, str]) -> TeamOutcome:
         agreement=1.0,
         escalated=False,
         well_formed=1.0,
+        offers=offers,
+        false_claims=false_claims or dict.fromkeys(offers, 0),
+        funded=list(funded),
+        questions=0,
         turns=9,
         tokens=99,
-        reports=reports,
+        reports={"cto": "x", "risk": "y"},
         decision="",
         votes={},
     )

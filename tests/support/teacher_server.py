@@ -8,12 +8,16 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from scenarios.base import Scenario, Step, ToolCall
 from scenarios.registry import FAMILIES
-from simulator.agents.tool_calls import format_tool_call
+from simulator.tool_calls import format_tool_call
+from training.data.folders.columns import store_messages
+from training.data.folders.rows import build_rows
+from training.data.teacher.checks import PlayedTurn, check_chain, write_messages
 
 Body = dict[str, Any]
 Model = Callable[[Body], Body]  # request body -> assistant message
@@ -28,8 +32,37 @@ def draw(family: str, count: int, difficulty: int = 1) -> list[Scenario]:
 
 
 def play_oracle(scenario: Scenario) -> tuple[Step, ...]:
-    """The demonstration that data folders hold."""
-    return FAMILIES[scenario.family].demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
+    """The demonstration that data folders hold; without its words where it reckons in its head."""
+    family = FAMILIES[scenario.family]
+    steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
+    if check_chain(family, scenario, _perform(scenario, steps), 1.0) is None:
+        return steps
+    *calls, answer = steps
+    return (*(replace(step, text="") for step in calls), replace(answer, text=cut_words(answer.text)))
+
+
+def cut_words(text: str) -> str:
+    """The answer alone."""
+    return text[text.index("{") :]
+
+
+def expect_row(scenario: Scenario) -> dict[str, Any]:
+    """The oracle's row of a scenario, with the words of `play_oracle`."""
+    (row,) = build_rows(scenario.family, scenario.split, scenario.seed, scenario.index, scenario.difficulty)
+    turns = _perform(scenario, play_oracle(scenario))
+    return row | {"messages": [*row["messages"][:2], *store_messages(write_messages(turns))]}
+
+
+def _perform(scenario: Scenario, steps: Sequence[Step]) -> list[PlayedTurn]:
+    family = FAMILIES[scenario.family]
+    return [
+        PlayedTurn(
+            text=step.text,
+            call=step.call,
+            observation="" if step.call is None else family.call_tool(scenario, step.call),
+        )
+        for step in steps
+    ]
 
 
 def say(text: str, *calls: ToolCall) -> Body:
@@ -243,6 +276,7 @@ FAULTS: dict[str, Callable[[_Handler, Body], None]] = {
     "huge": _send(lambda message: b" " * (5 * 1024 * 1024)),
     "400": _status(400, "too many tokens"),
     "400 max_tokens": _status(400, "Unsupported parameter: use 'max_completion_tokens' instead"),
+    "400 temperature": _status(400, "Unsupported value: 'temperature' does not support 0.0 with this model"),
     "401": _status(401, "Incorrect API key provided: sk-secret-123"),
     "402": _status(402, "insufficient balance"),
     "404": _status(404, "no model tiny"),
@@ -273,7 +307,7 @@ NAMED = {  # faults that may pass, by the kind of failure that they are
     "null message": "protocol",
     "list body": "protocol",
     "bad call": "protocol",
-    "half surrogate": "protocol",
+    "half surrogate": "not_json",
     "HTML": "content_type",
     "event stream": "content_type",
 }

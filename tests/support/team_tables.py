@@ -12,7 +12,7 @@ from simulator.engines.base import Completion, CompletionRequest, Engine, Sampli
 from simulator.engines.scripted import ScriptedEngine
 
 CHAT = PlainChat()
-SAMPLING = Sampling(max_completion_tokens=300)
+SAMPLING = Sampling(max_completion_tokens=1200)
 SEATS = ("cto", "coo", "risk", "cost")
 TEAM = {role: role for role in (*SEATS, "reconcile")}
 
@@ -21,8 +21,8 @@ def draw_scenarios(count: int) -> list[TeamScenario]:
     return [generate("train", 0, index, 1 + index % 3) for index in range(count)]
 
 
-def oracle_engine(scenarios: Sequence[PlayableCase], **practices: str | None) -> ScriptedEngine:
-    return ScriptedEngine(CHAT, seeded=oracle_team(scenarios, **practices))
+def oracle_engine(scenarios: Sequence[PlayableCase], **habits: str | None) -> ScriptedEngine:
+    return ScriptedEngine(CHAT, seeded=oracle_team(scenarios, **habits))
 
 
 class WatchedEngine:
