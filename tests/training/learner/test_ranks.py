@@ -59,7 +59,7 @@ def gap(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
 
 @pytest.mark.process
 def test_two_ranks_learn_what_one_does(weights: Weights) -> None:
-    assert gap(weights["two"], weights["one"]) < 1e-5
+    assert gap(weights["two"], weights["one"]) < 1e-9
     assert gap(weights["one"], weights["start"]) > 1e-3
 
 
@@ -71,27 +71,27 @@ def test_two_ranks_resume_to_the_bit(weights: Weights) -> None:
 @pytest.mark.process
 def test_ranks_may_change_between_steps(weights: Weights) -> None:
     """Two steps on two processes, one on one, two on two."""
-    assert gap(weights["mixed"], weights["two"]) < 1e-5
+    assert gap(weights["mixed"], weights["two"]) < 1e-9
 
 
 @pytest.mark.process
 def test_sharded_weights_learn_what_whole_ones_do(weights: Weights) -> None:
-    assert gap(weights["sharded"], weights["whole"]) < 1e-5
-    assert gap(weights["sharded-3"], weights["whole-3"]) < 1e-5  # one process goes on from their state
+    assert gap(weights["sharded"], weights["whole"]) < 1e-9
+    assert gap(weights["sharded-3"], weights["whole-3"]) < 1e-9  # one process goes on from their state
 
 
 @pytest.mark.process
 def test_swapped_reports_are_decided_on_alike_on_every_rank(weights: Weights) -> None:
-    assert gap(weights["swaps-two"], weights["swaps-one"]) < 1e-5
+    assert gap(weights["swaps-two"], weights["swaps-one"]) < 1e-9
     assert gap(weights["swaps-one"], weights["start"]) > 1e-3
 
 
 @pytest.mark.process
 def test_value_heads_are_one_on_all_ranks(weights: Weights) -> None:
-    """Heads and policies of `gae`: two processes, one, both in turn, and sharded policies."""
-    assert gap(weights["heads-two"], weights["heads-one"]) < 1e-5
-    assert gap(weights["heads-mixed"], weights["heads-two"]) < 1e-5
-    assert gap(weights["heads-sharded"], weights["heads-whole"]) < 1e-5
+    """Heads and policies of `gae`: two processes, one, both in turn, and sharded. Heads compute in float32."""
+    assert gap(weights["heads-two"], weights["heads-one"]) < 1e-6
+    assert gap(weights["heads-mixed"], weights["heads-two"]) < 1e-6
+    assert gap(weights["heads-sharded"], weights["heads-whole"]) < 1e-6
     for kind in ("head.", "layers."):
         moved = [
             {name: value for name, value in weights[job].items() if kind in name}
