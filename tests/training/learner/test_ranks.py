@@ -88,7 +88,7 @@ def test_swapped_reports_are_decided_on_alike_on_every_rank(weights: Weights) ->
 
 @pytest.mark.process
 def test_value_heads_are_one_on_all_ranks(weights: Weights) -> None:
-    """Heads and policies of `gae`: two processes, one, both in turn, and sharded. Heads compute in float32."""
+    """Policies and heads of `gae`, which compute in float32: two ranks, one, both in turn, sharded."""
     assert gap(weights["heads-two"], weights["heads-one"]) < 1e-6
     assert gap(weights["heads-mixed"], weights["heads-two"]) < 1e-6
     assert gap(weights["heads-sharded"], weights["heads-whole"]) < 1e-6
