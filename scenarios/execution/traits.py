@@ -62,29 +62,33 @@ def find_group(seat: str, upgrade: str) -> str:
     return upgrade
 
 
+def _find_effect(structure: Structure, upgrade: Mapping[str, Any]) -> tuple[str, int] | None:
+    """The figure that the upgrade changes, and its value without it; None for one that cannot fall short.
+
+    A contractor who is slower than the owner changes nothing.
+    """
+    if "takes" in upgrade:
+        return "takes", max(upgrade["takes"], structure["packages"][upgrade["package"]]["days"])
+    if "latency" in upgrade or "availability" in upgrade:
+        figure = "latency" if "latency" in upgrade else "availability"
+        return figure, structure["components"][upgrade["component"]][figure]
+    if "to" in upgrade:
+        return "to", structure["steps"][upgrade["step"]]
+    return next(((figure, 0) for figure in ("saves", "percent", "points") if figure in upgrade), None)
+
+
 def weaken(structure: Structure, name: str, loss: int) -> dict[str, Any]:
     """The upgrade with this percentage of its stated effect lost; at 100 it changes nothing.
 
-    A contractor who falls short needs longer: at 100 as long as the owner would.
+    A contractor who falls short needs longer: at 100 as long as the owner would. What is lost is rounded up.
     """
     upgrade = dict(structure["upgrades"][name])
-    if "takes" in upgrade:
-        days = structure["packages"][upgrade["package"]]["days"]
-        upgrade["takes"] += -(-max(0, days - upgrade["takes"]) * loss // 100)
-    elif "saves" in upgrade:
-        upgrade["saves"] = upgrade["saves"] * (100 - loss) // 100
-    elif "latency" in upgrade:
-        stated = structure["components"][upgrade["component"]]["latency"]
-        upgrade["latency"] += -(-(stated - upgrade["latency"]) * loss // 100)
-    elif "availability" in upgrade:
-        gained = upgrade["availability"] - structure["components"][upgrade["component"]]["availability"]
-        upgrade["availability"] -= -(-gained * loss // 100)
-    elif "to" in upgrade:
-        upgrade["to"] += -(-(structure["steps"][upgrade["step"]] - upgrade["to"]) * loss // 100)
-    elif "percent" in upgrade:
-        upgrade["percent"] = upgrade["percent"] * (100 - loss) // 100
-    elif "points" in upgrade:
-        upgrade["points"] = upgrade["points"] * (100 - loss) // 100
+    effect = _find_effect(structure, upgrade)
+    if effect is not None:
+        figure, without = effect
+        gained = without - upgrade[figure]
+        lost = -(-abs(gained) * loss // 100)
+        upgrade[figure] += lost if gained > 0 else -lost
     assert min(value for value in upgrade.values() if isinstance(value, int)) >= 0, upgrade
     return upgrade
 
@@ -137,21 +141,9 @@ def describe_effect(upgrade: Mapping[str, Any]) -> str:
 def measure_lost(structure: Structure, name: str, actual: Mapping[str, Any]) -> int:
     """Percent of the stated effect that the actual upgrade lacks; 0 for one that cannot fall short."""
     stated = structure["upgrades"][name]
-    if "takes" in stated:
-        days = structure["packages"][stated["package"]]["days"]
-        whole, lacking = days - stated["takes"], actual["takes"] - stated["takes"]
-    elif "latency" in stated:
-        slow = structure["components"][stated["component"]]["latency"]
-        whole, lacking = slow - stated["latency"], actual["latency"] - stated["latency"]
-    elif "availability" in stated:
-        poor = structure["components"][stated["component"]]["availability"]
-        whole, lacking = stated["availability"] - poor, stated["availability"] - actual["availability"]
-    elif "to" in stated:
-        whole = structure["steps"][stated["step"]] - stated["to"]
-        lacking = actual["to"] - stated["to"]
-    else:
-        effect = next((name for name in ("saves", "percent", "points") if name in stated), None)
-        if effect is None:
-            return 0
-        whole, lacking = stated[effect], stated[effect] - actual[effect]
-    return int(max(0, min(100, 100 * lacking // max(1, whole))))
+    effect = _find_effect(structure, stated)
+    if effect is None:
+        return 0
+    figure, without = effect
+    whole, left = abs(without - stated[figure]), abs(without - actual[figure])
+    return int(max(0, min(100, 100 * (whole - left) // max(1, whole))))
