@@ -16,7 +16,6 @@ RunsArgument = Annotated[
         show_default=False,
     ),
 ]
-StageOption = Annotated[str, typer.Option(help="Weights after this stage: base, sft, grpo or marl.")]
 TeamOption = Annotated[
     str | None,
     typer.Option(

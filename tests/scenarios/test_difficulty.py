@@ -42,12 +42,16 @@ def greedy_rewards(name: str, difficulty: int) -> list[float]:
     return score(name, cases, lambda case: play(case, random.Random(0)))
 
 
-def assert_falling(by_level: Sequence[Sequence[float]]) -> None:
-    """No step up beyond its 95 % interval, and well down in all."""
+def assert_never_rising(by_level: Sequence[Sequence[float]]) -> None:
+    """No step up beyond its 95 % interval."""
     for level, (easier, harder) in enumerate(pairwise(by_level), start=1):
         error = sqrt(variance(easier) / len(easier) + variance(harder) / len(harder))
         rise = fmean(harder) - fmean(easier)
         assert rise <= 1.96 * error, f"from difficulty {level} to {level + 1} by {rise:.3f}"
+
+
+def assert_well_down(by_level: Sequence[Sequence[float]]) -> None:
+    """The last level is clearly below the first, and the last three below the first three."""
     first, last = by_level[0], by_level[-1]
     error = sqrt(variance(first) / len(first) + variance(last) / len(last))
     assert fmean(first) - fmean(last) > max(0.08, 1.96 * error)
@@ -55,21 +59,27 @@ def assert_falling(by_level: Sequence[Sequence[float]]) -> None:
 
 
 @pytest.mark.parametrize("name", slow_except(FAMILIES, "cost"))
-def test_the_heuristic_falls_from_level_to_level(name: str, request: pytest.FixtureRequest) -> None:
-    if name == "risk":  # known shortfall: greedy play falls from .84 to .77 only
+def test_no_level_is_easier_for_the_heuristic(name: str) -> None:
+    assert_never_rising([greedy_rewards(name, difficulty) for difficulty in LEVELS])
+
+
+@pytest.mark.parametrize("name", slow_except(FAMILIES, "cost"))
+def test_the_heuristic_falls_well_from_first_to_last_level(name: str, request: pytest.FixtureRequest) -> None:
+    if name == "risk":  # known shortfall of the generator: greedy play falls from .84 to .77 only
         request.applymarker(pytest.mark.xfail(strict=True, reason="risk: falls by .073, not by .08"))
-    assert_falling([greedy_rewards(name, difficulty) for difficulty in LEVELS])
+    assert_well_down([greedy_rewards(name, difficulty) for difficulty in LEVELS])
 
 
-def test_a_curve_that_rises_would_be_noticed() -> None:
+def test_a_curve_that_rises_or_stays_would_be_noticed() -> None:
     rng = random.Random(0)
     flat = [[rng.random() for _ in range(NUM_CASES)] for _ in LEVELS]
     with pytest.raises(AssertionError):
-        assert_falling(flat)
+        assert_well_down(flat)
     falling = [[float(rng.random() > 0.06 * level) for _ in range(NUM_CASES)] for level in LEVELS]
-    assert_falling(falling)
+    assert_never_rising(falling)
+    assert_well_down(falling)
     with pytest.raises(AssertionError, match="from difficulty 7 to 8"):
-        assert_falling([*falling[:7], falling[1], *falling[8:]])
+        assert_never_rising([*falling[:7], falling[1], *falling[8:]])
 
 
 def take_majority(golds: Sequence[Any]) -> Any:

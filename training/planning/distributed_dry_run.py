@@ -30,17 +30,7 @@ GIB = 2**30
 def build_on_meta(config: RunConfig, shape: Shape) -> Any:
     """A model of this shape without storage, with an adapter per role where the config has adapters."""
     with torch.device("meta"):
-        base = Qwen2ForCausalLM(
-            Qwen2Config(
-                vocab_size=shape.vocab,
-                hidden_size=shape.hidden,
-                intermediate_size=shape.inner,
-                num_hidden_layers=shape.layers,
-                num_attention_heads=shape.heads,
-                num_key_value_heads=shape.kv_heads,
-                tie_word_embeddings=shape.is_tied,
-            )
-        ).to(getattr(torch, config.model.dtype))
+        base = Qwen2ForCausalLM(Qwen2Config(**shape.config_values())).to(getattr(torch, config.model.dtype))
         if config.model.adapter == "none":
             return base
         names = list(ROLES)

@@ -27,11 +27,6 @@ class Damage:
     fell_back: bool  # the older checkpoint was chosen, the damaged one renamed
     reason: str  # what was printed
 
-    @property
-    def is_silent(self) -> bool:
-        """The damaged checkpoint was taken as if nothing had happened."""
-        return not self.fell_back and not self.reason
-
 
 def interrupt(source: Path, folder: Path, stage: str) -> tuple[Path, Path]:
     """Train until two checkpoints stand, kill; the older and the newer one."""

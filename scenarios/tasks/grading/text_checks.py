@@ -172,14 +172,6 @@ def token_f1(expected: str, answer: str) -> float:
     return 2 * shared / (len(wanted) + len(given))
 
 
-def match_expression(expected: str, answer: str) -> bool:
-    """Whether two algebraic expressions are equal, as far as `symbolic.py` sees; text is never evaluated."""
-    try:
-        return are_equal(expected, answer)
-    except ExpressionError:
-        return False
-
-
 def _squad_tokens(text: str) -> list[str | Quantity]:
     words = (_read_word(word) for word in text.lower().split())
     return [word for word in words if word not in _ARTICLES and word != ""]

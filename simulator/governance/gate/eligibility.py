@@ -67,11 +67,6 @@ class Reviewers:
         )
         return [str(thread) for (thread,) in rows.fetchall()]
 
-    def has_asked(self) -> bool:
-        """Return whether a person was ever asked in this store."""
-        query = "SELECT 1 FROM decision_log WHERE kind = 'asked' LIMIT 1"
-        return self._connection.execute(query).fetchone() is not None
-
     def require_may_rule(self, name: str, proposal: Proposal) -> None:
         """Refuse a reviewer that may not rule on this proposal.
 
