@@ -21,8 +21,9 @@ from scenarios.team.experts import (
     sample_habit,
 )
 from scenarios.team.frontier import Band, budget_band
-from scenarios.team.game import TEXTS, PlanGame
+from scenarios.team.game import PlanGame
 from scenarios.team.offers import load_table
+from scenarios.team.texts.table_texts import TEXTS
 from scenarios.team.value import funded_plan
 
 Steps = tuple[Step, ...]

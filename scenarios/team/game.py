@@ -6,7 +6,6 @@ out of it checked: what stands in them holds by the structures.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import Any, TypeVar
 
 from roles.base import Answer, AnswerError, Role
@@ -28,7 +27,8 @@ from scenarios.team.offers import (
 )
 from scenarios.team.playable import PlayableCase
 from scenarios.team.reading import read_ask, read_decision, read_reply, read_report, read_vote
-from scenarios.team.texts import full, short
+from scenarios.team.texts import full
+from scenarios.team.texts.table_texts import TEXTS, TableTexts
 from scenarios.team.tools import (
     RECONCILER_TOOLS,
     SPECIALIST_TOOLS,
@@ -39,7 +39,6 @@ from scenarios.team.tools import (
 
 Parsed = dict[str, Any]
 Reports = Mapping[str, Parsed | None]  # seat -> its checked report; None for one that cannot be read
-TEXTS: Mapping[Style, ModuleType] = {"full": full, "short": short}
 MAX_REASON_WORDS = 40  # of a vote, as ReconcileGPT reads it
 
 A = TypeVar("A", bound=Answer)
@@ -107,17 +106,17 @@ class PlanGame:
 
     def write_report_brief(self, seat: str, *, with_tools: bool = True) -> str:
         """What a specialist reads first. Without tools it holds all that tools would describe."""
-        return self._write(seat, "report_brief", self.case, self.case.seats[seat], with_tools=with_tools)
+        return self._texts(seat).write_report_brief(self.case, self.case.seats[seat], with_tools=with_tools)
 
     def write_decision_brief(self, reports: Reports, ruled_out: Collection[str] = ()) -> str:
         """What ReconcileGPT decides from; `ruled_out` are options that may no longer be chosen."""
-        return self._write(
-            RECONCILER, "decision_brief", self.case.public, self._table(reports), list(ruled_out)
+        return self._texts(RECONCILER).write_decision_brief(
+            self.case.public, self._table(reports), list(ruled_out)
         )
 
     def write_ask(self, seat: str, ask: Parsed) -> str:
         """What the seat reads that is asked for another offer."""
-        return self._write(seat, "ask", Ask.model_validate({**ask, "seat": seat}))
+        return self._texts(seat).write_ask(Ask.model_validate({**ask, "seat": seat}))
 
     def write_vote_brief(self, decision: Parsed | None, seat: str, reports: Reports) -> str:
         """What a specialist votes on, after its own brief."""
@@ -127,7 +126,7 @@ class PlanGame:
             offers = {offer.label: offer for offer in offers_on(self._table(reports), read.option)}
             chosen = [offers[label] for label in read.fund if label in offers]
             funded = {offer.seat: ", ".join(offer.choice) for offer in chosen}
-        return self._write(seat, "vote_brief", self.case.public, read, funded, seat)
+        return self._texts(seat).write_vote_brief(self.case.public, read, funded, seat)
 
     def write_objection_brief(self, votes: Mapping[str, Parsed | None]) -> str:
         """What ReconcileGPT reads when seats object to its decision."""
@@ -136,7 +135,7 @@ class PlanGame:
             for seat, vote in votes.items()
             if vote is not None and vote["vote"] == "object"
         }
-        return self._write(RECONCILER, "objection_brief", objections)
+        return self._texts(RECONCILER).write_objection_brief(objections)
 
     def prompt_role(self, seat: str, *, with_tools: bool = True) -> Role:
         """The role as it plays at the table: its whole system text, and its tools there.
@@ -149,14 +148,14 @@ class PlanGame:
         answer: type[Answer]
         if seat == RECONCILER:
             marks += f"-{self.most_questions}"
-            mandate = self._write(
-                seat, "reconciler_system", public, with_tools=uses_tools, most_questions=self.most_questions
+            mandate = self._texts(seat).write_reconciler_system(
+                public, with_tools=uses_tools, most_questions=self.most_questions
             )
             tools, answer = RECONCILER_TOOLS, Decision
         else:
             own = self.case.seats[seat]
             uses_tools = uses_tools and has_tools(own)
-            mandate = self._write(seat, "specialist_system", own, public, with_tools=uses_tools)
+            mandate = self._texts(seat).write_specialist_system(own, public, with_tools=uses_tools)
             tools, answer = SPECIALIST_TOOLS, Report
             if "structures" not in own.facts:
                 marks += "-listed" if is_listed(own) else "-words"
@@ -178,15 +177,15 @@ class PlanGame:
             return call_reconciler_tool(self.case.public, self._table(reports), call)
         answer = call_specialist_tool(self.case, self.case.seats[seat], call)
         if isinstance(answer, Part):
-            return self._write(seat, "measured", self.case.seats[seat], answer)
+            return self._texts(seat).write_measured(self.case.seats[seat], answer)
         return answer
 
     def _table(self, reports: Reports) -> dict[str, CheckedReport | None]:
         """The reports by seat, in the order of the seats."""
         return load_table({seat: reports.get(seat) for seat in self.case.seats})
 
-    def _write(self, seat: str, what: str, *given: Any, **named: Any) -> str:
-        return str(getattr(TEXTS[self.style_of(seat)], f"write_{what}")(*given, **named))
+    def _texts(self, seat: str) -> TableTexts:
+        return TEXTS[self.style_of(seat)]
 
 
 def _read(read: Callable[[], A]) -> A | None:
