@@ -1,4 +1,4 @@
-"""What the team's seats write in a joint episode: report with offers, reply to a question, decision, vote."""
+"""Answers of the team's seats in a joint episode: report with offers, reply to a question, decision, vote."""
 
 from typing import Annotated, Literal
 
@@ -52,7 +52,7 @@ class Ask(Answer):
 
 
 class AskMessage(Answer):
-    """What ReconcileGPT writes to ask before it decides."""
+    """ReconcileGPT's message where it asks before it decides."""
 
     ask: Ask
 

@@ -13,7 +13,7 @@ from simulator.records import Episode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadEpisode:
-    """What stands in an episode's texts.
+    """An episode's texts as they were read.
 
     Example: read_episode(scenario, episode).decision.option == "B"
     """
@@ -24,7 +24,7 @@ class ReadEpisode:
 
     @property
     def plan(self) -> Plan | None:
-        """What the decision funds; None where there is none, or where it escalates."""
+        """Return what the decision funds; None where there is none, or where it escalates."""
         if self.decision is None or self.decision.escalate:
             return None
         return funded_plan(self.table, self.decision)

@@ -1,4 +1,4 @@
-"""What the device can do at most: its matrix peak and its memory bandwidth, measured."""
+"""Measures the ceilings of the device: its matrix peak and its memory bandwidth."""
 
 import statistics
 import time

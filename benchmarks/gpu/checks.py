@@ -1,4 +1,4 @@
-"""Whether the device computes what the CPU does: attention, gradients, samples against the learner."""
+"""Compares the device with the CPU: attention, gradients, samples against the learner."""
 
 import asyncio
 import os

@@ -102,7 +102,7 @@ def time_steps(step: Any, scale: Scale, repeats: int) -> dict[str, Any]:
 
 
 def record_kernels(step: Any, scale: Scale, record: Record, **names: Any) -> None:
-    """Where one step's time goes: milliseconds on the device in all, and of the ten largest kernels."""
+    """Split one step's time: milliseconds on the device in all, and of the ten largest kernels."""
     activity = torch.profiler.ProfilerActivity
     on_gpu = scale.device == "cuda"
     with torch.profiler.profile(activities=[activity.CUDA if on_gpu else activity.CPU]) as profiler:

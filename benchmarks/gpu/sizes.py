@@ -18,7 +18,7 @@ GROUP_SIZE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How large a measurement is: the real one, or the rehearsal of its code on a CPU.
+    """Size of a measurement: the real one, or the rehearsal of its code on a CPU.
 
     Example: REAL.shape("qwen2.5-3b").layers == 36, REHEARSAL.shape("qwen2.5-3b") == TOY
     """

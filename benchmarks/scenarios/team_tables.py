@@ -86,7 +86,7 @@ def _value_without(scenario: TeamScenario, seat: str) -> float:
 
 
 def find_faults(columns: Mapping[int, Mapping[str, float]]) -> Iterator[str]:
-    """What is not as it should be, one line each."""
+    """Return what is not as it should be, one line each."""
     for level, column in columns.items():
         for name in BLIND:
             if column[name] > MOST_BLIND:

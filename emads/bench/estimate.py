@@ -1,4 +1,4 @@
-"""What a bench will ask of API models, before it starts, from the pinned sizes of the experts' plays."""
+"""Estimates what a bench will ask of API models, from the pinned sizes of the experts' plays."""
 
 from collections.abc import Sequence
 

@@ -39,7 +39,7 @@ Reason = Literal["escalated", "no valid decision", "low margin", "objection"]
 
 
 class Label(BaseModel):
-    """What a person says. Example: Label(option="B", fund=["cto"], escalate=False, by="ana", comment="")"""
+    """A person's answer. Example: Label(option="B", fund=["cto"], escalate=False, by="ana", comment="")"""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 

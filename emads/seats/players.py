@@ -1,4 +1,4 @@
-"""Who plays a seat, read from words such as `cto=openai:MODEL@URL`. Each refusal names value and remedy."""
+"""Players of seats, read from words such as `cto=openai:MODEL@URL`. Each refusal names value and remedy."""
 
 import re
 from collections.abc import Mapping, Sequence

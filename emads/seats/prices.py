@@ -28,7 +28,7 @@ SEAT_COMPLETION_TOKENS = 2048  # of a turn: a report with reasoning before it
 
 
 class Price(BaseModel):
-    """What a model's tokens cost, in any one currency.
+    """Price of a model's tokens, in any one currency.
 
     Example: Price(input=2.5, output=10.0)
     """
@@ -41,7 +41,7 @@ class Price(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiOptions:
-    """How the endpoints of a team are asked.
+    """Limits and prices by which the endpoints of a team are asked.
 
     Example: ApiOptions(prices={"qwen": Price(input=0.1, output=0.4)}, max_cost=2.0)
     """

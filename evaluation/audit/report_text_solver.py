@@ -32,7 +32,7 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportText:
-    """What the text says. Example: read_report_text(scenario.brief, SPECIALISTS).best.option"""
+    """Facts that the text states. Example: read_report_text(scenario.brief, SPECIALISTS).best.option"""
 
     seats: tuple[str, ...]
     values: Mapping[str, int]  # option -> k$ before any spending

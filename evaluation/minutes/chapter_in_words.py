@@ -1,4 +1,4 @@
-"""What the chapters of a governed episode say, a sentence or a name each, for its page and the terminal."""
+"""Words for the chapters of a governed episode, a sentence or a name each, for its page and the terminal."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ RULINGS: Mapping[str, tuple[str, Tone]] = {
 
 
 def list_titles(record: GovernedRecord) -> list[str]:
-    """Which plan each chapter is, with its number where a plan took several proposals."""
+    """Return which plan each chapter is, with its number where a plan took several proposals."""
     proposals = Counter(chapter.attempt for chapter in record.chapters)
     counted: Counter[int] = Counter()
     titles = []
@@ -38,7 +38,7 @@ def list_titles(record: GovernedRecord) -> list[str]:
 
 
 def say_alerts(chapter: Chapter, roles: Mapping[str, Role]) -> str:
-    """Which seats raised the alert, with their figures: "COO at 92 % of its limit, 10 k$ lost"."""
+    """Return which seats raised the alert, with their figures: "COO at 92 % of its limit, 10 k$ lost"."""
     lost = (chapter.observation or {}).get("lost", {})
     return join_words(
         [
@@ -60,7 +60,7 @@ def list_actuals(told: Mapping[str, Any] | None, roles: Mapping[str, Role]) -> I
 
 
 def say_result(told: Mapping[str, Any] | None) -> str:
-    """What a plan promised, what is in place, what money is left; "" where nothing was observed."""
+    """Return what a plan promised, what is in place, what money is left; "" where nothing was observed."""
     if told is None:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""What each plan of a governed episode was made on, and what it was worth in truth."""
+"""The case that each plan of a governed episode was made on, and the plan's true worth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -168,7 +168,7 @@ def _say_opening(before: Chapter | None, roles: Mapping[str, Role]) -> str:
 
 
 def _list_news(before: Chapter | None) -> Iterator[str]:
-    """What everybody knows before a re-plan."""
+    """Return what everybody knows before a re-plan."""
     if before is None or not before.alerts or before.observation is None:
         return
     told = before.observation

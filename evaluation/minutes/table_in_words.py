@@ -33,7 +33,7 @@ class OfferLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatRow:
-    """What one seat has on the table, option by option."""
+    """One seat's offers, option by option."""
 
     title: str
     cells: tuple[tuple[tuple[OfferLine, ...], str], ...]  # by option: offers, and what stands in the way
@@ -54,7 +54,7 @@ class OptionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """What one seat gets by the decision, and what it would get by the best plan.
+    """One seat's part of the decision, beside its part of the best plan.
 
     Example: PlanRow(title="CTO", funded="spare gateway (cost 9, worth 14)", best="nothing")
     """

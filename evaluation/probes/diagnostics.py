@@ -143,7 +143,7 @@ def _list_named(scenario: TeamScenario, role: str, report: CheckedReport | None)
 
 
 def _list_used(scenario: TeamScenario, role: str, read: ReadEpisode) -> list[bool]:
-    """Where the best funding of the decided option pays this seat: whether the decision does."""
+    """Return where the best funding of the decided option pays this seat: whether the decision does."""
     if read.plan is None:
         return []
     best = choose_best(list_fundings(scenario.public, read.table, read.plan.option))

@@ -84,7 +84,7 @@ def team_parts_chart(
 
 
 def offer_grid(details: Mapping[str, Any], stage: str) -> Grid:
-    """What every seat offers in the sampled episodes of a stage, and how often it is funded."""
+    """Return what every seat offers in the sampled episodes of a stage, and how often it is funded."""
     section = details.get("team", {}).get(stage, {}).get("sampled", {})
     rows = tuple(
         (

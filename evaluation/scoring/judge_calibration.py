@@ -35,7 +35,7 @@ class CalibrationCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What a judge made of the cases.
+    """A judge's results on the cases.
 
     Example: Calibration(order=0.95, gap=0.6, plea_gain=0.02, length_gain=0.0, unusable=0.0, num_cases=40)
     """

@@ -1,4 +1,4 @@
-"""What could have been reached in a world by a table that knew it from the beginning."""
+"""The best that a table could have reached in a world that it knew from the beginning."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -8,7 +8,7 @@ from scenarios.company.records import CompanyCase
 
 
 def read_terms(case: CompanyCase, seat: str) -> Terms:
-    """What the seat's figures are worth in this case, and its limit."""
+    """Read what the seat's figures are worth in this case, and its limit."""
     return Terms(rates=case.rates[seat], limits=case.limits[seat])
 
 

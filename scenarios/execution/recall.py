@@ -48,7 +48,7 @@ def imagine(case: CompanyCase, beliefs: Beliefs) -> CompanyCase:
 
 
 def best_imagined_report(case: TeamScenario, seat: str, habit: str, beliefs: Beliefs) -> Report:
-    """What an expert of the habit and of these beliefs reports: parts chosen as it expects them to turn out.
+    """Report as an expert of the habit and of these beliefs: parts chosen as it expects them to turn out.
 
     Figures are claimed as stated; a part that breaks the limit as stated is not offered.
     """

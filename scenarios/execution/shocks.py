@@ -131,7 +131,7 @@ def strike(case: CompanyCase, shock: Shock) -> CompanyCase:
 
 
 def draw_shocks(case: CompanyCase, option: str, reserve: int, rng: random.Random) -> tuple[Shock, ...]:
-    """What strikes the company once a plan on this option is carried out.
+    """Return what strikes the company once a plan on this option is carried out.
 
     Of MAX_TRIES candidates the first that hurts the option's own best plan (a limit breaks, or LEAST_LOSS of
     its worth is lost), else the last; with it the reserve may be cut.

@@ -23,7 +23,7 @@ MAX_KPI = 999
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actual:
-    """What a bought upgrade really brings.
+    """The actual effect of a bought upgrade.
 
     Example: Actual(seat="coo", upgrade="contractor transfer", stated="13 days", actual="19 days", lost=75)
     """
@@ -37,7 +37,7 @@ class Actual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kpi:
-    """What one seat's structure turned out to be.
+    """One seat's structure as it turned out to be.
 
     Example: Kpi(seat="coo", limit=92, lost=10, figures={"finish": 65}, words="finish day 65")
     """
@@ -51,7 +51,7 @@ class Kpi:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What carrying out one plan brought.
+    """The result of carrying out one plan.
 
     Example: carry_out(world, open_situation(world), plan)[1].kpis["coo"].limit == 92
     """
@@ -66,7 +66,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """Where the company stands.
+    """The company's state after its plans so far.
 
     Example: open_situation(world).known.budget == world.case.budget
     """
@@ -151,7 +151,7 @@ def _list_actuals(situation: Situation, plan: Plan) -> Iterator[Actual]:
 
 
 def _reveal(known: CompanyCase, actual: CompanyCase, plan: Plan) -> CompanyCase:
-    """What is known once the plan's upgrades are in effect: what they really bring."""
+    """Return what is known once the plan's upgrades are in effect: what they really bring."""
     letter = plan.option
     structures: dict[str, Mapping[str, Any]] = {}
     for seat, own in known.structures.items():

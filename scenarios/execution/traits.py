@@ -117,7 +117,7 @@ def _apply(structure: Structure, seat: str, losses: Mapping[tuple[str, str], int
 
 
 def describe_effect(upgrade: Mapping[str, Any]) -> str:
-    """What the upgrade brings, in a few words.
+    """Return what the upgrade brings, in a few words.
 
     Example: describe_effect({"cost": 9, "package": "transfer", "takes": 13}) == "13 days"
     """

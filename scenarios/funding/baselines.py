@@ -35,7 +35,7 @@ def answer_greedily(scenario: Scenario, _rng: random.Random) -> str:
 
 
 def answer_honestly(scenario: Scenario, _rng: random.Random) -> str:
-    """What is needed first, then by worth per k$ while money lasts; escalates where nothing can be run."""
+    """Fund needed parts first, then by worth per k$ while money lasts; escalate if nothing can be run."""
     question = read_question(scenario.facts)
     plan = best_in_order(question.public, question.table, by_return=True)
     return json.dumps(

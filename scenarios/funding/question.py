@@ -25,7 +25,7 @@ LEAST_PLANS = 4  # that can be run, unless none can
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What ReconcileGPT is asked, as its facts state it.
+    """A question to ReconcileGPT, as its facts state it.
 
     Example: read_question(scenario.facts).public.budget == 40
     """
@@ -120,7 +120,7 @@ def _list_figures(question: Question) -> list[Any]:
 
 
 def _is_clear(question: Question) -> bool:
-    """Whether there is one best plan among several, or none at all."""
+    """Return whether there is one best plan among several, or none at all."""
     plans = list_all_fundings(question.public, question.table)
     if not plans:
         return True

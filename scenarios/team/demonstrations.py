@@ -1,4 +1,4 @@
-"""How experts sit at the table: every message of a meeting as the steps that a role would write.
+"""Expert meetings at the table: every message of a meeting as the steps that a role would write.
 
 In full style seats measure what they offer and ReconcileGPT asks for the sheet; in short style the brief
 holds all that, and the first line of a report or a decision names the habit.

@@ -44,7 +44,7 @@ def code_parts(case: PlayableCase, seat: str) -> dict[str, Part]:
 
 
 def budget_band(case: PlayableCase, seat: str) -> Band:
-    """How far the budget would reach if every seat wanted as much as this one does.
+    """Return how far the budget would reach if every seat wanted as much as this one does.
 
     The seat's want is the cost of its dearest efficient part, mean over the options. A seat knows the budget
     and its own parts, nothing else.

@@ -105,17 +105,17 @@ class PlanGame:
         return None if vote is None else vote.model_dump()
 
     def write_report_brief(self, seat: str, *, with_tools: bool = True) -> str:
-        """What a specialist reads first. Without tools it holds all that tools would describe."""
+        """Write what a specialist reads first. Without tools it holds all that tools would describe."""
         return self._texts(seat).write_report_brief(self.case, self.case.seats[seat], with_tools=with_tools)
 
     def write_decision_brief(self, reports: Reports, ruled_out: Collection[str] = ()) -> str:
-        """What ReconcileGPT decides from; `ruled_out` are options that may no longer be chosen."""
+        """Write what ReconcileGPT decides from; `ruled_out` are options that may no longer be chosen."""
         return self._texts(RECONCILER).write_decision_brief(
             self.case.public, self._table(reports), list(ruled_out)
         )
 
     def write_ask(self, seat: str, ask: Parsed) -> str:
-        """What the seat reads that is asked for another offer."""
+        """Write what the seat reads that is asked for another offer."""
         return self._texts(seat).write_ask(Ask.model_validate({**ask, "seat": seat}))
 
     def write_vote_brief(self, decision: Parsed | None, seat: str, reports: Reports) -> str:
@@ -129,7 +129,7 @@ class PlanGame:
         return self._texts(seat).write_vote_brief(self.case.public, read, funded, seat)
 
     def write_objection_brief(self, votes: Mapping[str, Parsed | None]) -> str:
-        """What ReconcileGPT reads when seats object to its decision."""
+        """Write what ReconcileGPT reads when seats object to its decision."""
         objections = {
             seat: Vote(vote="object", reason=" ".join(vote["reason"].split()[:MAX_REASON_WORDS]))
             for seat, vote in votes.items()

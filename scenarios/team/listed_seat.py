@@ -14,7 +14,7 @@ from scenarios.team.playable import Seat
 
 
 def is_listed(seat: Seat) -> bool:
-    """Whether the seat's parts stand in a list (a seat that has words alone is none)."""
+    """Return whether the seat's parts stand in a list (a seat that has words alone is none)."""
     return any(key in seat.facts for key in ("upgrades", "needs", "veto"))
 
 

@@ -137,19 +137,19 @@ def find_problem(case: PlayableCase, seat: str, offer: Offer) -> str | None:
 
 
 def is_needed(case: PlayableCase, seat: str, option: str) -> bool:
-    """Whether the option breaks the seat's limit unless it buys something, and some part keeps the limit."""
+    """Return whether the option breaks the seat's limit unless it buys something that keeps it."""
     parts = case.parts_of(seat, option) or ()
     return bool(parts) and not parts[0].keeps_limit and any(part.keeps_limit for part in parts[1:])
 
 
 def is_vetoed(case: PlayableCase, seat: str, option: str) -> bool:
-    """Whether the option breaks the seat's limit whatever the seat buys."""
+    """Return whether the option breaks the seat's limit whatever the seat buys."""
     parts = case.parts_of(seat, option) or ()
     return bool(parts) and not any(part.keeps_limit for part in parts)
 
 
 def breaks_limit(case: PlayableCase, seat: str, plan: Plan) -> bool:
-    """Whether the plan breaks the seat's hard limit; never where nobody can tell.
+    """Return whether the plan breaks the seat's hard limit; never where nobody can tell.
 
     Raises:
         KeyError: the plan funds something that the seat cannot buy on its option.

@@ -1,4 +1,4 @@
-"""What a team can play: a generated scenario or a case that a person wrote. Truth is no part of it."""
+"""Cases that a team can play: a generated scenario or a case that a person wrote. Truth is no part of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Seat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicCase:
-    """What everybody at the table knows.
+    """Facts that everybody at the table knows.
 
     Example: PublicCase(sector="bank", situation="...", options={"A": Option(...)}, budget=40,
                         seats=("cto", "coo", "risk", "cost"), offers_per_option=1)

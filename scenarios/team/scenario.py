@@ -55,7 +55,7 @@ class TeamScenario:
 
     @property
     def public(self) -> PublicCase:
-        """What everybody at the table knows."""
+        """Return what everybody at the table knows."""
         return PublicCase(
             sector=self.case.sector,
             situation=self.case.situation,

@@ -166,7 +166,7 @@ def _find_parts(case: PlayableCase, option: str, named: Mapping[str, list[str]])
 
 
 def _breaks(case: PlayableCase, seat: str, option: str) -> bool:
-    """Whether the seat's limit breaks where nothing is bought."""
+    """Return whether the seat's limit breaks where nothing is bought."""
     nothing = find_part(case, seat, option, [])
     return nothing is not None and not nothing.keeps_limit
 

@@ -19,12 +19,12 @@ _ARGUMENTS = {"describe": {"option"}, "measure": {"option", "part"}}
 
 
 def has_tools(seat: Seat) -> bool:
-    """Whether there is anything that the seat could have described or measured."""
+    """Return whether there is anything that the seat could have described or measured."""
     return "structures" in seat.facts or is_listed(seat)
 
 
 def call_specialist_tool(case: PlayableCase, seat: Seat, call: ToolCall) -> str | Part:
-    """What describe says of an option, or the part that measure is asked about.
+    """Return what describe says of an option, or the part that measure is asked about.
 
     Raises:
         ToolError: unknown tool or option, other arguments, no such part.

@@ -48,7 +48,7 @@ class Upgrade(_Part):
 
 
 class SeatNotes(_Part):
-    """What one seat knows: facts in words, what it could buy, or both.
+    """One seat's knowledge: facts in words, what it could buy, or both.
 
     Example: SeatNotes(facts="Two suppliers are late.", upgrades={"A": {"second source": Upgrade(...)}},
                        needs={"A": ["second source"]}, veto=["B"])
@@ -198,7 +198,7 @@ def _parse(located: Located, source: str) -> CaseFile:
 
 
 def _check_seats(written: CaseFile, located: Located, source: str, roles: Mapping[str, Role]) -> None:
-    """What no single field can tell: seats that exist, letters and names that fit together.
+    """Return what no single field can tell: seats that exist, letters and names that fit together.
 
     Raises:
         UserError: the first mistake.

@@ -35,7 +35,7 @@ class CarriedPlan(Plan):
 
 
 class ActualEffect(TypedDict):
-    """What a bought upgrade really brings.
+    """The actual effect of a bought upgrade.
 
     Example: {"seat": "coo", "upgrade": "contractor transfer", "stated": "13 days", "actual": "19 days",
               "lost": 75}
@@ -49,7 +49,7 @@ class ActualEffect(TypedDict):
 
 
 class Observation(TypedDict):
-    """What can be observed after execution; money in k$.
+    """Observations after execution; money in k$.
 
     Example: {"kpis": {"coo": 92}, "lost": {"coo": 10}, "figures": {"coo": "finish day 65"}, "cost": 40,
               "promised": 100, "worth": 90, "left": 4, "shocks": ["Carla falls ill: ..."], "actuals": [],
@@ -245,7 +245,7 @@ def _freeze(plan: CarriedPlan) -> _FrozenPlan:
 
 
 def tell_progress(plan: Plan, observation: Observation) -> list[str]:
-    """What everybody is told before a re-plan: what is in place, what happened, what money is left."""
+    """Return what everybody is told before a re-plan: what is in place, what happened, what money is left."""
     bought = ", ".join(name for choice in plan.funded.values() for name in choice) or "nothing"
     return [
         f"Option {plan.option} is under way; bought for it: {bought}. Its value below is what it is worth "

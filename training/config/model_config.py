@@ -45,7 +45,7 @@ class ModelConfig(Section):
 
     @property
     def short_prompts(self) -> bool:
-        """Whether prompts hold the brief alone, without the mandate and the tools' signatures."""
+        """Return whether prompts hold the brief alone, without the mandate and the tools' signatures."""
         return self.prompts == "short"
 
     @field_validator("preset")

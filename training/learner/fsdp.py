@@ -90,7 +90,7 @@ def is_sharded(model: nn.Module) -> bool:
 
 
 def compute_device(model: nn.Module) -> torch.device:
-    """Where a pass of the model is computed; its sharded weights may rest on the host meanwhile."""
+    """Return where a pass of the model is computed; its sharded weights may rest on the host meanwhile."""
     parameter = next(model.parameters())
     if isinstance(parameter, DTensor) and parameter.device_mesh.device_type == "cuda":
         return torch.device("cuda", torch.cuda.current_device())

@@ -162,7 +162,7 @@ def choose_engine(config: EngineConfig, name: str | None) -> EngineConfig:
 
 
 def team_schemas() -> dict[str, dict[str, Any]]:
-    """What each seat may write in a joint episode without tools, as JSON schemas.
+    """Return what each seat may write in a joint episode without tools, as JSON schemas.
 
     A specialist writes a report, a reply or a vote, ReconcileGPT a decision or a question. Options are held
     to capital letters: the schema is the same for all cases, so it cannot know theirs.

@@ -61,7 +61,7 @@ def pass_through(model: Any, config: RunConfig) -> tuple[int, ...]:
 
 
 def rank_memory(config: RunConfig, ranks: int) -> Memory:
-    """What one rank holds while it learns, by the formulas of `emads plan`; the model's sizes are counted.
+    """Count what one rank holds while it learns, by the formulas of `emads plan`, from the model's sizes.
 
     Raises:
         UserError: the config's preset has no known shape.

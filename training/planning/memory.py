@@ -38,7 +38,7 @@ class Memory:
 
 
 def layer_bytes(shape: Shape, value: int) -> int:
-    """What the backward pass of one layer keeps of one token; `value` bytes to a number.
+    """Return what the backward pass of one layer keeps of one token; `value` bytes to a number.
 
     Two norms with their inputs in float32, queries, keys, values, attention output, and four vectors of the
     feed-forward width (gate, its activation, up, their product).
@@ -48,7 +48,7 @@ def layer_bytes(shape: Shape, value: int) -> int:
 
 
 def activation_bytes(shape: Shape, value: int, *, checkpointing: bool) -> int:
-    """What all layers keep of one token: everything, or each layer's input."""
+    """Return what all layers keep of one token: everything, or each layer's input."""
     return shape.layers * (value * shape.hidden if checkpointing else layer_bytes(shape, value))
 
 

@@ -93,7 +93,7 @@ def spread(count: int, most: int) -> list[int]:
 
 
 def audit_episodes(episodes: Sequence[SoloEpisode], families: Mapping[str, Family]) -> list[float]:
-    """What the families' independent scorers say of the answers, 0 to 1; [] where a family has none.
+    """Return what the families' independent scorers say of the answers, 0 to 1; [] where a family has none.
 
     The scorers read the rules out of full texts, so a family in short style has none.
     """

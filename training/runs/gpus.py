@@ -1,4 +1,4 @@
-"""Which GPU a process works on where several are visible: the stages of one role are trained on one.
+"""Gives each process one GPU where several are visible: the stages of one role are trained on one.
 
 A trainer that sees two GPUs spreads every batch over both, which that of GRPO refuses. So worker processes
 take turns in the visible GPUs: five roles are trained side by side on five of them. Processes of torchrun

@@ -1,4 +1,4 @@
-"""What plans are worth, written anew: by the reports over all sets of offers, by structures measured again.
+"""Worth of plans by a second method: the reports over all sets of offers, by structures measured again.
 
 Shares no code with the funding and the optimum that the verifier uses.
 """

@@ -60,7 +60,7 @@ def _flags(scenario: Scenario) -> tuple[list[str], list[str]]:
 
 
 def _is_beaten(part: PricedPart, parts: Sequence[PricedPart]) -> bool:
-    """Whether another part that keeps the limit is worth as much for less, or more for as much."""
+    """Return whether another part that keeps the limit is worth as much for less, or more for as much."""
     return any(
         other.keeps_limit
         and other.cost <= part.cost

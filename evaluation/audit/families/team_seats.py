@@ -40,7 +40,7 @@ class SeatScenario(Scenario):
 
     @property
     def plan(self) -> Plan | None:
-        """What the decision carries out; None without one and where it escalates."""
+        """Return what the decision carries out; None without one and where it escalates."""
         if self.decision is None or self.decision.escalate:
             return None
         return funded_plan(self.table, self.decision)

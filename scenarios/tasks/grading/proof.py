@@ -16,7 +16,7 @@ MEMORY_BYTES = 2 << 30
 
 
 def is_proven_equal(first: Node, second: Node) -> bool:
-    """Whether SymPy proves the expressions equal for positive unknowns within MAX_STEPS."""
+    """Return whether SymPy proves the expressions equal for positive unknowns within MAX_STEPS."""
     return _prove(json.dumps([_as_lists(first), _as_lists(second)]))
 
 

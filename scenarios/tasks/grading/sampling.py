@@ -33,7 +33,7 @@ _FUNCTIONS = {
 
 
 def agree_on_samples(first: Node, second: Node, seed: str) -> bool:
-    """Whether both have a value at some points and the same one at each of them.
+    """Return whether both have a value at some points and the same one at each of them.
 
     Points follow from `seed` alone: six where both have values, out of at most 40.
     """

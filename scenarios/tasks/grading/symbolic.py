@@ -1,4 +1,4 @@
-"""Whether two expressions are equal: at random points of a prime field, then on samples, then by proof.
+"""Compares two expressions: at random points of a prime field, then on samples, then by proof.
 
 Equal rational functions agree everywhere; different ones agree at a random point with probability at most
 degree / prime (Schwartz and Zippel), here below 2^-170. The prime and the points come from a hash of both
@@ -46,7 +46,7 @@ _STEP = 4 * math.prod(_SMALL_PRIMES)
 
 
 def are_equal(first: str, second: str) -> bool:
-    """Whether two expressions, in plain notation or LaTeX, are equal wherever both have a value.
+    """Return whether two expressions, in plain notation or LaTeX, are equal wherever both have a value.
 
     Raises:
         ExpressionError: one of them is no expression, is too large, or has a value nowhere.
@@ -66,7 +66,7 @@ def are_equal(first: str, second: str) -> bool:
 
 
 def _has_functions(node: Node, exact: Exact) -> bool:
-    """Whether the field knows less of a tree than there is to know."""
+    """Return whether the field knows less of a tree than there is to know."""
     match node:
         case Number() | Name():
             return False

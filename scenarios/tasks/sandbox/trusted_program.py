@@ -1,4 +1,4 @@
-"""Which bubblewrap is run: one in the system's own folders that root alone may change, and new enough.
+"""Finds the bubblewrap that is run: in a system folder that root alone may change, and new enough.
 
 The PATH is not asked: whoever can put a file on it could run model programs outside.
 """
@@ -56,7 +56,7 @@ def require_trusted(path: str) -> None:
 
 
 def is_new_enough(said: str) -> bool:
-    """Whether the answer to --version names bubblewrap of at least LEAST_VERSION."""
+    """Return whether the answer to --version names bubblewrap of at least LEAST_VERSION."""
     found = re.fullmatch(r"bubblewrap ([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]+)*", said.strip())
     return found is not None and (int(found[1]), int(found[2])) >= LEAST_VERSION
 

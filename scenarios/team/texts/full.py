@@ -152,13 +152,13 @@ def write_public(public: PublicCase) -> str:
 
 
 def write_report_brief(case: PlayableCase, seat: Seat, *, with_tools: bool) -> str:
-    """What a specialist reads of the case: public facts, its terms, what can be bought, the request."""
+    """Write what a specialist reads of the case: public facts, its terms, what can be bought, the request."""
     facts = write_seat_facts(case, seat, with_tools=with_tools)
     return "\n".join([write_public(case.public), "", *facts, "Report to the table."])
 
 
 def write_seat_facts(case: PlayableCase, seat: Seat, *, with_tools: bool) -> list[str]:
-    """What the seat alone knows, line by line; without tools all that they would describe."""
+    """Write what the seat alone knows, line by line; without tools all that they would describe."""
     lines = []
     if "words" in seat.facts:
         lines.append(f"What you know: {seat.facts['words']}")
@@ -253,7 +253,7 @@ def _write_offer(offer: TabledOffer, report: CheckedReport) -> str:
 
 
 def write_ask(ask: Ask) -> str:
-    """What a seat reads when ReconcileGPT asks it for another offer."""
+    """Write what a seat reads when ReconcileGPT asks it for another offer."""
     return (
         f"ReconcileGPT asks you for another offer on option {ask.option} that costs at most "
         f"{ask.cost_at_most} k$. {REPLY_SCHEMA}"
@@ -263,7 +263,7 @@ def write_ask(ask: Ask) -> str:
 def write_vote_brief(
     public: PublicCase, decision: Decision | None, funded: Mapping[str, str], seat: str
 ) -> str:
-    """What a seat reads before it votes; `funded` maps seats to what is funded of theirs, in words."""
+    """Write what a seat reads before it votes; `funded` maps seats to what is funded of theirs, in words."""
     if decision is None:
         outcome = "ReconcileGPT came to no decision that can be read."
     elif decision.escalate:
@@ -278,7 +278,7 @@ def write_vote_brief(
 
 
 def write_objection_brief(objections: Mapping[str, Vote]) -> str:
-    """What ReconcileGPT reads when seats object to its decision."""
+    """Write what ReconcileGPT reads when seats object to its decision."""
     lines = [
         f"{title_of(seat)} objects{f': {vote.reason}' if vote.reason else '.'}"
         for seat, vote in objections.items()

@@ -44,7 +44,7 @@ def write_reconciler_system(public: PublicCase, *, with_tools: bool, most_questi
 
 
 def write_report_brief(case: PlayableCase, seat: Seat, *, with_tools: bool) -> str:
-    """What a specialist reads: its steps per option with a word for their return, code, cost and worth.
+    """Write what a specialist reads: its steps per option with a word for their return, code, cost and worth.
 
     Example: "Budget 40 tight.\\nA need: first F 9 14, mid G 15 22\\nB: high H 4 9, low I 9 12"
     """
@@ -139,7 +139,7 @@ def _write_offer(offer: TabledOffer, report: CheckedReport) -> str:
 
 
 def write_ask(ask: Ask) -> str:
-    """What a seat reads when ReconcileGPT asks it for another offer.
+    """Write what a seat reads when ReconcileGPT asks it for another offer.
 
     Example: "Offer A at most 15."
     """
@@ -149,7 +149,7 @@ def write_ask(ask: Ask) -> str:
 def write_vote_brief(
     public: PublicCase, decision: Decision | None, funded: Mapping[str, str], seat: str
 ) -> str:
-    """What a seat reads before it votes.
+    """Write what a seat reads before it votes.
 
     Example: "Decision B without your part. Vote."
     """
@@ -161,7 +161,7 @@ def write_vote_brief(
 
 
 def write_objection_brief(objections: Mapping[str, Vote]) -> str:
-    """What ReconcileGPT reads when seats object.
+    """Write what ReconcileGPT reads when seats object.
 
     Example: "Objections cost risk. Decide again."
     """

@@ -24,7 +24,7 @@ TOO_LONG = ("context length", "context_length", "context window", "maximum conte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a policy's requests took, replies from the file included.
+    """Usage by a policy's requests, replies from the file included.
 
     Example: Usage(num_requests=2, prompt_tokens=812, completion_tokens=60, cost=0.0026)
     """

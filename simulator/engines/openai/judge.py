@@ -37,7 +37,7 @@ class EndpointJudge:
 
     @property
     def cost(self) -> float:
-        """What was spent so far, in the currency of the prices."""
+        """Return what was spent so far, in the currency of the prices."""
         return self._client.budget.spent
 
     def reply(self, prompt: str) -> str:

@@ -46,7 +46,7 @@ def compute_fingerprint(case: Case) -> Fingerprint:
 
 
 def list_statements(case: Case) -> frozenset[str]:
-    """What the case states: every value of its facts with its place; the sentences of a case without facts.
+    """List what the case states: every fact's value with its place; the sentences of a case without facts.
 
     The places of list entries do not count; repeated statements are numbered.
 

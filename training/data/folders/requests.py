@@ -1,4 +1,4 @@
-"""What is asked of a data folder: one request per family, checked against the arguments and what is there."""
+"""Requests to a data folder: one request per family, checked against the arguments and what is there."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ NUM_PROBES = 3  # scenarios per difficulty that tell one version of a generator 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked of one family.
+    """The request to one family.
 
     Example: Request(family="cto", split="train", seed=0, difficulties=(1, 2), count=10_000, certify=True,
                      generator="5c...", sector=None)

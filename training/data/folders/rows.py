@@ -181,7 +181,7 @@ def find_domain(case: Case) -> str:
 
 
 def find_sector_rule(family: str) -> Callable[..., str] | None:
-    """What tells the sector of a family's case from its coordinates; None where cases have no sector."""
+    """Return the function from a case's coordinates to its sector; None where cases have no sector."""
     return company_sector if family == TEAM else SOLO_FAMILIES[family].find_sector
 
 

@@ -1,4 +1,4 @@
-"""What a text claims in numbers, and whether each number was known or worked out in the text itself.
+"""Claims of a text in numbers, and whether each number was known or worked out in the text itself.
 
 Known is what the brief or a tool said before. A number may be worked out by an equation that is right and
 whose own numbers are known ("66 + 53 = 119"); from there on it is known. Counts up to ten are free. What
@@ -69,7 +69,7 @@ class KnownNumbers:
                 self._known.add(relation.values[1])
 
     def _is_result(self, relation: "Relation", place: int) -> bool:
-        """Whether a number is what an equation works out: it stands after the sign, alone."""
+        """Return whether a number is what an equation works out: it stands after the sign, alone."""
         return relation.sign == "=" and relation.is_worked_out and place >= relation.sign_place
 
     def _is_known(self, value: Fraction, shown: str) -> bool:
@@ -89,7 +89,7 @@ class Relation:
         self._decimals = len(right.partition(".")[2]) if self.is_worked_out else 0
 
     def holds(self) -> bool:
-        """Whether it is true; a result with decimals may be rounded to them."""
+        """Return whether it is true; a result with decimals may be rounded to them."""
         one, other = self.values
         if self.sign == "=":
             return one == other or (self._decimals > 0 and _is_rounded(one, other, self._decimals))

@@ -85,7 +85,7 @@ async def play_scenario(
 
 
 def _split_thoughts(reply: ChatReply) -> tuple[str, str]:
-    """What the teacher thought, in <think> marks and "" without, and what it said.
+    """Return what the teacher thought, in <think> marks and "" without, and what it said.
 
     Servers send thoughts in a field of their own or at the beginning of the text.
     """

@@ -1,4 +1,4 @@
-"""What a teacher thought before a turn: kept in the row where it passes the chain check, else left out."""
+"""A teacher's thoughts before a turn: kept in the row where it passes the chain check, else left out."""
 
 from collections.abc import Sequence
 from dataclasses import replace
