@@ -7,6 +7,7 @@ import os
 import statistics
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,23 +16,21 @@ from benchmarks.gpu.ceilings import measure_peak
 from benchmarks.gpu.learner import training_flops
 from benchmarks.gpu.records import Record
 from benchmarks.gpu.sizes import GROUP_SIZE, Scale, build_base, make_rows
-from emads.reliability.joint.scripted_models import make_tokenizer
+from benchmarks.learner.trl_replay import train_on_rows
 from roles.registry import ROLES
 
 
 def measure_trl(scale: Scale, preset: str, record: Record, repeats: int = 3) -> None:
     """One record: tokens/s, share of the matrix peak, peak memory."""
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
-    from datasets import Dataset
     from peft import LoraConfig
     from transformers import TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
+    from trl import GRPOTrainer
 
     shape, peak = scale.shape(preset), measure_peak(scale)
     prompt, own = scale.choose(512, 24), scale.choose((32, 192), (4, 12))
     rows = make_rows(shape, groups=2, prompt=prompt, own=own)[next(iter(ROLES))]
     tokens = sum(len(row.token_ids) for row in rows)
-    rewards = [row.advantage for row in rows]
     starts: list[float] = []
     seconds: list[float] = []
 
@@ -49,51 +48,25 @@ def measure_trl(scale: Scale, preset: str, record: Record, repeats: int = 3) -> 
             scale.wait()
             seconds.append(time.perf_counter() - starts[-1])
 
-    def rollout(prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
-        return {
-            "prompt_ids": [list(row.token_ids[: row.num_prompt]) for row in rows],
-            "completion_ids": [list(row.token_ids[row.num_prompt :]) for row in rows],
-            "logprobs": [[0.0] * row.num_own for row in rows],
-            "verdict": rewards,
-        }
-
-    def verdict_reward(completions: list[Any], verdict: list[float], **kwargs: Any) -> list[float | None]:
-        return list(verdict)
-
     with tempfile.TemporaryDirectory(prefix="emads-") as folder:
-        trainer = Timed(
-            model=build_base(shape, scale),
-            reward_funcs=[verdict_reward],
-            args=GRPOConfig(
-                output_dir=folder,
-                max_steps=1 + repeats,
-                per_device_train_batch_size=GROUP_SIZE,
-                gradient_accumulation_steps=len(rows) // GROUP_SIZE,
-                num_generations=GROUP_SIZE,
-                max_completion_length=own[1],
-                learning_rate=1e-12,
-                beta=0.0,
-                loss_type="dapo",
-                scale_rewards="none",
-                max_grad_norm=0.0,
-                gradient_checkpointing=True,
-                gradient_checkpointing_kwargs={"use_reentrant": False},
-                shuffle_dataset=False,
-                save_strategy="no",
-                logging_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
-                use_cpu=scale.device == "cpu",
-                bf16=scale.device == "cuda",
-                dataloader_pin_memory=False,
-            ),
-            train_dataset=Dataset.from_dict({"prompt": [str(n) for n in range(len(rows) // GROUP_SIZE)]}),
-            processing_class=make_tokenizer(),
+        train_on_rows(
+            Timed,
+            build_base(shape, scale),
+            rows,
+            Path(folder),
+            num_steps=1 + repeats,
+            rows_per_forward=GROUP_SIZE,
+            group_size=GROUP_SIZE,
+            settings={
+                "max_completion_length": own[1],
+                "gradient_checkpointing": True,
+                "gradient_checkpointing_kwargs": {"use_reentrant": False},
+                "use_cpu": scale.device == "cpu",
+                "bf16": scale.device == "cuda",
+            },
             peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
-            rollout_func=rollout,
             callbacks=[Watch()],
         )
-        trainer.train()
     took = statistics.median(seconds[1:])
     record(
         "trl",

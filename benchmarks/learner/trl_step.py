@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from benchmarks.learner.rows import GROUP_SIZE, LEARNING, build_model, make_rows, measure, read_memory
-from emads.reliability.joint.scripted_models import make_tokenizer
+from benchmarks.learner.trl_replay import train_on_rows
 from training.learner.learner import backward_role
 from training.learner.rows import TrainingRow
 
@@ -58,12 +58,10 @@ def save_gradients(model: Any, path: Path) -> None:
 def run_trl(size: str, rows_per_forward: int, repeats: int, folder: Path) -> dict[str, Any]:
     """TRL's own trainer on the same rows; so many of them per forward pass."""
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
-    from datasets import Dataset
     from transformers import TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
+    from trl import GRPOTrainer
 
     model, rows = build_model(size), make_rows(size)
-    rewards = [row.advantage for row in rows]  # their group means are 0
     times: list[float] = []
     growth: list[int] = []
 
@@ -85,48 +83,22 @@ def run_trl(size: str, rows_per_forward: int, repeats: int, folder: Path) -> dic
             if state.global_step == 0:
                 save_gradients(kwargs["model"], folder / "trl.pt")
 
-    def rollout(prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
-        return {
-            "prompt_ids": [list(row.token_ids[: row.num_prompt]) for row in rows],
-            "completion_ids": [list(row.token_ids[row.num_prompt :]) for row in rows],
-            "logprobs": [[0.0] * row.num_own for row in rows],
-            "verdict": rewards,
-        }
-
-    def verdict_reward(completions: list[Any], verdict: list[float], **kwargs: Any) -> list[float | None]:
-        return list(verdict)
-
-    trainer = Timed(
-        model=model,
-        reward_funcs=[verdict_reward],
-        args=GRPOConfig(
-            output_dir=str(folder),
-            max_steps=1 + repeats,
-            per_device_train_batch_size=rows_per_forward,
-            gradient_accumulation_steps=len(rows) // rows_per_forward,
-            num_generations=GROUP_SIZE,
-            max_completion_length=128,
-            learning_rate=1e-12,
-            beta=0.0,
-            loss_type="dapo",
-            scale_rewards="none",
-            max_grad_norm=0.0,
-            gradient_checkpointing=False,
-            shuffle_dataset=False,
-            save_strategy="no",
-            logging_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-            use_cpu=True,
-            bf16=False,
-            dataloader_pin_memory=False,
-        ),
-        train_dataset=Dataset.from_dict({"prompt": [str(n) for n in range(len(rows) // GROUP_SIZE)]}),
-        processing_class=make_tokenizer(),
-        rollout_func=rollout,
+    train_on_rows(
+        Timed,
+        model,
+        rows,
+        folder,
+        num_steps=1 + repeats,
+        rows_per_forward=rows_per_forward,
+        group_size=GROUP_SIZE,
+        settings={
+            "max_completion_length": 128,
+            "gradient_checkpointing": False,
+            "use_cpu": True,
+            "bf16": False,
+        },
         callbacks=[Watch()],
     )
-    trainer.train()
     return {"seconds": statistics.median(times[1:]), "growth": growth[0]}
 
 
