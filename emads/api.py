@@ -117,6 +117,6 @@ def evaluate(path: str | Path, *, again: bool = False) -> dict[str, Any]:
     Raises:
         UserError: no run there, or nothing trained in it.
     """
-    from emads.commands.evaluate_run import evaluate_run
+    from emads.commands.evaluation.evaluate_run import evaluate_run
 
     return evaluate_run(Path(path), again=again)

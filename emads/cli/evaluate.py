@@ -65,7 +65,7 @@ def evaluate(
             raise UserError("--seat goes with at most one RUN, and without --again, --gate and --tasks")
         choose_stage(stage)
         check_at_least("--count", count, 1)
-        from emads.commands.play_seats import evaluate_seats
+        from emads.commands.evaluation.play_seats import evaluate_seats
 
         path = open_existing(runs[0]) if runs else None
         return end_seats(
@@ -79,11 +79,11 @@ def evaluate(
             raise UserError("--tasks goes with one run, and without --again and --gate")
         choose_stage(stage)
         (role,) = choose_roles([who])
-        from emads.commands.evaluate_tasks import evaluate_tasks
+        from emads.commands.evaluation.evaluate_tasks import evaluate_tasks
 
         evaluate_tasks(open_existing(paths[0]), tasks, stage=stage, role=role)
         return 0
-    from emads.commands.evaluate import evaluate_runs
+    from emads.commands.evaluation.evaluate import evaluate_runs
 
     return evaluate_runs(paths, again=again, gate=gate)
 
@@ -125,12 +125,12 @@ def diagnose(
     if chosen is not None:
         if against:
             raise UserError("--against swaps roles of runs: leave it out with --seat")
-        from emads.commands.play_seats import diagnose_seats
+        from emads.commands.evaluation.play_seats import diagnose_seats
 
         home = None if run is None else open_existing(run)
         return end_seats(diagnose_seats(home, stage, *chosen, count=count, out=out))
     path = open_existing(run or DEFAULT_RUN)
-    from emads.commands.diagnose import diagnose as probe
+    from emads.commands.evaluation.diagnose import diagnose as probe
 
     probe(path, stage=stage, count=count, against=against or ())
     return 0

@@ -105,14 +105,14 @@ def simulate(
     if is_full and engine is not None:
         raise UserError("--engine goes with --protocol assess; the full one plays on the embedded engine")
     rules = read_agents(agent or (), limit or ())
-    from emads.commands.simulate_outputs import Outputs
+    from emads.commands.simulation.simulate_outputs import Outputs
 
     outputs = Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
     chosen: dict[str, Any] = {"cases": cases, "index": index or 0, "count": count or 1, **rules}
     if seats is not None:
         chosen |= {"seats": seats[0], "api": seats[1]}
     if is_full:
-        from emads.commands.simulate_full import simulate_full
+        from emads.commands.simulation.simulate_full import simulate_full
 
         return simulate_full(
             source,
@@ -124,7 +124,7 @@ def simulate(
             outputs=outputs,
             **chosen,
         )
-    from emads.commands.simulate import simulate as play
+    from emads.commands.simulation.simulate import simulate as play
 
     return play(source, stage or "marl", outputs=outputs, engine_name=engine, **chosen)
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from emads.commands.episodes_side_by_side import write_episodes_side_by_side
-from emads.commands.evaluate_run import add_wall_time, print_summary, summarise
-from emads.commands.evaluation_store import (
+from emads.commands.evaluation.evaluate_run import add_wall_time, print_summary, summarise
+from emads.commands.evaluation.evaluation_store import (
     store_details,
 )
+from emads.commands.simulation.episodes_side_by_side import write_episodes_side_by_side
 from emads.commands.stage_tasks import (
     demo_tasks,
     perform,

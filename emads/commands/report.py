@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from emads.commands.evaluate import find_runs
+from emads.commands.evaluation.evaluate import find_runs
 from evaluation.report.page import write_report
 from evaluation.report.results_page import write_results_page
 from roles.errors import UserError

@@ -5,7 +5,7 @@ base -> sft/ROLE -> grpo/ROLE -> marl;  evaluations run as soon as their weights
 
 from collections.abc import Sequence
 
-from emads.commands.evaluation_store import (
+from emads.commands.evaluation.evaluation_store import (
     evaluate_single,
 )
 from roles.registry import ROLES

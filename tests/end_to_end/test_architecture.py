@@ -44,7 +44,6 @@ MOST_FILES, MOST_LINES = 15, 350
 LARGE_FOLDERS = {
     "scenarios": "a file per family, and what every family needs",
     "training/joint": "steps of one pipeline from play to rows, to divide",
-    "emads/commands": "a file or two per verb, to divide",
 }
 SOURCES = sorted(
     path.relative_to(ROOT).as_posix() for layer in LAYERS for path in (ROOT / layer).rglob("*.py")

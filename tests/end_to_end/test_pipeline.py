@@ -18,7 +18,8 @@ import torch
 import trl
 
 from emads.cli import main
-from emads.commands import demo, evaluate_run
+from emads.commands import demo
+from emads.commands.evaluation import evaluate_run
 from evaluation.report.curves import CURVE_CHARTS, find_curves, read_metrics
 from evaluation.summary.gates import DEMO_ROLES, check_gates
 from roles.registry import ROLES

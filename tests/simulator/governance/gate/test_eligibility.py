@@ -79,7 +79,7 @@ def test_the_command_says_that_a_case_waits_for_a_person(
     from simulator.governance.gate.reviewers import TerminalReviewer
 
     monkeypatch.setattr(
-        "emads.commands.simulate_full.TerminalReviewer",
+        "emads.commands.simulation.simulate_full.TerminalReviewer",
         lambda: TerminalReviewer(read_line=end_of_input, write=lambda text: None, is_terminal=lambda: True),
     )
     call = ["simulate", "--protocol", "full", "--team", "scripted", "--db", str(tmp_path / "s.db")]

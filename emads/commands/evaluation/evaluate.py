@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from emads.commands.demo import GATE_FAILURE
-from emads.commands.evaluate_run import evaluate_run, print_summary
+from emads.commands.evaluation.evaluate_run import evaluate_run, print_summary
 from evaluation.comparison.seeds import compare_seeds, read_seed, read_seed_comparison, write_seed_comparison
 from evaluation.comparison.seeds_table import seed_comparison_tables
 from evaluation.summary.detail_table import detail_tables

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from emads.commands.evaluate import find_runs
+from emads.commands.evaluation.evaluate import find_runs
 from evaluation.probes.adversaries import adversary_team
 from evaluation.probes.diagnosis import find_faults
 from evaluation.probes.diagnostics import probe_team, replace_roles, swap_matrix

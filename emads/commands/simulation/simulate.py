@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from emads.commands.simulate_outputs import Outputs, watching
+from emads.commands.simulation.simulate_outputs import Outputs, watching
 from emads.played_case import PlayedCase, play
 from emads.seats import STOPPED
 from emads.seats.players import Seats

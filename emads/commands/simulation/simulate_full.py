@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from emads.commands.simulate import USER_MISTAKE, check_files, end_play, read_cases
-from emads.commands.simulate_outputs import Outputs, watching
+from emads.commands.simulation.simulate import USER_MISTAKE, check_files, end_play, read_cases
+from emads.commands.simulation.simulate_outputs import Outputs, watching
 from emads.seats.players import Seats
 from emads.seats.prices import ApiOptions
 from emads.teams import SCRIPTED, Team, load_team

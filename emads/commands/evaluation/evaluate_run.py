@@ -4,12 +4,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from emads.commands.episodes_side_by_side import write_episodes_side_by_side
-from emads.commands.evaluation_store import (
+from emads.commands.evaluation.evaluation_store import (
     forget_scores,
     forget_scores_without_plays,
     store_details,
 )
+from emads.commands.simulation.episodes_side_by_side import write_episodes_side_by_side
 from emads.commands.stage_tasks import (
     baselines_task,
     evaluate_role_task,
