@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
@@ -229,3 +230,16 @@ def test_parts_of_the_simulator_import_in_one_direction() -> None:
     assert found == []
     assert list(find_simulator_violations("simulator/records.py", "import simulator.engines.base")) != []
     assert list(find_simulator_violations("simulator/graph/x.py", "import simulator.governance.state")) != []
+
+
+def test_data_files_are_part_of_the_package() -> None:
+    """An installed wheel holds what the source tree holds beside code."""
+    patterns = tomllib.loads(read("pyproject.toml"))["tool"]["setuptools"]["package-data"]
+    places = [path for layer in LAYERS for path in (ROOT / layer).rglob("*") if path.is_file()]
+    data = [path for path in places if path.suffix not in (".py", ".pyc")]
+    assert len(data) > 6
+    for path in data:
+        owners = [(ROOT.joinpath(*package.split(".")), found) for package, found in patterns.items()]
+        assert path.name == "py.typed" or any(
+            path.match(str(folder / pattern)) for folder, found in owners for pattern in found
+        ), f"{path.relative_to(ROOT)} is in no list of package-data"
