@@ -15,7 +15,7 @@ from roles.errors import UserError
 from scenarios.team import TeamScenario
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("roles", "scenarios", "simulator", "evaluation", "training", "emads")
+PACKAGES = ("roles", "scenarios", "simulator", "evaluation", "training", "serving", "emads")
 
 
 @pytest.mark.parametrize("module", ["emads.api", "emads.teams", "emads.played_case"])

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 # each may import those before it
-LAYERS = ("roles", "scenarios", "simulator", "evaluation", "training", "emads")
+LAYERS = ("roles", "scenarios", "simulator", "evaluation", "training", "serving", "emads")
 TORCH = ("simulator/engines/*", "training/*", "emads/reliability/*")
 QUARANTINE = {  # library -> files that may import it
     "langgraph": ("simulator/graph/*", "simulator/governance/*"),
@@ -25,8 +25,8 @@ QUARANTINE = {  # library -> files that may import it
     "trl": ("training/roles/*",),
     "vllm": ("simulator/engines/vllm/*",),
     "openai": ("simulator/engines/openai/*",),
-    "fastapi": ("evaluation/environments/*",),
-    "uvicorn": ("evaluation/environments/*",),
+    "fastapi": ("serving/*", "evaluation/environments/*"),
+    "uvicorn": ("serving/*", "evaluation/environments/*"),
     "pettingzoo": ("simulator/export/pettingzoo_env.py",),
     "gymnasium": ("simulator/export/pettingzoo_env.py",),
     "opentelemetry": ("simulator/export/telemetry.py",),

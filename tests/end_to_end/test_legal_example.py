@@ -23,7 +23,7 @@ def test_it_takes_few_lines() -> None:
 
 
 def test_the_package_knows_nothing_of_it() -> None:
-    for layer in ("roles", "scenarios", "simulator", "evaluation", "training", "emads"):
+    for layer in ("roles", "scenarios", "simulator", "evaluation", "training", "serving", "emads"):
         for path in (ROOT / layer).rglob("*.py"):
             assert "legal_role" not in path.read_text(), path
 

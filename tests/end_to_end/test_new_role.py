@@ -152,7 +152,7 @@ def test_a_seat_of_vetoes_alone_closes_options() -> None:
 
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-LAYERS = ("roles", "scenarios", "simulator", "evaluation", "training", "emads")
+LAYERS = ("roles", "scenarios", "simulator", "evaluation", "training", "serving", "emads")
 PROGRAMS = {"emads": "-m emads.cli", "pytest": "-m pytest -p no:cacheprovider", "python": ""}
 
 
