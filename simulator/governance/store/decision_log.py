@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from simulator.governance.gate.approvals import Clock, refuse
 from simulator.governance.gate.seals import is_sealed, seal
-from simulator.governance.store.database import Store, canonical_json, transaction
+from simulator.governance.store.database import GENESIS, LogHead, Store, canonical_json, transaction
 
 EntryKind = Literal[
     "requested",
@@ -27,9 +27,9 @@ EntryKind = Literal[
     "observed",
     "replanned",
     "closed",
+    "four_eyes",
 ]
 KINDS: tuple[str, ...] = get_args(EntryKind)
-GENESIS = "0" * 64  # stands before the first entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +123,14 @@ class DecisionLog:
 
     def head(self) -> str:
         """Hash of the last entry: keep it elsewhere to notice a log that was cut off."""
-        last = self._connection.execute("SELECT hash FROM decision_log ORDER BY sequence DESC LIMIT 1")
-        row = last.fetchone()
-        return str(row[0]) if row else GENESIS
+        return self._connection.read_log_head().hash
+
+    def reaches(self, head: LogHead) -> bool:
+        """Return whether this entry is in the log."""
+        row = self._connection.execute(
+            "SELECT hash FROM decision_log WHERE sequence = ?", (head.sequence,)
+        ).fetchone()
+        return head == LogHead(0, GENESIS) or (row is not None and row[0] == head.hash)
 
     def _read(self, where: str, given: tuple[Any, ...]) -> list[tuple[Entry, str]]:
         """Read entries and their seals, in order."""
