@@ -1,1 +1,1 @@
-"""Web services: the review app where people rule on cases, and endpoints behind which a trained team answers."""
+"""Web services: the review app, where people rule on cases, and endpoints where a trained team answers."""
