@@ -146,7 +146,7 @@ def test_every_answer_carries_the_security_headers() -> None:
 def test_an_address_beyond_this_machine_needs_the_flag_and_a_token(host: str) -> None:
     for given in ({}, {"is_public": True}, {"token": TOKEN}):
         with pytest.raises(UserError, match="add --public and a token"):
-            settle_access(port=8400, host=host, **given)  # type: ignore[arg-type]
+            settle_access(port=8400, host=host, **given)
     assert host in settle_access(port=1, host=host, token=TOKEN, is_public=True).hosts or ":" in host
 
 
