@@ -96,8 +96,8 @@ def marking(store: Store, log: DecisionLog, path: Path, *, key: bytes) -> Iterat
         if known is not None and not log.reaches(known):
             raise UserError(
                 f"{path} lacks entry {known.sequence} of its decision log as {place} knows it: this is an"
-                f" old copy, or its log was changed; put the newer store back, or delete {place} to trust this"
-                " one"
+                " old copy, or its log was changed; put the newer store back, or delete that file to trust"
+                " this one"
             )
         store.keep_mark = mark.advance
         yield
