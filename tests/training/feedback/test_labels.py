@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import ValidationError
@@ -42,7 +42,9 @@ def common(reviewer: str = "ana", **values: Any) -> dict[str, Any]:
     }
 
 
-def comparison(reviewer: str, preferred: str, *, swapped: bool = False, **values: Any) -> Comparison:
+def comparison(
+    reviewer: str, preferred: Literal["first", "second", "neither"], *, swapped: bool = False, **values: Any
+) -> Comparison:
     first, second = say("A", 5, 1), say("B", 6, 1)
     if swapped:
         first, second = second, first
