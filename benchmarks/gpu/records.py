@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from simulator.export.line_files import LineFile, read_lines
+from simulator.line_files import LineFile, read_lines
 
 Record = Callable[..., None]  # record(kind, **values)
 

@@ -14,7 +14,7 @@ from scenarios.base import Scenario
 from scenarios.team import PlanGame, TeamScenario
 from simulator.agents.solo import SoloEpisode
 from simulator.engines.openai.chat_engine import Usage
-from simulator.export.line_files import LineFile, read_lines
+from simulator.line_files import LineFile, read_lines
 from simulator.reading import read_episode
 from simulator.records import Episode, Trajectory
 from simulator.reward import TeamVerdict

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from evaluation.audit.records import Row
 from roles.errors import UserError
-from simulator.export.line_files import LineFile, read_lines
+from simulator.line_files import LineFile, read_lines
 
 ROOT = Path(__file__).parents[2]
 AUDITED = ("roles", "scenarios", "evaluation/audit/free_riders.py", "simulator/reward.py")

@@ -17,7 +17,7 @@ from roles.team import RECONCILER, Decision
 from scenarios.team import TeamScenario
 from simulator.agents.solo import SoloEpisode
 from simulator.export.atomic_files import write_atomic
-from simulator.export.line_files import LineFile, read_lines
+from simulator.line_files import LineFile, read_lines
 from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamVerdict

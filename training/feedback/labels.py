@@ -24,7 +24,7 @@ from pydantic import (
 
 from roles.errors import UserError
 from scenarios.base import Style
-from simulator.export.line_files import LineFile, read_lines
+from simulator.line_files import LineFile, read_lines
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=200_000)]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import UserError
 from simulator.engines.openai.reply import ChatReply
-from simulator.export.line_files import LineFile, read_lines
+from simulator.line_files import LineFile, read_lines
 
 
 class StoredReply(BaseModel):

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from roles.errors import UserError
 from scenarios.base import Split
 from simulator.engines.openai.reply import ChatReply
-from simulator.export.line_files import LineFile, read_lines
+from simulator.line_files import LineFile, read_lines
 
 FORMAT = "emads-teacher/1"
 SUFFIX = ".journal.jsonl"

@@ -12,7 +12,15 @@ from types import TracebackType
 from typing import Self
 
 from roles.errors import UserError
-from simulator.export.atomic_files import sync_folder
+
+
+def sync_folder(path: Path) -> None:
+    """Make new names inside a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_lines(path: Path) -> list[bytes]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from roles.errors import UserError
-from simulator.export.line_files import LineFile, read_lines
+from simulator.line_files import LineFile, read_lines
 
 
 def test_lines_come_back_in_order(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_line_that_was_cut_short_is_left_out_and_replaced(tmp_path: Path) -> N
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     child = (
-        "import resource, sys; from pathlib import Path; from simulator.export.line_files import LineFile\n"
+        "import resource, sys; from pathlib import Path; from simulator.line_files import LineFile\n"
         "file = LineFile(Path(sys.argv[1])); file.add(b'kept')\n"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8))\n"
@@ -56,7 +56,7 @@ def test_one_process_at_a_time_where_it_is_alone(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from simulator.export.line_files import LineFile
+from simulator.line_files import LineFile
 
 with LineFile(Path(sys.argv[1])) as file:
     for number in range(10**9):
