@@ -21,8 +21,9 @@ from training.config.marl_config import CreditConfig
 from training.joint.credit import SCHEMES
 from training.joint.credit.assign import CreditAssigner
 from training.joint.credit.estimators import dr_grpo
+from training.joint.credit.shared import Shared
 from training.joint.credit.votes import VotesAlone, VotesWithReport
-from training.joint.records import EpisodeGroup, ReportSet
+from training.joint.records import EpisodeGroup, ReportSet, ScoredReportSet
 from training.joint.score import AssessScorer, reward_team
 
 HABITS = (
@@ -96,13 +97,13 @@ def test_every_cheat_is_measured_alone_and_in_pairs_among_honest_and_fitted_part
 
 
 def test_a_scheme_that_pays_a_cheat_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: credit that pays a specialist for every veto that was read."""
+    """Planted: credit that pays a specialist for what the team loses."""
 
-    class PaidVetoes(SCHEMES["shared"]):  # type: ignore[misc]
-        def specialist_scores(self, role, report_sets):  # type: ignore[no-untyped-def]
+    class PaidSilence(Shared):
+        def specialist_scores(self, role: str, report_sets: Sequence[ScoredReportSet]) -> list[float]:
             return [-one.rewards[0] for one in report_sets]
 
-    monkeypatch.setitem(SCHEMES, "shared", PaidVetoes)  # type: ignore[arg-type]
+    monkeypatch.setitem(SCHEMES, "shared", PaidSilence)  # type: ignore[arg-type]
     monkeypatch.setattr(cheat_trials, "REPORT_CHEATS", {"silent": REPORT_CHEATS["silent"]})
     monkeypatch.setattr(cheat_trials, "VOTE_CHEATS", {})
     monkeypatch.setattr(cheat_trials, "NUM_FIT_CASES", 2)

@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from emads.reliability.honesty.case_rewards import CaseRewards, draw_habits
-from emads.reliability.honesty.compared_sets import Effect, measure_cheat
+from emads.reliability.honesty.case_rewards import CaseRewards, Effect, draw_habits
+from emads.reliability.honesty.compared_sets import measure_cheat
 from emads.reliability.stages.prepared_runs import PreparedRuns
 from emads.reliability.trials import Trial, Trials
 from evaluation.audit.cheats import REPORT_CHEATS, VOTE_CHEATS
@@ -64,11 +64,11 @@ def cheating(runs: PreparedRuns, count: int) -> Trials:
     means = cache(lambda: _read(files))
     for name in (*REPORT_CHEATS, *VOTE_CHEATS):
         for company in COMPANY:
-            yield Trial(
-                f"{name} {company} on {count}",
-                company,
-                lambda name=name, company=company: find_breach(means(), f"{name}/{company}/"),
-            )
+
+            def judge(prefix: str = f"{name}/{company}/") -> str:
+                return find_breach(means(), prefix)
+
+            yield Trial(f"{name} {company} on {count}", company, judge)
 
 
 def measure_cases(indices: Sequence[int]) -> Means:

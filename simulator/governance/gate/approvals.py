@@ -303,7 +303,7 @@ def find_key(path: Path) -> bytes:
 
 def _read_key(path: Path) -> bytes:
     try:
-        with path.open(encoding="ascii") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="ascii") as file:
             found = os.fstat(file.fileno())
             text = file.read(4 * KEY_BYTES)
     except (OSError, UnicodeDecodeError) as error:

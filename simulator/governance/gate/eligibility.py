@@ -1,12 +1,11 @@
 """Rules of who may rule: registered people or the simulated reviewer, never a seat of the case."""
 
-import json
 import unicodedata
 
 from roles.team import RECONCILER, SPECIALISTS
 from simulator.governance.gate.approvals import ApprovalRecord, Proposal, refuse, verify_approval
 from simulator.governance.gate.seals import is_sealed, seal
-from simulator.governance.store.database import Store, canonical_json, transaction
+from simulator.governance.store.database import Store, canonical_json, read_json, transaction
 from simulator.governance.store.decision_log import DecisionLog
 
 STORE = ""  # stands for the whole store where the decision log names threads
@@ -120,7 +119,7 @@ class Reviewers:
             "SELECT record FROM first_approvals WHERE interrupt_id = ?", (record.interrupt_id,)
         ).fetchone()
         first = verify_approval(
-            None if row is None else json.loads(row[0]),
+            None if row is None else read_json(row[0]),
             key=self._key,
             thread=record.thread,
             interrupt_id=record.interrupt_id,

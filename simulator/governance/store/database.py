@@ -246,9 +246,21 @@ def open_store(path: Path | None) -> Store:
         store.execute("PRAGMA synchronous=NORMAL")
         store.execute("PRAGMA temp_store=MEMORY")
         store.executescript(_SCHEMA)
+        foreign = _find_foreign(store)
     except sqlite3.Error as error:
         raise UserError(f"--db {str(path)!r} cannot be used ({error}); choose another file") from None
+    if foreign is not None:
+        raise UserError(f"--db {str(path)!r} holds {foreign!r}, which is not a part of a store; remove it")
     return store
+
+
+def _find_foreign(store: Store) -> str | None:
+    """Return the name of a trigger or a view that is not ours: it could drop what is written."""
+    found = store.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')")
+    for name, text in found.fetchall():
+        if f"CREATE TRIGGER IF NOT EXISTS {str(text).removeprefix('CREATE TRIGGER ')};" not in _SCHEMA:
+            return str(name)
+    return None
 
 
 @contextmanager
@@ -284,6 +296,14 @@ def canonical_json(value: Any) -> str:
         ValueError, TypeError: not a JSON value.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def read_json(text: Any) -> Any:
+    """Read a JSON text from the file; None for one that is damaged, which no signature and no seal fits."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def digest_json(value: Any) -> str:

@@ -63,7 +63,11 @@ class DecisionLog:
         return max(self._clock(), row[0] or 0)
 
     def append(self, thread: str, kind: EntryKind, body: dict[str, Any]) -> None:
-        """Add an entry; inside an open transaction it stands or falls with that."""
+        """Add an entry; inside an open transaction it stands or falls with that.
+
+        Raises:
+            NotApprovedError: "tampered": the store did not take it.
+        """
         with transaction(self._connection):
             last = self._connection.execute(
                 "SELECT sequence, hash, at_s FROM decision_log ORDER BY sequence DESC LIMIT 1"
@@ -71,10 +75,12 @@ class DecisionLog:
             sequence, previous, last_s = (last[0] + 1, last[1], last[2]) if last else (1, GENESIS, 0)
             text, at_s = canonical_json(body), int(max(self._clock(), last_s))
             hashed = entry_hash(sequence, thread, kind, text, at_s, previous)
-            self._connection.execute(
+            added = self._connection.execute(
                 "INSERT INTO decision_log VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (sequence, thread, kind, text, at_s, previous, hashed, seal(self._key, "log", hashed)),
             )
+            if added.rowcount != 1:  # a trigger that somebody put into the file
+                refuse("tampered", f"the store drops entry {sequence} of its decision log")
         listener = self.listeners.get(thread)
         if listener is not None:
             listener(kind, body)

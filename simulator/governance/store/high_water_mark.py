@@ -32,7 +32,7 @@ class HighWaterMark:
         """
         self._path, self._key = path, key
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         except OSError as error:
             raise UserError(
                 f"cannot write the store's mark {str(path)!r}: {error.strerror}; make it writable"

@@ -228,7 +228,7 @@ class GateMachine(RuleBasedStateMachine):
         record = self.make_record(RESPONSES[0], 600, 0)
         waiting = self.workers[worker].state().interrupts
         if waiting:
-            step = Command(resume={waiting[0].id: record.model_dump()})
+            step: Any = Command(resume={waiting[0].id: record.model_dump()})
             self.workers[worker].go(step, interrupt_before=[node] if node else None)
         return record
 
@@ -244,7 +244,7 @@ class GateMachine(RuleBasedStateMachine):
         """Resume what waits with any answer, and stop before a node."""
         waiting = self.workers[worker].state().interrupts
         if waiting:
-            step = Command(resume={waiting[0].id: record.model_dump()})
+            step: Any = Command(resume={waiting[0].id: record.model_dump()})
             self.workers[worker].go(step, interrupt_before=[node])
 
     @rule(worker=workers, back=st.integers(0, 12), record=records, is_answered=st.booleans())
@@ -252,7 +252,7 @@ class GateMachine(RuleBasedStateMachine):
         """Go on from an earlier checkpoint, with an answer or without."""
         history = self.workers[worker].history()
         config = history[min(back, len(history) - 1)].config
-        step = Command(resume={record.interrupt_id: record.model_dump()}) if is_answered else None
+        step: Any = Command(resume={record.interrupt_id: record.model_dump()}) if is_answered else None
         self.workers[worker].go(step, config)
 
     @rule(worker=workers, record=records)
@@ -337,7 +337,7 @@ class GateMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("part", range(num_trials(1, 20)))
 def test_the_gate_holds_in_any_order_of_events(part: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     GateMachine.template = prepare_store(tmp_path_factory.mktemp("template"))
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         seed(part)(GateMachine),
         settings=settings(
             max_examples=num_trials(20, SEQUENCES_PER_PART),
