@@ -36,7 +36,7 @@ from simulator.governance.precedents import PrecedentStore
 from simulator.governance.state import FullState, open_full_case
 from simulator.governance.store.checkpoint_saver import StoreSaver
 from simulator.governance.store.checkpoints import open_checkpointer
-from simulator.governance.store.database import Store, open_store
+from simulator.governance.store.database import Store, naming_damage, open_store
 from simulator.governance.store.decision_log import DecisionLog
 from simulator.governance.store.effects import EffectsLedger
 from simulator.governance.store.high_water_mark import marking
@@ -119,6 +119,7 @@ async def open_services(
         UserError: the file or the URL cannot be used, or the file is an old copy (see `high_water_mark`).
     """
     with ExitStack() as stack:
+        stack.enter_context(naming_damage(path))
         connection = stack.enter_context(closing(open_store(path)))
         log = DecisionLog(connection, clock, key=key)
         if path is not None:
@@ -308,10 +309,11 @@ async def _drive(
     """Play the thread from where it is as far as it goes; return (last state, status, error)."""
     graph = services.graph(tuple(start["briefs"]))
     config = thread_config(context.thread)
-    snapshot = await graph.aget_state(config)
-    state: Mapping[str, Any] = snapshot.values or start
-    step: Any = None if snapshot.values else start
+    state: Mapping[str, Any] = start
     try:
+        snapshot = await graph.aget_state(config)
+        state = snapshot.values or start
+        step: Any = None if snapshot.values else start
         if snapshot.values and not snapshot.tasks:  # `next` leaves out a task that ran before the kill
             return state, services.gate.read_status(context.thread), None
         while True:

@@ -247,11 +247,26 @@ def open_store(path: Path | None) -> Store:
         store.execute("PRAGMA temp_store=MEMORY")
         store.executescript(_SCHEMA)
         foreign = _find_foreign(store)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise UserError(f"--db {str(path)!r} cannot be used ({error}); choose another file") from None
     if foreign is not None:
         raise UserError(f"--db {str(path)!r} holds {foreign!r}, which is not a part of a store; remove it")
     return store
+
+
+@contextmanager
+def naming_damage(path: Path | None) -> Iterator[None]:
+    """Turn what SQLite says of a damaged file into a message that names the file.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        yield
+    except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.IntegrityError):
+        raise
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise UserError(f"the store {str(path)!r} is damaged ({error}); put a sound copy back") from error
 
 
 def _find_foreign(store: Store) -> str | None:
