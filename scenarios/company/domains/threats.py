@@ -29,8 +29,8 @@ from scenarios.company.domain import (
 OUTSIDE = "outside"
 NUM_ASSETS = (2, 2, 3, 3, 3, 4, 4, 4, 5, 5)  # by difficulty 1-10
 MOST_STEPS = 9  # names that a sector has
-CHAIN_SHARE = (0, 0, 0.4, 0.4, 0.45, 0.5, 0.65, 0.8, 0.9, 1.0)  # of assets that are reached from another one
-SECOND_ROUTE_SHARE = (0, 0, 0, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)  # of spare steps that open a second route
+CHAIN_SHARE = (0, 0, 0.4, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 1.0)  # of assets that are reached from another one
+SECOND_ROUTE_SHARE = (0, 0, 0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)  # of spare steps that open a second route
 LEAST_IMPACT = 10
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from roles.base import Role, parse_answer
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
-from roles.team import RECONCILER, Report
+from roles.team import RECONCILER, TEAM_ROLES, Report
 from scenarios import team
 from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, Verdict
 from scenarios.company.optimum import recheck_optimum
@@ -163,9 +163,9 @@ def write_opening(role: Role, brief: str, style: Style = "full") -> list[Message
     return [{"role": "system", "content": system}, {"role": "user", "content": brief}]
 
 
-def open_chat(role: str, brief: str) -> list[Message]:
-    """The messages that a role's chat on its own family begins with."""
-    return write_opening(SOLO_ROLES[role], brief)
+def count_roles(family: str) -> int:
+    """Roles that play a case of the family, each with a row."""
+    return len(TEAM_ROLES) if family == TEAM else 1
 
 
 def find_domain(case: Case) -> str:
