@@ -6,12 +6,14 @@ from collections.abc import Iterable
 import pytest
 
 from roles.registry import ROLES
+from scenarios.base import Split
 from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import PlanGame
 from simulator.chat_plain import PlainChat
 from training.data.demonstrations import demonstration_row, role_scenario, seat_row, team_scenario
 
-SPLITS, NUM_CASES, DIFFICULTIES = ("train", "validation", "test"), 8, (1, 2)
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+NUM_CASES, DIFFICULTIES = 8, (1, 2)
 DIGESTS = {
     "cto": "b1a2933bb827ac39",
     "coo": "674f247d5210b3e6",
