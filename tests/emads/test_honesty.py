@@ -103,7 +103,7 @@ def test_a_scheme_that_pays_a_cheat_is_a_breach(monkeypatch: pytest.MonkeyPatch)
         def specialist_scores(self, role: str, report_sets: Sequence[ScoredReportSet]) -> list[float]:
             return [-one.rewards[0] for one in report_sets]
 
-    monkeypatch.setitem(SCHEMES, "shared", PaidSilence)  # type: ignore[arg-type]
+    monkeypatch.setitem(SCHEMES, "shared", PaidSilence)
     monkeypatch.setattr(cheat_trials, "REPORT_CHEATS", {"silent": REPORT_CHEATS["silent"]})
     monkeypatch.setattr(cheat_trials, "VOTE_CHEATS", {})
     monkeypatch.setattr(cheat_trials, "NUM_FIT_CASES", 2)
