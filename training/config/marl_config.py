@@ -97,7 +97,7 @@ class MarlMemoryConfig(Section):
 
     micro_batch_tokens: PositiveCount = 16_384
     """Padded tokens per forward pass of the learner; changes memory, never the result."""
-    row_layout: Literal["padded", "packed", "shared_prompt"] = "padded"
+    row_layout: Literal["padded", "packed", "shared_prompt"] = "shared_prompt"
     """Rows side by side with padding, end to end, or end to end with every common prompt computed once."""
     sharding: Literal["none", "fsdp2"] = "none"
     """Under torchrun: every rank holds all weights (none), or its part of what is trained (fsdp2)."""
@@ -124,6 +124,8 @@ class MarlConfig(Section):
     """What is played: reports, decision, votes; or governed episodes with re-plans, one per report set."""
     learning_rate: Rate = 3e-4
     """Peak learning rate."""
+    adam_epsilon: Rate = 1e-8
+    """Adam's epsilon: near a weight's gradient it keeps small, noisy gradients small."""
     rate_schedule: Literal["constant", "linear"] = "constant"
     """Learning rates as they are (constant), or down to 0 in a straight line over max_steps (linear)."""
     role_learning_rates: dict[str, Rate] = Field(default={})
