@@ -4,6 +4,7 @@ It reads a whole transcript and scores it at its last token. It is as good as th
 trained on: its accuracy on comparisons kept out of training is stored with it.
 """
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -20,6 +21,7 @@ from training.runs.run_folder import Run
 
 STAGE = "reward"
 ROWS_PER_PASS = 64
+LEAST_SPREAD = 1e-6  # under it a model says the same of all answers
 
 
 def build_reward_model(run: Run, source: str, role: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -84,6 +86,16 @@ class RewardModel:
             output = adapted(input_ids=ids, attention_mask=attention.to(adapted.device), use_cache=False)
             found += output.logits[:, 0].float().tolist()
         return found
+
+    def set_spread(self, rows: Sequence[PreferenceRow]) -> None:
+        """Scale the head so that scores of these answers have standard deviation 1.
+
+        So a weight of the score in a reward means the same for every model, however long it was trained.
+        """
+        scores = self.score([one.token_ids for row in rows for one in (row.chosen, row.rejected)])
+        spread = statistics.pstdev(scores)
+        if spread > LEAST_SPREAD:
+            cast(Any, self.model).score.weight.data.div_(spread)
 
     def accuracy(self, rows: Sequence[PreferenceRow]) -> float | None:
         """Share of the pairs whose better answer scores higher, half for a tie; None without pairs."""

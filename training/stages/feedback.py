@@ -188,6 +188,7 @@ def train_reward(path: Path, role: str) -> None:
             checkpoints=checkpoints,
         )
     judge = RewardModel(model)
+    judge.set_spread(training)
     measured = {"accuracy": judge.accuracy(held_out), "training_accuracy": judge.accuracy(training)}
     finish_stage(
         run,
