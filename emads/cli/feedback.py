@@ -27,11 +27,11 @@ def _make_verb(stage: str, summary: str) -> Callable[..., None]:
         run: RunArgument,
         labels: LabelsOption = None,
         role: RoleOption = None,
-        overrides: SettingOption = None,
+        settings: SettingOption = None,
         resume: ResumeOption = False,
         fault: FaultOption = None,
     ) -> None:
-        _train(stage, run, labels, role, overrides, resume, fault)
+        _train(stage, run, labels, role, settings, resume, fault)
 
     verb.__name__, verb.__doc__ = stage, summary
     return verb
@@ -42,7 +42,7 @@ def _train(
     path: Path,
     labels: Path | None,
     role: list[str] | None,
-    overrides: list[str] | None,
+    settings: list[str] | None,
     resume: bool,
     fault: list[str] | None,
 ) -> None:
@@ -52,7 +52,7 @@ def _train(
 
     run = replace(Run.open(open_existing(path)), faults=parse_faults(fault or ()))
     roles = choose_roles(role)
-    train_feedback(run, stage, roles, labels, overrides or (), resume=resume)
+    train_feedback(run, stage, roles, labels, settings or (), resume=resume)
     if stage != "reward":
         typer.echo(f"see what changed with `emads evaluate {path}`")
         return

@@ -23,7 +23,7 @@ class CorrectionsConfig(FeedbackConfig):
     """Passes over the corrections."""
     batch_size: PositiveCount = 16
     """Corrections per optimizer step."""
-    learning_rate: Rate = 3e-4
+    learning_rate: Rate = 1e-4
     """Peak rate of AdamW."""
 
 

@@ -175,19 +175,20 @@ def cases(step: int, count: int) -> list[Any]:
     return [role_scenario(ROLE, "train", 0, step * count + place, DIFFICULTIES) for place in range(count)]
 
 
-def count_even_ids(transcripts: Any) -> list[float]:
-    """Share of even token ids among the last ones."""
-    return [sum(token % 2 == 0 for token in ids[-6:]) / 6 for ids in transcripts]
+def count_low_ids(transcripts: Any) -> list[float]:
+    """Share of low token ids among the last ones, which are the policy's own."""
+    return [sum(token < 130 for token in ids[-6:]) / 6 for ids in transcripts]
 
 
 def test_ppo_raises_what_its_judge_pays_for_and_its_clip_acts() -> None:
-    config = PpoConfig(max_steps=8, prompts_per_step=24, learning_rate=5e-3, kl_coefficient=0.0)
-    learner = make_learner(small_model(scale=0.5), config, count_even_ids)
-    log = [learner.step(cases(step, 24)) for step in range(8)]
-    assert log[-1]["reward/model"] > log[0]["reward/model"] + 0.05
+    config = PpoConfig(prompts_per_step=32, learning_rate=4e-3, kl_coefficient=0.0)
+    learner = make_learner(small_model(scale=0.5), config, count_low_ids)
+    log = [learner.step(cases(step, 32)) for step in range(7)]
+    paid = [one["reward/model"] for one in log]
+    assert sum(paid[-2:]) > sum(paid[:2]) + 0.3
     assert all(one["reward/total"] == pytest.approx(one["reward/model"]) for one in log)
-    assert log[0]["kl_to_start"] == pytest.approx(0.0, abs=1e-4)
-    assert log[-1]["kl_to_start"] > 0.01
+    assert log[0]["kl_to_start"] == pytest.approx(0.0, abs=1e-3)
+    assert log[-1]["kl_to_start"] > 0.05
     assert max(one["clip_fraction"] for one in log) > 0
 
 
@@ -195,13 +196,13 @@ def test_one_pass_per_batch_leaves_the_clip_without_work() -> None:
     config = PpoConfig(
         max_steps=1, prompts_per_step=8, updates_per_batch=1, minibatches=1, learning_rate=5e-3
     )
-    learner = make_learner(small_model(scale=0.5), config, count_even_ids)
+    learner = make_learner(small_model(scale=0.5), config, count_low_ids)
     assert learner.step(cases(0, 8))["clip_fraction"] == 0
 
 
 def test_divergence_is_charged_on_every_token() -> None:
     model = small_model(scale=0.5)
-    learner = make_learner(model, PpoConfig(kl_coefficient=0.1), count_even_ids)
+    learner = make_learner(model, PpoConfig(kl_coefficient=0.1), count_low_ids)
     for parameter in model.parameters():  # the policy has moved since the stage began
         parameter.data.mul_(1.1)
     played = learner._rollouts.play(model, cases(0, 2), version="x", temperature=1.0, stream="x")
@@ -220,13 +221,13 @@ def test_divergence_is_charged_on_every_token() -> None:
 
 def test_ppo_goes_on_from_its_state_in_every_bit() -> None:
     config = PpoConfig(max_steps=4, prompts_per_step=4, learning_rate=1e-3)
-    whole = make_learner(small_model(scale=0.5), config, count_even_ids)
+    whole = make_learner(small_model(scale=0.5), config, count_low_ids)
     for step in range(2):
         whole.step(cases(step, 4))
     state = dict(whole.state().items())
     state = torch.load(_saved(state), weights_only=True)
     expected = [whole.step(cases(step, 4)) for step in (2, 3)]
-    resumed = make_learner(small_model(scale=0.5), config, count_even_ids)
+    resumed = make_learner(small_model(scale=0.5), config, count_low_ids)
     resumed.load_state(state)
     assert [resumed.step(cases(step, 4)) for step in (2, 3)] == expected
     both = zip(whole.model.parameters(), resumed.model.parameters(), strict=True)
