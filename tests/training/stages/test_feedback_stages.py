@@ -43,11 +43,9 @@ SETTINGS = {
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
     """A run with untrained weights after SFT, and labels of every kind on its answers."""
     folder = tmp_path_factory.mktemp("feedback")
-    clear, tokenizer_scenarios = tiny_runs.StageCheckpoints.clear, tiny_runs.base.TOKENIZER_SCENARIOS
-    tiny_runs.base.TOKENIZER_SCENARIOS = 10
-    tiny_runs.prepare(folder / "run")
-    tiny_runs.base.TOKENIZER_SCENARIOS = tokenizer_scenarios
-    assert tiny_runs.StageCheckpoints.clear is clear
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.stages.base.TOKENIZER_SCENARIOS", 10)
+        tiny_runs.prepare(folder / "run")
     run = Run.open(folder / "run")
     model, tokenizer = load_weights(run, BASE, ROLE)
     save_weights(run, "sft", ROLE, model, tokenizer, step=0)
@@ -161,7 +159,8 @@ def test_labels_on_other_prompts_are_refused(tiny: tuple[Run, Path], tmp_path: P
 
 
 def test_label_verbs(tiny: tuple[Run, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, labels = tiny
+    labels = tmp_path / "labels.jsonl"
+    shutil.copy(tiny[1], labels)
     assert main(["labels", "show", str(labels)]) == 0
     assert "cto comparison: 8" in capsys.readouterr().out
     exported = tmp_path / "items.jsonl"
