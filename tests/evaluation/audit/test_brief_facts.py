@@ -9,12 +9,12 @@ NAMES = ["metal detector", "review watch", "recipe rights"]
 PLAIN = (
     "Greenacre Foods makes chilled meals. Option A is: tracking service of the retailers.\n"
     "Every k$ of expected loss that is avoided is worth 1 k$. Hard limit: the expected loss is at most 45 k$ "
-    "(the risk appetite).\nUpgrades on offer, with their cost in k$ a month: metal detector 8, review watch 5, "
-    "recipe rights 6.\nWhich part is best on option A for at most 17 k$ a month?"
+    "(the risk appetite).\nUpgrades on offer, with their cost in k$ a month: metal detector 8, "
+    "review watch 5, recipe rights 6.\nWhich part is best on option A for at most 17 k$ a month?"
 )
 OTHERWISE = (
-    "We run a kitchen for chilled meals, and option A, the tracking service of the retailers, is on the table. "
-    "You may buy the recipe rights for 6 k$, the metal detector for 8 k$ and the review watch for 5 k$. "
+    "We run a kitchen for chilled meals, and option A, the tracking service of the retailers, is on the "
+    "table. You may buy the recipe rights for 6 k$, the metal detector for 8 k$ and the review watch for 5 k$. "
     "Each k$ of loss prevented counts 1 k$. The loss we expect must not exceed 45 k$! "
     "Find the best part on option A with no more than 17 k$ a month."
 )

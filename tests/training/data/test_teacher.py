@@ -221,8 +221,8 @@ def rephrase(brief: str) -> str:
     appetite = terms[terms.index("at most") + 8 : terms.index(" k$ (the")]
     return (
         f"Find the best part on {option} with no more than {amount} k$ a month. {situation} You may buy: "
-        f"{offered.partition(': ')[2]} Each k$ of loss prevented counts 1 k$. The loss we expect must not exceed "
-        f"{appetite} k$."
+        f"{offered.partition(': ')[2]} Each k$ of loss prevented counts 1 k$. The loss we expect must not "
+        f"exceed {appetite} k$."
     )
 
 
@@ -239,9 +239,7 @@ def test_briefs_in_other_words_are_kept_if_they_read_back_to_the_same_facts(tmp_
     rules = TeachingRules(writes="brief")
     with serve(model) as server:
         report = teach(tmp_path, server, 4, families=("risk",), rules=rules)
-        with pytest.raises(
-            UserError, match="'reconcile': its brief cannot be paraphrased; name some of cto,"
-        ):
+        with pytest.raises(UserError, match="'reconcile': its brief cannot be paraphrased; name some"):
             teach(tmp_path / "other", server, 4, families=("reconcile",), rules=rules)
     (shard,) = report.shards
     assert (shard.num_rows, shard.rejected) == (2, {"answer": 2})
