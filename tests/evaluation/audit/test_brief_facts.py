@@ -14,8 +14,8 @@ PLAIN = (
 )
 OTHERWISE = (
     "We run a kitchen for chilled meals, and option A, the tracking service of the retailers, is on the "
-    "table. You may buy the recipe rights for 6 k$, the metal detector for 8 k$ and the review watch for 5 k$. "
-    "Each k$ of loss prevented counts 1 k$. The loss we expect must not exceed 45 k$! "
+    "table. You may buy the recipe rights for 6 k$, the metal detector for 8 k$ and the review watch for "
+    "5 k$. Each k$ of loss prevented counts 1 k$. The loss we expect must not exceed 45 k$! "
     "Find the best part on option A with no more than 17 k$ a month."
 )
 

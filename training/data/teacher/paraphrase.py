@@ -21,9 +21,9 @@ MOST_TIMES_AS_LONG = 3
 MANDATE = (
     "You rewrite a brief in other words, in another order if you like, as a colleague would put it. Keep "
     "every fact: each figure in digits with its unit, each name of an option or upgrade letter by letter, "
-    "the cost right after the name that it belongs to, each limit with its direction (at least, at most), and "
-    "the question. One sentence states one kind of figure. Add no figure and no advice. Answer with the brief "
-    "alone."
+    "the cost right after the name that it belongs to, each limit with its direction (at least, at most), "
+    "and the question. One sentence states one kind of figure. Add no figure and no advice. Answer with the "
+    "brief alone."
 )
 
 
