@@ -3,9 +3,9 @@
 python -m benchmarks.roles.transfer --role cto --role-steps 300 --seat-steps 0 60 150
 
 Both models are of the `tiny` preset with the same initial weights and tokenizer. One is first trained by SFT
-on the role's own family alone. Then both learn the seat from the same demonstrations, for each number of steps
-anew from there. Measured is the reward of their reports (greedy, test cases): efficient offers, coverage, needs
-and vetoes. Step 0 is zero-shot: neither has seen a report.
+on the role's own family alone. Then both learn the seat from the same demonstrations, for each number of
+steps anew from there. Measured is the reward of their reports (greedy, test cases): efficient offers,
+coverage, needs and vetoes. Step 0 is zero-shot: neither has seen a report.
 """
 
 import argparse
