@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -113,8 +113,7 @@ def test_the_graph_plays_a_meeting_with_a_question_as_it_is_demonstrated(style: 
     for index in range(NUM_CASES):
         case = team_scenario("train", 0, index, DIFFICULTIES)
         meeting = hold_meeting(make_game(case))
-        lines = {role: iter(write_lines(said)) for role, said in meeting.messages.items()}
-        engine = ScriptedEngine(chat, {role: lambda _, own=own: next(own) for role, own in lines.items()})
+        engine = ScriptedEngine(chat, {role: read_out(said) for role, said in meeting.messages.items()})
         team, sampling = {role: role for role in ROLES}, Sampling(max_completion_tokens=5000)
         play = play_episodes([case], team, engine, chat, sampling, make_game=make_game)
         (episode,) = asyncio.run(play)
@@ -125,6 +124,12 @@ def test_the_graph_plays_a_meeting_with_a_question_as_it_is_demonstrated(style: 
             if role == RECONCILER or meeting.drafts[role] == meeting.decision:
                 assert as_row(trajectory) == seat_row(role, make_game(case), chat)
     assert num_asked > 0
+
+
+def read_out(said: Sequence[Message]) -> Callable[[str], str]:
+    """A policy that says what the role says in the meeting, a turn after the other."""
+    lines = iter(write_lines(said))
+    return lambda transcript: next(lines)
 
 
 def write_lines(said: Sequence[Message]) -> list[str]:
