@@ -51,16 +51,23 @@ class Meeting:
     votes: Mapping[str, Step]
 
 
-def hold_meeting(game: PlanGame, *, with_tools: bool = True) -> Meeting:
-    """The meeting of experts, each of a habit drawn by the shares of those who hold it."""
+def hold_meeting(
+    game: PlanGame, *, with_tools: bool = True, habits: tuple[str, str] | None = None
+) -> Meeting:
+    """The meeting of experts who all have these habits of reporting and funding.
+
+    With None each draws its own, by the shares of those who hold it.
+    """
     case = game.case
     rng = random.Random(f"habit/{case.key}")
+    reporting, funding = habits or (None, None)
     steps = {
-        seat: show_report(game, seat, draw_report_habit(game, seat, rng), with_tools=with_tools)
+        seat: show_report(game, seat, reporting or draw_report_habit(game, seat, rng), with_tools=with_tools)
         for seat in case.seats
     }
     reports = {seat: game.read_report(seat, own[-1].text) for seat, own in steps.items()}
-    decided = show_decision(game, reports, sample_habit(rng, FUNDING_HABITS), with_tools=with_tools)
+    funding = funding or sample_habit(rng, FUNDING_HABITS)
+    decided = show_decision(game, reports, funding, with_tools=with_tools)
     decision = game.read_decision(reports, decided[-1].text)
     drafts = {seat: _draw_draft(game, seat, reports, decision, rng) for seat in case.seats}
     return Meeting(

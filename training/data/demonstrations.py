@@ -19,6 +19,7 @@ from simulator.tool_calls import format_tool_call
 
 IGNORED_LABEL = -100
 CallTool = Callable[[ToolCall], str]
+Habits = tuple[str, str]  # of experts: how they report, how they fund
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +97,9 @@ def demonstration_row(
     return transcript.played(steps, partial(family.call_tool, scenario)).row()
 
 
-def seat_row(seat: str, game: PlanGame, chat: Chat) -> TokenRow:
+def seat_row(seat: str, game: PlanGame, chat: Chat, habits: Habits | None = None) -> TokenRow:
     """A role's part in an expert meeting: report and vote, or ReconcileGPT's decision, tools answered."""
-    meeting, transcript = hold_meeting(game), Transcript(chat)
+    meeting, transcript = hold_meeting(game, habits=habits), Transcript(chat)
     role = game.prompt_role(seat)
     call_tool = partial(_call_seat_tool, game, seat, meeting)
     if seat == RECONCILER:
@@ -175,16 +176,19 @@ def supervised_rows(
     difficulties: Sequence[int],
     split: Split = "train",
     style: Style = "short",
+    habits: Habits | None = None,
 ) -> Iterator[TokenRow]:
     """Supervised rows of a role from one split: its own family, and its team seat for `seat_share`.
 
-    A role without a seat in generated cases has its own family alone.
+    A role without a seat in generated cases has its own family alone. `habits`: of all experts at the table;
+    None: each draws its own.
 
     Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
     """
     for row in range(first_row, first_row + num_rows):
         if role in TEAM_ROLES and int((row + 1) * seat_share) > int(row * seat_share):
-            yield seat_row(role, PlanGame(team_scenario(split, seed, row, difficulties), style), chat)
+            game = PlanGame(team_scenario(split, seed, row, difficulties), style)
+            yield seat_row(role, game, chat, habits)
         else:
             scenario = role_scenario(role, split, seed, row, difficulties, style)
             yield demonstration_row(families(style)[role], scenario, chat)

@@ -17,6 +17,11 @@ _ANEW = "or start a run with a lower {}"
 REMEDIES = {
     "sft": _HERE.format("sft.micro_batch_size"),
     "sft_more": _HERE.format("sft.micro_batch_size"),
+    "sft_instead": _HERE.format("sft.micro_batch_size"),
+    "sft_best_habit": _HERE.format("sft.micro_batch_size"),
+    "single_sft": _HERE.format("sft.micro_batch_size"),
+    "grpo_instead": _ANEW.format("grpo.memory.micro_batch_size"),
+    "single_grpo": _ANEW.format("grpo.memory.micro_batch_size"),
     "grpo": _ANEW.format("grpo.memory.micro_batch_size, grpo.prompts_per_step or grpo.group_size"),
     "marl": _HERE.format("marl.memory.micro_batch_tokens"),
 }

@@ -11,6 +11,7 @@ from roles.base import Role
 from roles.registry import ROLES
 from scenarios.base import Family, Scenario, Split
 from scenarios.registry import FAMILIES, families
+from training.config.grpo_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.data.drawn_scenarios import DrawnScenarios
 from training.models.adapters import roles_of
@@ -28,12 +29,19 @@ from training.stages.order import SOURCE
 
 
 def train_grpo(path: Path, role: str) -> None:
-    """Train one role by GRPO; roles that share an adapter take turns in its batches."""
+    """Train one role by GRPO from its SFT weights."""
     run = Run.open(path)
+    if not is_finished(run, "grpo", role):
+        train_role(run, "grpo", role, run.config.grpo, first_index=run.config.data.first_grpo_index)
+
+
+def train_role(run: Run, stage: str, role: str, grpo: GrpoConfig, *, first_index: int) -> None:
+    """Train one role on scenarios of its family from `first_index` on.
+
+    Roles that share an adapter take turns in its batches.
+    """
     config = run.config
-    if is_finished(run, "grpo", role):
-        return
-    model, tokenizer = load_trainable(run, SOURCE["grpo"], role)
+    model, tokenizer = load_trainable(run, SOURCE[stage], role)
     roles = roles_of(role)
 
     def draw(split: Split, count: int, first: int) -> Sequence[Scenario]:
@@ -45,18 +53,16 @@ def train_grpo(path: Path, role: str) -> None:
 
         return DrawnScenarios(draw_one, count)
 
-    num_scenarios = max(1, config.grpo.max_steps) * config.grpo.prompts_per_step
+    num_scenarios = max(1, grpo.max_steps) * grpo.prompts_per_step
     train_on_scenarios(
         run,
         role,
         model,
         tokenizer,
-        draw("train", num_scenarios, config.data.first_grpo_index),
-        draw(
-            "validation",
-            config.grpo.guards.validation_scenarios if config.grpo.guards.validate_every else 0,
-            0,
-        ),
+        draw("train", num_scenarios, first_index),
+        draw("validation", grpo.guards.validation_scenarios if grpo.guards.validate_every else 0, 0),
+        stage=stage,
+        grpo=grpo,
         families=families(config.model.prompts),
     )
 
@@ -69,14 +75,20 @@ def train_on_scenarios(
     scenarios: Sequence[Scenario],
     validation: Sequence[Scenario],
     *,
+    stage: str = "grpo",
+    grpo: GrpoConfig | None = None,
     families: Mapping[str, Family] = FAMILIES,
     roles: Mapping[str, Role] = ROLES,
 ) -> None:
-    """Train a model on rollouts of the scenarios, publish its weights and mark the stage done."""
-    config, name = run.config, f"grpo/{role}"
+    """Train a model on rollouts of the scenarios, publish its weights and mark the stage done.
+
+    `grpo`: in place of the run's own section.
+    """
+    config, name = run.config, f"{stage}/{role}"
+    grpo = grpo or config.grpo
     chat = make_chat(tokenizer, config)
     before = copy_weights(model, role)
-    checkpoints = StageCheckpoints(run, name, every_steps=config.grpo.checkpoint_every)
+    checkpoints = StageCheckpoints(run, name, every_steps=grpo.checkpoint_every)
 
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
         run.log(name, step, metrics)
@@ -92,7 +104,7 @@ def train_on_scenarios(
             model,
             tokenizer,
             scenarios,
-            config.grpo,
+            grpo,
             role=role,
             chat=chat,
             output_dir=Path(scratch),
@@ -106,7 +118,7 @@ def train_on_scenarios(
     write_alarms(run, name, outcome.alarms)
     finish_stage(
         run,
-        "grpo",
+        stage,
         role,
         model,
         tokenizer,

@@ -2,5 +2,17 @@
 
 from training.models.weights import BASE
 
-SOURCE = {"sft": BASE, "sft_more": "sft", "grpo": "sft", "marl": "grpo"}  # stage -> the stage before it
+SOURCE = {  # stage -> the stage before it
+    "sft": BASE,
+    "sft_more": "sft",
+    "grpo": "sft",
+    "marl": "grpo",
+    "sft_instead": "grpo",
+    "grpo_instead": "grpo",
+    "sft_best_habit": "grpo",
+    "single_sft": BASE,
+    "single_grpo": "single_sft",
+}
 EVALUATED_AFTER = {"untrained": BASE, "sft": "sft", "sft_more": "sft_more", "grpo": "grpo", "marl": "marl"}
+TEAM_CONTROLS = ("sft_instead", "grpo_instead", "sft_best_habit")  # of joint training, every role on its own
+SINGLE_STAGES = ("single_sft", "single_grpo")  # of the agent that plays in place of a team

@@ -17,7 +17,7 @@ from roles.errors import UserError
 from scenarios.base import Split
 from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
-from training.data.demonstrations import TokenRow, supervised_rows, take_turns
+from training.data.demonstrations import Habits, TokenRow, supervised_rows, take_turns
 from training.learner.fsdp import is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
@@ -37,7 +37,7 @@ def train_sft(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
     with ranks.first_alone():
         if is_finished(run, "sft", role):
             return
-    _train_role(run, "sft", role, run.config.sft.max_steps, first_row=0, ranks=ranks)
+    train_role(run, "sft", role, run.config.sft.max_steps, first_row=0, ranks=ranks)
 
 
 def train_sft_more(path: Path, role: str) -> None:
@@ -48,12 +48,24 @@ def train_sft_more(path: Path, role: str) -> None:
     sft, grpo = (run.read_payload(stage_marker(run, stage, role)) for stage in ("sft", "grpo"))
     seconds_per_step = sft["train_s"] / max(1, run.config.sft.max_steps)
     steps = max(1, round(run.config.sft.control_fraction * grpo["train_s"] / seconds_per_step))
-    first_row = _count_rows(run.config, run.config.sft.max_steps)
-    _train_role(run, "sft_more", role, steps, first_row=first_row, ranks=ONE_RANK)
+    first_row = count_rows(run.config, run.config.sft.max_steps)
+    train_role(run, "sft_more", role, steps, first_row=first_row)
 
 
-def _train_role(run: Run, stage: str, role: str, max_steps: int, *, first_row: int, ranks: Ranks) -> None:
-    """Draw the role's demonstrations from `first_row` on, and train on them."""
+def train_role(
+    run: Run,
+    stage: str,
+    role: str,
+    max_steps: int,
+    *,
+    first_row: int,
+    habits: Habits | None = None,
+    ranks: Ranks = ONE_RANK,
+) -> None:
+    """Draw the role's demonstrations from `first_row` on, and train on them.
+
+    With `habits` they all show the role's seat in meetings of experts of these habits.
+    """
     config = run.config
     model, tokenizer = load_trainable(run, SOURCE[stage], role)
     chat = make_chat(tokenizer, config)
@@ -65,11 +77,12 @@ def _train_role(run: Run, stage: str, role: str, max_steps: int, *, first_row: i
                 chat,
                 num_rows=count,
                 first_row=first,
-                seat_share=config.data.seat_share,
+                seat_share=1.0 if habits else config.data.seat_share,
                 seed=config.data.seed,
                 difficulties=config.data.difficulties,
                 split=split,
                 style=config.model.prompts,
+                habits=habits,
             )
             for one in roles_of(role)
         ]
@@ -81,7 +94,7 @@ def _train_role(run: Run, stage: str, role: str, max_steps: int, *, first_row: i
         role,
         model,
         tokenizer,
-        draw("train", _count_rows(config, max_steps), first_row),
+        draw("train", count_rows(config, max_steps), first_row),
         draw("validation", config.sft.num_validation_rows if config.sft.validate_every else 0, 0),
         source=SOURCE[stage],
         max_steps=max_steps,
@@ -89,7 +102,7 @@ def _train_role(run: Run, stage: str, role: str, max_steps: int, *, first_row: i
     )
 
 
-def _count_rows(config: RunConfig, max_steps: int) -> int:
+def count_rows(config: RunConfig, max_steps: int) -> int:
     """Demonstrations that are drawn: as many as the steps take, at most those that there are."""
     wanted = max(1, max_steps) * config.sft.batch_size
     return min(wanted, config.data.num_demonstrations or wanted)

@@ -36,12 +36,12 @@ from training.config.marl_config import MarlConfig
 from training.joint.best_team import BestTeam
 from training.joint.credit import SCHEMES
 from training.joint.credit.estimators import ESTIMATORS
-from training.joint.drift import DriftWatch
 from training.joint.marl import JointLearner
 from training.joint.metrics import team_behaviour
 from training.joint.overlap import OverlappedLearner, copy_models
 from training.joint.role_weights import full_weights
 from training.joint.score import share_of_agreement
+from training.joint.watches import DriftWatch
 from training.learner.fsdp import shard_model
 from training.models.adapters import named_role_parameters
 
