@@ -37,7 +37,8 @@ def test_controls_learn_from_as_many_transcripts_as_joint_training() -> None:
         None,
         (
             "marl.max_steps=10", "marl.scenarios_per_step=8", "marl.report_sets=4",
-            "marl.decisions_per_set=2", "sft.batch_size=16", "grpo.max_steps=7", "grpo.prompts_per_step=4", "grpo.group_size=8",
+            "marl.decisions_per_set=2", "sft.batch_size=16", "grpo.max_steps=7",
+            "grpo.prompts_per_step=4", "grpo.group_size=8",
         ),
     )  # fmt: skip
     assert count_joint_transcripts(config, "cto") == 320
