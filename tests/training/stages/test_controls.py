@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_models import tiny_chat
@@ -82,7 +83,10 @@ def test_the_sheet_says_what_reconcile_reads_of_the_same_offers() -> None:
     call = family.demonstrate(scenario, random.Random(0))[0].call
     assert call is not None
     assert family.call_tool(scenario, call) == game.write_decision_brief(hold_meeting(game).reports)
-    for wrong in ({}, {"parts": {"legal": []}}, {"parts": {"cto": ["ZZ"]}}, {"parts": {"cto": "F"}}):
+    refused: list[dict[str, Any]] = [
+        {}, {"parts": {"legal": []}}, {"parts": {"cto": ["ZZ"]}}, {"parts": {"cto": "F"}},
+    ]  # fmt: skip
+    for wrong in refused:
         with pytest.raises(Exception, match=r"sheet|seats are|no part|list of codes"):
             family.call_tool(scenario, ToolCall(name="sheet", arguments=wrong))
 
