@@ -1,7 +1,7 @@
 """Stages and evaluations of a run as tasks for worker processes, and the order that they need.
 
 base -> sft/ROLE -> grpo/ROLE -> marl;  evaluations run as soon as their weights exist
-controls: sft/ROLE -> sft_more/ROLE;  grpo/ROLE -> sft_instead, grpo_instead, sft_best_habit;
+controls: sft/ROLE -> sft_more/ROLE, sft_own/ROLE;  grpo/ROLE -> sft_instead, grpo_instead, sft_best_habit;
 base -> single_sft -> single_grpo
 """
 
@@ -30,8 +30,9 @@ from training.stages.controls import (
 from training.stages.evaluation import evaluate_baselines, evaluate_role, evaluate_team
 from training.stages.grpo import train_grpo
 from training.stages.marl import train_marl
-from training.stages.order import SINGLE_STAGES, TEAM_CONTROLS
-from training.stages.sft import train_sft, train_sft_more
+from training.stages.order import ROLE_CONTROLS, SINGLE_STAGES, TEAM_CONTROLS
+from training.stages.own_answers import train_sft_own
+from training.stages.sft import count_control_steps, train_sft, train_sft_more
 
 
 def role_tasks(run: Run) -> dict[str, Task]:
@@ -98,7 +99,9 @@ def control_tasks(run: Run) -> list[Task]:
             )
             for owner in owners
         ]
-    tasks += [sft_more_task(run, owner) for owner in list_owners(config.model)]
+    tasks += [
+        sft_control_task(run, stage, owner) for stage in ROLE_CONTROLS for owner in list_owners(config.model)
+    ]
     tasks += [evaluate_single_task(run, stage, after=(f"{stage}/{SINGLE}",)) for stage in SINGLE_STAGES]
     tasks += [
         evaluate_team_task(run, stage, after=tuple(f"{stage}/{owner}" for owner in owners))
@@ -106,7 +109,9 @@ def control_tasks(run: Run) -> list[Task]:
     ]
     for role in ROLES:
         owner = owner_of(config.model, role)
-        tasks.append(evaluate_role_task(run, "sft_more", role, after=(f"sft_more/{owner}",)))
+        tasks += [
+            evaluate_role_task(run, stage, role, after=(f"{stage}/{owner}",)) for stage in ROLE_CONTROLS
+        ]
     return tasks
 
 
@@ -135,12 +140,13 @@ def sft_task(run: Run, role: str) -> Task:
     )
 
 
-def sft_more_task(run: Run, role: str) -> Task:
+def sft_control_task(run: Run, stage: str, owner: str, *, after: tuple[str, ...] = ()) -> Task:
     return Task(
-        name=f"sft_more/{role}",
-        call=train_sft_more,
-        args=(run.path, role),
-        units=run.config.sft.max_steps // 2,
+        name=f"{stage}/{owner}",
+        call={"sft_more": train_sft_more, "sft_own": train_sft_own}[stage],
+        args=(run.path, owner),
+        after=after,
+        units=count_control_steps(run.config),
     )
 
 

@@ -14,7 +14,7 @@ from roles.errors import UserError
 from simulator.export.atomic_files import write_atomic
 
 BASELINE_STAGES = ("random", "constant", "heuristic", "oracle")
-TRAINED_STAGES = ("untrained", "sft", "sft_more", "grpo", "marl")  # sft_more: control, SFT for GRPO's time
+TRAINED_STAGES = ("untrained", "sft", "sft_more", "sft_own", "grpo", "marl")  # the third and fourth: controls
 TEAM_BASELINES = (
     "random", "greedy", "majority", "single", "oracle_common", "oracle_best", "reachable", "oracle",
 )  # fmt: skip

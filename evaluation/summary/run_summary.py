@@ -28,6 +28,8 @@ ROLE_COMPARISONS = (
     ("grpo", "sft", True),
     ("sft_more", "sft", True),
     ("grpo", "sft_more", True),
+    ("sft_own", "sft", True),
+    ("grpo", "sft_own", True),
     ("marl", "grpo", True),
 )
 TEAM_COMPARISONS = (

@@ -21,6 +21,7 @@ STAGE_TITLES = {
     "untrained": "untrained",
     "sft": "SFT",
     "sft_more": "SFT longer",
+    "sft_own": "SFT on own answers",
     "grpo": "GRPO",
     "marl": "MARL",
 }
@@ -213,7 +214,9 @@ def _stacked_cell(section: Mapping[str, Any], stage: str) -> str:
         return "-"
     row = section[stage]
     greedy = "" if row["greedy"] is None else f"\n({short(row['greedy'])})"
-    before = {"sft": "untrained", "sft_more": "sft", "grpo": "sft", "marl": "grpo"}.get(stage)
+    before = {"sft": "untrained", "sft_more": "sft", "sft_own": "sft", "grpo": "sft", "marl": "grpo"}.get(
+        stage
+    )
     change = section.get("paired", {}).get(f"{stage}-{before}")
     star = "*" if change and is_claimed(change) else ""
     return _interval_cell(row) + greedy + (f"\n{short_change(change['mean'])}{star}" if change else "")

@@ -17,6 +17,7 @@ _ANEW = "or start a run with a lower {}"
 REMEDIES = {
     "sft": _HERE.format("sft.micro_batch_size"),
     "sft_more": _HERE.format("sft.micro_batch_size"),
+    "sft_own": _HERE.format("sft.micro_batch_size"),
     "sft_instead": _HERE.format("sft.micro_batch_size"),
     "sft_best_habit": _HERE.format("sft.micro_batch_size"),
     "single_sft": _HERE.format("sft.micro_batch_size"),

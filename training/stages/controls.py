@@ -34,7 +34,7 @@ from training.stages.from_config import make_chat, test_cases
 from training.stages.grpo import train_on_scenarios
 from training.stages.grpo import train_role as train_role_by_grpo
 from training.stages.order import SOURCE
-from training.stages.sft import count_rows, train_on_rows
+from training.stages.sft import count_rows, first_further_row, train_on_rows
 from training.stages.sft import train_role as train_role_by_sft
 
 NUM_SEATS_IN_ONE = len(TEAM_ROLES) - 1  # the single agent's longest turn offers for all of them
@@ -79,10 +79,10 @@ def count_single_grpo_steps(config: RunConfig) -> int:
 
 
 def train_sft_instead(path: Path, owner: str) -> None:
-    """Go on with SFT after GRPO, on demonstrations that SFT did not see."""
+    """Go on with SFT after GRPO, on the run's demonstrations."""
     run = Run.open(path)
     if not is_finished(run, "sft_instead", owner):
-        first_row = count_rows(run.config, run.config.sft.max_steps)
+        first_row = first_further_row(run.config)
         steps = count_sft_steps(run.config, owner)
         train_role_by_sft(run, "sft_instead", owner, steps, first_row=first_row)
 

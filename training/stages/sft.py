@@ -21,7 +21,7 @@ from training.data.demonstrations import Habits, TokenRow, supervised_rows, take
 from training.learner.fsdp import is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
-from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable, stage_marker
+from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
 from training.roles.sft import run_sft
 from training.runs.resume import StageCheckpoints
 from training.runs.run_errors import explain_memory_errors
@@ -41,15 +41,23 @@ def train_sft(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
 
 
 def train_sft_more(path: Path, role: str) -> None:
-    """Train the control of GRPO: more SFT on new demonstrations, for as long as GRPO of the role took."""
+    """Train the control of GRPO: more SFT on the same demonstrations, as many transcripts as GRPO plays."""
     run = Run.open(path)
-    if is_finished(run, "sft_more", role):
-        return
-    sft, grpo = (run.read_payload(stage_marker(run, stage, role)) for stage in ("sft", "grpo"))
-    seconds_per_step = sft["train_s"] / max(1, run.config.sft.max_steps)
-    steps = max(1, round(run.config.sft.control_fraction * grpo["train_s"] / seconds_per_step))
-    first_row = count_rows(run.config, run.config.sft.max_steps)
-    train_role(run, "sft_more", role, steps, first_row=first_row)
+    if not is_finished(run, "sft_more", role):
+        first_row = first_further_row(run.config)
+        train_role(run, "sft_more", role, count_control_steps(run.config), first_row=first_row)
+
+
+def count_control_steps(config: RunConfig) -> int:
+    """SFT steps that learn from `sft.control_fraction` times as many transcripts as GRPO plays."""
+    grpo = config.grpo
+    count = grpo.max_steps * grpo.prompts_per_step * grpo.group_size
+    return max(1, round(config.sft.control_fraction * count / config.sft.batch_size))
+
+
+def first_further_row(config: RunConfig) -> int:
+    """Where SFT after SFT begins: at the same demonstrations, or at new ones where they are unlimited."""
+    return 0 if config.data.num_demonstrations else count_rows(config, config.sft.max_steps)
 
 
 def train_role(
@@ -60,9 +68,10 @@ def train_role(
     *,
     first_row: int,
     habits: Habits | None = None,
+    own_rows: Sequence[TokenRow] = (),
     ranks: Ranks = ONE_RANK,
 ) -> None:
-    """Draw the role's demonstrations from `first_row` on, and train on them.
+    """Draw the role's demonstrations from `first_row` on, and train on them and on `own_rows`.
 
     With `habits` they all show the role's seat in meetings of experts of these habits.
     """
@@ -94,7 +103,7 @@ def train_role(
         role,
         model,
         tokenizer,
-        draw("train", count_rows(config, max_steps), first_row),
+        [*own_rows, *draw("train", count_rows(config, max_steps), first_row)],
         draw("validation", config.sft.num_validation_rows if config.sft.validate_every else 0, 0),
         source=SOURCE[stage],
         max_steps=max_steps,
