@@ -19,6 +19,7 @@ from emads.cli.options import (
     EngineOption,
     LimitOption,
     ProtocolOption,
+    QuestionsOption,
     ReviewerOption,
     StoreOption,
     TeamOption,
@@ -69,6 +70,7 @@ def simulate(
     company: CompanyOption = None,
     agent: AgentOption = None,
     limit: LimitOption = None,
+    questions: QuestionsOption = None,
     seat: SeatOption = None,
     price: PriceOption = None,
     prices: PricesOption = None,
@@ -87,6 +89,7 @@ def simulate(
     check_at_least("--index", index or 0, 0)
     check_at_least("--count", 1 if count is None else count, 1)
     check_at_least("--world", world or 0, 0)
+    check_at_least("--questions", questions or 0, 0)
     seats = read_seat_options(
         seat,
         price=price,
@@ -109,6 +112,7 @@ def simulate(
 
     outputs = Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
     chosen: dict[str, Any] = {"cases": cases, "index": index or 0, "count": count or 1, **rules}
+    chosen["questions"] = questions
     if seats is not None:
         chosen |= {"seats": seats[0], "api": seats[1]}
     if is_full:

@@ -9,7 +9,6 @@ import asyncio
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from evaluation.scoring.outcomes import (
@@ -25,12 +24,13 @@ from evaluation.scoring.outcomes import (
 from evaluation.scoring.scores import RoleScores, TeamScores
 from scenarios.base import Scenario
 from scenarios.registry import families
-from scenarios.team import PlanGame, Style, TeamScenario
+from scenarios.team import Style, TeamScenario
 from scenarios.tool_executor import ResultCache
 from simulator.agents.agent_kinds import AgentKind
 from simulator.agents.solo import SoloEpisode, play_solo
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
+from simulator.game import MakeGame
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import list_roles
 from simulator.records import Episode
@@ -143,11 +143,11 @@ def play_team(
     temperature: float,
     max_completion_tokens: int,
     stream: str,
-    style: Style,
+    make_game: MakeGame,
     rounds: int = 1,
     first_place: int = 0,
 ) -> list[Episode]:
-    """One episode per scenario with the policies named like the roles, in one style of prompts."""
+    """One episode per scenario with the policies named like the roles."""
     team = {role: role for scenario in scenarios for role in list_roles(scenario)}
     sampling = Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens)
     return asyncio.run(
@@ -161,7 +161,7 @@ def play_team(
             concurrency=len(scenarios),
             stream=f"{stream}/{temperature}",
             first_place=first_place,
-            make_game=partial(PlanGame, style=style),
+            make_game=make_game,
         )
     )
 
@@ -175,7 +175,7 @@ def score_team(
     weights: TeamRewardWeights,
     max_completion_tokens: int,
     folder: Path,
-    style: Style,
+    make_game: MakeGame,
     rounds: int = 1,
     repeats: Repeats = NO_REPEATS,
     block_size: int = BLOCK_SIZE,
@@ -199,7 +199,7 @@ def score_team(
             temperature=temperature,
             max_completion_tokens=max_completion_tokens,
             stream=stream,
-            style=style,
+            make_game=make_game,
             rounds=rounds,
             first_place=first_place,
         )

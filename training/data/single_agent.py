@@ -7,16 +7,16 @@ plan with its own tools instead.
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from evaluation.scoring.single_agent import write_alone
 from roles.base import AnswerError, Role
-from roles.team import Decision
+from roles.team import RECONCILER, Decision
 from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, Verdict, rejected
 from scenarios.company.optimum import recheck_optimum
 from scenarios.team import PlanGame, TeamScenario, generate
-from scenarios.team.demonstrations import hold_meeting
+from scenarios.team.demonstrations import Meeting, hold_meeting
 from scenarios.team.frontier import code_parts
 from scenarios.team.single import SINGLE, SingleGame
 from simulator.reward import TeamRewardWeights, score_episode
@@ -112,7 +112,7 @@ def certify_alone(case: TeamScenario) -> tuple[float, float]:
 
 def demonstrate_alone(case: TeamScenario, style: Style) -> tuple[Step, ...]:
     """An expert meeting on the case, written down by one head; parts by code in short style, else by name."""
-    meeting = hold_meeting(PlanGame(case, style), with_tools=False)
+    meeting = hold_meeting(PlanGame(case, style, 0), with_tools=False)
     offers = {seat: report["offers"] if report else [] for seat, report in meeting.reports.items()}
     names = {
         seat: {offer["option"]: _name_part(case, seat, offer, style) for offer in own}
@@ -122,11 +122,11 @@ def demonstrate_alone(case: TeamScenario, style: Style) -> tuple[Step, ...]:
     option = decision.option
     parts = {seat: own[option] for seat, own in names.items() if seat in decision.fund and option in own}
     plan = {"option": option, "parts": parts, "escalate": decision.escalate}
-    answer = Step(text=f"{_read_habit(meeting.decision_steps)}\n{json.dumps(plan)}")
+    answer = Step(text=f"{_read_habit(meeting, RECONCILER)}\n{json.dumps(plan)}")
     if style == "full":
         call = ToolCall(name="total", arguments={"option": option, "parts": parts})
         return (answer,) if decision.escalate else (Step(text="", call=call), answer)
-    habits = " ".join(_read_habit(steps) for steps in meeting.report_steps.values())
+    habits = " ".join(_read_habit(meeting, seat) for seat in case.seats)
     offered = {
         seat: [code for of_option in own.values() for code in of_option] for seat, own in names.items()
     }
@@ -143,6 +143,6 @@ def _name_part(case: TeamScenario, seat: str, offer: Mapping[str, Any], style: S
     raise ValueError(f"{seat} offers {offer['choice']}, which short briefs do not list")
 
 
-def _read_habit(steps: Sequence[Step]) -> str:
-    """The habit that the first line of an expert's message names."""
-    return steps[0].text.partition("\n")[0]
+def _read_habit(meeting: Meeting, role: str) -> str:
+    """The habit that the first line of an expert's first message names."""
+    return meeting.messages[role][0].steps[0].text.partition("\n")[0]

@@ -91,6 +91,7 @@ def train_role(
                 difficulties=config.data.difficulties,
                 split=split,
                 style=config.model.prompts,
+                questions=config.model.questions,
                 habits=habits,
             )
             for one in roles_of(role)
