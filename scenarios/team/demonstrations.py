@@ -69,7 +69,8 @@ def hold_meeting(
 ) -> Meeting:
     """The meeting of experts who all have these habits of reporting and funding.
 
-    With None each draws its own, by the shares of those who hold it. While questions are left, ReconcileGPT asks where a question pays by the reports (`choose_question`).
+    With None each draws its own, by the shares of those who hold it. While questions are left, ReconcileGPT
+    asks where a question pays by the reports (`choose_question`).
     """
     case = game.case
     rng = random.Random(f"habit/{case.key}")

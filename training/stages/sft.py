@@ -14,10 +14,12 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.errors import UserError
+from roles.team import TEAM_ROLES
 from scenarios.base import Split
 from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
 from training.data.demonstrations import Habits, TokenRow, supervised_rows, take_turns
+from training.data.replans import replan_rows
 from training.learner.fsdp import is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
@@ -80,6 +82,21 @@ def train_role(
     chat = make_chat(tokenizer, config)
 
     def draw(split: Split, count: int, first: int) -> list[TokenRow]:
+        num_replans = 0 if habits else round(count * config.data.replan_share)
+        replans = [
+            replan_rows(
+                one,
+                chat,
+                num_rows=num_replans,
+                first_row=first,
+                seed=config.data.seed,
+                difficulties=config.data.difficulties,
+                split=split,
+                style=config.model.prompts,
+            )
+            for one in roles_of(role)
+            if num_replans and one in TEAM_ROLES
+        ]
         streams = [
             supervised_rows(
                 one,
@@ -96,7 +113,7 @@ def train_role(
             )
             for one in roles_of(role)
         ]
-        return take_turns(streams, count)
+        return [*take_turns(streams, count - num_replans), *take_turns(replans, num_replans)]
 
     train_on_rows(
         run,
