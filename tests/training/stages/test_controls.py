@@ -65,7 +65,7 @@ def test_the_single_agent_is_shown_the_meetings_of_the_team(style: Style) -> Non
         scenario = family.generate("train", 0, index, 1 + index % 3)
         case = generate("train", 0, index, 1 + index % 3)
         steps = family.demonstrate(scenario, random.Random(0))
-        meeting = hold_meeting(PlanGame(case, style), with_tools=False)
+        meeting = hold_meeting(PlanGame(case, style, 0), with_tools=False)
         assert meeting.decision is not None
         plan = json.loads(steps[-1].text.partition("\n")[2])
         assert (plan["option"], list(plan["parts"])) == (meeting.decision["option"], meeting.decision["fund"])
