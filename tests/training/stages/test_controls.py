@@ -138,5 +138,5 @@ def test_a_demo_with_controls_goes_on_after_a_fault_and_shows_them_all(tmp_path:
     controls = {"sft_instead", "grpo_instead", "sft_best_habit", "single_sft", "single_grpo"}
     assert controls <= set(summary["team"])
     assert {f"marl-{one}" for one in controls - {"single_sft"}} <= set(summary["team"]["paired"])
-    assert {"gap", "hidden", "passes", "gradient_mass"} <= set(summary["joint"])
+    assert {"gap", "hidden", "passes"} <= set(summary["joint"])
     assert summary["joint"]["passes"]["marl"]["n"] == 3
