@@ -150,13 +150,12 @@ def serve_env(
     check_at_least("--seed", seed, 0)
     levels = parse_difficulties(difficulties)
     if rows is not None:
-        from evaluation.environments.http_rows import write_rows
+        from serving.environments.http_rows import write_rows
 
         write_rows(rows, name, split="train", seed=seed, count=count, difficulties=levels)
         typer.echo(f"rows: {rows}")
     try:
-        from evaluation.environments.http_env import HOST, serve
+        from serving.environments.http_env import serve
     except ImportError:
         raise UserError("serving needs FastAPI and uvicorn; pip install 'emads[http]'") from None
-    typer.echo(f"serving {', '.join(FAMILIES)} on http://{HOST}:{port} (Ctrl-C ends it)")
     serve(port)

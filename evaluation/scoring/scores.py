@@ -14,7 +14,9 @@ from roles.errors import UserError
 from simulator.export.atomic_files import write_atomic
 
 BASELINE_STAGES = ("random", "constant", "heuristic", "oracle")
-TRAINED_STAGES = ("untrained", "sft", "sft_more", "sft_own", "grpo", "marl")  # the third and fourth: controls
+FEEDBACK_STAGES = ("corrections", "dpo", "kto", "ppo")  # that learn from labels
+# sft_more, sft_own: controls of GRPO
+TRAINED_STAGES = ("untrained", "sft", "sft_more", "sft_own", "grpo", *FEEDBACK_STAGES, "marl")
 TEAM_BASELINES = (
     "random", "greedy", "majority", "single", "oracle_common", "oracle_best", "reachable", "oracle",
 )  # fmt: skip

@@ -23,6 +23,10 @@ STAGE_TITLES = {
     "sft_more": "SFT longer",
     "sft_own": "SFT on own answers",
     "grpo": "GRPO",
+    "corrections": "corrections",
+    "dpo": "DPO",
+    "kto": "KTO",
+    "ppo": "PPO",
     "marl": "MARL",
 }
 TEAM_TITLES = {
@@ -214,8 +218,8 @@ def _stacked_cell(section: Mapping[str, Any], stage: str) -> str:
         return "-"
     row = section[stage]
     greedy = "" if row["greedy"] is None else f"\n({short(row['greedy'])})"
-    before = {"sft": "untrained", "sft_more": "sft", "sft_own": "sft", "grpo": "sft", "marl": "grpo"}.get(
-        stage
+    before = {"untrained": None, "sft": "untrained", "sft_more": "sft", "sft_own": "sft", "grpo": "sft"}.get(
+        stage, "grpo"
     )
     change = section.get("paired", {}).get(f"{stage}-{before}")
     star = "*" if change and is_claimed(change) else ""

@@ -24,6 +24,8 @@ REMEDIES = {
     "grpo_instead": _ANEW.format("grpo.memory.micro_batch_size"),
     "single_grpo": _ANEW.format("grpo.memory.micro_batch_size"),
     "grpo": _ANEW.format("grpo.memory.micro_batch_size, grpo.prompts_per_step or grpo.group_size"),
+    **dict.fromkeys(("dpo", "kto", "reward", "corrections"), "or begin the stage with a lower batch_size"),
+    "ppo": "or begin the stage with a lower prompts_per_step",
     "marl": _HERE.format("marl.memory.micro_batch_tokens"),
 }
 

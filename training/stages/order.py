@@ -1,5 +1,6 @@
 """The order of training stages: whose weights each one starts from, and which an evaluation reads."""
 
+from evaluation.scoring.scores import FEEDBACK_STAGES
 from training.models.weights import BASE
 
 SOURCE = {  # stage -> the stage before it
@@ -22,6 +23,7 @@ EVALUATED_AFTER = {
     "grpo": "grpo",
     "marl": "marl",
 }
+EVALUATED_AFTER |= {stage: stage for stage in FEEDBACK_STAGES}
 ROLE_CONTROLS = ("sft_more", "sft_own")  # of GRPO: demonstrations again; own right answers beside them
 TEAM_CONTROLS = ("sft_instead", "grpo_instead", "sft_best_habit")  # of joint training, every role on its own
 SINGLE_STAGES = ("single_sft", "single_grpo")  # of the agent that plays in place of a team
