@@ -215,6 +215,7 @@ def _single_grpo_config(config: RunConfig) -> GrpoConfig:
             "max_steps": count_single_grpo_steps(config),
             "max_completion_tokens": NUM_SEATS_IN_ONE * config.marl.max_completion_tokens,
             "agent": "react",
+            "model_weight": 0.0,  # labels are of roles
         }
     )
 

@@ -116,7 +116,7 @@ def train_on_scenarios(
             seed=config.seed,
             on_step=on_step,
             make_rollouts=partial(
-                Rollouts, engine=engine, families=families, roles=roles, judge=_load_judge(run, role)
+                Rollouts, engine=engine, families=families, roles=roles, judge=_load_judge(run, role, grpo)
             ),
             checkpoints=checkpoints,
             validation=validation,
@@ -137,9 +137,9 @@ def train_on_scenarios(
     checkpoints.clear()
 
 
-def _load_judge(run: Run, role: str) -> Judge | None:
+def _load_judge(run: Run, role: str, grpo: GrpoConfig) -> Judge | None:
     """What scores transcripts beside the verifier; None where the config gives it no weight."""
-    return load_reward_model(run, role).score if run.config.grpo.model_weight else None
+    return load_reward_model(run, role).score if grpo.model_weight else None
 
 
 def _mean_signal(run: Run, stage: str) -> float:
