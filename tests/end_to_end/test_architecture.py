@@ -38,7 +38,7 @@ TRAINING_LEVELS = (  # inside training; each level may import those before it
     {"config"},
     {"runs"},
     {"learner", "data", "models"},
-    {"roles", "joint", "planning"},
+    {"roles", "joint", "planning", "export"},
     {"stages"},
 )
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "handler"}
