@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from emads.cli import bench, data, evaluate, export, simulate, train
+from emads.cli import bench, data, evaluate, export, serve, simulate, train
 from roles.errors import UserError, unknown
 
 ENVIRONMENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # not bugs of ours
@@ -33,6 +33,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "serve-env": simulate.serve_env,
     "export": export.export,
     "verify": export.verify,
+    "serve": serve.serve,
 }
 TRAIN_VERBS: dict[str, Callable[..., Any]] = {
     "base": train.base,
