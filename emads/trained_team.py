@@ -42,6 +42,7 @@ class TrainedTeam:
     models: Models  # by role
     base: Path | None  # folder of the base model, where the engine reads it
     chat: Chat
+    questions: int | None = None  # most questions of ReconcileGPT; None: as in training
 
     @property
     def label(self) -> str:
@@ -66,8 +67,9 @@ class TrainedTeam:
 
     @property
     def make_game(self) -> MakeGame:
-        """The game in the style of prompts that the run was trained on."""
-        return partial(PlanGame, style=self.style)
+        """The game in the style of prompts, and with the questions, that the run was trained on."""
+        most = self.config.model.questions if self.questions is None else self.questions
+        return partial(PlanGame, style=self.style, questions=most)
 
     @property
     def style(self) -> Style:
@@ -118,7 +120,9 @@ class TrainedTeam:
         )
 
 
-def load_trained_team(path: Path, stage: str, engine: str | None = None) -> TrainedTeam:
+def load_trained_team(
+    path: Path, stage: str, engine: str | None = None, questions: int | None = None
+) -> TrainedTeam:
     """Return the team of a run after a stage, or of an exported folder.
 
     Raises:
@@ -126,7 +130,7 @@ def load_trained_team(path: Path, stage: str, engine: str | None = None) -> Trai
     """
     quiet_libraries()
     if is_team_folder(path):
-        return _load_exported(path, stage, engine)
+        return _load_exported(path, stage, engine, questions)
     run = Run.open(path)
     chosen = choose_engine(run.config.engine, engine)
     models, tokenizer = load_models(run, stage)
@@ -138,17 +142,18 @@ def load_trained_team(path: Path, stage: str, engine: str | None = None) -> Trai
         models=models,
         base=find_engine_base(run, chosen),
         chat=make_chat(tokenizer, run.config),
+        questions=questions,
     )
 
 
-def _load_exported(path: Path, stage: str, engine: str | None) -> TrainedTeam:
+def _load_exported(path: Path, stage: str, engine: str | None, questions: int | None) -> TrainedTeam:
     folder = open_team_folder(path)
     record = folder.record
     if stage != record.stage:
         raise UserError(
             f"{path} holds the team after {record.stage}, not after {stage}; export that stage too"
         )
-    if changes := find_changes(record.versions, describe_versions(record.config.model.prompts)):
+    if changes := find_changes(record.versions, describe_versions(record.config.model)):
         print(
             f"note: {path} was exported by emads {record.versions.emads}, where {', '.join(changes)}"
             " were others; its figures do not hold here",
@@ -163,4 +168,5 @@ def _load_exported(path: Path, stage: str, engine: str | None) -> TrainedTeam:
         models=models,
         base=folder.base,
         chat=make_chat(tokenizer, record.config),
+        questions=questions,
     )

@@ -16,6 +16,9 @@ def export(
     merged: Annotated[
         bool, typer.Option("--merged", help="Also base and adapter as one model per role.")
     ] = False,
+    gguf: Annotated[
+        bool, typer.Option("--gguf", help="Also files for llama.cpp: the base once, a LoRA per role.")
+    ] = False,
     push: Annotated[
         str | None, typer.Option("--push", help="Upload the folder to this repository of a hub: ORG/NAME.")
     ] = None,
@@ -33,7 +36,7 @@ def export(
     choose_stage(stage, with_base=False)
     from emads.commands.export import export_run
 
-    export_run(run, to, stage=stage, with_merged=merged, push=push, hub=hub, is_public=public)
+    export_run(run, to, stage=stage, with_merged=merged, with_gguf=gguf, push=push, hub=hub, is_public=public)
 
 
 def verify(

@@ -17,6 +17,7 @@ def export_run(
     *,
     stage: Any,
     with_merged: bool,
+    with_gguf: bool,
     push: str | None,
     hub: str | None,
     is_public: bool,
@@ -32,7 +33,7 @@ def export_run(
     if push is not None or hub is not None or is_public:
         check_repository(push, hub)
     quiet_libraries()
-    folder = export_team(Run.open(run), to, stage=stage, with_merged=with_merged)
+    folder = export_team(Run.open(run), to, stage=stage, with_merged=with_merged, with_gguf=with_gguf)
     print(f"exported {to}: {_describe(folder)}")
     for what, command in list_serve_commands(folder.record, str(to)):
         print(f"\n{what}:\n{command}")
@@ -49,7 +50,7 @@ def verify_folder(path: Path) -> None:
     folder = open_team_folder(path)
     record = folder.record
     print(f"{path}: every file is what was exported; {_describe(folder)}")
-    changes = find_changes(record.versions, describe_versions(record.config.model.prompts))
+    changes = find_changes(record.versions, describe_versions(record.config.model))
     same = "graph, prompts and verifier are those of this installation"
     others = f"exported by emads {record.versions.emads}; other here: {', '.join(changes)}"
     print(others if changes else same)

@@ -11,7 +11,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evaluation.scoring.sealed_plays import play_team
 from roles.errors import UserError
-from scenarios.team import PlanGame, TeamScenario
+from scenarios.team import TeamScenario
 from scenarios.team.offers import offers_on
 from simulator.engines.base import Sampling
 from simulator.export.atomic_files import explain_os_errors, write_atomic
@@ -30,7 +29,7 @@ from training.config.run_config import RunConfig
 from training.data.demonstrations import team_scenario
 from training.models.weights import load_team
 from training.runs.run_folder import Run
-from training.stages.from_config import make_chat, team_engine
+from training.stages.from_config import choose_game, make_chat, team_engine
 
 STAGE = "review"
 QUEUE = "review/queue.jsonl"
@@ -101,7 +100,7 @@ def build_queue(run: Run) -> int:
         temperature=0.0,
         max_completion_tokens=config.marl.max_completion_tokens,
         stream=STAGE,
-        style=config.model.prompts,
+        make_game=choose_game(config),
         rounds=config.marl.rounds,
     )
     again = asyncio.run(
@@ -116,7 +115,7 @@ def build_queue(run: Run) -> int:
             num_decisions=config.review.decisions_per_case,
             with_votes=False,
             stream=f"{STAGE}/again",
-            make_game=partial(PlanGame, style=config.model.prompts),
+            make_game=choose_game(config),
         )
     )
     num = config.review.decisions_per_case
@@ -134,7 +133,7 @@ def judge(
     case: TeamScenario, episode: Episode, again: Sequence[Episode], config: RunConfig, place: int
 ) -> QueuedCase:
     """How sure the team was of one case; no reasons if it was."""
-    game, read = PlanGame(case, config.model.prompts), read_episode(case, episode)
+    game, read = choose_game(config)(case), read_episode(case, episode)
     counts = Counter(_name(read_episode(case, one)) for one in again if one.error is None)
     ranked = [count for _, count in counts.most_common(2)] + [0, 0]
     margin = (ranked[0] - ranked[1]) / max(1, sum(counts.values()))

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +41,20 @@ ADAPTER_CONFIG = "adapter_config.json"
 BASE_IN_FOLDER = "./base"  # as an adapter names it: found from the folder itself
 
 
-def export_team(run: Run, target: Path, *, stage: Stage = "marl", with_merged: bool = False) -> TeamFolder:
+def export_team(
+    run: Run, target: Path, *, stage: Stage = "marl", with_merged: bool = False, with_gguf: bool = False
+) -> TeamFolder:
     """Write the run's team after `stage` as a new folder; a kill leaves nothing under its name.
 
-    `with_merged`: also base and adapter of each owner as one model.
+    `with_merged`: also base and adapter of each owner as one model. `with_gguf`: also files for llama.cpp.
 
     Raises:
         UserError: no sound weights of the stage, `target` is taken or no name for a folder, disk full, or
-            weights that cannot be merged.
+            weights that cannot be merged or written as GGUF.
     """
     check_target(target)
+    if with_gguf and find_spec("gguf") is None:
+        raise UserError("--gguf needs the package gguf; pip install 'emads[gguf]'")
     config, sources = run.config, {role: find_weights(run, stage, role) for role in TEAM_ROLES}
     has_adapters = config.model.adapter != "none"
     if with_merged and not has_adapters:
@@ -65,9 +70,9 @@ def export_team(run: Run, target: Path, *, stage: Stage = "marl", with_merged: b
         weights="adapters" if has_adapters else "roles",
         roles={role: owner_of(config.model, role) for role in TEAM_ROLES},
         merged=with_merged,
-        gguf=False,
+        gguf=with_gguf,
         base_model=_name_base(config),
-        versions=describe_versions(config.model.prompts),
+        versions=describe_versions(config.model),
         source=Source(
             run=config.name,
             digest=run.digest,
@@ -89,6 +94,10 @@ def export_team(run: Run, target: Path, *, stage: Stage = "marl", with_merged: b
         if with_merged:
             for owner in record.owners:
                 write_merged(folder / BASE, folder / ADAPTERS / owner, folder / MERGED / owner)
+        if with_gguf:
+            from training.export.gguf_files import write_gguf  # its package is an extra
+
+            write_gguf(folder, record)
         (folder / RECORD).write_bytes(encode_json(record.model_dump(mode="json")))
         (folder / CARD).write_text(render_card(record))
 

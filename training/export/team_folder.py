@@ -46,7 +46,7 @@ class _Record(BaseModel):
 class Versions(_Record):
     """Digests of what the weights were trained with: another digest means another game.
 
-    Example: describe_versions("short").prompts == record.versions.prompts
+    Example: describe_versions(record.config.model).prompts == record.versions.prompts
     """
 
     emads: str = Field(max_length=64)

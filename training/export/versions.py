@@ -18,6 +18,7 @@ from scenarios.team import PlanGame, TeamScenario, generate, judge_decision
 from simulator.governance.governed_graph import full_graph_edges
 from simulator.graph.team_graph import graph_edges
 from simulator.reward import TeamRewardWeights, combine_parts
+from training.config.model_config import ModelConfig
 from training.export.team_folder import Versions
 from training.runs.provenance import find_versions
 
@@ -25,13 +26,14 @@ PINNED = ((0, 1), (1, 5))  # index and difficulty of validation cases of seed 0
 PLAYERS = (("measured", "exact"), (None, None))  # habits of the experts that play them
 
 
-def describe_versions(style: Style) -> Versions:
-    """Return the digests of this installation, for prompts of a style."""
+def describe_versions(model: ModelConfig) -> Versions:
+    """Return the digests of this installation, for a model's style of prompts and its questions."""
+    style = model.prompts
     cases = [generate("validation", 0, index, difficulty) for index, difficulty in PINNED]
     return Versions(
         emads=find_versions()["emads"] or "unknown",
         graph=_digest([graph_edges(), full_graph_edges()]),
-        prompts=_digest([_list_prompts(case, style) for case in cases]),
+        prompts=_digest([_list_prompts(case, PlanGame(case, style, model.questions)) for case in cases]),
         verifier=_digest([_list_verdicts(style), *(_judge_plays(case) for case in cases)]),
     )
 
@@ -41,8 +43,8 @@ def find_changes(then: Versions, now: Versions) -> list[str]:
     return [part for part in ("graph", "prompts", "verifier") if getattr(then, part) != getattr(now, part)]
 
 
-def _list_prompts(case: TeamScenario, style: Style) -> list[Any]:
-    game, play = PlanGame(case, style), _play(case, *PLAYERS[0])
+def _list_prompts(case: TeamScenario, game: PlanGame) -> list[Any]:
+    play = _play(case, *PLAYERS[0])
     reports = {
         seat: game.read_report(seat, report.model_dump_json()) for seat, report in play.reports.items()
     }

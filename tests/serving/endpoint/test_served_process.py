@@ -58,7 +58,7 @@ def serving(*arguments: str, token: str | None = None) -> Iterator[tuple[str, "s
 
 
 def wait_for_health(url: str) -> None:
-    for _ in range(300):
+    for _ in range(1200):
         try:
             if httpx.get(f"{url}/health").status_code == 200:
                 return
