@@ -8,7 +8,7 @@ base -> single_sft -> single_grpo
 from collections.abc import Sequence
 
 from roles.registry import ROLES
-from roles.team import TEAM_ROLES
+from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.team.single import SINGLE
 from training.models.adapters import list_owners, owner_of
 from training.models.base_model import quiet_libraries
@@ -37,7 +37,7 @@ from training.stages.sft import count_control_steps, train_sft, train_sft_more
 
 def role_tasks(run: Run) -> dict[str, Task]:
     """Every training stage of a run as a task, by name."""
-    owners = list_owners(run.config.model)
+    owners = order_owners(run)
     tasks = [base_task(run)]
     for owner in owners:
         tasks += [sft_task(run, owner), grpo_task(run, owner, after=(f"sft/{owner}",))]
@@ -47,7 +47,7 @@ def role_tasks(run: Run) -> dict[str, Task]:
 
 def demo_tasks(run: Run) -> list[Task]:
     """The whole run without its controls as tasks, the critical path first."""
-    owners = list_owners(run.config.model)
+    owners = order_owners(run)
     grpo = tuple(f"grpo/{owner}" for owner in owners)
     tasks = [base_task(run)]
     for owner in owners:
@@ -113,6 +113,11 @@ def control_tasks(run: Run) -> list[Task]:
             evaluate_role_task(run, stage, role, after=(f"{stage}/{owner}",)) for stage in ROLE_CONTROLS
         ]
     return tasks
+
+
+def order_owners(run: Run) -> list[str]:
+    """Return whose weights are trained, the longest work first: ReconcileGPT reads all reports."""
+    return sorted(list_owners(run.config.model), key=lambda owner: owner != RECONCILER)
 
 
 def perform(run: Run, tasks: Sequence[Task], title: str) -> None:

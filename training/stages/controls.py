@@ -216,6 +216,7 @@ def _single_grpo_config(config: RunConfig) -> GrpoConfig:
             "max_completion_tokens": NUM_SEATS_IN_ONE * config.marl.max_completion_tokens,
             "agent": "react",
             "model_weight": 0.0,  # labels are of roles
+            "verifier_weight": 1.0,
         }
     )
 
