@@ -1,0 +1,1 @@
+"""The app's routes, by what they are about."""
