@@ -26,6 +26,7 @@ QUARANTINE = {  # library -> files that may import it
     "vllm": ("simulator/engines/vllm/*",),
     "openai": ("simulator/engines/openai/*",),
     "fastapi": ("serving/*", "evaluation/environments/*"),
+    "starlette": ("serving/*",),
     "uvicorn": ("serving/*", "evaluation/environments/*"),
     "pettingzoo": ("simulator/export/pettingzoo_env.py",),
     "gymnasium": ("simulator/export/pettingzoo_env.py",),

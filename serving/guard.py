@@ -1,0 +1,254 @@
+"""Checks in front of every web service of this layer: address, Host, Origin, token, size of a request.
+
+A service listens on this machine alone unless its user names another address, gives a token and says so
+with a flag. `Guard` wraps an ASGI app and answers what it refuses itself; tokens of forms are the app's.
+"""
+
+import asyncio
+import hmac
+import ipaddress
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from roles.errors import UserError
+
+LOOPBACK = "127.0.0.1"
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+OWN_SITES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site: our own page, or no page at all
+MIN_TOKEN_CHARACTERS = 16
+MAX_BODY_BYTES = 1 << 20
+BODY_TIMEOUT_S = 30.0
+HEADERS = {
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """From where a service is reached, and what a caller must show. Made by `settle_access`.
+
+    Example: settle_access(port=8400).hosts == LOOPBACK_NAMES
+    """
+
+    host: str  # address that the service binds
+    port: int  # 0: any free one
+    hosts: frozenset[str]  # names that a request's Host may carry, in lower case, without port
+    token: str | None  # that every request must carry; None: loopback needs none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the guard lets through, beyond `Access`. Example: Limits(open_paths=frozenset({"/health"}))"""
+
+    max_body_bytes: int = MAX_BODY_BYTES  # of a request
+    body_timeout_s: float = BODY_TIMEOUT_S  # until its last byte is here
+    open_paths: frozenset[str] = frozenset()  # need no token
+    cookie: str | None = None  # cookie that may carry the token in place of the header; None: none may
+    headers: Mapping[str, str] = field(default_factory=lambda: dict(HEADERS))  # where a response lacks them
+
+
+def settle_access(
+    *,
+    port: int,
+    host: str = LOOPBACK,
+    token: str | None = None,
+    is_public: bool = False,
+    names: Iterable[str] = (),
+) -> Access:
+    """Return the access of a service.
+
+    `is_public`: its user said that other machines may reach it. `names`: further names in requests' Host,
+    such as that of a proxy.
+
+    Raises:
+        UserError: an address beyond this machine without `is_public` and a token, a short token, a bad port.
+
+    Examples:
+        >>> settle_access(port=8400, host="0.0.0.0")
+        Traceback (most recent call last):
+            ...
+        roles.errors.UserError: --host 0.0.0.0 is reached from other machines: add --public and a token
+    """
+    if not 0 <= port <= 65535:
+        raise UserError(f"--port {port} is no port (0 to 65535; 0 takes any free one)")
+    if token is not None and (
+        len(token) < MIN_TOKEN_CHARACTERS or not token.isascii() or not token.isprintable()
+    ):
+        raise UserError(
+            f"the token has {len(token)} characters; use {MIN_TOKEN_CHARACTERS} or more printable ASCII"
+            " characters, for example from `openssl rand -hex 16`"
+        )
+    if not _is_loopback(host) and not (is_public and token is not None):
+        raise UserError(f"--host {host} is reached from other machines: add --public and a token")
+    own = f"[{host}]" if ":" in host else host.lower()
+    return Access(
+        host=host, port=port, hosts=LOOPBACK_NAMES | {own} | {name.lower() for name in names}, token=token
+    )
+
+
+class Guard:
+    """An ASGI app that passes on to another what `Access` and `Limits` allow.
+
+    It reads a request's whole body first, so the app never sees the beginning of one that is too large.
+
+    Example: Guard(app, settle_access(port=8400))
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, limits: Limits | None = None) -> None:
+        self._app, self._access, self._limits = app, access, limits or Limits()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or hand it on."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        refused = self.find_fault(scope)
+        if scope["type"] != "http":
+            if refused is None:
+                await self._app(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": 1008, "reason": refused[1]})
+            return
+        send = self._with_headers(send)
+        if refused is None:
+            body = await self._read_body(Headers(scope=scope), receive)
+            if isinstance(body, bytes):
+                await self._app(scope, _replay(body, receive), send)
+                return
+            refused = body
+        await _refuse(send, *refused)
+
+    def find_fault(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
+        """Return why a request or a websocket is refused before its body is read, or None."""
+        headers = Headers(scope=scope)
+        host = _one(headers, "host")
+        if host is None or _name_of(host) not in self._access.hosts:
+            return HTTPStatus.MISDIRECTED_REQUEST, "this service does not answer to the name in Host"
+        if scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS:
+            origins = headers.getlist("origin")
+            if any(urlsplit(origin).netloc.lower() != host.lower() for origin in origins):
+                return HTTPStatus.FORBIDDEN, "the request comes from a page of another origin"
+            if any(site not in OWN_SITES for site in headers.getlist("sec-fetch-site")):
+                return HTTPStatus.FORBIDDEN, "the request comes from a page of another site"
+        if scope["path"] not in self._limits.open_paths and not self._is_known(headers):
+            return HTTPStatus.UNAUTHORIZED, "give the token as `Authorization: Bearer TOKEN`"
+        return None
+
+    def _is_known(self, headers: Headers) -> bool:
+        token = self._access.token
+        if token is None:
+            return True
+        shown = [
+            value[7:].strip() for value in headers.getlist("authorization") if value[:7].lower() == "bearer "
+        ]
+        if not shown and self._limits.cookie is not None:
+            shown = _read_cookie(headers, self._limits.cookie)
+        return len(shown) == 1 and hmac.compare_digest(shown[0].encode(), token.encode())
+
+    async def _read_body(self, headers: Headers, receive: Receive) -> bytes | tuple[HTTPStatus, str]:
+        most = self._limits.max_body_bytes
+        too_large = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than {most} bytes"
+        declared = headers.get("content-length", "0")
+        if not (declared.isascii() and declared.isdigit()):
+            return HTTPStatus.BAD_REQUEST, "Content-Length is no number"
+        if int(declared[:20]) > most:
+            return too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.body_timeout_s):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return HTTPStatus.BAD_REQUEST, "the body ends early"
+                    body += message.get("body", b"")
+                    if len(body) > most:
+                        return too_large
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            return HTTPStatus.REQUEST_TIMEOUT, f"the body took more than {self._limits.body_timeout_s:g} s"
+
+    def _with_headers(self, send: Send) -> Send:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                for name, value in self._limits.headers.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        return send_with_headers
+
+
+def describe_error(status: HTTPStatus, message: str) -> bytes:
+    """Return the JSON body of a refusal, in the form that OpenAI's clients read."""
+    kind = status.phrase.lower().replace(" ", "_")
+    return json.dumps({"error": {"message": message, "type": kind, "code": status.value}}).encode()
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives the body once, then whatever comes after it."""
+    given = False
+
+    async def receive_again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+async def _refuse(send: Send, status: HTTPStatus, message: str) -> None:
+    body = describe_error(status, message)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),  # the rest of a body is not read
+    ]
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status.value, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _one(headers: Headers, name: str) -> str | None:
+    values = headers.getlist(name)
+    return values[0] if len(values) == 1 else None
+
+
+def _name_of(host: str) -> str:
+    """Return the name in a Host header without its port: "[::1]:80" gives "[::1]"."""
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() else host).lower()
+
+
+def _read_cookie(headers: Headers, name: str) -> list[str]:
+    found = []
+    for line in headers.getlist("cookie"):
+        try:
+            cookies = SimpleCookie(line)
+        except CookieError:
+            continue
+        if name in cookies:
+            found.append(cookies[name].value)
+    return found
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
