@@ -1,6 +1,7 @@
 """Runs a service of this layer behind its guard until it is interrupted or told to end."""
 
 import socket
+from collections.abc import Callable
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -14,11 +15,18 @@ MAX_CONNECTIONS = 1_000  # at once; one more is answered with 503
 
 
 def run_server(
-    app: ASGIApp, access: Access, *, name: str, limits: Limits | None = None, grace_s: float = GRACE_S
+    app: ASGIApp,
+    access: Access,
+    *,
+    name: str,
+    limits: Limits | None = None,
+    grace_s: float = GRACE_S,
+    announce: Callable[[str], object] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests at work then have `grace_s` seconds to end.
 
-    The first line that is printed names the address, with the port that was taken for port 0.
+    The first line that is printed names the address, with the port that was taken for port 0; `announce` is
+    then told it, as "http://127.0.0.1:8800".
 
     Raises:
         UserError: the address cannot be bound.
@@ -38,7 +46,10 @@ def run_server(
     with open_socket(access) as listener:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        print(f"{name}: http://{shown}:{port} (Ctrl-C ends it)", flush=True)
+        address = f"http://{shown}:{port}"
+        print(f"{name}: {address} (Ctrl-C ends it)", flush=True)
+        if announce is not None:
+            announce(address)
         uvicorn.Server(config).run(sockets=[listener])
 
 

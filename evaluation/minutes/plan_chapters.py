@@ -138,7 +138,9 @@ def _make_plan_chapter(
         money=say_money(proposal),
         kind=proposal["decision_type"],
         risk=proposal["risk_score"],
-        conditions=tuple(say_condition(condition, list(case.seats), roles) for condition in proposal["conditions"]),
+        conditions=tuple(
+            say_condition(condition, list(case.seats), roles) for condition in proposal["conditions"]
+        ),
         options=tuple(
             list_option_lines(
                 proposal, {letter: option.name for letter, option in case.public.options.items()}, roles
@@ -211,11 +213,14 @@ def say_condition(condition: str, seats: Sequence[str], roles: Mapping[str, Role
 def list_option_lines(
     proposal: Mapping[str, Any], meanings: Mapping[str, str], roles: Mapping[str, Role]
 ) -> Iterator[OptionLine]:
-    """Yield every option of a proposal with its best plan by the reports; `meanings` are the options' names."""
+    """Yield every option of a proposal with its best plan by the reports; `meanings`: their names."""
     for line in proposal["options"]:
         best = f"cannot be run: {visible(line['obstacle'])}"
         if line["worth"] is not None:
-            seats = [label if label in proposal["reports"] else label.rstrip("0123456789") for label in line["fund"]]
+            seats = [
+                label if label in proposal["reports"] else label.rstrip("0123456789")
+                for label in line["fund"]
+            ]
             funded = say_titles(seats, roles) if seats else "nothing funded"
             best = f"{line['worth']} k$ with {funded}, at cost {line['cost']}"
         yield OptionLine(

@@ -26,9 +26,9 @@ MOST_ROWS = 500
 class InboxRow:
     """One line of the inbox.
 
-    Example: InboxRow(kind="approval", id="9f2c", link="/approvals/9f2c", title="Bank case", key="team/test/0/7/2",
-                      state="waiting", word="waits", tone="warn", facts="option B, cost 40 of 43 k$", risk=4,
-                      since="2026-01-01 00:00:00 UTC")
+    Example: InboxRow(kind="approval", id="9f2c", link="/approvals/9f2c", title="Bank case",
+                      key="team/test/0/7/2", state="waiting", word="waits", tone="warn", facts="option B",
+                      risk=4, since="2026-01-01 00:00:00 UTC")
     """
 
     kind: RowKind
@@ -113,7 +113,7 @@ def judge_labels(labels: Sequence[Label], reviewer: str, labels_per_item: int) -
 
 
 def _list_approvals(room: Room, reviewer: str) -> Iterator[InboxRow]:
-    """Yield a row for every request, the latest of its case or answered; the gate alone says what may be ruled."""
+    """Yield a row for every request, the newest first; what may be ruled on the gate alone says."""
     rows = room.services.connection.execute(
         "SELECT r.interrupt_id, r.settled, a.record, f.record,"
         " r.sequence = (SELECT max(sequence) FROM requests WHERE thread = r.thread),"
@@ -146,12 +146,16 @@ def _list_approvals(room: Room, reviewer: str) -> Iterator[InboxRow]:
         yield _make_approval_row(request, state, word, tone, say_time(at_s))
 
 
-def _make_approval_row(request: ReviewRequest, state: RowState, word: str, tone: Tone, since: str) -> InboxRow:
+def _make_approval_row(
+    request: ReviewRequest, state: RowState, word: str, tone: Tone, since: str
+) -> InboxRow:
     proposal = request.proposal
     plan = (
         "handed to you: the team has no plan"
         if proposal.option == NO_OPTION
-        else f"option {visible(proposal.option)}, cost {proposal.cost} of {proposal.budget} k$,"
+        else f"option {visible(proposal.option)},"
+        f" {visible(proposal.words.meanings.get(proposal.option, 'no words were given'))};"
+        f" cost {proposal.cost} of {proposal.budget} k$,"
         f" worth {proposal.worth} k$"
     )
     again = f"; re-plan {proposal.attempt}" if proposal.attempt else ""

@@ -4,15 +4,15 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
+from urllib.parse import parse_qs
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from roles.team import RECONCILER
 from evaluation.minutes.episode_in_words import say_titles
 from roles.registry import ROLES
-from serving.review.guard import read_form
+from roles.team import RECONCILER
 from serving.review.room import Room
 from serving.review.sessions import (
     COOKIE,
@@ -27,10 +27,12 @@ from serving.review.sessions import (
 from simulator.governance.resolution import MAX_RISK
 
 FORM_TOKEN = "form_token"
+FORM_TYPE = "application/x-www-form-urlencoded"
+MAX_FORM_FIELDS = 2_000
 Form = Mapping[str, Sequence[str]]
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """Why a request is not served; the message is for the person who asked."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -53,28 +55,28 @@ class Website:
         """Return who asks.
 
         Raises:
-            Refusal: nobody is signed in.
+            RefusalError: nobody is signed in.
         """
         session = self.find_session(request)
         if session is None or not session.is_signed_in:
-            raise Refusal(401, "sign in first")
+            raise RefusalError(401, "sign in first")
         return session.name
 
     async def read_form(self, request: Request, *, signed_in: bool = True) -> Form:
         """Return a form that this session was given for this path.
 
         Raises:
-            Refusal: nobody is signed in, or the form is not one of ours.
+            RefusalError: nobody is signed in, or the form is not one of ours.
         """
         if signed_in:
             self.require_reviewer(request)
-        form = await read_form(request)
+        form = await _read_fields(request)
         session = self.find_session(request)
         given = form.get(FORM_TOKEN, [""])
         if session is None or len(given) != 1:
-            raise Refusal(403, "this form was not made for your session; open the page again")
+            raise RefusalError(403, "this form was not made for your session; open the page again")
         if not is_form_token(self.room.key, session, request.url.path, given[0]):
-            raise Refusal(403, "this form was not made for your session; open the page again")
+            raise RefusalError(403, "this form was not made for your session; open the page again")
         return form
 
     def show(self, request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
@@ -119,6 +121,23 @@ class Website:
         )
 
 
+async def _read_fields(request: Request) -> Form:
+    """Return the values of every field, in order; the guard has bounded their size.
+
+    Raises:
+        RefusalError: not a form, or one that no page of ours sent.
+    """
+    if request.headers.get("origin") is None:
+        raise RefusalError(403, "the form does not say from which page it comes")
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
+        raise RefusalError(415, "forms alone are read")
+    try:
+        text = (await request.body()).decode()
+        return parse_qs(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="strict")
+    except ValueError:
+        raise RefusalError(400, f"a form is UTF-8 text of at most {MAX_FORM_FIELDS} fields") from None
+
+
 def find_site(request: Request) -> Website:
     """Return the website that serves this request."""
     site: Website = request.app.state.site
@@ -138,7 +157,5 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=ChoiceLoader(
-            [PackageLoader("serving.review"), PackageLoader("evaluation.minutes")]
-        ),
+        loader=ChoiceLoader([PackageLoader("serving.review"), PackageLoader("evaluation.minutes")]),
     )

@@ -132,7 +132,7 @@ def show_request(request: ReviewRequest) -> RequestView:
             for line, shown in zip(proposal.options, lines, strict=True)
             if line.worth is not None and line.option != proposal.option
         ),
-        rows=tuple(_make_row(role, report, proposal) for role, report in proposal.reports.items()),
+        rows=tuple(_make_row(role, proposal.reports[role], proposal) for role in _list_seats(proposal)),
         notes=tuple(_list_notes(proposal)),
         conflicts=tuple(
             say_conflict(Conflict.model_validate({**one.model_dump(), "option": visible(one.option)}), ROLES)
@@ -229,7 +229,12 @@ def _name_plan(proposal: Proposal) -> str:
 def _say_budget(proposal: Proposal) -> str:
     if proposal.attempt:
         return f"{proposal.budget} k$ are left, the reserve included."
-    return f"The budget is {proposal.budget} k$, with a reserve of {proposal.reserve} k$ for what is unforeseen."
+    return "The reserve is for what nobody foresaw." if proposal.reserve else ""
+
+
+def _list_seats(proposal: Proposal) -> list[str]:
+    """Return the seats in the order of their parts: a sealed request has its reports in order of name."""
+    return list(dict.fromkeys([*(role for role in ROLES if role in proposal.reports), *proposal.reports]))
 
 
 def _make_row(role: str, report: ReportLine | None, proposal: Proposal) -> SeatRow:
@@ -258,7 +263,8 @@ def _make_row(role: str, report: ReportLine | None, proposal: Proposal) -> SeatR
 
 
 def _list_notes(proposal: Proposal) -> Iterator[tuple[str, str]]:
-    for role, report in proposal.reports.items():
+    for role in _list_seats(proposal):
+        report = proposal.reports[role]
         if report is None:
             continue
         title = say_titles([role], ROLES)

@@ -16,7 +16,7 @@ from training.feedback.queue import QueuedItem, read_queue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewSettings:
-    """What is reviewed, by whom, and under which address.
+    """What is reviewed, by whom, and how.
 
     Example: ReviewSettings(store=Path("company.db"), reviewers=("ann", "ben"))
     """
@@ -26,7 +26,7 @@ class ReviewSettings:
     queue: Path | None = None  # answers to judge; None: the gate's requests alone
     labels_per_item: int = 1  # labels of different reviewers that an item needs
     four_eyes: bool = False  # a plan needs the approvals of two reviewers
-    origins: tuple[str, ...] = ("http://127.0.0.1:8800", "http://localhost:8800")  # of its own pages
+    is_secure: bool = False  # browsers reach it by https alone, through a proxy
 
     @property
     def labels(self) -> Path:
@@ -37,11 +37,6 @@ class ReviewSettings:
     def audit(self) -> Path:
         """Return the file of the audit log."""
         return self.store.with_name(f"{self.store.name}.audit.jsonl")
-
-    @property
-    def is_secure(self) -> bool:
-        """Return whether browsers reach it by https alone."""
-        return all(origin.startswith("https://") for origin in self.origins)
 
     def read_key(self) -> bytes:
         """Return the store's key.
@@ -98,7 +93,9 @@ class Room:
         """Keep a label; it is on disk when this returns."""
         self._refresh_labels()
         add_label(self.settings.labels, label)
-        if (_stamp(self.settings.labels) or (0, 0))[1] == self._labels.size + len(label.model_dump_json().encode()) + 1:
+        if (_stamp(self.settings.labels) or (0, 0))[1] == self._labels.size + len(
+            label.model_dump_json().encode()
+        ) + 1:
             self._labels.add(label)
             self._labels.stamp = _stamp(self.settings.labels)
 

@@ -165,9 +165,7 @@ def _may_be_null(node: Mapping[str, Any]) -> bool:
     return any(one.get("type") == "null" for one in node.get("anyOf", ()))
 
 
-def _read_object(
-    node: Mapping[str, Any], defs: Mapping[str, Any], form: Form, prefix: str
-) -> dict[str, Any]:
+def _read_object(node: Mapping[str, Any], defs: Mapping[str, Any], form: Form, prefix: str) -> dict[str, Any]:
     found = {}
     for name, part in node["properties"].items():
         value = _read(_resolve(part, defs), defs, form, f"{prefix}.{name}")

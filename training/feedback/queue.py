@@ -17,7 +17,6 @@ from training.feedback.labels import (
     Comparison,
     Conversation,
     Correction,
-    Label,
     Name,
     Provenance,
     Text,

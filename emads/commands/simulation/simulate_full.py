@@ -85,8 +85,8 @@ def simulate_full(
     `source`: a run, or "scripted"; `seats` give seats other players, asked as `api` says.
     `world` seeds what happens when plans are carried out; a case in another
     world is another thread. `company`: its cases one after the other, from `index` on, with hidden traits.
-    The store at `db` keeps everything, its key beside it; None: nothing is kept, and nobody can review in
-    the browser, except that a run keeps what is reviewed there in its own folder.
+    The store at `db` keeps everything, its key beside it; None: nothing is kept, but that a run keeps what
+    people review in the browser in its own folder.
 
     Returns: 0, or 2 where a case could not be played; the others were.
 
@@ -103,8 +103,6 @@ def simulate_full(
     )
     written, num_skipped = read_cases(team, cases)
     chosen: list[Case] = [*written] or draw_cases(team, index, count, company)
-    if reviewer == WEB:
-        print(f"plans wait for people; open them in the browser: emads review {db}", flush=True)
     known: list[PlayableCase] = list(chosen)  # those that arise from re-plans are added
     with (
         watching(outputs, len(chosen), is_asking=reviewer == "terminal") as watch,
@@ -192,6 +190,8 @@ async def _play(
     key = secrets.token_bytes(KEY_BYTES) if db is None else find_key(db.with_name(f"{db.name}.key"))
     played: list[tuple[GovernedEpisode, GovernedRecord]] = []
     async with open_services(db, key=key) as services:
+        if named == WEB:
+            print(f"plans wait for people; open them in the browser: emads review {db}", flush=True)
         reviewer = _choose_reviewer(named, services)
         for cases in turns:
             if reviewer.name == SIMULATED:

@@ -15,7 +15,7 @@ from roles.base import Answer, AnswerError, find_answer, parse_strict_json
 from roles.registry import ROLES
 from roles.team import NO_OPTION, RECONCILER, Decision, Report
 from serving.review.inbox import ItemState, judge_item
-from serving.review.pages import Form, Refusal, Website, find_site, first
+from serving.review.pages import Form, RefusalError, Website, find_site, first
 from serving.review.routes.general import SEE_OTHER
 from serving.review.schema_form import check_value, make_fields, read_fields
 from simulator.governance.gate.approvals import MAX_FEEDBACK_CHARS
@@ -46,17 +46,22 @@ async def label(request: Request, item_id: str) -> Response:
         return _show_page(request, item_id, status=CONFLICT, why="Not kept: it has its labels already.")
     try:
         made = _make_label(action, form, item, reviewer, adjudicates=found.may_adjudicate)
-    except _Mistakes as mistakes:
+    except _MistakesError as mistakes:
         site.room.audit.append(reviewer, "label", item_id, "refused: not valid", kind=action[:20])
         return _show_page(
-            request, item_id, status=UNPROCESSABLE, why=str(mistakes), value=mistakes.value, errors=mistakes.errors
+            request,
+            item_id,
+            status=UNPROCESSABLE,
+            why=str(mistakes),
+            value=mistakes.value,
+            errors=mistakes.errors,
         )
     site.room.add_label(made)
     site.room.audit.append(reviewer, "label", item_id, "kept", kind=made.kind, ruling=made.ruling)
     return RedirectResponse(f"/answers/{item_id}", SEE_OTHER)
 
 
-class _Mistakes(Exception):
+class _MistakesError(Exception):
     """What is wrong with a form, by field."""
 
     def __init__(
@@ -71,7 +76,7 @@ def _find(request: Request, item_id: str) -> tuple[Website, QueuedItem]:
     site.require_reviewer(request)
     item = site.room.list_items().get(item_id)
     if item is None:
-        raise Refusal(404, "there is no such answer in the queue")
+        raise RefusalError(404, "there is no such answer in the queue")
     return site, item
 
 
@@ -79,11 +84,11 @@ def _make_label(action: str, form: Form, item: QueuedItem, reviewer: str, *, adj
     more = {"reason": first(form, "reason").strip()[:MAX_FEEDBACK_CHARS], "adjudicates": adjudicates}
     if action in ("approve", "reject"):
         if action == "reject" and not more["reason"]:
-            raise _Mistakes("Say why you reject it.")
+            raise _MistakesError("Say why you reject it.")
         return item.judge(action == "approve", reviewer, **more)
     if action in ("left", "right", "neither") and len(item.answers) == 2:
         if not more["reason"]:
-            raise _Mistakes("Say why.")
+            raise _MistakesError("Say why.")
         return item.compare(_find_side(action, item, reviewer), reviewer, **more)
     if action == "correct":
         schema = find_schema(item.seat)
@@ -92,10 +97,10 @@ def _make_label(action: str, form: Form, item: QueuedItem, reviewer: str, *, adj
         if isinstance(answer, Decision):
             errors = check_decision(answer, item.options)
         if answer is None or errors:
-            raise _Mistakes("Not kept: see the marked fields.", value, errors)
+            raise _MistakesError("Not kept: see the marked fields.", value, errors)
         text = json.dumps(answer.model_dump(mode="json", exclude_defaults=True))
         return item.correct(text, reviewer, **more)
-    raise _Mistakes("Choose what you want to say of the answer.")
+    raise _MistakesError("Choose what you want to say of the answer.")
 
 
 def check_decision(decision: Decision, options: Mapping[str, list[str]]) -> dict[str, str]:
@@ -181,7 +186,9 @@ def _can_label(state: ItemState) -> bool:
 
 
 def _spell(texts: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [(say_titles([role], ROLES), visible(text, max_chars=MAX_BRIEF_CHARS)) for role, text in texts.items()]
+    return [
+        (say_titles([role], ROLES), visible(text, max_chars=MAX_BRIEF_CHARS)) for role, text in texts.items()
+    ]
 
 
 def _show_answer(answer: Conversation) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 
 from roles.errors import InfrastructureError
 from serving.review.inbox import list_rows
-from serving.review.pages import Refusal, Website, find_site, first
+from serving.review.pages import RefusalError, Website, find_site, first
 from serving.review.request_view import find_state, list_history, list_work, show_request
 from serving.review.routes.general import SEE_OTHER
 from simulator.governance.gate.approvals import MAX_FEEDBACK_CHARS, NotApprovedError, ReviewResponse
@@ -44,7 +44,7 @@ async def rule(request: Request, interrupt_id: str) -> Response:
     told = {"ruling": ruling[:20], "digest": shown.digest}
     try:
         response = _read_ruling(ruling, first(form, "option"), first(form, "feedback"), shown)
-    except Refusal as refusal:
+    except RefusalError as refusal:
         site.room.audit.append(reviewer, "ruling", interrupt_id, f"refused: {refusal}", **told)
         values = {"ruling": ruling, "option": first(form, "option"), "feedback": first(form, "feedback")}
         return await _show_page(request, interrupt_id, status=refusal.status, why=str(refusal), **values)
@@ -67,7 +67,7 @@ def _find(request: Request, interrupt_id: str) -> tuple[Website, ReviewRequest]:
     site.require_reviewer(request)
     shown = site.room.read_request(interrupt_id)
     if shown is None:
-        raise Refusal(404, "there is no such request in this store")
+        raise RefusalError(404, "there is no such request in this store")
     return site, shown
 
 
@@ -75,7 +75,7 @@ def _find_state(site: Website, shown: ReviewRequest) -> object:
     try:
         return find_state(site.room.services, shown)
     except NotApprovedError as error:
-        raise Refusal(CONFLICT, f"this case cannot be ruled on: {error}") from None
+        raise RefusalError(CONFLICT, f"this case cannot be ruled on: {error}") from None
 
 
 async def _show_page(
@@ -116,19 +116,19 @@ def _read_ruling(ruling: str, option: str, feedback: str, shown: ReviewRequest) 
     """Return the answer that a form gives.
 
     Raises:
-        Refusal: no ruling, an edit without an option that can be run, or a rejection without a reason.
+        RefusalError: no ruling, an edit without an option that can be run, or a rejection without a reason.
     """
     if ruling not in RULINGS:
-        raise Refusal(UNPROCESSABLE, "Choose approve, edit or reject.")
+        raise RefusalError(UNPROCESSABLE, "Choose approve, edit or reject.")
     can_be_run = [
         line.option
         for line in shown.proposal.options
         if line.worth is not None and line.option != shown.proposal.option
     ]
     if ruling == "edit" and option not in can_be_run:
-        raise Refusal(UNPROCESSABLE, "Choose the option that you want in its place.")
+        raise RefusalError(UNPROCESSABLE, "Choose the option that you want in its place.")
     if ruling == "reject" and not feedback.strip():
-        raise Refusal(UNPROCESSABLE, "Say why you reject it: the team reads your reason.")
+        raise RefusalError(UNPROCESSABLE, "Say why you reject it: the team reads your reason.")
     try:
         return ReviewResponse.model_validate(
             {
@@ -138,6 +138,6 @@ def _read_ruling(ruling: str, option: str, feedback: str, shown: ReviewRequest) 
             }
         )
     except ValidationError:
-        raise Refusal(
+        raise RefusalError(
             UNPROCESSABLE, f"The reason has more than {MAX_FEEDBACK_CHARS} characters; shorten it."
         ) from None

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from serving.review.inbox import KINDS, STATES, Filters, list_rows, make_version
-from serving.review.pages import Refusal, find_site, first
+from serving.review.pages import RefusalError, find_site, first
 from serving.review.progress import describe_progress
 from serving.review.sessions import COOKIE, find_reviewer, open_session
 
@@ -84,7 +84,7 @@ def _collect(request: Request) -> dict[str, object]:
         state=asked.get("state", "waiting"), kind=asked.get("kind", ""), words=asked.get("words", "")[:200]
     )
     if filters.state not in ("", *STATES) or filters.kind not in ("", *KINDS):
-        raise Refusal(400, f"state is one of {', '.join(STATES)}; kind one of {', '.join(KINDS)}")
+        raise RefusalError(400, f"state is one of {', '.join(STATES)}; kind one of {', '.join(KINDS)}")
     rows = list_rows(site.room, site.require_reviewer(request))
     shown = [row for row in rows if filters.fits(row)]
     version = make_version(shown)

@@ -20,7 +20,7 @@ from simulator.governance.gate.eligibility import SIMULATED, TERMINAL, WEB
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.gate.request_text import HELP, render_request, show
 
-POLL_S = 0.25  # between two looks for an answer of the web app
+POLL_S = 0.1  # between two looks for an answer of the web app
 
 
 class Reviewer(Protocol):
