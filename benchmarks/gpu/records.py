@@ -1,10 +1,11 @@
 """Results as lines of JSON, written out as they come, so that a stopped measurement keeps what it has."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from simulator.line_files import LineFile, read_lines
 
 Record = Callable[..., None]  # record(kind, **values)
 
@@ -16,10 +17,8 @@ def open_record(path: Path, part: str) -> Record:
         line = json.dumps(
             {"part": part, "kind": kind} | {key: _round(value) for key, value in values.items()}
         )
-        with path.open("a") as file:
-            file.write(line + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with LineFile(path) as file:
+            file.add(line.encode())
         print(line, flush=True)
 
     return record
@@ -27,7 +26,7 @@ def open_record(path: Path, part: str) -> Record:
 
 def read_records(path: Path) -> list[dict[str, Any]]:
     """All lines so far."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in read_lines(path)]
 
 
 def _round(value: Any) -> Any:

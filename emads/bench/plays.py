@@ -1,6 +1,5 @@
 """Plays of the bench: one line of a file each as soon as it is done, so that a killed call goes on."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from scenarios.base import Scenario
 from scenarios.team import PlanGame, TeamScenario
 from simulator.agents.solo import SoloEpisode
 from simulator.engines.openai.chat_engine import Usage
+from simulator.line_files import LineFile, read_lines
 from simulator.reading import read_episode
 from simulator.records import Episode, Trajectory
 from simulator.reward import TeamVerdict
@@ -117,10 +117,8 @@ class PlayFile:
         Raises:
             UserError: a damaged line.
         """
-        if not self.path.is_file():
-            return []
         plays = []
-        for number, line in enumerate(self.path.read_bytes().split(b"\n")[:-1], start=1):
+        for number, line in enumerate(read_lines(self.path), start=1):
             try:
                 plays.append(self._adapter.validate_json(line))
             except ValidationError:
@@ -129,15 +127,7 @@ class PlayFile:
                 ) from None
         return plays
 
-    def trim(self) -> None:
-        """Drop a last line that a kill cut short."""
-        if self.path.is_file():
-            with self.path.open("r+b") as file:
-                file.truncate(file.read().rfind(b"\n") + 1)
-
     def add(self, play: BenchPlay) -> None:
         """Append a play; it is on disk when this returns."""
-        with self.path.open("ab") as file:
-            file.write(self._adapter.dump_json(play) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with LineFile(self.path) as file:
+            file.add(self._adapter.dump_json(play))

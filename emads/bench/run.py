@@ -88,7 +88,6 @@ def play_into(
         if todo and not confirm(estimate(team, todo)):
             raise UserError("nothing was played; --yes starts without a question")
         start_s = time.monotonic()
-        file.trim()
         stop = _play_all(team, todo, file, len(cases), most_seconds)
         heading = _add_time(folder, time.monotonic() - start_s)
         plays = {play.key: play for play in file.read()}

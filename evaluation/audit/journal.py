@@ -4,7 +4,6 @@ One JSON line per row. A row counts again only for the same tier, seed and sourc
 """
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from evaluation.audit.records import Row
 from roles.errors import UserError
+from simulator.line_files import LineFile, read_lines
 
 ROOT = Path(__file__).parents[2]
 AUDITED = ("roles", "scenarios", "evaluation/audit/free_riders.py", "simulator/reward.py")
@@ -47,18 +47,11 @@ class AuditJournal:
 
     def keep(self, row: Row) -> None:
         """Append a row."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a") as file:
-            file.write(json.dumps({**self._head, **asdict(row)}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with LineFile(self._path) as file:
+            file.add(json.dumps({**self._head, **asdict(row)}).encode())
 
     def _read(self) -> Iterator[Row]:
-        lines = self._path.read_text().splitlines(keepends=True) if self._path.exists() else []
-        if lines and not lines[-1].endswith("\n"):  # cut off by a kill
-            lines.pop()
-            self._path.write_text("".join(lines))
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(read_lines(self._path), start=1):
             try:
                 found = json.loads(line)
                 head = {name: found.pop(name) for name in self._head}

@@ -4,7 +4,6 @@ Plays are made block by block, always the same scenarios together, and a block's
 at once. A killed evaluation goes on with the block that it lost and ends in the same numbers, bit for bit.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from roles.team import RECONCILER, Decision
 from scenarios.team import TeamScenario
 from simulator.agents.solo import SoloEpisode
 from simulator.export.atomic_files import write_atomic
+from simulator.line_files import LineFile, read_lines
 from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
@@ -144,11 +144,8 @@ class OutcomeFile(Generic[Outcome]):
         Raises:
             UserError: a damaged line before the last.
         """
-        if not self.path.is_file():
-            return []
-        lines = self.path.read_bytes().split(b"\n")
         outcomes: list[Outcome] = []
-        for number, line in enumerate(lines[:-1], start=1):
+        for number, line in enumerate(read_lines(self.path), start=1):
             try:
                 outcomes.append(self._adapter.validate_json(line))
             except ValidationError as error:
@@ -164,10 +161,8 @@ class OutcomeFile(Generic[Outcome]):
         write_atomic(self.path, b"".join(self._adapter.dump_json(outcome) + b"\n" for outcome in outcomes))
 
     def _append(self, outcomes: Sequence[Outcome]) -> None:
-        with self.path.open("ab") as file:
-            file.write(b"".join(self._adapter.dump_json(outcome) + b"\n" for outcome in outcomes))
-            file.flush()
-            os.fsync(file.fileno())
+        with LineFile(self.path) as file:
+            file.add(*(self._adapter.dump_json(outcome) for outcome in outcomes))
 
 
 def describe_solo(episode: SoloEpisode, *, sector: str | None = None) -> RoleOutcome:

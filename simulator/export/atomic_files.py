@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from roles.errors import UserError
+from simulator.line_files import sync_folder
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -47,15 +48,6 @@ def _find_remedy(number: int | None) -> str:
     if number in _IN_THE_WAY:
         return "something else stands there: remove it or choose another path"
     return "choose a path that can be written to"
-
-
-def sync_folder(path: Path) -> None:
-    """Make renames inside a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:

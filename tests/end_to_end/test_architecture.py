@@ -22,7 +22,7 @@ QUARANTINE = {  # library -> files that may import it
     "torch": TORCH,
     "transformers": TORCH,
     "peft": ("simulator/engines/*", "training/*"),
-    "trl": ("training/roles/*",),
+    "trl": ("training/roles/*", "training/feedback/*"),
     "vllm": ("simulator/engines/vllm/*",),
     "openai": ("simulator/engines/openai/*",),
     "fastapi": ("serving/*", "evaluation/environments/*"),
@@ -39,6 +39,7 @@ TRAINING_LEVELS = (  # inside training; each level may import those before it
     {"runs"},
     {"learner", "data", "models"},
     {"roles", "joint", "planning"},
+    {"feedback"},
     {"stages"},
 )
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "handler"}

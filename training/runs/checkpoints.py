@@ -18,7 +18,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import UserError
-from simulator.export.atomic_files import encode_json, explain_os_errors, sync_folder
+from simulator.export.atomic_files import encode_json, explain_os_errors
+from simulator.line_files import sync_folder
 from training.runs.faults import fault_point
 
 MANIFEST = "MANIFEST.json"

@@ -1,9 +1,7 @@
 """A file of every reply that was paid for: what was asked before is answered from it, at no cost."""
 
-import fcntl
 import hashlib
 import json
-import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roles.errors import UserError
 from simulator.engines.openai.reply import ChatReply
+from simulator.line_files import LineFile, read_lines
 
 
 class StoredReply(BaseModel):
@@ -45,17 +44,14 @@ class ReplyFile:
         Raises:
             UserError: a damaged line, or another process writes to the file.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._path = path
-        self._file = path.open("a+b")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.close()
-            raise UserError(f"{path} is in use by another process; wait, or name another file") from None
+        self._file = LineFile(path, alone=True)
         self._replies: dict[str, ChatReply] = {}
         self.spent = 0.0  # of everything in the file
-        self._read()
+        try:
+            self._read()
+        except UserError:
+            self._file.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -72,22 +68,16 @@ class ReplyFile:
     def add(self, key: str, reply: ChatReply | None, cost: float) -> None:
         """Keep a reply or a failure's cost; it is on disk when this returns."""
         line = StoredReply(key=key, reply=reply, cost=cost)
-        self._file.write(line.model_dump_json().encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._file.add(line.model_dump_json().encode())
         self._note(line)
 
     def _read(self) -> None:
-        self._file.seek(0)
-        content = self._file.read()
-        num_bytes = content.rfind(b"\n") + 1
-        self._file.truncate(num_bytes)
-        for number, line in enumerate(content[:num_bytes].split(b"\n")[:-1], start=1):
+        for number, line in enumerate(read_lines(self._file.path), start=1):
             try:
                 self._note(StoredReply.model_validate_json(line))
             except ValidationError:
                 raise UserError(
-                    f"{self._path}:{number}: damaged line; delete it to have its reply asked again"
+                    f"{self._file.path}:{number}: damaged line; delete it to have its reply asked again"
                 ) from None
 
     def _note(self, line: StoredReply) -> None:

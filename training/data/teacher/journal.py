@@ -4,7 +4,6 @@ Rows are a pure function of the journal, so that a killed run goes on where it s
 twice.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from roles.errors import UserError
 from scenarios.base import Split
 from simulator.engines.openai.reply import ChatReply
-from simulator.export.atomic_files import sync_folder
+from simulator.line_files import LineFile, read_lines
 
 FORMAT = "emads-teacher/1"
 SUFFIX = ".journal.jsonl"
@@ -75,7 +74,6 @@ class JournalContent:
     cost: float  # of replies and failures
     prompt_tokens: int  # as far as the endpoint said
     completion_tokens: int
-    num_bytes: int  # up to the end of the last whole line
 
 
 def read_journal(path: Path) -> JournalContent:
@@ -84,12 +82,10 @@ def read_journal(path: Path) -> JournalContent:
     Raises:
         UserError: a damaged line, named by its number.
     """
-    content = path.read_bytes() if path.exists() else b""
-    num_bytes = content.rfind(b"\n") + 1
     heading: Heading | None = None
     replies: dict[str, tuple[ChatReply, ...]] = {}
     cost = 0.0
-    for number, line in enumerate(content[:num_bytes].split(b"\n")[:-1], start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         try:
             record = _LINE.validate_json(line)
         except ValidationError:
@@ -114,7 +110,6 @@ def read_journal(path: Path) -> JournalContent:
         cost=cost,
         prompt_tokens=sum(reply.prompt_tokens or 0 for reply in answered),
         completion_tokens=sum(reply.completion_tokens or 0 for reply in answered),
-        num_bytes=num_bytes,
     )
 
 
@@ -135,10 +130,8 @@ class Journal:
         if found is not None and found != heading:
             raise UserError(f"{path} {_describe_other(found, heading)}; choose another --out")
         self.replies = content.replies  # when it was opened
-        self._path = path
         self._heading = heading if found is None else None
-        self._file = path.open("ab")
-        self._file.truncate(content.num_bytes)
+        self._file = LineFile(path)
 
     def __enter__(self) -> Self:
         return self
@@ -155,12 +148,8 @@ class Journal:
             OSError: the disk is full or the like.
         """
         lines = [line] if self._heading is None else [self._heading, line]
-        self._file.write(b"".join(one.model_dump_json().encode() + b"\n" for one in lines))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        if self._heading is not None:
-            sync_folder(self._path.parent)
-            self._heading = None
+        self._file.add(*(one.model_dump_json().encode() for one in lines))
+        self._heading = None
 
 
 def _describe_other(found: Heading, heading: Heading) -> str:

@@ -1,0 +1,229 @@
+"""Labels: what a reviewer said of a seat's answer, with everything that it takes to train on it.
+
+A label is a correction (what should have been said), a comparison of two answers to one prompt, or a verdict
+(approved or not). Answers are conversations as in the chat format, and what a policy sampled keeps its token
+ids, so that training never reads them from text again.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+
+from roles.errors import UserError
+from scenarios.base import Style
+from simulator.line_files import LineFile, read_lines
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Text = Annotated[str, Field(max_length=200_000)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Message(_Record):
+    """One message of a conversation.
+
+    Example: Message(role="assistant", content="accept", token_ids=(41, 3))
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: Text
+    token_ids: tuple[int, ...] | None = None  # as sampled, end-of-turn included; None: nobody sampled it
+
+
+Conversation = Annotated[tuple[Message, ...], Field(min_length=1, max_length=200)]
+
+
+class Provenance(_Record):
+    """Where the answers come from.
+
+    Example: Provenance(run="demo", weights="grpo", style="short")
+    """
+
+    run: Name  # name of the run whose policies answered
+    weights: Name  # version of these policies: a stage such as "grpo", or "none" where no policy answered
+    style: Style  # of the prompts
+    source: Literal["web", "simulated", "import"] = "web"  # who or what made the label
+
+
+class _Label(_Record):
+    """What labels of every kind hold."""
+
+    case: Name  # key of the scenario
+    seat: Name  # who answered: "cto"
+    prompt: Conversation  # everything before the answer
+    tools: tuple[dict[str, Any], ...] = ()  # that the prompt names, as chat templates take them
+    reviewer: Name
+    time: AwareDatetime
+    reason: Text = ""
+    adjudicates: bool = False  # decides where reviewers disagree
+    provenance: Provenance
+
+    @model_validator(mode="after")
+    def _check_prompt(self) -> Self:
+        if [message.role for message in self.prompt[:2]] != ["system", "user"]:
+            raise ValueError("prompt must begin with a system and a user message")
+        if self.prompt[-1].role not in ("user", "tool"):
+            raise ValueError("prompt must end with a user or tool message")
+        return self
+
+    @property
+    def item(self) -> str:
+        """Name of what was judged: equal for all reviewers, whichever way round they saw it."""
+        answers = sorted(_digest_answer(answer) for answer in self.judged)
+        prompt = [[message.role, message.content] for message in self.prompt]
+        return _digest([self.case, self.seat, prompt, answers, type(self).__name__])
+
+    @property
+    def judged(self) -> tuple[tuple[Message, ...], ...]:
+        """The answers that the reviewer was shown."""
+        raise NotImplementedError
+
+    @property
+    def ruling(self) -> str:
+        """What the reviewer said, as a value that can be compared between labels of one item."""
+        raise NotImplementedError
+
+
+class Correction(_Label):
+    """What a seat should have said in place of its answer."""
+
+    kind: Literal["correction"] = "correction"
+    answer: Conversation  # what was said
+    corrected: Conversation  # what should have been; messages with token ids are kept from the answer
+
+    @property
+    def judged(self) -> tuple[tuple[Message, ...], ...]:
+        return (self.answer,)
+
+    @property
+    def ruling(self) -> str:
+        return _digest_answer(self.corrected)
+
+    @model_validator(mode="after")
+    def _check_answers(self) -> Self:
+        _check_answer("answer", self.answer)
+        _check_answer("corrected", self.corrected)
+        if self.corrected[-1].token_ids is not None:
+            raise ValueError("corrected must end with words of the reviewer, which have no token_ids")
+        return self
+
+
+class Comparison(_Label):
+    """Which of two answers to one prompt is better."""
+
+    kind: Literal["comparison"] = "comparison"
+    first: Conversation
+    second: Conversation
+    preferred: Literal["first", "second", "neither"]
+
+    @property
+    def judged(self) -> tuple[tuple[Message, ...], ...]:
+        return (self.first, self.second)
+
+    @property
+    def ruling(self) -> str:
+        if self.preferred == "neither":
+            return "neither"
+        return _digest_answer(self.first if self.preferred == "first" else self.second)
+
+    @model_validator(mode="after")
+    def _check_answers(self) -> Self:
+        _check_answer("first", self.first)
+        _check_answer("second", self.second)
+        return self
+
+
+class Verdict(_Label):
+    """Whether an answer is good enough."""
+
+    kind: Literal["verdict"] = "verdict"
+    answer: Conversation
+    approved: bool
+
+    @property
+    def judged(self) -> tuple[tuple[Message, ...], ...]:
+        return (self.answer,)
+
+    @property
+    def ruling(self) -> str:
+        return "approved" if self.approved else "rejected"
+
+    @model_validator(mode="after")
+    def _check_answers(self) -> Self:
+        _check_answer("answer", self.answer)
+        return self
+
+
+Label = Correction | Comparison | Verdict
+LABEL: TypeAdapter[Label] = TypeAdapter(Annotated[Label, Field(discriminator="kind")])
+
+
+def _check_answer(name: str, answer: Sequence[Message]) -> None:
+    if answer[0].role != "assistant" or answer[-1].role != "assistant":
+        raise ValueError(f"{name} must begin and end with an assistant message")
+    if any(message.role not in ("assistant", "tool") for message in answer):
+        raise ValueError(f"{name} may hold assistant and tool messages alone")
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _digest_answer(answer: Sequence[Message]) -> str:
+    return _digest([[message.role, message.content] for message in answer])
+
+
+def replace_last(answer: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """The answer with other last words, which a reviewer wrote."""
+    return (*answer[:-1], Message(role="assistant", content=text))
+
+
+def time_now() -> datetime:
+    """The time of a label that is made now."""
+    return datetime.now(UTC)
+
+
+def add_label(path: Path, *labels: Label) -> None:
+    """Append labels to a JSONL file; they are on disk when this returns, whoever else adds at the time.
+
+    Raises:
+        OSError: the disk is full or the like; none of them counts.
+    """
+    with LineFile(path) as file:
+        file.add(*(label.model_dump_json().encode() for label in labels))
+
+
+def read_labels(path: Path) -> list[Label]:
+    """All labels of a file, oldest first; a last line that a kill cut short is left out.
+
+    Raises:
+        UserError: missing, or a line that is no label; names file, line and field.
+    """
+    if not path.is_file():
+        raise UserError(f"no label file {path}: make one with `emads review` or `emads label`")
+    return list(_parse_lines(path, read_lines(path)))
+
+
+def _parse_lines(path: Path, lines: Iterable[bytes]) -> Iterable[Label]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield LABEL.validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "line"
+            raise UserError(f"{path}:{number} is no label ({where}: {first['msg']}); mend the line") from None
