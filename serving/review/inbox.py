@@ -130,15 +130,15 @@ def _list_approvals(room: Room, reviewer: str) -> Iterator[InboxRow]:
         if request is None:
             continue
         is_open = settled is None and answer is None and is_latest and not is_closed
+        state: RowState = "waiting" if is_open else "done"
         if is_open:
-            state, word, tone = "waiting", "waits", "warn"
+            word, tone = "waits", "warn"
             author = None if first is None else json.loads(first)["reviewer"]
             if author == reviewer:
                 state, word, tone = "done", "approved by you, a second is needed", ""
             elif author is not None:
                 word = "one approval, a second is needed"
         else:
-            state = "done"
             ruling = (json.loads(answer) if answer else {}).get("decision", "superseded")
             word, tone = find_ruling(ruling)
             if answer:

@@ -116,10 +116,10 @@ class _Maker:
                 return Field(kind="group", parts=self.make_parts(node, known, name, f"{path}."), **given)
             case "array":
                 item = _resolve(node["items"], self._defs)
-                known = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else []
+                many = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else []
                 if item.get("type") == "object":
-                    return Field(kind="groups", rows=self._make_rows(item, known, name, path), **given)
-                texts = [one for one in known if isinstance(one, str)]
+                    return Field(kind="groups", rows=self._make_rows(item, many, name, path), **given)
+                texts = [one for one in many if isinstance(one, str)]
                 shown = (*chosen, *(one for one in texts if one not in chosen)) if chosen else ()
                 return Field(kind="choices" if chosen else "lines", value=texts, choices=shown, **given)
             case "boolean":

@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 from roles.errors import InfrastructureError
 from serving.review.inbox import list_rows
 from serving.review.pages import RefusalError, Website, find_site, first
-from serving.review.request_view import find_state, list_history, list_work, show_request
+from serving.review.request_view import RequestState, find_state, list_history, list_work, show_request
 from serving.review.routes.general import SEE_OTHER
 from simulator.governance.gate.approvals import MAX_FEEDBACK_CHARS, NotApprovedError, ReviewResponse
 from simulator.governance.gate.request_form import ReviewRequest
@@ -71,7 +71,7 @@ def _find(request: Request, interrupt_id: str) -> tuple[Website, ReviewRequest]:
     return site, shown
 
 
-def _find_state(site: Website, shown: ReviewRequest) -> object:
+def _find_state(site: Website, shown: ReviewRequest) -> RequestState:
     try:
         return find_state(site.room.services, shown)
     except NotApprovedError as error:

@@ -1,6 +1,7 @@
 """Sign-in and sign-out, the inbox, and the page of progress and agreement."""
 
 import time
+from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter
@@ -76,7 +77,7 @@ async def show_progress(request: Request) -> Response:
     return site.show(request, "progress.html", progress=describe_progress(site.room, reviewer))
 
 
-def _collect(request: Request) -> dict[str, object]:
+def _collect(request: Request) -> dict[str, Any]:
     """Return the inbox's values for a template."""
     site = find_site(request)
     asked = request.query_params

@@ -7,10 +7,11 @@ import asyncio
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import uvicorn
@@ -29,6 +30,7 @@ from simulator.governance.runner import GovernedEpisode, open_services, play_gov
 from training.feedback.queue import write_queue
 
 CHROMIUM = os.environ.get("EMADS_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+T = TypeVar("T")
 WAIT_MS = 60_000
 SERIOUS = ("serious", "critical")
 
@@ -45,6 +47,12 @@ def browser() -> Iterator[Any]:
         started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield started
         started.close()
+
+
+def run_apart(work: Coroutine[Any, Any, T]) -> T:
+    """Run it in a thread of its own: the driver of the browser has an event loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 class Simulation(threading.Thread):
@@ -75,7 +83,7 @@ def serving(folder: Path) -> Iterator[tuple[str, Path]]:
         async with open_services(store, key=KEY):
             pass
 
-    asyncio.run(make_empty())
+    run_apart(make_empty())
     settings = ReviewSettings(store=store, queue=queue, reviewers=("ann",))
     access = settle_access(port=0)
     server = uvicorn.Server(
@@ -179,7 +187,7 @@ def test_pages_are_accessible_and_fit_the_screen(
             await play_governed(cases, services, make_seating(cases), AbsentReviewer(), CALM)
             return services.desk.list_open()[0].interrupt_id
 
-    interrupt_id = asyncio.run(wait_at_gate())
+    interrupt_id = run_apart(wait_at_gate())
     page, _ = open_inbox(browser, address, width, height)
     for path in ("/", f"/approvals/{interrupt_id}", f"/answers/{make_item().id}", "/progress", "/nowhere"):
         page.goto(address + path)
