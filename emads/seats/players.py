@@ -12,7 +12,7 @@ from simulator.engines.openai.endpoint import find_completions_url
 ALL = "all"
 SCRIPTED = "scripted"
 STAGES = ("base", "sft", "grpo", "marl")
-FORMS = "openai:MODEL@URL, scripted, scripted:HABIT or run:RUN/STAGE"
+FORMS = "openai:MODEL@URL, scripted, scripted:HABIT, run:RUN/STAGE or human"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,15 @@ class RunPlayer:
         return f"run:{self.run}/{self.stage}"
 
 
-Player = ApiPlayer | ScriptPlayer | RunPlayer
+@dataclass(frozen=True, slots=True)
+class HumanPlayer:
+    """A person at this terminal. Example: HumanPlayer()"""
+
+    def __str__(self) -> str:
+        return "human"
+
+
+Player = ApiPlayer | ScriptPlayer | RunPlayer | HumanPlayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,11 @@ class Seats:
         return ", ".join(words)
 
 
+def has_person(seats: Seats | None) -> bool:
+    """Return whether a person at the terminal plays a seat."""
+    return seats is not None and any(isinstance(player, HumanPlayer) for player in seats.players)
+
+
 def read_seats(given: Sequence[str]) -> Seats:
     """Read words of the form SEAT=PLAYER; SEAT `all` stands for every seat that is not named.
 
@@ -115,7 +128,7 @@ def read_seats(given: Sequence[str]) -> Seats:
 
 
 def read_player(word: str) -> Player:
-    """Read `openai:MODEL@URL`, `scripted`, `scripted:HABIT` or `run:RUN/STAGE` (STAGE left out: marl).
+    """Read `openai:MODEL@URL`, `scripted`, `scripted:HABIT`, `run:RUN/STAGE` (STAGE: marl) or `human`.
 
     Raises:
         UserError: anything else.
@@ -139,5 +152,9 @@ def read_player(word: str) -> Player:
             path = Path(rest)
             is_stage = path.name in STAGES and not (path / "config.yaml").is_file()
             return RunPlayer(path.parent, path.name) if is_stage else RunPlayer(path, "marl")
+        case "human":
+            if colon:
+                raise UserError(f"{word!r}: a person needs no name here; write human")
+            return HumanPlayer()
         case _:
             raise UserError(f"unknown player {word!r}: write {FORMS}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from emads.commands.simulation.simulate import USER_MISTAKE, check_files, end_play, read_cases
 from emads.commands.simulation.simulate_outputs import Outputs, watching
-from emads.seats.players import Seats
+from emads.seats.players import Seats, has_person
 from emads.seats.prices import ApiOptions
 from emads.teams import SCRIPTED, Team, load_team
 from evaluation.minutes.governed_terminal_text import render_governed
@@ -105,7 +105,7 @@ def simulate_full(
     chosen: list[Case] = [*written] or draw_cases(team, index, count, company)
     known: list[PlayableCase] = list(chosen)  # those that arise from re-plans are added
     with (
-        watching(outputs, len(chosen), is_asking=reviewer == "terminal") as watch,
+        watching(outputs, len(chosen), is_asking=reviewer == TERMINAL or has_person(seats)) as watch,
         team.serve(known) as engine,
     ):
         seating = Seating(

@@ -123,7 +123,7 @@ def test_a_whole_case_by_keyboard_alone(browser: Any, site: tuple[str, Path]) ->
     assert page.locator("a.case").count() == 1  # the answer to judge
     simulation = Simulation(store)
     simulation.start()
-    page.wait_for_function("document.querySelectorAll('a.case').length === 3")  # they appear by themselves
+    page.locator("a.case").nth(2).wait_for()  # they appear by themselves
     keys = page.keyboard
     keys.press("j")
     keys.press("Enter")
@@ -145,13 +145,13 @@ def test_a_whole_case_by_keyboard_alone(browser: Any, site: tuple[str, Path]) ->
     keys.press("a")
     keys.press("Tab")
     keys.press("Enter")
-    page.wait_for_function("document.getElementById('state').innerText.includes('Carried out')")
+    page.locator("#state", has_text="Carried out").wait_for()
     keys.press("n")
     page.wait_for_selector("#ruling")
     keys.press("a")
     page.locator("button.main").focus()
     keys.press("Enter")
-    page.wait_for_function("document.getElementById('state').innerText.includes('approved')")
+    page.locator("#state", has_text="approved").wait_for()
     simulation.join(timeout=WAIT_MS / 1000)
     assert [episode.status for episode in simulation.episodes] == ["completed"] * 2
     assert complaints == []
