@@ -78,7 +78,8 @@ class ItemState:
 def list_rows(room: Room, reviewer: str) -> list[InboxRow]:
     """Return all rows as this reviewer sees them: what waits first, of that plans, the riskiest first."""
     rows = [*_list_approvals(room, reviewer), *_list_answers(room, reviewer)]
-    return sorted(rows, key=lambda row: (STATES.index(row.state), KINDS.index(row.kind), -(row.risk or 0)))[:MOST_ROWS]
+    rows.sort(key=lambda row: (STATES.index(row.state), KINDS.index(row.kind), -(row.risk or 0)))
+    return rows[:MOST_ROWS]
 
 
 def make_version(rows: Sequence[InboxRow]) -> str:
