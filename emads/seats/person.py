@@ -147,7 +147,7 @@ class PersonEngine:
             case "array":
                 item = node["items"]
                 if "$ref" in item or item.get("type") == "object":
-                    rows = []
+                    rows: list[Any] = []
                     while self._is_yes(f"{name}: {'another' if rows else 'one'}"):
                         rows.append(self._read(item, defs, f"{name}[{len(rows) + 1}]"))
                     return rows
