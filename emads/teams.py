@@ -113,8 +113,13 @@ class ScriptedTeam:
     )
     rounds: int = 1
     weights: TeamRewardWeights = field(default_factory=TeamRewardWeights)
-    make_game: MakeGame = PlanGame
+    questions: int | None = None  # most questions of ReconcileGPT; None: one
     stop: str | None = None
+
+    @property
+    def make_game(self) -> MakeGame:
+        """The game in full prompts."""
+        return partial(PlanGame, questions=self.questions)
 
     def describe_usage(self) -> list[str]:
         """Nothing is asked of an endpoint."""
@@ -147,12 +152,14 @@ def load_team(
     engine: str | None = None,
     seats: Sequence[str] | Seats = (),
     api: ApiOptions | None = None,
+    questions: int | None = None,
 ) -> Team:
     """Return the scripted team for "scripted", else the team of the run in the folder `source`.
 
     `stage`: its weights after base, sft, grpo or marl. `engine`: transformers or vllm, default the run's own.
     `seats` give seats other players: "cto=openai:MODEL@URL", "risk=scripted", "coo=run:RUN/STAGE", "all=...";
     without `source` they must name all. `api`: how endpoints are asked.
+    `questions`: most questions of ReconcileGPT per case; None: as the run was trained, one with full prompts.
 
     Raises:
         UserError: no such run, unknown stage, engine, seat or player, no sound weights of the stage.
@@ -165,30 +172,35 @@ def load_team(
     """
     chosen = seats if isinstance(seats, Seats) else read_seats(seats)
     if chosen.players:
-        return _seat_team(chosen, source, stage, engine, api or ApiOptions())
+        return _seat_team(chosen, source, stage, engine, api or ApiOptions(), questions)
     if source is None:
         raise UserError('nobody plays: name a run, or "scripted", or players by seat')
-    return _load_one(source, stage, engine)
+    return _load_one(source, stage, engine, questions)
 
 
-def _load_one(source: str | Path, stage: str, engine: str | None) -> Team:
+def _load_one(source: str | Path, stage: str, engine: str | None, questions: int | None) -> Team:
     if stage not in STAGES:
         raise unknown("stage", stage, list(STAGES))
     if str(source) == SCRIPTED:
         if engine is not None:
             raise UserError(f"engine {engine!r} goes with a run: the scripted team needs none")
-        return ScriptedTeam()
-    return _load_run(Path(source), stage, engine)
+        return ScriptedTeam(questions=questions)
+    return _load_run(Path(source), stage, engine, questions)
 
 
-def _load_run(path: Path, stage: str, engine: str | None) -> "TrainedTeam":
+def _load_run(path: Path, stage: str, engine: str | None, questions: int | None = None) -> "TrainedTeam":
     from emads.trained_team import load_trained_team
 
-    return load_trained_team(path, stage, engine)
+    return load_trained_team(path, stage, engine, questions)
 
 
 def _seat_team(
-    seats: Seats, source: str | Path | None, stage: str, engine: str | None, api: ApiOptions
+    seats: Seats,
+    source: str | Path | None,
+    stage: str,
+    engine: str | None,
+    api: ApiOptions,
+    questions: int | None,
 ) -> MixedTeam:
     """Return the team of these seats; whoever is not named is played by `source`."""
     if source is not None:
@@ -208,4 +220,5 @@ def _seat_team(
         runs=runs,
         home=next(iter(runs.values()), ScriptedTeam()),
         ledger=Ledger(budget=Budget(max_cost=api.max_cost)),
+        questions=questions,
     )

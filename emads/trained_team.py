@@ -36,6 +36,7 @@ class TrainedTeam:
     engine: EngineConfig
     models: Models  # by role
     chat: Chat
+    questions: int | None = None  # most questions of ReconcileGPT; None: as in training
 
     @property
     def label(self) -> str:
@@ -60,8 +61,10 @@ class TrainedTeam:
 
     @property
     def make_game(self) -> MakeGame:
-        """The game in the style of prompts that the run was trained on."""
-        return partial(PlanGame, style=self.style)
+        """The game in the style of prompts, and with the questions, that the run was trained on."""
+        config = self.run.config
+        most = config.model.questions if self.questions is None else self.questions
+        return partial(PlanGame, style=self.style, questions=most)
 
     @property
     def style(self) -> Style:
@@ -111,7 +114,9 @@ class TrainedTeam:
         )
 
 
-def load_trained_team(path: Path, stage: str, engine: str | None = None) -> TrainedTeam:
+def load_trained_team(
+    path: Path, stage: str, engine: str | None = None, questions: int | None = None
+) -> TrainedTeam:
     """Return the run's team after a stage.
 
     Raises:
@@ -122,4 +127,4 @@ def load_trained_team(path: Path, stage: str, engine: str | None = None) -> Trai
     chosen = choose_engine(run.config.engine, engine)
     models, tokenizer = load_models(run, stage)
     chat = make_chat(tokenizer, run.config)
-    return TrainedTeam(run=run, stage=stage, engine=chosen, models=models, chat=chat)
+    return TrainedTeam(run=run, stage=stage, engine=chosen, models=models, chat=chat, questions=questions)

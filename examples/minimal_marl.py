@@ -9,12 +9,13 @@ likely it finds them. The stages are those of `emads`; only the engine is this f
 
 import argparse
 import random
+from functools import partial
 from typing import Any
 
 import torch
 
 from roles.registry import ROLES
-from scenarios.team import TeamScenario, generate
+from scenarios.team import PlanGame, TeamScenario, generate
 from simulator.agents.scripted_policies import baseline_team, oracle_team
 from simulator.chat import Chat
 from simulator.engines.base import Completion, CompletionRequest
@@ -89,7 +90,11 @@ def train(num_steps: int, num_scenarios: int) -> list[float]:
 
     scheme = Shared()
     player = AssessPlayer(
-        config=CONFIG, chat=chat, roles=tuple(ROLES), counterfactuals=scheme.counterfactuals, style="short"
+        config=CONFIG,
+        chat=chat,
+        roles=tuple(ROLES),
+        counterfactuals=scheme.counterfactuals,
+        make_game=partial(PlanGame, style="short"),
     )
     scorer = AssessScorer(weights=TeamRewardWeights(), reward=reward_team)
     credit = CreditAssigner(

@@ -46,7 +46,7 @@ from training.models.weights import load_weights
 from training.roles.grpo import run_grpo
 from training.runs.run_folder import Run
 from training.stages.evaluation import scores_path
-from training.stages.from_config import make_chat, team_engine, test_cases
+from training.stages.from_config import choose_game, make_chat, team_engine, test_cases
 
 MORE_INDEX = 3_000_000  # of the first scenario of further GRPO: none is met again
 ARMS = ("alone", "more GRPO", "joint")
@@ -104,6 +104,7 @@ def score(run: Run, models: Mapping[str, Any], tokenizer: Any, name: str, out: P
         max_completion_tokens=config.marl.max_completion_tokens,
         rounds=config.marl.rounds,
         folder=out / "outcomes" / name,
+        make_game=choose_game(config),
     )
     return {"sampled": list(found.sampled), "greedy": list(found.greedy)}
 

@@ -160,6 +160,7 @@ def assess(
         max_completion_tokens=learner.config.max_completion_tokens,
         stream="validation",
         rounds=learner.config.rounds,
+        make_game=learner.make_game,
     )
     verdicts = [score_episode(case, one, weights) for case, one in zip(cases, episodes, strict=True)]
     return {

@@ -157,7 +157,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         card: dict[str, Any] = json.loads((folder / CARD).read_text())
         if card["format"] != FORMAT:
             raise ValueError(card["format"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"no bench card in {folder}; make one with `emads bench --out {folder}`") from None
     return card
 

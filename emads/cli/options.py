@@ -95,6 +95,10 @@ LimitOption = Annotated[
         help="Limit of every agent: turns=4; or turn_tokens, total_tokens, tool_calls, failed_calls.",
     ),
 ]
+QuestionsOption = Annotated[
+    int | None,
+    typer.Option(help="Most questions of ReconcileGPT per case (default: as trained; full prompts: 1)."),
+]
 StoreOption = Annotated[
     Path | None,
     typer.Option("--db", help="With --protocol full, SQLite file: the same call goes on where it stopped."),

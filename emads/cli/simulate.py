@@ -19,6 +19,7 @@ from emads.cli.options import (
     EngineOption,
     LimitOption,
     ProtocolOption,
+    QuestionsOption,
     ReviewerOption,
     StoreOption,
     TeamOption,
@@ -69,6 +70,7 @@ def simulate(
     company: CompanyOption = None,
     agent: AgentOption = None,
     limit: LimitOption = None,
+    questions: QuestionsOption = None,
     seat: SeatOption = None,
     price: PriceOption = None,
     prices: PricesOption = None,
@@ -87,6 +89,7 @@ def simulate(
     check_at_least("--index", index or 0, 0)
     check_at_least("--count", 1 if count is None else count, 1)
     check_at_least("--world", world or 0, 0)
+    check_at_least("--questions", questions or 0, 0)
     seats = read_seat_options(
         seat,
         price=price,
@@ -109,6 +112,7 @@ def simulate(
 
     outputs = Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
     chosen: dict[str, Any] = {"cases": cases, "index": index or 0, "count": count or 1, **rules}
+    chosen["questions"] = questions
     if seats is not None:
         chosen |= {"seats": seats[0], "api": seats[1]}
     if is_full:
@@ -146,13 +150,12 @@ def serve_env(
     check_at_least("--seed", seed, 0)
     levels = parse_difficulties(difficulties)
     if rows is not None:
-        from evaluation.environments.http_rows import write_rows
+        from serving.environments.http_rows import write_rows
 
         write_rows(rows, name, split="train", seed=seed, count=count, difficulties=levels)
         typer.echo(f"rows: {rows}")
     try:
-        from evaluation.environments.http_env import HOST, serve
+        from serving.environments.http_env import serve
     except ImportError:
         raise UserError("serving needs FastAPI and uvicorn; pip install 'emads[http]'") from None
-    typer.echo(f"serving {', '.join(FAMILIES)} on http://{HOST}:{port} (Ctrl-C ends it)")
     serve(port)

@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from evaluation.scoring.sealed_plays import play_team
@@ -29,7 +28,7 @@ from training.feedback.labels import Conversation, Message, Provenance
 from training.feedback.queue import QUEUE_FILE, QueuedItem, Reason, write_queue
 from training.models.weights import load_team
 from training.runs.run_folder import Run
-from training.stages.from_config import make_chat, team_engine
+from training.stages.from_config import choose_game, make_chat, team_engine
 
 STAGE = "review"
 WEIGHTS = "marl"  # the stage whose team is reviewed
@@ -67,7 +66,7 @@ def build_queue(run: Run) -> int:
         temperature=0.0,
         max_completion_tokens=config.marl.max_completion_tokens,
         stream=STAGE,
-        style=config.model.prompts,
+        make_game=choose_game(config),
         rounds=config.marl.rounds,
     )
     again = asyncio.run(
@@ -82,7 +81,7 @@ def build_queue(run: Run) -> int:
             num_decisions=config.review.decisions_per_case,
             with_votes=False,
             stream=f"{STAGE}/again",
-            make_game=partial(PlanGame, style=config.model.prompts),
+            make_game=choose_game(config),
         )
     )
     num = config.review.decisions_per_case
@@ -124,7 +123,7 @@ def make_item(
 ) -> QueuedItem:
     """Return the team's decision as an answer to judge, beside another that it might have written."""
     style = run.config.model.prompts
-    game, read = PlanGame(case, style), read_episode(case, episode)
+    game, read = choose_game(run.config)(case), read_episode(case, episode)
     prompt, answer = split_last(episode, chat, game.prompt_role(RECONCILER))
     answers = [answer]
     for one in again:

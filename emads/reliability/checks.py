@@ -10,6 +10,7 @@ from emads.reliability.data.corrupt_rows import corrupt_rows
 from emads.reliability.data.generation_kills import generation_kills
 from emads.reliability.governed.kills import governed_kills
 from emads.reliability.governed.memory_trials import memory_growth
+from emads.reliability.honesty.cheat_trials import cheating
 from emads.reliability.joint.rank_kills import rank_kills
 from emads.reliability.joint.rollout_faults import rollout_faults
 from emads.reliability.malicious.input_files import malicious_files
@@ -98,6 +99,12 @@ CHECKS: dict[str, ReliabilityCheck] = {
         pr=20,
         full=300,
         trials=governed_kills,
+    ),
+    "V10": ReliabilityCheck(
+        probe="43 cheats at the table: no gain of the team, no advantage of the cheater under any credit",
+        pr=50,
+        full=5_000,
+        trials=cheating,
     ),
     "L1": ReliabilityCheck(
         probe="memory and descriptors flat over so many episodes",

@@ -15,6 +15,7 @@ from emads.seats.players import ApiPlayer, HumanPlayer, Player, RunPlayer, Scrip
 from emads.seats.prices import ApiOptions
 from emads.seats.scripts import make_script, make_solo_script, refuse_words
 from roles.registry import ROLES
+from roles.team import RECONCILER
 from scenarios.base import Family, Scenario
 from scenarios.registry import families
 from scenarios.team import PlanGame, Style, TeamScenario
@@ -64,6 +65,7 @@ class MixedTeam:
     home: "Team"
     runs: Mapping[RunPlayer, "TrainedTeam"]
     ledger: Ledger  # of all that this team has played
+    questions: int | None = None  # most questions of ReconcileGPT; None: as its run was trained, else one
     chat: Chat = field(default_factory=MessageChat)
     sampling: Sampling = field(
         default_factory=lambda: Sampling(temperature=0.0, max_completion_tokens=MOST_TOKENS)
@@ -94,7 +96,11 @@ class MixedTeam:
             if isinstance(player := self.seats.player_of(seat), RunPlayer)
             and self.runs[player].style == "short"
         }
-        return partial(PlanGame, own_styles=own)
+        chair = self.seats.player_of(RECONCILER)
+        most = self.questions
+        if most is None and isinstance(chair, RunPlayer):
+            most = self.runs[chair].run.config.model.questions
+        return partial(PlanGame, questions=most, own_styles=own)
 
     @property
     def stop(self) -> str | None:

@@ -8,7 +8,6 @@ block by block, so that a killed evaluation goes on where it was; scores follow 
 import asyncio
 import statistics
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 from evaluation.scoring.outcomes import (
@@ -24,12 +23,13 @@ from evaluation.scoring.outcomes import (
 from evaluation.scoring.scores import RoleScores, TeamScores
 from scenarios.base import Scenario
 from scenarios.registry import families
-from scenarios.team import PlanGame, Style, TeamScenario
+from scenarios.team import Style, TeamScenario
 from scenarios.tool_executor import ResultCache
 from simulator.agents.agent_kinds import AgentKind
 from simulator.agents.solo import SoloEpisode, play_solo
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
+from simulator.game import MakeGame
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import list_roles
 from simulator.records import Episode
@@ -123,11 +123,11 @@ def play_team(
     temperature: float,
     max_completion_tokens: int,
     stream: str,
-    style: Style,
+    make_game: MakeGame,
     rounds: int = 1,
     first_place: int = 0,
 ) -> list[Episode]:
-    """One episode per scenario with the policies named like the roles, in one style of prompts."""
+    """One episode per scenario with the policies named like the roles."""
     team = {role: role for scenario in scenarios for role in list_roles(scenario)}
     sampling = Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens)
     return asyncio.run(
@@ -141,7 +141,7 @@ def play_team(
             concurrency=len(scenarios),
             stream=f"{stream}/{temperature}",
             first_place=first_place,
-            make_game=partial(PlanGame, style=style),
+            make_game=make_game,
         )
     )
 
@@ -155,7 +155,7 @@ def score_team(
     weights: TeamRewardWeights,
     max_completion_tokens: int,
     folder: Path,
-    style: Style,
+    make_game: MakeGame,
     rounds: int = 1,
     block_size: int = BLOCK_SIZE,
 ) -> TeamScores:
@@ -176,7 +176,7 @@ def score_team(
             temperature=temperature,
             max_completion_tokens=max_completion_tokens,
             stream=f"evaluate/{stage}",
-            style=style,
+            make_game=make_game,
             rounds=rounds,
             first_place=first_place,
         )

@@ -10,19 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.team import Decision, Report
+from roles.team import RECONCILER, Ask, AskMessage, Decision, Report
 from scenarios.base import Step, ToolCall
 from scenarios.team.experts import (
     FUNDING_HABITS,
     REPORT_HABITS,
     best_decision,
+    best_reply,
     best_report,
     best_vote,
     sample_habit,
 )
 from scenarios.team.frontier import Band, budget_band
-from scenarios.team.game import PlanGame
+from scenarios.team.game import PlanGame, Reports
 from scenarios.team.offers import load_table
+from scenarios.team.questions import choose_question
 from scenarios.team.texts.table_texts import TEXTS
 from scenarios.team.value import funded_plan
 
@@ -37,39 +39,73 @@ TILT: Mapping[Band, Mapping[str, float]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What a role reads in a meeting, and its steps that follow.
+
+    Example: Message(brief="Decision B with your part. Vote.", steps=(Step(text='{"vote": "accept"}'),),
+                     reports={"cto": {...}})
+    """
+
+    brief: str
+    steps: Steps
+    reports: Reports  # as the game had read them by then; ReconcileGPT's tools reckon with these
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Meeting:
     """An expert meeting on one case.
 
-    Example: hold_meeting(PlanGame(generate("train", 0, 7, 2), "short")).votes["cto"].text
+    Example: hold_meeting(PlanGame(generate("train", 0, 7, 2), "short")).messages["cto"][-1].steps[-1].text
     """
 
-    report_steps: Mapping[str, Steps]  # seat -> its work and its report
-    reports: Mapping[str, dict[str, Any] | None]  # as the game read them
-    decision_steps: Steps
+    messages: Mapping[str, tuple[Message, ...]]  # by role, in order: report, replies, vote; asks, decision
+    reports: Reports  # as the game read them, with what replies added
     decision: dict[str, Any] | None  # as the game read it
     drafts: Mapping[str, dict[str, Any] | None]  # seat -> what it votes on: the decision, or at times another
-    votes: Mapping[str, Step]
 
 
 def hold_meeting(game: PlanGame, *, with_tools: bool = True) -> Meeting:
-    """The meeting of experts, each of a habit drawn by the shares of those who hold it."""
+    """The meeting of experts, each of a habit drawn by the shares of those who hold it.
+
+    While questions are left, ReconcileGPT asks where a question pays by the reports (`choose_question`).
+    """
     case = game.case
     rng = random.Random(f"habit/{case.key}")
-    steps = {
-        seat: show_report(game, seat, draw_report_habit(game, seat, rng), with_tools=with_tools)
-        for seat in case.seats
-    }
-    reports = {seat: game.read_report(seat, own[-1].text) for seat, own in steps.items()}
-    decided = show_decision(game, reports, sample_habit(rng, FUNDING_HABITS), with_tools=with_tools)
+    said: dict[str, list[Message]] = {}
+    reports: dict[str, dict[str, Any] | None] = {}
+    for seat in case.seats:
+        steps = show_report(game, seat, draw_report_habit(game, seat, rng), with_tools=with_tools)
+        brief = game.write_report_brief(seat, with_tools=with_tools)
+        said[seat] = [Message(brief=brief, steps=steps, reports={})]
+        reports[seat] = game.read_report(seat, steps[-1].text)
+    said[RECONCILER] = []
+    habit, asked = sample_habit(rng, FUNDING_HABITS), list[Ask]()
+    while len(asked) < game.most_questions:
+        ask = choose_question(case.public, load_table(reports), asked)
+        if ask is None:
+            break
+        asked.append(ask)
+        question = show_question(game, ask, habit, with_tools=with_tools)
+        reply = show_reply(game, ask)
+        for role, brief, steps in (
+            (RECONCILER, game.write_decision_brief(reports), question),
+            (ask.seat, game.write_ask(ask.seat, ask.model_dump()), (reply,)),
+        ):
+            said[role].append(Message(brief=brief, steps=steps, reports=dict(reports)))
+        offer = game.read_reply(ask.seat, ask.model_dump(), reports[ask.seat], reply.text)
+        reports[ask.seat] = game.add_offer(reports[ask.seat], offer)
+    decided = show_decision(game, reports, habit, with_tools=with_tools)
+    said[RECONCILER].append(Message(brief=game.write_decision_brief(reports), steps=decided, reports=reports))
     decision = game.read_decision(reports, decided[-1].text)
     drafts = {seat: _draw_draft(game, seat, reports, decision, rng) for seat in case.seats}
+    for seat, draft in drafts.items():
+        brief, vote = game.write_vote_brief(draft, seat, reports), show_vote(game, seat, reports, draft)
+        said[seat].append(Message(brief=brief, steps=(vote,), reports=reports))
     return Meeting(
-        report_steps=steps,
+        messages={role: tuple(messages) for role, messages in said.items()},
         reports=reports,
-        decision_steps=decided,
         decision=decision,
         drafts=drafts,
-        votes={seat: show_vote(game, seat, reports, drafts[seat]) for seat in case.seats},
     )
 
 
@@ -101,25 +137,41 @@ def _measure(report: Report, habit: str) -> list[Step]:
     ]
 
 
-def show_decision(
-    game: PlanGame, reports: Mapping[str, dict[str, Any] | None], habit: str, *, with_tools: bool = True
-) -> Steps:
+def show_question(game: PlanGame, ask: Ask, habit: str, *, with_tools: bool = True) -> Steps:
+    """ReconcileGPT's question, after a look at the sheet where it has tools."""
+    question = Step(text=f"{habit}\n{json.dumps(AskMessage(ask=ask).model_dump())}")
+    return (*_read_sheet(game, habit, with_tools), question)
+
+
+def show_reply(game: PlanGame, ask: Ask) -> Step:
+    """The asked seat's reply."""
+    style = game.style
+    return Step(
+        text=TEXTS[style].write_reply(game.case, ask.seat, best_reply(game.case, ask.seat, ask, style))
+    )
+
+
+def _read_sheet(game: PlanGame, habit: str, with_tools: bool) -> Steps:
+    if not (with_tools and game.prompt_role(RECONCILER).tools):
+        return ()
+    return (Step(text=f"{habit}\n", call=ToolCall(name="sheet", arguments={})),)
+
+
+def show_decision(game: PlanGame, reports: Reports, habit: str, *, with_tools: bool = True) -> Steps:
     """ReconcileGPT's work and its decision by the habit, from the reports alone."""
     decision = best_decision(game.case.public, load_table(reports), habit)
     answer = Step(text=f"{habit}\n{TEXTS[game.style].write_decision(decision)}")
-    if game.style == "short" or not with_tools:
-        return (answer,)
-    steps = [Step(text=f"{habit}\n", call=ToolCall(name="sheet", arguments={}))]
-    if not decision.escalate:
+    steps = _read_sheet(game, habit, with_tools)
+    if steps and not decision.escalate:
         arguments = {"option": decision.option, "fund": decision.fund}
-        steps.append(Step(text="", call=ToolCall(name="total", arguments=arguments)))
+        steps = (*steps, Step(text="", call=ToolCall(name="total", arguments=arguments)))
     return (*steps, answer)
 
 
 def _draw_draft(
     game: PlanGame,
     seat: str,
-    reports: Mapping[str, dict[str, Any] | None],
+    reports: Reports,
     decision: dict[str, Any] | None,
     rng: random.Random,
 ) -> dict[str, Any] | None:
@@ -139,7 +191,7 @@ def _draw_draft(
 def show_vote(
     game: PlanGame,
     seat: str,
-    reports: Mapping[str, dict[str, Any] | None],
+    reports: Reports,
     decision: Mapping[str, Any] | None,
 ) -> Step:
     """The seat's right vote on the decision as it was read."""

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from roles.team import NO_OPTION, Ask, Decision, Offer, OfferReply, Report, Vote
-from scenarios.base import Step
+from scenarios.base import Step, Style
 from scenarios.company.knapsack import list_efficient, take_within
 from scenarios.company.records import Part, Plan
-from scenarios.team.frontier import Band, budget_band, take_by_hurdle
+from scenarios.team.frontier import Band, budget_band, list_steps, take_by_hurdle
 from scenarios.team.funding import Funding, best_funding, best_in_order
 from scenarios.team.offers import Table, breaks_limit, is_needed, is_vetoed
 from scenarios.team.playable import PlayableCase, PublicCase
@@ -93,9 +93,13 @@ def expert_report(case: PlayableCase, seat: str, habit: str) -> Step:
     return Step(text=f"{habit}\n{json.dumps(best_report(case, seat, habit).model_dump())}")
 
 
-def best_reply(case: PlayableCase, seat: str, ask: Ask) -> OfferReply:
-    """The best part that costs no more than was asked for; no offer where there is none."""
-    part = take_within(list_efficient(case.parts_of(seat, ask.option) or ()), ask.cost_at_most)
+def best_reply(case: PlayableCase, seat: str, ask: Ask, style: Style = "full") -> OfferReply:
+    """The best part that costs no more than was asked for; no offer where there is none.
+
+    In short style it is one of the steps that the seat's brief lists.
+    """
+    parts = list_efficient(case.parts_of(seat, ask.option) or ())
+    part = take_within(list_steps(case, seat, ask.option) if style == "short" else parts, ask.cost_at_most)
     return OfferReply(offer=make_offer(part) if part is not None and part.choice else None)
 
 

@@ -95,10 +95,15 @@ def make_effect_key(context: FullContext, node: str, digest: str) -> EffectKey:
 
 
 def log_once(context: FullContext, key: EffectKey, kind: Any, body: dict[str, Any]) -> None:
-    """Append to the decision log, unless this run of the node did so before."""
+    """Append to the decision log, unless this run of the node did so before.
+
+    Raises:
+        NotApprovedError: "closed": nothing happens in a closed case any more.
+    """
     key = key._replace(node=f"{key.node}/{kind}", input_digest=digest_json([key.input_digest, body]))
 
     def act() -> dict[str, Any]:
+        context.gate.requests.require_unclosed(context.thread)
         context.log.append(context.thread, kind, body)
         return body
 

@@ -6,7 +6,7 @@ waited for a reviewer, or not at all where it is closed. A fault stays with its 
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -36,9 +36,10 @@ from simulator.governance.precedents import PrecedentStore
 from simulator.governance.state import FullState, open_full_case
 from simulator.governance.store.checkpoint_saver import StoreSaver
 from simulator.governance.store.checkpoints import open_checkpointer
-from simulator.governance.store.database import Store, open_store
+from simulator.governance.store.database import Store, naming_damage, open_store
 from simulator.governance.store.decision_log import DecisionLog
 from simulator.governance.store.effects import EffectsLedger
+from simulator.governance.store.high_water_mark import marking
 from simulator.graph.concurrency import run_pool
 from simulator.graph.context import TeamAgents
 from simulator.graph.garbage_collection import deferred_garbage_collection
@@ -115,12 +116,15 @@ async def open_services(
     `four_eyes`: a plan needs the approvals of two reviewers.
 
     Raises:
-        UserError: the file or the URL cannot be used.
+        UserError: the file or the URL cannot be used, or the file is an old copy (see `high_water_mark`).
     """
-    connection = open_store(path)
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(naming_damage(path))
+        connection = stack.enter_context(closing(open_store(path)))
+        log = DecisionLog(connection, clock, key=key)
+        if path is not None:
+            stack.enter_context(marking(connection, log, path, key=key))
         async with open_checkpointer(checkpoints, connection) as checkpointer:
-            log = DecisionLog(connection, clock, key=key)
             requests = Requests(connection, key=key, log=log)
             reviewers = Reviewers(connection, key=key, log=log, four_eyes=four_eyes)
             yield GovernanceServices(
@@ -140,8 +144,6 @@ async def open_services(
                 ),
                 precedents=PrecedentStore(connection),
             )
-    finally:
-        connection.close()
 
 
 async def play_governed(
@@ -307,10 +309,11 @@ async def _drive(
     """Play the thread from where it is as far as it goes; return (last state, status, error)."""
     graph = services.graph(tuple(start["briefs"]))
     config = thread_config(context.thread)
-    snapshot = await graph.aget_state(config)
-    state: Mapping[str, Any] = snapshot.values or start
-    step: Any = None if snapshot.values else start
+    state: Mapping[str, Any] = start
     try:
+        snapshot = await graph.aget_state(config)
+        state = snapshot.values or start
+        step: Any = None if snapshot.values else start
         if snapshot.values and not snapshot.tasks:  # `next` leaves out a task that ran before the kill
             return state, services.gate.read_status(context.thread), None
         while True:

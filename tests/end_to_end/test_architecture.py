@@ -25,9 +25,9 @@ QUARANTINE = {  # library -> files that may import it
     "trl": ("training/roles/*", "training/feedback/*"),
     "vllm": ("simulator/engines/vllm/*",),
     "openai": ("simulator/engines/openai/*",),
-    "fastapi": ("serving/*", "evaluation/environments/*"),
+    "fastapi": ("serving/*",),
     "starlette": ("serving/*",),
-    "uvicorn": ("serving/*", "evaluation/environments/*"),
+    "uvicorn": ("serving/*",),
     "pettingzoo": ("simulator/export/pettingzoo_env.py",),
     "gymnasium": ("simulator/export/pettingzoo_env.py",),
     "opentelemetry": ("simulator/export/telemetry.py",),
@@ -143,7 +143,7 @@ def test_the_check_finds_violations(path: str, source: str, violation: str) -> N
     [
         ("training/learner/learner.py", "import torch\nfrom simulator.records import Turn"),
         ("simulator/engines/vllm/library.py", "from vllm import LLM"),
-        ("evaluation/environments/http_env.py", "import fastapi"),
+        ("serving/environments/http_env.py", "import fastapi"),
     ],
 )
 def test_the_check_lets_the_layers_work(path: str, source: str) -> None:

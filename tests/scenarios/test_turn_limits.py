@@ -52,5 +52,6 @@ def test_the_table_allows_what_its_experts_do(style: Style) -> None:
     for difficulty in (1, 5, 10):
         for index in range(6):
             meeting = hold_meeting(PlanGame(generate("train", 0, index, difficulty), style))
-            most = max(most, len(meeting.decision_steps), *map(len, meeting.report_steps.values()))
+            steps = [len(one.steps) for said in meeting.messages.values() for one in said]
+            most = max(most, *steps)
     assert most <= MAX_TURNS

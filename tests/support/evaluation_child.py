@@ -1,6 +1,7 @@
 """A process that evaluates an untrained tiny role and team into a folder; tests kill it at any point."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -9,7 +10,7 @@ from tiny_models import small_model, tiny_chat
 from evaluation.scoring.sealed_plays import score_role, score_team
 from scenarios.base import Scenario
 from scenarios.registry import SHORT_FAMILIES
-from scenarios.team import TeamScenario, generate
+from scenarios.team import PlanGame, TeamScenario, generate
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.reward import TeamRewardWeights
 
@@ -50,7 +51,7 @@ def main(folder: Path) -> None:
         weights=TeamRewardWeights(),
         max_completion_tokens=12,
         folder=folder,
-        style="short",
+        make_game=partial(PlanGame, style="short"),
         block_size=BLOCK,
     )
 

@@ -12,12 +12,16 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from roles.team import RECONCILER
 from scenarios.base import Scenario, Step, ToolCall
 from scenarios.registry import FAMILIES
+from scenarios.team import PlanGame, TeamScenario
+from scenarios.team.demonstrations import hold_meeting
 from simulator.tool_calls import format_tool_call
 from training.data.folders.columns import store_messages
 from training.data.folders.rows import build_rows
 from training.data.teacher.checks import PlayedTurn, check_chain, write_messages
+from training.data.teacher.lessons import Lesson, list_lessons
 
 Body = dict[str, Any]
 Model = Callable[[Body], Body]  # request body -> assistant message
@@ -35,10 +39,25 @@ def play_oracle(scenario: Scenario) -> tuple[Step, ...]:
     """The demonstration that data folders hold; without its words where it reckons in its head."""
     family = FAMILIES[scenario.family]
     steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
-    if check_chain(family, scenario, _perform(scenario, steps), 1.0) is None:
+    if check_chain(lesson_of(scenario), _perform(scenario, steps), 1.0) is None:
         return steps
     *calls, answer = steps
     return (*(replace(step, text="") for step in calls), replace(answer, text=cut_words(answer.text)))
+
+
+def lesson_of(scenario: Scenario) -> Lesson:
+    """What a teacher is asked about a role's scenario."""
+    (lesson,) = list_lessons(scenario)
+    return lesson
+
+
+def play_seats(case: TeamScenario) -> dict[str, list[Step]]:
+    """What the experts do in a meeting, by the briefs that begin their parts; seats report and vote."""
+    steps = {}
+    for role, said in hold_meeting(PlanGame(case)).messages.items():
+        kept = said if role == RECONCILER else (said[0], said[-1])
+        steps[said[0].brief] = [step for one in kept for step in one.steps]
+    return steps
 
 
 def cut_words(text: str) -> str:

@@ -28,6 +28,8 @@ class ModelConfig(Section):
     """Most tokens that the tiny model's tokenizer may have."""
     prompts: Style = "short"
     """Texts: `full` for any chat model, `short` for a model trained on them (helps included, see docs)."""
+    questions: Annotated[int, Field(ge=0, le=10)] | None = None
+    """Most questions of ReconcileGPT to the seats per case; null: one in `full` prompts, none in `short`."""
     adapter: Literal["none", "lora", "qlora"] = "none"
     """What is trained: all weights (none), LoRA on a frozen base, or LoRA on a 4-bit base (CUDA only)."""
     adapter_sharing: Literal["per_role", "shared"] = "per_role"

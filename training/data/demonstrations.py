@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 from roles.base import Role
 from roles.registry import ROLES
-from roles.team import RECONCILER, TEAM_ROLES
+from roles.team import TEAM_ROLES
 from scenarios import team
 from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall
 from scenarios.registry import families
@@ -97,26 +97,23 @@ def demonstration_row(
 
 
 def seat_row(seat: str, game: PlanGame, chat: Chat) -> TokenRow:
-    """A role's part in an expert meeting: report and vote, or ReconcileGPT's decision, tools answered."""
-    meeting, transcript = hold_meeting(game), Transcript(chat)
-    role = game.prompt_role(seat)
-    call_tool = partial(_call_seat_tool, game, seat, meeting)
-    if seat == RECONCILER:
-        brief = game.write_decision_brief(meeting.reports)
-        transcript.given(chat.open(role, brief, with_tools=bool(role.tools)))
-        return transcript.played(meeting.decision_steps, call_tool).row()
-    transcript.given(chat.open(role, game.write_report_brief(seat), with_tools=bool(role.tools)))
-    transcript.played(meeting.report_steps[seat], call_tool)
-    vote_brief = game.write_vote_brief(meeting.drafts[seat], seat, meeting.reports)
-    return transcript.given(chat.ask(vote_brief)).own(meeting.votes[seat].text).row()
-
-
-def _call_seat_tool(game: PlanGame, seat: str, meeting: Meeting, call: ToolCall) -> str:
-    return game.call_tool(seat, call, meeting.reports)
+    """A role's part in an expert meeting: report, replies and vote, or questions and decision."""
+    role, transcript = game.prompt_role(seat), Transcript(chat)
+    for number, message in enumerate(hold_meeting(game).messages[seat]):
+        opening = chat.open(role, message.brief, with_tools=bool(role.tools))
+        transcript.given(chat.ask(message.brief) if number else opening)
+        transcript.played(message.steps, partial(game.call_tool, seat, reports=message.reports))
+    return transcript.row()
 
 
 def corpus(
-    *, num_role: int, num_team: int, seed: int, difficulties: Sequence[int], style: Style = "short"
+    *,
+    num_role: int,
+    num_team: int,
+    seed: int,
+    difficulties: Sequence[int],
+    style: Style = "short",
+    questions: int | None = None,
 ) -> Iterator[str]:
     """Every piece of text that a transcript is made of, from the training split, for training a tokenizer."""
     for role in ROLES.values():
@@ -127,7 +124,7 @@ def corpus(
             scenario = role_scenario(role.name, "train", seed, index, difficulties, style)
             yield from _demonstration_texts(family, scenario)
     for index in range(num_team):
-        game = PlanGame(team_scenario("train", seed, index, difficulties), style)
+        game = PlanGame(team_scenario("train", seed, index, difficulties), style, questions)
         yield from _meeting_texts(game, hold_meeting(game))
 
 
@@ -138,15 +135,10 @@ def _demonstration_texts(family: Family, scenario: Scenario) -> Iterator[str]:
 
 
 def _meeting_texts(game: PlanGame, meeting: Meeting) -> Iterator[str]:
-    for seat, steps in meeting.report_steps.items():
-        yield game.write_report_brief(seat)
-        yield from _write_steps(steps, partial(_call_seat_tool, game, seat, meeting))
-        yield from (
-            game.write_vote_brief(meeting.drafts[seat], seat, meeting.reports),
-            meeting.votes[seat].text,
-        )
-    yield game.write_decision_brief(meeting.reports)
-    yield from _write_steps(meeting.decision_steps, partial(_call_seat_tool, game, RECONCILER, meeting))
+    for role, messages in meeting.messages.items():
+        for message in messages:
+            yield message.brief
+            yield from _write_steps(message.steps, partial(game.call_tool, role, reports=message.reports))
 
 
 def _write_steps(steps: Sequence[Step], call_tool: CallTool) -> Iterator[str]:
@@ -175,16 +167,18 @@ def supervised_rows(
     difficulties: Sequence[int],
     split: Split = "train",
     style: Style = "short",
+    questions: int | None = None,
 ) -> Iterator[TokenRow]:
     """Supervised rows of a role from one split: its own family, and its team seat for `seat_share`.
 
-    A role without a seat in generated cases has its own family alone.
+    A role without a seat in generated cases has its own family alone. `questions`: see `PlanGame`.
 
     Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
     """
     for row in range(first_row, first_row + num_rows):
         if role in TEAM_ROLES and int((row + 1) * seat_share) > int(row * seat_share):
-            yield seat_row(role, PlanGame(team_scenario(split, seed, row, difficulties), style), chat)
+            case = team_scenario(split, seed, row, difficulties)
+            yield seat_row(role, PlanGame(case, style, questions), chat)
         else:
             scenario = role_scenario(role, split, seed, row, difficulties, style)
             yield demonstration_row(families(style)[role], scenario, chat)

@@ -16,6 +16,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import ValidationError
 
+from roles.base import AnswerError, parse_strict_json
 from roles.errors import UserError
 from simulator.export.atomic_files import explain_os_errors, write_atomic
 from training.feedback.agreement import latest_by_reviewer
@@ -90,10 +91,10 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
         if text.lstrip().startswith("["):
-            yield from json.loads(text)
+            yield from parse_strict_json(text)
         else:
-            yield from (json.loads(line) for line in text.splitlines() if line.strip())
-    except (OSError, ValueError) as error:
+            yield from (parse_strict_json(line) for line in text.splitlines() if line.strip())
+    except (OSError, ValueError, AnswerError) as error:
         raise UserError(f"cannot read {path}: {error}") from None
 
 

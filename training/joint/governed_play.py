@@ -9,14 +9,13 @@ import asyncio
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
-from scenarios.base import Style
 from scenarios.team import PlanGame, TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine
+from simulator.game import MakeGame
 from simulator.governance.gate.approvals import KEY_BYTES
 from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_worth
 from simulator.governance.outcomes import SimulatedOutcomes
@@ -40,7 +39,7 @@ class GovernedPlayer:
     config: MarlConfig
     chat: Chat
     roles: tuple[str, ...]
-    style: Style = "full"  # of the prompts
+    make_game: MakeGame = PlanGame
 
     def play(
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
@@ -89,7 +88,7 @@ class GovernedPlayer:
             stream=f"{stream}/governed",
             max_turns=MAX_TURNS,
             roles=ROLES,
-            make_game=partial(PlanGame, style=self.style),
+            make_game=self.make_game,
         )
 
 

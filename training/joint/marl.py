@@ -10,16 +10,17 @@ reports. The loop knows no protocol, credit scheme or estimator: `protocols.py` 
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from torch import nn
 
-from scenarios.base import Style
-from scenarios.team import TeamScenario
+from scenarios.team import PlanGame, TeamScenario
 from simulator.chat import Chat
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.engine import TransformersEngine
+from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
 from training.config.marl_config import MarlConfig
 from training.joint.anchor import AnchorRows
@@ -30,6 +31,8 @@ from training.joint.rows import make_rows
 from training.joint.update import TeamUpdater
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
+
+SHORT_GAME: MakeGame = partial(PlanGame, style="short")
 
 
 class JointLearner:
@@ -43,7 +46,7 @@ class JointLearner:
         chat: Chat,
         reward_weights: TeamRewardWeights,
         seed: int,
-        style: Style = "short",
+        make_game: MakeGame = SHORT_GAME,
         references: Mapping[str, nn.Module] | None = None,
         anchor_rows: AnchorRows | None = None,
         ranks: Ranks = ONE_RANK,
@@ -51,6 +54,7 @@ class JointLearner:
         engine: PolicyEngine | None = None,
     ) -> None:
         """`engine`: kept over all steps, new weights are new versions; None makes one each time."""
+        self.make_game = make_game
         self.config, self.chat, self.seed, self.ranks, self.engine = config, chat, seed, ranks, engine
         self.updater = TeamUpdater(
             models,
@@ -66,7 +70,7 @@ class JointLearner:
             chat=chat,
             weights=reward_weights,
             roles=tuple(self.models),
-            style=style,
+            make_game=make_game,
             total=ranks.sum,
         )
         self.player, self.scorer, self.credit = step.player, step.scorer, step.credit

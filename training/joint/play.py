@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from evaluation.scoring.sealed_plays import play_team
-from scenarios.base import Style
-from scenarios.team import PlanGame, TeamScenario
+from scenarios.team import TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
+from simulator.game import MakeGame
 from simulator.graph.runner import play_decisions, play_episodes
 from simulator.records import Episode
 from training.config.marl_config import MarlConfig
@@ -29,7 +29,7 @@ class AssessPlayer:
     chat: Chat
     roles: tuple[str, ...]
     counterfactuals: Counterfactuals
-    style: Style
+    make_game: MakeGame
 
     def play(
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int = 0
@@ -56,7 +56,7 @@ class AssessPlayer:
             max_completion_tokens=self.config.max_completion_tokens,
             stream=stream,
             rounds=self.config.rounds,
-            style=self.style,
+            make_game=self.make_game,
         )
         return [
             EpisodeGroup(scenario=scenario, report_sets=(ReportSet(episodes=(episode,)),))
@@ -159,7 +159,7 @@ class AssessPlayer:
             num_repeats=num_repeats,
             concurrency=max(1, len(scenarios) * num_repeats),
             stream=stream,
-            make_game=partial(PlanGame, style=self.style),
+            make_game=self.make_game,
             first_place=first_place,
         )
 
@@ -187,7 +187,7 @@ class AssessPlayer:
             rounds=self.config.rounds if with_votes else 1,
             concurrency=max(1, len(report_sets) * self.config.decisions_per_set),
             stream=stream,
-            make_game=partial(PlanGame, style=self.style),
+            make_game=self.make_game,
             first_place=first_place,
         )
 

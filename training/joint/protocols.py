@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from scenarios.base import Style
 from scenarios.team import TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine
+from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
 from training.config.marl_config import MarlConfig
 from training.joint.credit import SCHEMES
@@ -60,7 +60,7 @@ def choose_step(
     chat: Chat,
     weights: TeamRewardWeights,
     roles: tuple[str, ...],
-    style: Style,
+    make_game: MakeGame,
     total: Total = list,
 ) -> JointStep:
     """Player, scorer and credit of the config's protocol, scheme and estimator."""
@@ -70,12 +70,12 @@ def choose_step(
     scorer: Scorer
     votes: VoteCredit
     if config.protocol == "full":  # one decision per set of reports, and one reward for the whole episode
-        player = GovernedPlayer(config=config, chat=chat, roles=roles, style=style)
+        player = GovernedPlayer(config=config, chat=chat, roles=roles, make_game=make_game)
         scorer = GovernedScorer(weights=weights, reward=reward)
         votes, pools_decisions = VotesWithReport(), True
     else:
         player = AssessPlayer(
-            config=config, chat=chat, roles=roles, counterfactuals=scheme.counterfactuals, style=style
+            config=config, chat=chat, roles=roles, counterfactuals=scheme.counterfactuals, make_game=make_game
         )
         scorer = AssessScorer(weights=weights, reward=reward, value_offers=scheme.value_offers)
         votes, pools_decisions = (

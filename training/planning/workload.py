@@ -116,6 +116,7 @@ def measure_lengths(config: RunConfig, role: str, seat_share: float, chat: Chat)
             seed=config.data.seed,
             difficulties=config.data.difficulties,
             style=config.model.prompts,
+            questions=config.model.questions,
         )
     )
     own = statistics.fmean(sum(row.loss_mask) for row in rows)
@@ -139,6 +140,7 @@ def _make_chat(config: RunConfig) -> Chat:
         seed=data.seed,
         difficulties=data.difficulties,
         style=config.model.prompts,
+        questions=config.model.questions,
     )
     return HFChat(train_tokenizer(texts, config.model.vocab_size), short_prompts=config.model.short_prompts)
 

@@ -27,6 +27,7 @@ def train_base(path: Path) -> None:
         seed=data.seed,
         difficulties=data.difficulties,
         style=run.config.model.prompts,
+        questions=run.config.model.questions,
     )
     make_base(run, texts)
 

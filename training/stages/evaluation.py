@@ -13,7 +13,7 @@ from training.models.engine_factory import serve
 from training.models.weights import load_team, load_weights
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
-from training.stages.from_config import make_chat, test_cases, test_difficulties
+from training.stages.from_config import choose_game, make_chat, test_cases, test_difficulties
 from training.stages.order import EVALUATED_AFTER
 
 
@@ -63,7 +63,7 @@ def evaluate_team(path: Path, stage: str) -> None:
             max_completion_tokens=config.marl.max_completion_tokens,
             rounds=config.marl.rounds,
             folder=outcomes_folder(run),
-            style=config.model.prompts,
+            make_game=choose_game(config),
         )
     store_scores(run, name, [scores])
     report_progress(40)

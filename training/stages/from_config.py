@@ -1,10 +1,13 @@
 """Objects that several stages build from a run's config: chat, engine, reward weights and team cases."""
 
+from functools import partial
+
 from transformers import PreTrainedTokenizerBase
 
-from scenarios.team import TeamScenario
+from scenarios.team import PlanGame, TeamScenario
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
+from simulator.game import MakeGame
 from training.config.run_config import RunConfig
 from training.data.demonstrations import team_scenario
 from training.models.weights import Team
@@ -13,6 +16,11 @@ from training.models.weights import Team
 def make_chat(tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> HFChat:
     """The chat that turns this run's transcripts into tokens."""
     return HFChat(tokenizer, short_prompts=config.model.short_prompts)
+
+
+def choose_game(config: RunConfig) -> MakeGame:
+    """The joint game in the style of prompts, and with the questions, that this run trains and plays with."""
+    return partial(PlanGame, style=config.model.prompts, questions=config.model.questions)
 
 
 def team_engine(

@@ -30,7 +30,7 @@ from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_
 from training.runs.run_errors import SkippedSteps, explain_memory_errors
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
-from training.stages.from_config import joint_cases, make_chat, validation_cases
+from training.stages.from_config import choose_game, joint_cases, make_chat, validation_cases
 from training.stages.order import SOURCE
 
 Models = Mapping[str, PreTrainedModel]
@@ -88,7 +88,7 @@ def _make_learner(
         chat=chat,
         reward_weights=config.team_reward,
         seed=config.seed,
-        style=config.model.prompts,
+        make_game=choose_game(config),
         references=references,
         anchor_rows=make_anchor_rows(config, chat),
         ranks=ranks,
@@ -167,6 +167,7 @@ def make_anchor_rows(config: RunConfig, chat: HFChat) -> AnchorRows:
                 seed=config.data.seed,
                 difficulties=config.data.difficulties,
                 style=config.model.prompts,
+                questions=config.model.questions,
             )
         )
 

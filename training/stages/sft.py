@@ -70,6 +70,7 @@ def _train_role(run: Run, stage: str, role: str, max_steps: int, *, first_row: i
                 difficulties=config.data.difficulties,
                 split=split,
                 style=config.model.prompts,
+                questions=config.model.questions,
             )
             for one in roles_of(role)
         ]

@@ -1,7 +1,6 @@
 """`emads diagnose`: probes a run's team, mixes it with other stages and runs, and says what is wrong."""
 
 from collections.abc import Collection, Sequence
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -14,7 +13,6 @@ from evaluation.probes.probe_setup import ProbeSetup, Team
 from evaluation.report.diagnostic_table import describe_diagnostics, diagnostic_tables, write_diagnostics
 from roles.errors import UserError
 from roles.team import TEAM_ROLES
-from scenarios.team import PlanGame
 from simulator.chat import Chat
 from simulator.chat_messages import MessageChat
 from simulator.chat_plain import PlainChat
@@ -25,7 +23,7 @@ from training.data.demonstrations import team_scenario
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_team, stage_marker
 from training.runs.run_folder import Run
-from training.stages.from_config import make_chat, team_engine
+from training.stages.from_config import choose_game, make_chat, team_engine
 
 UNTRAINED, ADVERSARY = "untrained", "adversary"
 MIXED_STAGES = ("sft", "grpo", "marl")
@@ -66,7 +64,7 @@ def diagnose(path: Path, *, stage: str = "marl", count: int = 200, against: Sequ
         engine=RoutedEngine(route_teams(teams, TEAM_ROLES)),
         chat=MessageChat(),
         weights=run.config.team_reward,
-        make_game=partial(PlanGame, style=run.config.model.prompts),
+        make_game=choose_game(run.config),
         max_completion_tokens=run.config.marl.max_completion_tokens,
         rounds=run.config.marl.rounds,
     )

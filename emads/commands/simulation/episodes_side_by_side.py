@@ -8,14 +8,13 @@ from evaluation.minutes.transcript import Transcript, transcript
 from evaluation.scoring.sealed_plays import play_team
 from evaluation.summary.run_table import STAGE_TITLES
 from roles.team import TEAM_ROLES
-from scenarios.team import PlanGame
 from simulator.export.episode_files import episode_to_dict
 from simulator.reward import score_episode
 from training.data.demonstrations import team_scenario
 from training.models.base_model import quiet_libraries
 from training.models.weights import Team, load_team, stage_marker
 from training.runs.run_folder import Run
-from training.stages.from_config import make_chat, team_engine
+from training.stages.from_config import choose_game, make_chat, team_engine
 
 NUM_CASES = 24  # played after every stage, of which `choose_cases` shows three
 STAGES = ("sft", "grpo", "marl")
@@ -47,7 +46,7 @@ def play_transcripts(
         temperature=0.0,
         max_completion_tokens=config.marl.max_completion_tokens,
         stream="simulate",
-        style=config.model.prompts,
+        make_game=choose_game(config),
         rounds=config.marl.rounds,
     )
     weights = config.team_reward
@@ -55,9 +54,7 @@ def play_transcripts(
         transcript(
             episode_to_dict(episode),
             _verdict_numbers(score_episode(case, episode, weights)),
-            briefs={
-                role: PlanGame(case, config.model.prompts).write_report_brief(role) for role in case.seats
-            },
+            briefs={role: choose_game(config)(case).write_report_brief(role) for role in case.seats},
             label=STAGE_TITLES[stage],
         )
         for case, episode in zip(cases, episodes, strict=True)

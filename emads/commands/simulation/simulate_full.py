@@ -76,6 +76,7 @@ def simulate_full(
     limits: AgentLimits | None = None,
     seats: Seats | None = None,
     api: ApiOptions | None = None,
+    questions: int | None = None,
     world: int = 0,
     company: str | None = None,
 ) -> int:
@@ -83,6 +84,7 @@ def simulate_full(
 
     `reviewer`: simulated, terminal or web; None: simulated, unless a case in the store waits for a person.
     `source`: a run, or "scripted"; `seats` give seats other players, asked as `api` says.
+    `questions`: see `load_team`.
     `world` seeds what happens when plans are carried out; a case in another
     world is another thread. `company`: its cases one after the other, from `index` on, with hidden traits.
     The store at `db` keeps everything, its key beside it; None: nothing is kept, but that a run keeps what
@@ -99,7 +101,12 @@ def simulate_full(
     db = find_store(source) if db is None and reviewer == WEB else db
     check_files(cases)
     team = load_team(
-        source, stage=stage, engine=None if source == SCRIPTED else EMBEDDED, seats=seats or (), api=api
+        source,
+        stage=stage,
+        engine=None if source == SCRIPTED else EMBEDDED,
+        seats=seats or (),
+        api=api,
+        questions=questions,
     )
     written, num_skipped = read_cases(team, cases)
     chosen: list[Case] = [*written] or draw_cases(team, index, count, company)

@@ -29,8 +29,8 @@ from scenarios.company.domain import (
 OUTSIDE = "outside"
 NUM_ASSETS = (2, 2, 3, 3, 3, 4, 4, 4, 5, 5)  # by difficulty 1-10
 MOST_STEPS = 9  # names that a sector has
-CHAINS_FROM = 3  # difficulty from which assets are reached from other assets
-ROUTES_FROM = 4  # difficulty from which an asset may have two routes
+CHAIN_SHARE = (0, 0, 0.4, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 1.0)  # of assets that are reached from another one
+SECOND_ROUTE_SHARE = (0, 0, 0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)  # of spare steps that open a second route
 LEAST_IMPACT = 10
 
 
@@ -45,12 +45,13 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
     assets = rng.sample(request.sector.assets, NUM_ASSETS[level])
     steps = rng.sample(list(request.sector.controls), MOST_STEPS)
     least = max(NUM_UPGRADES[level], len(assets))
-    room = (2 if request.difficulty < ROUTES_FROM else 4) * len(assets)
+    second_route, chained = SECOND_ROUTE_SHARE[level], CHAIN_SHARE[level]
+    room = (4 if second_route else 2) * len(assets)
     spare = rng.randint(least, min(MOST_STEPS, room, least + 2)) - len(assets)  # steps beyond one per asset
     routes = [[1] for _ in assets]  # steps per route and asset
     while spare:
         asset = rng.choice(routes)
-        if request.difficulty >= ROUTES_FROM and len(asset) == 1 and rng.random() < 0.5:
+        if second_route and len(asset) == 1 and rng.random() < second_route:
             asset.append(1)
         elif 1 in asset:
             asset[asset.index(1)] = 2
@@ -60,7 +61,7 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
     likelihoods: dict[str, int] = {}
     graph: dict[str, dict[str, Any]] = {}
     for place, (name, lengths) in enumerate(zip(assets, routes, strict=True)):
-        is_chained = place > 0 and request.difficulty >= CHAINS_FROM and rng.random() < 0.4
+        is_chained = place > 0 and chained > 0 and rng.random() < chained
         own = [[steps.pop() for _ in range(length)] for length in lengths]
         for step in itertools.chain(*own):
             likelihoods[step] = rng.randint(40, 90)

@@ -1,6 +1,7 @@
 """General verifiers of one answer's text: exact, number, regex, token F1, symbolic. Total, bounded, strict.
 
-Each judges any text without raising, and pays nothing for an answer that merely contains the right one.
+Each judges any text without raising. All but f1, which pays for shared words, pay nothing for an answer that
+holds more than the right one; a regex pays for what its author's pattern matches as a whole.
 Programs are judged in `program_cases.py`, soft criteria in `judge.py`.
 """
 

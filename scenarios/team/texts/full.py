@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from roles.registry import ROLES
-from roles.team import MAX_NOTE_WORDS, Ask, Decision, Report, Vote
+from roles.team import MAX_NOTE_WORDS, Ask, Decision, OfferReply, Report, Vote
 from scenarios.company.domain import Terms
 from scenarios.company.domains import DOMAINS
 from scenarios.company.records import Part
@@ -258,6 +258,11 @@ def write_ask(ask: Ask) -> str:
         f"ReconcileGPT asks you for another offer on option {ask.option} that costs at most "
         f"{ask.cost_at_most} k$. {REPLY_SCHEMA}"
     )
+
+
+def write_reply(case: PlayableCase, seat: str, reply: OfferReply) -> str:
+    """The reply as a model in this style writes it."""
+    return json.dumps(reply.model_dump())
 
 
 def write_vote_brief(

@@ -6,8 +6,9 @@ word for what each returns, ReconcileGPT what every option is worth by each way 
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from roles.team import Ask, Decision, Report, Vote
+from roles.team import Ask, Decision, Offer, OfferReply, Report, Vote
 from scenarios.company.knapsack import list_efficient
 from scenarios.company.records import Part
 from scenarios.company.steps import rate_steps, write_parts
@@ -79,13 +80,25 @@ def write_seat_facts(case: PlayableCase, seat: Seat, *, with_tools: bool) -> lis
 
 def write_report(case: PlayableCase, seat: str, report: Report) -> str:
     """The report as a model in this style writes it: parts by their codes, no note."""
+    offers = _code_offers(case, seat, report.offers)
+    return json.dumps({"offers": offers, "needs": report.needs, "veto": report.veto})
+
+
+def write_reply(case: PlayableCase, seat: str, reply: OfferReply) -> str:
+    """The reply as a model in this style writes it: the part by its code."""
+    offers = _code_offers(case, seat, [] if reply.offer is None else [reply.offer])
+    return json.dumps({"offer": offers[0] if offers else None})
+
+
+def _code_offers(case: PlayableCase, seat: str, offers: Sequence[Offer]) -> list[dict[str, Any]]:
+    """The offers as JSON values, parts by their codes where they have one."""
     codes = {(part.option, part.choice): code for code, part in code_parts(case, seat).items()}
-    offers = []
-    for offer in report.offers:
+    written = []
+    for offer in offers:
         part = find_part(case, seat, offer.option, offer.part)
         code = None if part is None else codes.get((offer.option, part.choice))
-        offers.append(offer.model_dump() if code is None else {**offer.model_dump(), "part": [code]})
-    return json.dumps({"offers": offers, "needs": report.needs, "veto": report.veto})
+        written.append(offer.model_dump() if code is None else {**offer.model_dump(), "part": [code]})
+    return written
 
 
 def write_decision(decision: Decision) -> str:

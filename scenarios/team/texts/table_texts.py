@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from roles.team import Ask, Decision, Report, Vote
+from roles.team import Ask, Decision, OfferReply, Report, Vote
 from scenarios.base import Style
 from scenarios.company.records import Part
 from scenarios.team.offers import Table
@@ -33,6 +33,8 @@ class TableTexts(Protocol):
     def write_decision(self, decision: Decision) -> str: ...
 
     def write_ask(self, ask: Ask) -> str: ...
+
+    def write_reply(self, case: PlayableCase, seat: str, reply: OfferReply) -> str: ...
 
     def write_vote_brief(
         self, public: PublicCase, decision: Decision | None, funded: Mapping[str, str], seat: str

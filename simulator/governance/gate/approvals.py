@@ -25,6 +25,7 @@ Clock = Callable[[], float]  # seconds since 1970, UTC
 MAX_FEEDBACK_CHARS = 2_000
 MAX_LIFETIME_S = 7 * 24 * 3600
 KEY_BYTES = 32
+ROOT = 0
 KEY_VARIABLE = "EMADS_APPROVAL_KEY"
 _DOMAIN = b"emads approval v1\n"
 
@@ -150,7 +151,7 @@ class ReviewResponse(Record):
     """
 
     decision: Ruling
-    option: str | None = None  # the reviewer's own choice; with "edit", and only with it
+    option: Name | None = None  # the reviewer's own choice; with "edit", and only with it
     feedback: Annotated[str, Field(max_length=MAX_FEEDBACK_CHARS)] = ""
 
     @model_validator(mode="after")
@@ -274,7 +275,7 @@ def read_or_create_key(path: Path) -> bytes:
     """Read the signing key in a file that only its owner can read; make it where it is missing.
 
     Raises:
-        UserError: others can read or write the file, or it does not hold a key.
+        UserError: others can read or write the file, it is theirs, or it does not hold a key.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -302,13 +303,15 @@ def find_key(path: Path) -> bytes:
 
 def _read_key(path: Path) -> bytes:
     try:
-        with path.open(encoding="ascii") as file:
-            mode = os.fstat(file.fileno()).st_mode
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="ascii") as file:
+            found = os.fstat(file.fileno())
             text = file.read(4 * KEY_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the approval key {str(path)!r}: {error}") from None
-    if not stat.S_ISREG(mode) or stat.S_IMODE(mode) & 0o077:
+    if not stat.S_ISREG(found.st_mode) or stat.S_IMODE(found.st_mode) & 0o077:
         raise UserError(f"others may read the approval key {str(path)!r}; run: chmod 600 {path}")
+    if found.st_uid not in (os.geteuid(), ROOT):
+        raise UserError(f"the approval key {str(path)!r} is another user's; make a key of your own")
     return _parse_key(text, str(path))
 
 

@@ -1,13 +1,14 @@
 """Rules of who may rule: registered people or the simulated reviewer, never a seat of the case."""
 
-import json
+import unicodedata
 
 from roles.team import RECONCILER, SPECIALISTS
 from simulator.governance.gate.approvals import ApprovalRecord, Proposal, refuse, verify_approval
 from simulator.governance.gate.seals import is_sealed, seal
-from simulator.governance.store.database import Store, canonical_json, transaction
+from simulator.governance.store.database import Store, canonical_json, read_json, transaction
 from simulator.governance.store.decision_log import DecisionLog
 
+STORE = ""  # stands for the whole store where the decision log names threads
 SIMULATED, TERMINAL = "simulated", "terminal"  # registered in every store
 WEB = "web"  # stands for all who review in the browser; each signs under a registered name
 
@@ -15,11 +16,23 @@ WEB = "web"  # stands for all who review in the browser; each signs under a regi
 class Reviewers:
     """Registered reviewers of one store, and the cases in which a person was asked.
 
-    With `four_eyes` an approval counts only after a first one of the same request by another reviewer.
+    With `four_eyes` an approval counts only after a first one of the same request by another reviewer, and
+    both are people. A store that was once opened with it keeps it: the decision log tells.
     """
 
     def __init__(self, connection: Store, *, key: bytes, log: DecisionLog, four_eyes: bool = False) -> None:
-        self._connection, self._key, self._log, self._four_eyes = connection, key, log, four_eyes
+        self._connection, self._key, self._log = connection, key, log
+        if four_eyes and not self.wants_four_eyes():
+            with transaction(connection, durable=True):
+                log.append(STORE, "four_eyes", {})
+
+    def wants_four_eyes(self) -> bool:
+        """Return whether two people must approve each plan of this store.
+
+        Raises:
+            NotApprovedError: "tampered".
+        """
+        return bool(self._log.find(STORE, "four_eyes"))
 
     def register(self, name: str) -> None:
         """Register a person, under seal.
@@ -53,12 +66,12 @@ class Reviewers:
                 self._log.append(thread, "asked", body)
 
     def awaits_person(self, thread: str) -> bool:
-        """Return whether a person was asked in this thread.
+        """Return whether people rule in this thread: one was asked, or four eyes are wanted.
 
         Raises:
             NotApprovedError: "tampered".
         """
-        return bool(self._log.find(thread, "asked"))
+        return self.wants_four_eyes() or bool(self._log.find(thread, "asked"))
 
     def list_awaiting(self) -> list[str]:
         """Return the threads in which a person was asked and whose case is not closed."""
@@ -77,7 +90,7 @@ class Reviewers:
         """
         require_eligible(name, proposal)
         if name == SIMULATED and self.awaits_person(proposal.thread):
-            refuse("awaits_person", "a person was asked in this thread: the simulated reviewer cannot rule")
+            refuse("awaits_person", "people rule in this thread: the simulated reviewer cannot")
 
     def keep_first(self, record: ApprovalRecord) -> bool:
         """Keep an approval that waits for a second one; return whether it does.
@@ -85,7 +98,7 @@ class Reviewers:
         Raises:
             NotApprovedError: see `require_second`.
         """
-        if not self._four_eyes or record.decision != "approve":
+        if record.decision != "approve" or not self.wants_four_eyes():
             return False
         added = self._connection.execute(
             "INSERT OR IGNORE INTO first_approvals VALUES (?, ?)",
@@ -108,20 +121,20 @@ class Reviewers:
         Raises:
             NotApprovedError: "one_pair_of_eyes", or why the first approval does not hold.
         """
-        if not self._four_eyes:
+        if not self.wants_four_eyes():
             return
         row = self._connection.execute(
             "SELECT record FROM first_approvals WHERE interrupt_id = ?", (record.interrupt_id,)
         ).fetchone()
         first = verify_approval(
-            None if row is None else json.loads(row[0]),
+            None if row is None else read_json(row[0]),
             key=self._key,
             thread=record.thread,
             interrupt_id=record.interrupt_id,
             digest=record.proposal_digest,
             now_s=self._log.now(),
         )
-        if first.decision != "approve" or first.reviewer.casefold() == record.reviewer.casefold():
+        if first.decision != "approve" or _fold(first.reviewer) == _fold(record.reviewer):
             refuse("one_pair_of_eyes", "a second reviewer must approve the proposal")
 
 
@@ -136,5 +149,10 @@ def require_eligible(name: str, proposal: Proposal | None = None) -> None:
     seats = {*SPECIALISTS, RECONCILER}
     if proposal is not None:
         seats |= {proposal.accountable, *(part.role for part in proposal.parts)}
-    if name.casefold() in {seat.casefold() for seat in seats}:
+    if _fold(name) in map(_fold, seats):
         refuse("self_approval", f"{name} is a seat of the case and cannot approve its plan")
+
+
+def _fold(name: str) -> str:
+    """Return the name as it is compared: without case, compatibility characters as the plain ones."""
+    return unicodedata.normalize("NFKC", name).casefold()

@@ -204,6 +204,7 @@ class Gate:
         if (shown.thread, shown.digest) != (proposal.thread, proposal.digest):
             refuse("other_proposal", "the proposal is not the one that was displayed")
         record = self._verify(interrupt_id, proposal, answer)
+        self._reviewers.require_registered(record.reviewer)
         self._reviewers.require_may_rule(record.reviewer, proposal)
         if record.decision == "approve":
             self._reviewers.require_second(record)

@@ -4,7 +4,6 @@ A web reviewer lists the open requests, shows one, and submits an answer to the 
 waiting case goes on when it is played again. Answers are kept, so that none is lost in a crash.
 """
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -16,11 +15,11 @@ from simulator.governance.gate.approvals import (
     issue_approval,
     refuse,
 )
-from simulator.governance.gate.eligibility import SIMULATED, Reviewers
+from simulator.governance.gate.eligibility import SIMULATED, TERMINAL, Reviewers
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.gate.requests import Requests
 from simulator.governance.gate.reviewers import Reviewer
-from simulator.governance.store.database import Store, canonical_json, transaction
+from simulator.governance.store.database import Store, canonical_json, read_json, transaction
 from simulator.governance.store.decision_log import DecisionLog
 
 LIFETIME_S = 24 * 3600
@@ -77,6 +76,8 @@ class ReviewDesk:
                 "unregistered", "nameless", "self_approval" or "awaits_person" (see `Reviewers`), or
                 "other_proposal" where the digest shown is not the displayed one.
         """
+        if reviewer in (SIMULATED, TERMINAL):
+            refuse("unregistered", f"{reviewer!r} answers where a case is played; give a registered name")
         record = self._keep(interrupt_id, digest_shown, response, reviewer)
         self._connection.commit_now()
         return record
@@ -112,11 +113,14 @@ class ReviewDesk:
         return record
 
     def find_answer(self, interrupt_id: str) -> dict[str, Any] | None:
-        """Return the kept answer, as the gate is to judge it; None without one."""
+        """Return the kept answer, as the gate is to judge it; {} for a damaged one, None without one."""
         row = self._connection.execute(
             "SELECT record FROM answers WHERE interrupt_id = ?", (interrupt_id,)
         ).fetchone()
-        return None if row is None else json.loads(row[0])
+        if row is None:
+            return None
+        answer = read_json(row[0])
+        return answer if isinstance(answer, dict) else {}
 
     async def ask(self, request: ReviewRequest, reviewer: Reviewer) -> dict[str, Any] | None:
         """Return the kept answer, or ask the reviewer and sign the answer; None where there is none yet.
@@ -140,6 +144,6 @@ class ReviewDesk:
             self._keep(request.interrupt_id, request.digest, response, reviewer.name)
             await self._connection.committed()
         except NotApprovedError as error:
-            if error.reason != "answered":
+            if error.reason not in ("answered", "one_pair_of_eyes"):
                 raise
         return self.find_answer(request.interrupt_id)

@@ -1,5 +1,6 @@
 """Nodes of the human gate: the proposal is made, reviewed, and committed once it is approved."""
 
+import re
 from typing import Any
 
 from langgraph.runtime import Runtime
@@ -9,13 +10,15 @@ from scenarios.team.offers import CheckedReport
 from simulator.governance.case_words import list_changes
 from simulator.governance.context import FullContext, make_effect_key, read_proposal
 from simulator.governance.duties import assign_duty
-from simulator.governance.gate.approvals import OfferLine, Proposal, ReportLine
+from simulator.governance.gate.approvals import OfferLine, Proposal, ReportLine, refuse
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.gate.requests import Settled
 from simulator.governance.judgement import judge, read_draft, read_table
 from simulator.governance.resolution import Resolution, make_parts
 from simulator.governance.state import FullState
 from simulator.graph.state import Update
+
+REFUSAL = re.compile(r"[a-z_]{0,20}")
 
 
 async def propose(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
@@ -111,9 +114,16 @@ def _make_request(state: FullState, proposal: Proposal, interrupt_id: str) -> di
         interrupt_id=interrupt_id,
         digest=proposal.digest,
         proposal=proposal,
-        refusal=state["refusal"],
+        refusal=_read_refusal(state),
     )
     return request.model_dump()
+
+
+def _read_refusal(state: FullState) -> str:
+    """Read why the answer before did not count: one word of the gate's, for it is not under the digest."""
+    if not REFUSAL.fullmatch(state["refusal"]):
+        refuse("tampered", "the state holds no reason of a refusal")
+    return state["refusal"]
 
 
 def _apply_ruling(state: FullState, proposal: Proposal, settled: Settled) -> Update:

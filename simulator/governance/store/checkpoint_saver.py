@@ -25,6 +25,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from simulator.governance.gate.approvals import refuse
 from simulator.governance.store.database import Store, transaction
 
 _COLUMNS = "thread, namespace, id, parent, type, body, metadata"
@@ -163,6 +164,17 @@ class StoreSaver(BaseCheckpointSaver[str]):
             yield found
 
     def _read(self, row: _Row) -> CheckpointTuple:
+        """Read one checkpoint.
+
+        Raises:
+            NotApprovedError: "tampered": it was damaged on disk.
+        """
+        try:
+            return self._decode(row)
+        except (ValueError, TypeError, AttributeError, LookupError) as error:
+            refuse("tampered", f"a checkpoint of thread {row[0]!r} was damaged ({type(error).__name__})")
+
+    def _decode(self, row: _Row) -> CheckpointTuple:
         thread, namespace, checkpoint_id, parent, kind, body, metadata = row
         checkpoint = self.serde.loads_typed((kind, body))
         checkpoint["channel_values"] = self._read_values(thread, namespace, checkpoint["channel_versions"])

@@ -9,14 +9,15 @@ import asyncio
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from roles.errors import InfrastructureError, UserError
 
 BUSY_TIMEOUT_MS = 30_000
+GENESIS = "0" * 64  # stands before the first entry of the decision log
 WAL_PAGES = 4_000  # of 4 KiB, after which the write-ahead log is copied into the file
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS threads (
@@ -70,6 +71,16 @@ CREATE INDEX IF NOT EXISTS writes_of_thread ON checkpoint_writes (thread, namesp
 """
 
 
+class LogHead(NamedTuple):
+    """The last entry of the decision log; of an empty one LogHead(0, GENESIS).
+
+    Example: LogHead(sequence=7, hash="9f2c...")
+    """
+
+    sequence: int
+    hash: str
+
+
 class _Group:
     """Transactions that are committed together."""
 
@@ -85,6 +96,7 @@ class Store(sqlite3.Connection):
     earlier one. After a commit that failed nothing is written any more until the file is opened again.
     """
 
+    keep_mark: Callable[[LogHead], None] | None = None  # is told how far the log is on disk; raises OSError
     is_inside = False  # a transaction of ours is under way
     _is_durable = False  # the last one that was begun waits for the disk
     _num_groupings = 0
@@ -131,7 +143,7 @@ class Store(sqlite3.Connection):
             return
         try:
             self._commit()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._fail(str(error))
         else:
             self._group = None
@@ -182,13 +194,29 @@ class Store(sqlite3.Connection):
             self._is_durable = durable
         self.execute("BEGIN IMMEDIATE")
 
+    def read_log_head(self) -> LogHead:
+        """Return the last entry of the decision log."""
+        last = self.execute("SELECT sequence, hash FROM decision_log ORDER BY sequence DESC LIMIT 1")
+        return LogHead(*(last.fetchone() or (0, GENESIS)))
+
+    def settle(self) -> None:
+        """Wait until all that was committed is on disk, and move the mark there."""
+        if self.keep_mark is None or self.in_transaction or self._error:
+            return
+        head = self.read_log_head()
+        self.execute("PRAGMA wal_checkpoint(PASSIVE)")  # waits for the disk first
+        self.keep_mark(head)
+
     def _commit(self) -> None:
+        head = self.read_log_head() if self._is_durable and self.keep_mark else None
         try:
             self.execute("COMMIT")
         except sqlite3.Error:
             with suppress(sqlite3.Error):
                 self.execute("ROLLBACK")
             raise
+        if head is not None and self.keep_mark is not None:
+            self.keep_mark(head)
 
     def _flush_group(self, group: _Group) -> None:
         if self._group is group:
@@ -218,9 +246,36 @@ def open_store(path: Path | None) -> Store:
         store.execute("PRAGMA synchronous=NORMAL")
         store.execute("PRAGMA temp_store=MEMORY")
         store.executescript(_SCHEMA)
-    except sqlite3.Error as error:
+        foreign = _find_foreign(store)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise UserError(f"--db {str(path)!r} cannot be used ({error}); choose another file") from None
+    if foreign is not None:
+        raise UserError(f"--db {str(path)!r} holds {foreign!r}, which is not a part of a store; remove it")
     return store
+
+
+@contextmanager
+def naming_damage(path: Path | None) -> Iterator[None]:
+    """Turn what SQLite says of a damaged file into a message that names the file.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        yield
+    except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.IntegrityError):
+        raise
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise UserError(f"the store {str(path)!r} is damaged ({error}); put a sound copy back") from error
+
+
+def _find_foreign(store: Store) -> str | None:
+    """Return the name of a trigger or a view that is not ours: it could drop what is written."""
+    found = store.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')")
+    for name, text in found.fetchall():
+        if f"CREATE TRIGGER IF NOT EXISTS {str(text).removeprefix('CREATE TRIGGER ')};" not in _SCHEMA:
+            return str(name)
+    return None
 
 
 @contextmanager
@@ -245,7 +300,7 @@ def transaction(store: Store, *, durable: bool = False) -> Iterator[None]:
             store.undo(error)
             raise
         store.end()
-    except sqlite3.OperationalError as error:
+    except (sqlite3.OperationalError, OSError) as error:
         raise InfrastructureError(f"the store cannot be written: {error}") from error
 
 
@@ -256,6 +311,14 @@ def canonical_json(value: Any) -> str:
         ValueError, TypeError: not a JSON value.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def read_json(text: Any) -> Any:
+    """Read a JSON text from the file; None for one that is damaged, which no signature and no seal fits."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def digest_json(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from simulator.governance.gate.approvals import Clock, refuse
 from simulator.governance.gate.seals import is_sealed, seal
-from simulator.governance.store.database import Store, canonical_json, transaction
+from simulator.governance.store.database import GENESIS, LogHead, Store, canonical_json, transaction
 
 EntryKind = Literal[
     "requested",
@@ -27,9 +27,9 @@ EntryKind = Literal[
     "observed",
     "replanned",
     "closed",
+    "four_eyes",
 ]
 KINDS: tuple[str, ...] = get_args(EntryKind)
-GENESIS = "0" * 64  # stands before the first entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,11 @@ class DecisionLog:
         return max(self._clock(), row[0] or 0)
 
     def append(self, thread: str, kind: EntryKind, body: dict[str, Any]) -> None:
-        """Add an entry; inside an open transaction it stands or falls with that."""
+        """Add an entry; inside an open transaction it stands or falls with that.
+
+        Raises:
+            NotApprovedError: "tampered": the store did not take it.
+        """
         with transaction(self._connection):
             last = self._connection.execute(
                 "SELECT sequence, hash, at_s FROM decision_log ORDER BY sequence DESC LIMIT 1"
@@ -71,10 +75,12 @@ class DecisionLog:
             sequence, previous, last_s = (last[0] + 1, last[1], last[2]) if last else (1, GENESIS, 0)
             text, at_s = canonical_json(body), int(max(self._clock(), last_s))
             hashed = entry_hash(sequence, thread, kind, text, at_s, previous)
-            self._connection.execute(
+            added = self._connection.execute(
                 "INSERT INTO decision_log VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (sequence, thread, kind, text, at_s, previous, hashed, seal(self._key, "log", hashed)),
             )
+            if added.rowcount != 1:  # a trigger that somebody put into the file
+                refuse("tampered", f"the store drops entry {sequence} of its decision log")
         listener = self.listeners.get(thread)
         if listener is not None:
             listener(kind, body)
@@ -123,9 +129,14 @@ class DecisionLog:
 
     def head(self) -> str:
         """Hash of the last entry: keep it elsewhere to notice a log that was cut off."""
-        last = self._connection.execute("SELECT hash FROM decision_log ORDER BY sequence DESC LIMIT 1")
-        row = last.fetchone()
-        return str(row[0]) if row else GENESIS
+        return self._connection.read_log_head().hash
+
+    def reaches(self, head: LogHead) -> bool:
+        """Return whether this entry is in the log."""
+        row = self._connection.execute(
+            "SELECT hash FROM decision_log WHERE sequence = ?", (head.sequence,)
+        ).fetchone()
+        return head == LogHead(0, GENESIS) or (row is not None and row[0] == head.hash)
 
     def _read(self, where: str, given: tuple[Any, ...]) -> list[tuple[Entry, str]]:
         """Read entries and their seals, in order."""

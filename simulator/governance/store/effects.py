@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from simulator.governance.gate.approvals import refuse
 from simulator.governance.store.database import Store, canonical_json, transaction
 
 
@@ -35,11 +36,14 @@ class EffectsLedger:
         """Return the recorded result; without one, run `act` and record its result in one transaction.
 
         `act` writes to the store only; its result is a JSON value. Where it raises, nothing has happened.
+
+        Raises:
+            NotApprovedError: "tampered": the recorded result was damaged on disk.
         """
         with transaction(self._connection, durable=durable):
             row = self._find(key)
             if row is not None:
-                return json.loads(row)
+                return _load(row)
             result = act()
             self._insert(key, result)
             return result
@@ -47,7 +51,7 @@ class EffectsLedger:
     def recall(self, key: EffectKey) -> Any | None:
         """Return the recorded result, None where there is none."""
         row = self._find(key)
-        return None if row is None else json.loads(row)
+        return None if row is None else _load(row)
 
     def record(self, key: EffectKey, result: Any) -> Any:
         """Record a result from outside, not None; where one was recorded meanwhile, that one stands."""
@@ -59,7 +63,7 @@ class EffectsLedger:
             "SELECT result FROM effects WHERE thread = ? AND input_digest = ? ORDER BY superstep DESC LIMIT 1"
         )
         rows = [self._connection.execute(query, (thread, digest)).fetchone() for digest in input_digests]
-        return [None if row is None else json.loads(row[0]) for row in rows]
+        return [None if row is None else _load(row[0]) for row in rows]
 
     def trace(self, thread: str) -> list[tuple[int, str, Any]]:
         """Return (superstep, node, result) of all effects of a thread, in this order, without times."""
@@ -67,7 +71,7 @@ class EffectsLedger:
             "SELECT superstep, node, result FROM effects WHERE thread = ? ORDER BY superstep, node, result",
             (thread,),
         )
-        return [(superstep, node, json.loads(result)) for superstep, node, result in rows.fetchall()]
+        return [(superstep, node, _load(result)) for superstep, node, result in rows.fetchall()]
 
     def _find(self, key: EffectKey) -> str | None:
         row = self._connection.execute(
@@ -78,3 +82,10 @@ class EffectsLedger:
 
     def _insert(self, key: EffectKey, result: Any) -> None:
         self._connection.execute("INSERT INTO effects VALUES (?, ?, ?, ?, ?)", (*key, canonical_json(result)))
+
+
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        refuse("tampered", "the recorded result of an effect was damaged")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import evaluation_child
@@ -23,6 +24,7 @@ from evaluation.summary.details import build_details, failures, offers_by_seat, 
 from evaluation.summary.gate_files import read_gate_file
 from evaluation.summary.run_summary import read_summary
 from roles.errors import UserError
+from scenarios.team import PlanGame
 from simulator.agents.scripted_policies import oracle_team
 from simulator.chat_plain import PlainChat
 from simulator.engines.scripted import ScriptedEngine
@@ -91,7 +93,7 @@ def test_blocks_do_not_change_what_is_sampled(block_size: int, tmp_path: Path) -
             weights=TeamRewardWeights(),
             max_completion_tokens=2000,
             folder=tmp_path / str(size),
-            style="short",
+            make_game=partial(PlanGame, style="short"),
             block_size=size,
         )
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from simulator.governance.store.database import Store, open_store, transaction
-from simulator.governance.store.decision_log import GENESIS, DecisionLog, Entry, verify_chain
+from simulator.governance.store.database import GENESIS, Store, open_store, transaction
+from simulator.governance.store.decision_log import DecisionLog, Entry, verify_chain
 
 
 def fill(path: Path | None = None, count: int = 6) -> tuple[Store, DecisionLog]:

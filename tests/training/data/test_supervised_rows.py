@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tiny_models import DIFFICULTIES, tiny_chat, tiny_tokenizer
@@ -76,37 +77,30 @@ def test_a_demonstration_row_is_the_engines_transcript(role: str, index: int) ->
 @pytest.mark.parametrize("style", ["short", "full"])
 @pytest.mark.parametrize("index", range(NUM_CASES))
 def test_seat_rows_are_the_engines_transcripts(index: int, style: Style) -> None:
-    """Reports with their tool calls, decision and votes of an expert meeting, played for real."""
+    """Reports with their tool calls, questions, replies, decision and votes of a meeting, played for real."""
     chat = tiny_chat() if style == "short" else PlainChat()
-    game = PlanGame(team_scenario("train", 0, index, DIFFICULTIES), style).without_questions()
-    meeting = hold_meeting(game)
-    sampling = Sampling(max_completion_tokens=5000)
-    for role in ROLES:
-        steps = meeting.decision_steps if role == RECONCILER else meeting.report_steps[role]
-        prompted = game.prompt_role(role)
+    game = PlanGame(team_scenario("train", 0, index, DIFFICULTIES), style, questions=1)
+    for role, said in hold_meeting(game).messages.items():
+        prompted, reports = game.prompt_role(role), dict[str, Any]()
 
-        def call_tool(call: ToolCall, role: str = role) -> str:
-            return game.call_tool(role, call, meeting.reports)
+        def call_tool(call: ToolCall, role: str = role, reports: Any = reports) -> str:
+            return game.call_tool(role, call, reports)
 
+        steps = [step for one in said for step in one.steps]
         texts = [s.text if s.call is None else format_tool_call(s.text, s.call) for s in steps]
-        if role != RECONCILER:
-            texts.append(meeting.votes[role].text)
         agent = Agent(
             role=ROLES[role],
             policy="expert",
             engine=speak_in_turn(chat, texts),
             chat=chat,
-            sampling=sampling,
+            sampling=Sampling(max_completion_tokens=5000),
             session="s",
             call_tool=call_tool if prompted.tools else None,
             prompt_role=prompted,
         )
-        if role == RECONCILER:
-            asyncio.run(agent.answer(game.write_decision_brief(meeting.reports)))
-        else:
-            asyncio.run(agent.answer(game.write_report_brief(role)))
-            brief = game.write_vote_brief(meeting.drafts[role], role, meeting.reports)
-            asyncio.run(agent.answer(brief))
+        for one in said:
+            reports |= one.reports
+            asyncio.run(agent.answer(one.brief))
         assert seat_row(role, game, chat) == as_row(agent.trajectory())
 
 
@@ -137,17 +131,18 @@ def test_a_row_decodes_to_the_expected_text_in_the_expected_spans() -> None:
 def test_a_seat_row_trains_report_and_vote_only() -> None:
     chat, game = PlainChat(), PlanGame(team_scenario("train", 0, 3, DIFFICULTIES), "short")
     meeting = hold_meeting(game)
-    vote_brief = game.write_vote_brief(meeting.drafts["coo"], "coo", meeting.reports)
+    report, vote = meeting.messages["coo"]
+    assert vote.brief == game.write_vote_brief(meeting.drafts["coo"], "coo", meeting.reports)
     assert spans(seat_row("coo", game, chat)) == [
         (0, chat.open(game.prompt_role("coo"), game.write_report_brief("coo"), with_tools=False)),
-        (1, (*chat.encode(meeting.report_steps["coo"][-1].text), chat.end_id)),
-        (0, chat.ask(vote_brief)),
-        (1, (*chat.encode(meeting.votes["coo"].text), chat.end_id)),
+        (1, (*chat.encode(report.steps[-1].text), chat.end_id)),
+        (0, chat.ask(vote.brief)),
+        (1, (*chat.encode(vote.steps[-1].text), chat.end_id)),
     ]
     brief = game.write_decision_brief(meeting.reports)
     assert spans(seat_row(RECONCILER, game, chat)) == [
         (0, chat.open(game.prompt_role(RECONCILER), brief, with_tools=False)),
-        (1, (*chat.encode(meeting.decision_steps[-1].text), chat.end_id)),
+        (1, (*chat.encode(meeting.messages[RECONCILER][-1].steps[-1].text), chat.end_id)),
     ]
 
 
@@ -202,10 +197,12 @@ def test_experts_of_different_habits_write_the_demonstrations() -> None:
     """In short style nobody is `fair`: what is fair is at times no step, and steps alone are listed."""
     games = [PlanGame(team_scenario("train", 0, index, DIFFICULTIES), "short") for index in range(60)]
     meetings = [hold_meeting(game) for game in games]
-    words = {steps[-1].text.split()[0] for one in meetings for steps in one.report_steps.values()}
+    said = [(role, said) for one in meetings for role, said in one.messages.items()]
+    words = {own[0].steps[-1].text.split()[0] for role, own in said if role != RECONCILER}
     assert words == set(REPORT_HABITS) - {"fair"}
-    assert {one.decision_steps[-1].text.split()[0] for one in meetings} == set(FUNDING_HABITS)
-    assert {json.loads(vote.text)["vote"] for one in meetings for vote in one.votes.values()} == {
+    funded = {own[-1].steps[-1].text.split()[0] for role, own in said if role == RECONCILER}
+    assert funded == set(FUNDING_HABITS)
+    assert {json.loads(own[-1].steps[-1].text)["vote"] for role, own in said if role != RECONCILER} == {
         "accept",
         "object",
     }

@@ -28,6 +28,7 @@ from teacher_server import (
     draw,
     expect_row,
     play_oracle,
+    play_seats,
     say,
     serve,
 )
@@ -35,18 +36,22 @@ from teacher_server import (
 from emads.cli import main
 from roles.errors import UserError
 from roles.registry import ROLES
+from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Scenario, Step, ToolCall
 from scenarios.registry import FAMILIES
+from scenarios.team import TeamScenario
+from scenarios.team import generate as generate_team
 from simulator.agents.scripted_policies import HOSTILE_TEXTS
 from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.endpoint import EndpointSettings
 from simulator.tool_calls import format_tool_call
 from training.data.folders import datasets, requests
 from training.data.folders.columns import encode_shard, load_messages, store_messages
-from training.data.folders.rows import list_tools
+from training.data.folders.rows import SOLO_FAMILIES, build_rows, list_tools
 from training.data.folders.validation import validate_folder
 from training.data.teacher.folder import TeachingReport, teach_folder
 from training.data.teacher.index import TeacherIndex
+from training.data.teacher.lessons import list_lessons
 from training.data.teacher.teacher import (
     Halt,
     Outcome,
@@ -100,21 +105,20 @@ def teach(
 
 def play_all(
     server: TeacherServer,
-    scenarios: Sequence[Scenario],
+    scenarios: Sequence[Scenario | TeamScenario],
     *,
     rules: TeachingRules = RULES,
-    families: Any = FAMILIES,
+    families: Any = SOLO_FAMILIES,
     **changes: Any,
 ) -> list[Outcome]:
     async def run() -> list[Outcome]:
         async with ChatClient(make_settings(server, **changes)) as client:
             return await write_demonstrations(
-                scenarios,
+                [lesson for one in scenarios for lesson in list_lessons(one, families)],
                 client,
                 author="teacher:tiny",
                 rules=rules,
                 halt=Halt(rules.max_failures),
-                families=families,
             )
 
     return asyncio.run(run())
@@ -140,6 +144,73 @@ def test_an_oracle_behind_an_endpoint_writes_the_oracles_rows(family: str, nativ
         expected = expect_row(scenario)
         assert outcome.row == expected | {"author": "teacher:tiny"}
         assert list(outcome.row) == list(expected)
+
+
+class TeamOracle:
+    """Plays every seat as the experts of the case's meeting do; `spoil` changes a seat's steps."""
+
+    def __init__(self, cases: Sequence[TeamScenario], spoil: Any = lambda steps: steps) -> None:
+        self._steps = {brief: spoil(steps) for case in cases for brief, steps in play_seats(case).items()}
+
+    def __call__(self, body: Body) -> Body:
+        roles = [message["role"] for message in body["messages"]]
+        step = self._steps[body["messages"][1]["content"]][roles.count("assistant")]
+        return say(step.text) if step.call is None else say(step.text, step.call)
+
+
+def draw_meetings() -> list[TeamScenario]:
+    """Cases in whose meetings ReconcileGPT asks a seat, or does not."""
+    return [generate_team("train", 0, index, 1) for index in range(6)]
+
+
+def test_a_teacher_at_the_table_writes_the_experts_rows_of_every_seat(tmp_path: Path) -> None:
+    """Reports, replies in ReconcileGPT's transcript, decisions and votes; a folder of them validates."""
+    with serve(TeamOracle(draw_meetings())) as server:
+        report = teach(tmp_path, server, 2, families=("team",), rules=TeachingRules(min_reward=0.5))
+    (shard,) = report.shards
+    assert shard.num_scenarios == 2
+    assert shard.num_rows + sum(shard.rejected.values()) == 2 * 5
+    rows = read_rows(tmp_path / shard.path)
+    assert {row["role"] for row in rows} == set(TEAM_ROLES)
+    num_asked = 0
+    for row in rows:
+        expert = {one["role"]: one for one in build_rows("team", "train", 0, row["index"], 1)}[row["role"]]
+        told = [place for place, message in enumerate(row["messages"]) if message["role"] == "user"]
+        if row["role"] == RECONCILER:
+            num_asked += len(told) > 1
+            assert row == expert | {"author": "teacher:tiny"}
+        else:  # the expert may be asked for another offer before it votes
+            assert row["messages"][: told[1]] == expert["messages"][: told[1]]
+            assert row["messages"][-1]["content"] in (
+                '{"vote": "accept", "reason": ""}',
+                expert["messages"][-1]["content"],
+            )
+    assert num_asked > 0
+    checked = validate_folder(tmp_path)
+    assert (checked.num_clean, checked.problems) == (len(rows), ())
+
+
+@pytest.mark.parametrize(
+    ("words", "other", "reason"),
+    [
+        ('"vote": "', '"vote": "never ', "answer"),
+        ('"worth": ', '"worth": 1', "answer"),
+        ('{"offers"', 'Worth 7777. {"offers"', "chain"),
+    ],
+)
+def test_a_seats_bad_words_are_rejected_with_their_reason(words: str, other: str, reason: str) -> None:
+    """A malformed vote, false offers, and a figure that nobody gave."""
+
+    def spoil(steps: Sequence[Step]) -> list[Step]:
+        return [one if one.call else replace(one, text=one.text.replace(words, other, 1)) for one in steps]
+
+    cases = draw_meetings()[:1]
+    with serve(TeamOracle(cases)) as server:
+        sound = reasons(play_all(server, cases, rules=TeachingRules(min_reward=0.01)))
+    with serve(TeamOracle(cases, spoil)) as server:
+        spoilt = reasons(play_all(server, cases, rules=TeachingRules(min_reward=0.01)))
+    assert sound != spoilt
+    assert {one for one, before in zip(spoilt, sound, strict=True) if one != before} == {reason}
 
 
 def test_the_teacher_is_told_mandate_tools_schema_and_brief_and_no_truth() -> None:
@@ -569,8 +640,6 @@ def test_folders_are_never_mixed(tmp_path: Path) -> None:
         datasets.generate_folder(("cto",), 4, tmp_path / "oracle", difficulties=(1,))
         with pytest.raises(UserError, match="holds demonstrations of the oracle"):
             teach(tmp_path / "oracle", server, 4)
-        with pytest.raises(UserError, match="a teacher plays one role at a time"):
-            teach(tmp_path / "team", server, 4, families=("team",))
     assert len(TeacherIndex.read(tmp_path / "taught").shards) == 1
 
 
@@ -678,7 +747,6 @@ def test_the_verb_ends_with_a_mistake_where_the_endpoint_refuses(
         ("--teacher http://h/v1 --model m --teacher-set min_reward=2", "min_reward 2: input should be less"),
         ("--teacher http://h/v1 --model m --teacher-set tool_shape=xml", "tool_shape 'xml': input should be"),
         ("--teacher http://h/v1 --model m --processes 2", "--processes 2 does not go with --teacher"),
-        ("--teacher http://h/v1 --model m --family team", "a teacher plays one role at a time"),
         ("--teacher http://h/v1 --model m --count 0", "count 0 must be 1 or more"),
     ],
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from teacher_server import draw, play_oracle
+from teacher_server import draw, lesson_of, play_oracle
 
 from scenarios.base import Scenario, ToolCall
 from scenarios.registry import FAMILIES
@@ -21,6 +21,7 @@ from training.data.teacher.checks import (
     read_messages,
     write_messages,
 )
+from training.data.teacher.lessons import list_lessons
 
 CTO = FAMILIES["cto"]
 SCENARIO = CTO.generate("train", 0, 1, 2)
@@ -41,8 +42,8 @@ def play(scenario: Scenario) -> list[PlayedTurn]:
 def list_failing(
     turns: Sequence[PlayedTurn], scenario: Scenario = SCENARIO, min_reward: float = 1.0
 ) -> list[str]:
-    family = FAMILIES[scenario.family]
-    return [str(name) for name, check in CHECKS.items() if check(family, scenario, turns, min_reward)]
+    lesson = lesson_of(scenario)
+    return [str(name) for name, check in CHECKS.items() if check(lesson, turns, min_reward)]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -60,14 +61,14 @@ def test_the_oracle_passes_all(family: str) -> None:
 def insert_call(name: str, arguments: dict[str, object], observation: str | None = None) -> list[PlayedTurn]:
     """The oracle's play with one more call before its first."""
     call = ToolCall(name=name, arguments=arguments)
-    said = observe(CTO, SCENARIO, call)[0] if observation is None else observation
+    said = observe(lesson_of(SCENARIO), (), call)[0] if observation is None else observation
     return [PlayedTurn(text="", call=call, observation=said), *play(SCENARIO)]
 
 
 def test_only_the_first_check_rejects_an_unknown_tool() -> None:
     turns = insert_call("browse", {"option": "A"})
     assert list_failing(turns) == ["tools"]
-    rejection = find_rejection(CTO, SCENARIO, turns)
+    rejection = find_rejection(lesson_of(SCENARIO), turns)
     assert rejection is not None
     assert rejection.reason == "tools"
     assert "turn 1 calls 'browse'; the tools are describe, measure" in rejection.detail
@@ -76,7 +77,7 @@ def test_only_the_first_check_rejects_an_unknown_tool() -> None:
 def test_only_the_first_check_rejects_a_refused_call() -> None:
     turns = insert_call("measure", {"option": "Z", "part": []})
     assert list_failing(turns) == ["tools"]
-    rejection = find_rejection(CTO, SCENARIO, turns)
+    rejection = find_rejection(lesson_of(SCENARIO), turns)
     assert rejection is not None
     assert "turn 1 calls measure in vain: error: you are asked about option A" in rejection.detail
 
@@ -218,7 +219,8 @@ def test_only_the_fourth_check_rejects_a_tool_of_moods() -> None:
         turn if turn.call is None else replace(turn, observation=moody.call_tool(SCENARIO, turn.call))
         for turn in play(SCENARIO)
     ]
-    failing = [name for name, check in CHECKS.items() if check(moody, SCENARIO, turns, 1.0)]
+    (lesson,) = list_lessons(SCENARIO, {"cto": moody})
+    failing = [name for name, check in CHECKS.items() if check(lesson, turns, 1.0)]
     assert failing == ["replay"]
 
 

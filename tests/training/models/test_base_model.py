@@ -297,7 +297,7 @@ def test_a_seats_further_question_reads_as_the_template_renders_it(
     chat = HFChat(tokenizer, short_prompts=True)
     game = PlanGame(team_scenario("train", 0, index, DIFFICULTIES), "short")
     meeting, role, brief = hold_meeting(game), game.prompt_role("risk"), game.write_report_brief("risk")
-    report, vote = meeting.report_steps["risk"][-1].text, meeting.votes["risk"].text
+    report, vote = (one.steps[-1].text for one in meeting.messages["risk"])
     question = game.write_vote_brief(meeting.decision, "risk", meeting.reports)
     ids = chat.open(role, brief, with_tools=False)
     ids += (*chat.encode(report), chat.end_id, *chat.ask(question))

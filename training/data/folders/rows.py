@@ -13,14 +13,14 @@ from typing import Any
 from roles.base import Role, parse_answer
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
-from roles.team import RECONCILER, Report
+from roles.team import RECONCILER, TEAM_ROLES, Report
 from scenarios import team
 from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, Verdict
 from scenarios.company.optimum import recheck_optimum
 from scenarios.company.setting import find_sector as company_sector
 from scenarios.registry import FAMILIES, families
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
-from scenarios.team.demonstrations import Meeting, hold_meeting
+from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.verdicts import verify_report
 from training.data.folders.columns import Message, store_messages, store_tools
 
@@ -143,25 +143,18 @@ def _build_seat_rows(scenario: team.TeamScenario, style: Style) -> Iterator[Row]
     """One row per seat of an expert meeting."""
     game = team.PlanGame(scenario, style)
     meeting = hold_meeting(game)
-    for seat in scenario.seats:
-        role, brief, steps = game.prompt_role(seat), game.write_report_brief(seat), meeting.report_steps[seat]
-        _require_gold(verify_report(scenario, seat, steps[-1].text), scenario.key)
-        messages = [
-            *write_opening(role, brief),
-            *_play(partial(_call_seat_tool, game, seat, meeting), steps),
-            {"role": "user", "content": game.write_vote_brief(meeting.drafts[seat], seat, meeting.reports)},
-            {"role": "assistant", "content": meeting.votes[seat].text},
-        ]
-        answer = parse_answer(steps[-1].text, Report).model_dump()
-        yield make_row(scenario, seat, brief, messages, list_tools(role), answer)
-    role, brief = game.prompt_role(RECONCILER), game.write_decision_brief(meeting.reports)
-    played = _play(partial(_call_seat_tool, game, RECONCILER, meeting), meeting.decision_steps)
-    messages = [*write_opening(role, brief), *played]
-    yield make_row(scenario, RECONCILER, brief, messages, list_tools(role), meeting.decision)
-
-
-def _call_seat_tool(game: team.PlanGame, seat: str, meeting: Meeting, call: ToolCall) -> str:
-    return game.call_tool(seat, call, meeting.reports)
+    for name, said in meeting.messages.items():
+        role, first = game.prompt_role(name), said[0]
+        messages = write_opening(role, first.brief)
+        for number, one in enumerate(said):
+            messages += [{"role": "user", "content": one.brief}] if number else []
+            messages += _play(partial(game.call_tool, name, reports=one.reports), one.steps)
+        answer = meeting.decision
+        if name != RECONCILER:
+            report = first.steps[-1].text
+            _require_gold(verify_report(scenario, name, report), scenario.key)
+            answer = parse_answer(report, Report).model_dump()
+        yield make_row(scenario, name, first.brief, messages, list_tools(role), answer)
 
 
 def write_opening(role: Role, brief: str, style: Style = "full") -> list[Message]:
@@ -170,9 +163,9 @@ def write_opening(role: Role, brief: str, style: Style = "full") -> list[Message
     return [{"role": "system", "content": system}, {"role": "user", "content": brief}]
 
 
-def open_chat(role: str, brief: str) -> list[Message]:
-    """The messages that a role's chat on its own family begins with."""
-    return write_opening(SOLO_ROLES[role], brief)
+def count_roles(family: str) -> int:
+    """Roles that play a case of the family, each with a row."""
+    return len(TEAM_ROLES) if family == TEAM else 1
 
 
 def find_domain(case: Case) -> str:

@@ -6,17 +6,17 @@ chain    every figure was given by a tool before or stands in the brief, every o
 replay   the tools, asked again on the scenario made anew, say the same word for word
 """
 
-import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scenarios.base import Family, Scenario, ToolCall, ToolError
+from scenarios.base import ToolCall, ToolError
 from simulator.tool_calls import CLOSE, OPEN
 from training.data.folders.columns import Message, load_messages, store_messages
-from training.data.folders.rows import SOLO_ROLES, write_turn
+from training.data.folders.rows import write_turn
 from training.data.teacher.claims import FalseChainError, KnownNumbers
+from training.data.teacher.lessons import Lesson
 
 Reason = Literal["tools", "answer", "chain", "replay"]
 EXACT = 1.0
@@ -40,8 +40,9 @@ class PlayedTurn:
     """
 
     text: str
-    call: ToolCall | None = None  # None in the turn that answers
+    call: ToolCall | None = None  # None in a turn that answers
     observation: str = ""
+    asked: str = ""  # the message before this turn; "" where none stands between it and the turn before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,22 +53,25 @@ class Rejection:
     detail: str
 
 
-Check = Callable[[Family, Scenario, Sequence[PlayedTurn], float], str | None]
+Check = Callable[[Lesson, Sequence[PlayedTurn], float], str | None]
 
 
-def observe(family: Family, scenario: Scenario, call: ToolCall) -> tuple[str, bool]:
-    """What the tool says, and whether it accepted the call."""
+def list_answers(turns: Sequence[PlayedTurn]) -> list[str]:
+    """What was answered, in order: the turns without a call."""
+    return [turn.text for turn in turns if turn.call is None]
+
+
+def observe(lesson: Lesson, turns: Sequence[PlayedTurn], call: ToolCall) -> tuple[str, bool]:
+    """What the tool says after these turns, and whether it accepted the call."""
     try:
-        return family.call_tool(scenario, call), True
+        return lesson.call_tool(list_answers(turns), call), True
     except ToolError as error:
         return f"error: {error}", False
 
 
-def check_tools(
-    family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], min_reward: float
-) -> str | None:
+def check_tools(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) -> str | None:
     """The first call that no tool of the role takes; None if all are taken."""
-    known = [tool.name for tool in SOLO_ROLES[family.role].tools]
+    known = [tool.name for tool in lesson.role.tools]
     for number, turn in enumerate(turns, start=1):
         if OPEN in turn.text or CLOSE in turn.text:
             return f"turn {number} writes {OPEN} into its words"
@@ -75,27 +79,24 @@ def check_tools(
             continue
         if turn.call.name not in known:
             return f"turn {number} calls {turn.call.name[:40]!r}; the tools are {', '.join(known)}"
-        observation, is_accepted = observe(family, scenario, turn.call)
+        observation, is_accepted = observe(lesson, turns[: number - 1], turn.call)
         if not is_accepted:
             return f"turn {number} calls {turn.call.name} in vain: {observation[:200]}"
     return None
 
 
-def check_answer(
-    family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], min_reward: float
-) -> str | None:
+def check_answer(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) -> str | None:
     """What the verifier holds against the last turn; None from a reward of `min_reward` on."""
-    if not turns or turns[-1].call is not None:
+    answers = list_answers(turns)
+    if not turns or turns[-1].call is not None or lesson.follow_up(answers) is not None:
         return "no final answer"
-    verdict = family.verify(scenario, turns[-1].text)
+    verdict = lesson.verify(answers)
     if verdict.reward >= min_reward - TOLERANCE:
         return None
     return f"reward {verdict.reward:.3f} under {min_reward:g}: {verdict.explanation[:200]}"
 
 
-def check_chain(
-    family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], min_reward: float
-) -> str | None:
+def check_chain(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) -> str | None:
     """The first thing said that nobody gave and no sum worked out; None if there is none.
 
     A figure (a number right after a name under which the family's tools give figures: "latency 53", "the cost
@@ -103,14 +104,16 @@ def check_chain(
     thing that its sentence names where a tool was asked about that thing; or stand in the brief. Every other
     number of the words must be known or worked out, and every equation must hold (see `claims.py`).
     """
-    names = _list_figure_names(family, scenario) | {
+    names = {name for text in lesson.list_observations() for name, _ in read_figures(text)} | {
         name for turn in turns for name, _ in read_figures(turn.observation)
     }
-    from_brief = {float(token) for token in _TOKEN.findall(scenario.brief) if token[0].isdigit()}
-    known = KnownNumbers([scenario.brief])
+    from_brief = _list_numbers(lesson.brief)
+    known = KnownNumbers([lesson.brief])
     given: dict[tuple[str, float], set[str]] = {}  # figure -> things that tools were asked about
     asked: set[tuple[str, str]] = set()  # (thing, name of a figure that a tool gave of it)
     for number, turn in enumerate(turns, start=1):
+        from_brief |= _list_numbers(turn.asked)
+        known.learn(turn.asked)
         for sentence in _SENTENCE.split(turn.text):
             for name, value in read_figures(sentence):
                 if name not in names or value in from_brief:
@@ -130,6 +133,10 @@ def check_chain(
             given.setdefault((name, value), set()).update(things)
             asked |= {(thing, name) for thing in things}
     return None
+
+
+def _list_numbers(text: str) -> set[float]:
+    return {float(token) for token in _TOKEN.findall(text) if token[0].isdigit()}
 
 
 def _leave_answer_out(turn: PlayedTurn) -> str:
@@ -153,15 +160,17 @@ def _names(sentence: str, thing: str) -> bool:
     return re.search(rf"(?<![A-Za-z0-9]){re.escape(thing)}(?![A-Za-z0-9])", sentence) is not None
 
 
-def check_replay(
-    family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], min_reward: float
-) -> str | None:
-    """The first tool whose words differ when it is asked again; None if all agree."""
-    again = family.generate(scenario.split, scenario.seed, scenario.index, scenario.difficulty)
+def check_replay(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) -> str | None:
+    """The first tool or message whose words differ when it is asked again; None if all agree."""
+    again = lesson.remake()
     for number, turn in enumerate(turns, start=1):
+        before = turns[: number - 1]
+        expected = (again.follow_up(list_answers(before)) or "") if before and before[-1].call is None else ""
+        if turn.asked != expected:
+            return f"turn {number} was asked {turn.asked[:80]!r}, not {expected[:80]!r}"
         if turn.call is None:
             continue
-        observation, _ = observe(family, again, turn.call)
+        observation, _ = observe(again, before, turn.call)
         if observation != turn.observation:
             return f"turn {number}: {turn.call.name} says {observation[:80]!r}, not {turn.observation[:80]!r}"
     return None
@@ -176,11 +185,11 @@ CHECKS: dict[Reason, Check] = {
 
 
 def find_rejection(
-    family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], min_reward: float = EXACT
+    lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float = EXACT
 ) -> Rejection | None:
     """The first of the four checks that fails; None for a demonstration worth keeping."""
     for reason, check in CHECKS.items():
-        detail = check(family, scenario, turns, min_reward)
+        detail = check(lesson, turns, min_reward)
         if detail is not None:
             return Rejection(reason=reason, detail=detail)
     return None
@@ -208,16 +217,13 @@ def _normalise(word: str) -> str:
     return word if _IDENTIFIER.fullmatch(word) else word.lower().removesuffix("s")
 
 
-def _list_figure_names(family: Family, scenario: Scenario) -> set[str]:
-    """Names under which the tools give figures in the oracle's own demonstration."""
-    steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
-    observations = [family.call_tool(scenario, step.call) for step in steps if step.call is not None]
-    return {name for observation in observations for name, _ in read_figures(observation)}
-
-
 def write_messages(turns: Sequence[PlayedTurn]) -> list[Message]:
     """The turns as chat messages of a data row."""
-    return [message for turn in turns for message in write_turn(turn.text, turn.call, turn.observation)]
+    messages: list[Message] = []
+    for turn in turns:
+        messages += [{"role": "user", "content": turn.asked}] if turn.asked else []
+        messages += write_turn(turn.text, turn.call, turn.observation)
+    return messages
 
 
 def read_messages(stored: Sequence[Mapping[str, Any]], num_opening: int) -> tuple[PlayedTurn, ...] | None:
@@ -232,11 +238,17 @@ def read_messages(stored: Sequence[Mapping[str, Any]], num_opening: int) -> tupl
 
 
 def _read_turns(messages: Sequence[Message]) -> Iterator[PlayedTurn]:
-    waiting = iter(messages)
+    waiting, asked = iter(messages), ""
     for message in waiting:
+        if message["role"] == "user":
+            asked = message["content"]
+            continue
         if "tool_calls" not in message:
-            yield PlayedTurn(text=message["content"])
+            yield PlayedTurn(text=message["content"], asked=asked)
+            asked = ""
             continue
         function = message["tool_calls"][0]["function"]
         call = ToolCall(name=function["name"], arguments=function["arguments"])
-        yield PlayedTurn(text=message["content"], call=call, observation=next(waiting, {})["content"])
+        observation = next(waiting, {})["content"]
+        yield PlayedTurn(text=message["content"], call=call, observation=observation, asked=asked)
+        asked = ""

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roles.errors import UserError
-from scenarios.base import Scenario
 from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.endpoint import EndpointSettings
 from simulator.engines.openai.request_limits import BudgetSpentError
@@ -25,9 +24,10 @@ from training.data.folders.columns import encode_shard
 from training.data.folders.index import DatasetIndex
 from training.data.folders.near_duplicates import RepeatFilter, compute_fingerprint
 from training.data.folders.requests import Request, check_request, make_requests
-from training.data.folders.rows import TEAM, check_families, require_certificate
+from training.data.folders.rows import Case, check_families, count_roles, require_certificate
 from training.data.teacher.index import TeacherIndex, TeacherShard, write_teacher_card
 from training.data.teacher.journal import SUFFIX, Heading, Journal, read_journal
+from training.data.teacher.lessons import list_lessons
 from training.data.teacher.teacher import (
     Halt,
     Outcome,
@@ -63,7 +63,7 @@ def teach_folder(
     split: str = "train",
     certify: bool = True,
 ) -> TeachingReport:
-    """Let a teacher play `count` different scenarios of each role family, those of `generate_folder`.
+    """Let a teacher play `count` different scenarios of each family, those of `generate_folder`.
 
     Replies that the journals hold are not asked for again.
 
@@ -73,7 +73,7 @@ def teach_folder(
     """
     checked_split = check_request(count, seed, difficulties, split, None)
     requests = make_requests(
-        _choose_families(families), checked_split, seed, difficulties, count=count, certify=certify
+        check_families(families), checked_split, seed, difficulties, count=count, certify=certify
     )
     _check_folder(out, requests)
     with explain_os_errors("write data folder", out):
@@ -97,13 +97,13 @@ class _FolderTeacher:
         shards = TeacherIndex.read(self._out).by_path()
         written = []
         spent = sum(read_journal(path).cost for path in sorted(self._out.glob(f"*/*{SUFFIX}")))
-        total = sum(request.count for request in requests)
+        total = sum(request.count * count_roles(request.family) for request in requests)
         async with ChatClient(self._endpoint, spent=spent) as client:
             with progress("teach", total=total) as bar:
-                for request, number, scenarios in _draw_shards(requests):
+                for request, number, cases in _draw_shards(requests):
                     if self._halt.reason is not None:
                         break
-                    shard = await self._teach_shard(request, number, scenarios, client, bar)
+                    shard = await self._teach_shard(request, number, cases, client, bar)
                     if shard is None:
                         continue
                     written.append(shard)
@@ -117,7 +117,7 @@ class _FolderTeacher:
         self,
         request: Request,
         number: int,
-        scenarios: Sequence[Scenario],
+        cases: Sequence[Case],
         client: ChatClient,
         bar: Progress,
     ) -> TeacherShard | None:
@@ -149,7 +149,7 @@ class _FolderTeacher:
         )
         with Journal(journal_path, heading) as journal:
             outcomes = await write_demonstrations(
-                scenarios,
+                [lesson for case in cases for lesson in list_lessons(case)],
                 client,
                 author=self._author,
                 rules=self._rules,
@@ -176,17 +176,6 @@ class _FolderTeacher:
         )
 
 
-def _choose_families(families: Sequence[str]) -> tuple[str, ...]:
-    """The named role families, all of them for none.
-
-    Raises:
-        UserError: unknown or repeated family, or the team's, which no single teacher can play.
-    """
-    if TEAM in families:
-        raise UserError(f"family {TEAM!r}: a teacher plays one role at a time; choose other families")
-    return tuple(family for family in check_families(families) if family != TEAM)
-
-
 def _check_folder(out: Path, requests: Sequence[Request]) -> None:
     """Refuse a folder of the oracle's, and one that would lose scenarios."""
     if (out / DatasetIndex.FILE).exists():
@@ -205,16 +194,16 @@ def _check_folder(out: Path, requests: Sequence[Request]) -> None:
             )
 
 
-def _draw_shards(requests: Sequence[Request]) -> Iterator[tuple[Request, int, list[Scenario]]]:
-    """Request, number and scenarios of each shard in turn."""
+def _draw_shards(requests: Sequence[Request]) -> Iterator[tuple[Request, int, list[Case]]]:
+    """Request, number and cases of each shard in turn."""
     for request in requests:
         different = _draw(request)
         for number in range(request.num_shards):
             yield request, number, [next(different) for _ in range(request.num_scenarios(number))]
 
 
-def _draw(request: Request) -> Iterator[Scenario]:
-    """Different scenarios in index order: one that repeats an earlier one, or nearly, is not worth its price.
+def _draw(request: Request) -> Iterator[Case]:
+    """Different cases in index order: one that repeats an earlier one, or nearly, is not worth its price.
 
     Raises:
         UserError: too few of them.
@@ -223,7 +212,7 @@ def _draw(request: Request) -> Iterator[Scenario]:
     num_indices = 2 * request.count + SPARE_DRAWS
     for index in range(num_indices):
         case = request.load(index)
-        if not isinstance(case, Scenario) or repeats.find_repeat(index, compute_fingerprint(case)):
+        if repeats.find_repeat(index, compute_fingerprint(case)):
             continue
         if request.certify:
             require_certificate(case)
@@ -254,7 +243,7 @@ def _write_shard(
         seed=request.seed,
         difficulties=request.difficulties,
         min_reward=min_reward,
-        num_scenarios=len(outcomes),
+        num_scenarios=request.num_scenarios(number),
         num_rows=len(rows),
         rejected=dict(Counter(str(rejection.reason) for _, rejection in rejected)),
         num_unfinished=sum(not outcome.is_finished for outcome in outcomes),

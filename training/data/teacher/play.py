@@ -1,4 +1,4 @@
-"""A teacher model plays one scenario: it is asked turn by turn, and its tool calls are executed for real.
+"""A teacher model plays one lesson: it is asked turn by turn, and its tool calls are executed for real.
 
 The teacher is told more than the row keeps: besides the mandate the schema of the answer and how to work. The
 row holds what an oracle's row holds (mandate, brief, turns), so that students learn to do without being told,
@@ -12,14 +12,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.base import AnswerError, Role, parse_strict_json
-from scenarios.base import Family, Scenario, ToolCall
+from roles.base import AnswerError, parse_strict_json
+from scenarios.base import ToolCall
 from simulator.engines.openai.reply import ChatReply, RequestedCall
 from simulator.engines.openai.wire import ToolShape, describe_tools
 from simulator.tool_calls import OPEN, BadToolCallError, parse_tool_calls
 from training.data.folders.columns import Message
-from training.data.folders.rows import SOLO_ROLES, list_tools
-from training.data.teacher.checks import PlayedTurn, Rejection, observe
+from training.data.folders.rows import list_tools
+from training.data.teacher.checks import PlayedTurn, Rejection, list_answers, observe
+from training.data.teacher.lessons import Lesson
 from training.data.teacher.reasoning import write_thoughts
 
 Ask = Callable[[Sequence[Message]], Awaitable[ChatReply]]
@@ -30,38 +31,38 @@ _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 _HOW_TO_WORK = (
     "Call one tool at a time and wait for its result. State a number only when the brief or a tool gave it, "
     "or work it out in an equation first. "
-    "Keep your words short. When you know the answer, write it as one JSON object that matches the schema "
-    "below, with no other curly braces in that turn. JSON schema: "
+    "Keep your words short. When you know the answer, write it as one JSON object, with no other curly "
+    "braces in that turn."
 )
+_SCHEMA = " It matches this JSON schema: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Play:
-    """What came of one scenario. Example: Play(turns=(PlayedTurn(text='{"total": 42}'),), fault=None)"""
+    """What came of one lesson. Example: Play(turns=(PlayedTurn(text='{"total": 42}'),), fault=None)"""
 
     turns: tuple[PlayedTurn, ...]
     fault: Rejection | None  # why the work ended without an answer that could be checked
 
 
-def open_conversation(role: Role, brief: str, shape: ToolShape) -> list[Message]:
+def open_conversation(lesson: Lesson, shape: ToolShape) -> list[Message]:
     """What the teacher is told before its first turn."""
-    schema = role.answer.model_json_schema()
-    schema = {key: value for key, value in schema.items() if key not in ("description", "title")}
-    system = f"{role.mandate}\n\n{_HOW_TO_WORK}{json.dumps(schema)}"
-    if shape == "text" and role.tools:
-        system += f"\n\n{describe_tools(list_tools(role))}"
-    return [{"role": "system", "content": system}, {"role": "user", "content": brief}]
+    system = f"{lesson.role.mandate}\n\n{_HOW_TO_WORK}"
+    if lesson.schema is not None:
+        system += _SCHEMA + json.dumps(lesson.schema)
+    if shape == "text" and lesson.role.tools:
+        system += f"\n\n{describe_tools(list_tools(lesson.role))}"
+    return [{"role": "system", "content": system}, {"role": "user", "content": lesson.brief}]
 
 
-async def play_scenario(
-    family: Family, scenario: Scenario, ask: Ask, *, max_turns: int, shape: ToolShape = "native"
-) -> Play:
+async def play_lesson(lesson: Lesson, ask: Ask, *, max_turns: int, shape: ToolShape = "native") -> Play:
     """Ask until the teacher answers, calls a tool in vain, is cut off, or has had `max_turns` turns.
 
     A failed call ends the work at once: no check would let the play pass, so nothing more is paid for it.
     """
-    conversation = open_conversation(SOLO_ROLES[family.role], scenario.brief, shape)
+    conversation = open_conversation(lesson, shape)
     turns: list[PlayedTurn] = []
+    asked = ""
     for _ in range(max_turns):
         reply = await ask(conversation)
         thoughts, text = _split_thoughts(reply)
@@ -72,12 +73,20 @@ async def play_scenario(
         except BadToolCallError as error:
             return _end(turns, Rejection(reason="tools", detail=str(error)))
         if not calls:
-            return _end([*turns, PlayedTurn(text=thoughts + text)], None)
+            turns.append(PlayedTurn(text=thoughts + text, asked=asked))
+            message = lesson.follow_up(list_answers(turns))
+            if message is None:
+                return _end(turns, None)
+            asked = message
+            conversation += [_echo(text, ()), {"role": "user", "content": message}]
+            continue
         conversation.append(_echo(text, reply.calls))
         words = thoughts + (text if reply.calls else text[: text.index(OPEN)].rstrip())
         for position, call in enumerate(calls):  # calls made in one breath become turns of their own
-            observation, is_accepted = observe(family, scenario, call)
-            turns.append(PlayedTurn(text="" if position else words, call=call, observation=observation))
+            observation, is_accepted = observe(lesson, turns, call)
+            said = "" if position else words
+            turns.append(PlayedTurn(text=said, call=call, observation=observation, asked=asked))
+            asked = ""
             if not is_accepted:
                 return _end(turns, None)
             conversation.append(_tell(observation, reply.calls[position] if reply.calls else None))

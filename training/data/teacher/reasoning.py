@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scenarios.base import Family, Scenario
 from simulator.tool_calls import CLOSE, OPEN
 from training.data.teacher.checks import EXACT, PlayedTurn, check_chain
+from training.data.teacher.lessons import Lesson
 
 BEGIN, END = "<think>", "</think>"
 MAX_THOUGHT_CHARS = 8_000  # of one turn: longer ones are left out
@@ -21,9 +21,7 @@ def drop_reasoning(turns: Sequence[PlayedTurn]) -> tuple[PlayedTurn, ...]:
     return tuple(replace(turn, text=_split(turn.text)[1]) for turn in turns)
 
 
-def keep_sound_reasoning(
-    family: Family, scenario: Scenario, turns: Sequence[PlayedTurn]
-) -> tuple[PlayedTurn, ...]:
+def keep_sound_reasoning(lesson: Lesson, turns: Sequence[PlayedTurn]) -> tuple[PlayedTurn, ...]:
     """The turns, each with its thoughts where these pass the chain check after the turns before it."""
     kept: list[PlayedTurn] = []
     for turn in turns:
@@ -33,7 +31,7 @@ def keep_sound_reasoning(
             0 < len(thoughts) <= MAX_THOUGHT_CHARS
             and thoughts.count(BEGIN) == thoughts.count(END) == 1
             and not any(mark in thoughts for mark in (OPEN, CLOSE))
-            and check_chain(family, scenario, [*kept, alone], EXACT) is None
+            and check_chain(lesson, [*kept, alone], EXACT) is None
         )
         kept.append(turn if is_sound else replace(turn, text=words))
     return tuple(kept)

@@ -1,16 +1,14 @@
 """Demonstrations by a teacher model on an OpenAI-compatible endpoint, kept only if they pass every check."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from roles.base import parse_answer
 from roles.errors import UserError
-from scenarios.base import Family, Scenario
 from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.reply import ChatReply, EndpointError
 from simulator.engines.openai.request_limits import BudgetSpentError
@@ -18,21 +16,21 @@ from simulator.engines.openai.wire import ToolShape
 from simulator.graph.concurrency import run_pool
 from training.data.folders.columns import Message
 from training.data.folders.rows import (
-    SOLO_FAMILIES,
-    SOLO_ROLES,
     Row,
     list_tools,
     make_row,
-    open_chat,
+    write_opening,
 )
 from training.data.teacher.checks import (
     PlayedTurn,
     Rejection,
     find_rejection,
+    list_answers,
     write_messages,
 )
 from training.data.teacher.journal import Answered, Failed, Journal
-from training.data.teacher.play import play_scenario
+from training.data.teacher.lessons import Lesson
+from training.data.teacher.play import play_lesson
 from training.data.teacher.reasoning import drop_reasoning, keep_sound_reasoning
 
 
@@ -57,12 +55,12 @@ class TeachingRules(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one scenario: a row, a rejection, a failure, or (none of these) no end yet.
+    """What came of one lesson: a row, a rejection, a failure, or (none of these) no end yet.
 
-    Example: Outcome(scenario=scenario, turns=turns, rejection=Rejection(reason="answer", detail="..."))
+    Example: Outcome(lesson=lesson, turns=turns, rejection=Rejection(reason="answer", detail="..."))
     """
 
-    scenario: Scenario
+    lesson: Lesson
     turns: tuple[PlayedTurn, ...] = ()
     row: Row | None = None
     rejection: Rejection | None = None
@@ -98,7 +96,7 @@ class _HaltedError(Exception):
 
 
 async def write_demonstrations(
-    scenarios: Sequence[Scenario],
+    lessons: Sequence[Lesson],
     client: ChatClient,
     *,
     author: str,
@@ -106,35 +104,33 @@ async def write_demonstrations(
     halt: Halt,
     journal: Journal | None = None,
     concurrency: int = 8,
-    families: Mapping[str, Family] = SOLO_FAMILIES,
     report: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """Let the teacher play every scenario; outcomes in the order of `scenarios`, rows as the oracle's are.
+    """Let the teacher play every lesson; outcomes in the order of `lessons`, rows as the oracle's are.
 
     Replies that the journal holds are not asked for again. A halt leaves the rest unasked. `report` hears of
     each outcome as it comes.
     """
 
-    async def teach(scenario: Scenario) -> Outcome:
-        family = families[scenario.family]
+    async def teach(lesson: Lesson) -> Outcome:
         endpoint = _RecordedEndpoint(
             client=client,
-            tools=list_tools(SOLO_ROLES[family.role]) if rules.tool_shape == "native" else [],
-            key=scenario.key,
-            recorded=iter(() if journal is None else journal.replies.get(scenario.key, ())),
+            tools=list_tools(lesson.role) if rules.tool_shape == "native" else [],
+            key=lesson.key,
+            recorded=iter(() if journal is None else journal.replies.get(lesson.key, ())),
             journal=journal,
             halt=halt,
         )
-        outcome = await _teach(family, scenario, endpoint, author, rules)
+        outcome = await _teach(lesson, endpoint, author, rules)
         report(outcome)
         return outcome
 
-    return await run_pool([partial(teach, scenario) for scenario in scenarios], concurrency=concurrency)
+    return await run_pool([partial(teach, lesson) for lesson in lessons], concurrency=concurrency)
 
 
 @dataclass(slots=True, kw_only=True)
 class _RecordedEndpoint:
-    """Answers the requests of one scenario: from the journal first, then by the endpoint."""
+    """Answers the requests of one lesson: from the journal first, then by the endpoint."""
 
     client: ChatClient
     tools: list[dict[str, Any]]
@@ -174,40 +170,36 @@ class _RecordedEndpoint:
             self.journal.add(line)
 
 
-async def _teach(
-    family: Family, scenario: Scenario, endpoint: _RecordedEndpoint, author: str, rules: TeachingRules
-) -> Outcome:
+async def _teach(lesson: Lesson, endpoint: _RecordedEndpoint, author: str, rules: TeachingRules) -> Outcome:
     try:
-        play = await play_scenario(
-            family, scenario, endpoint.ask, max_turns=rules.max_turns, shape=rules.tool_shape
-        )
+        play = await play_lesson(lesson, endpoint.ask, max_turns=rules.max_turns, shape=rules.tool_shape)
     except _HaltedError:
-        return Outcome(scenario=scenario)
+        return Outcome(lesson=lesson)
     except EndpointError as error:
-        return Outcome(scenario=scenario, failure=error)
+        return Outcome(lesson=lesson, failure=error)
     keeps = rules.reasoning == "sound"
-    turns = keep_sound_reasoning(family, scenario, play.turns) if keeps else drop_reasoning(play.turns)
-    rejection = play.fault or find_rejection(family, scenario, turns, rules.min_reward)
-    row = None if rejection else build_teacher_row(family, scenario, turns, author)
-    return Outcome(scenario=scenario, turns=turns, row=row, rejection=rejection)
+    turns = keep_sound_reasoning(lesson, play.turns) if keeps else drop_reasoning(play.turns)
+    rejection = play.fault or find_rejection(lesson, turns, rules.min_reward)
+    row = None if rejection else build_teacher_row(lesson, turns, author)
+    return Outcome(lesson=lesson, turns=turns, row=row, rejection=rejection)
 
 
-def build_teacher_row(family: Family, scenario: Scenario, turns: Sequence[PlayedTurn], author: str) -> Row:
+def build_teacher_row(lesson: Lesson, turns: Sequence[PlayedTurn], author: str) -> Row:
     """The row of a play that passed the checks.
 
     Raises:
         AnswerError: the last turn is no answer.
     """
-    role = SOLO_ROLES[family.role]
-    messages = [*open_chat(role.name, scenario.brief), *write_messages(turns)]
-    answer = parse_answer(turns[-1].text, role.answer).model_dump(exclude_unset=True)
-    return make_row(scenario, role.name, scenario.brief, messages, list_tools(role), answer, author)
+    messages = [*write_opening(lesson.role, lesson.brief), *write_messages(turns)]
+    answer = lesson.read_answer(list_answers(turns))
+    tools = list_tools(lesson.role)
+    return make_row(lesson.case, lesson.name, lesson.brief, messages, tools, answer, author)
 
 
 def describe_rejection(outcome: Outcome, rejection: Rejection) -> str:
-    """A rejected play as one JSON line: scenario key, reason, detail, and what was said."""
+    """A rejected play as one JSON line: key of the play, reason, detail, and what was said."""
     value = {
-        "key": outcome.scenario.key,
+        "key": outcome.lesson.key,
         "reason": rejection.reason,
         "detail": rejection.detail,
         "messages": write_messages(outcome.turns),

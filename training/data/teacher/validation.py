@@ -2,10 +2,11 @@
 
 import json
 
-from roles.base import AnswerError, parse_answer
+from roles.base import AnswerError
 from training.data.folders.columns import store_messages
-from training.data.folders.rows import SOLO_FAMILIES, SOLO_ROLES, Row, open_chat
-from training.data.teacher.checks import find_rejection, read_messages
+from training.data.folders.rows import Row, write_opening
+from training.data.teacher.checks import find_rejection, list_answers, read_messages
+from training.data.teacher.lessons import open_lesson
 
 AUTHOR_PREFIX = "teacher:"
 ANY_REWARD = 1e-6  # where nobody says which reward was asked: the answer must be worth something
@@ -13,22 +14,22 @@ ANY_REWARD = 1e-6  # where nobody says which reward was asked: the answer must b
 
 def is_by_teacher(row: Row) -> bool:
     """Whether the row says that a teacher wrote it."""
-    return bool(row["author"].startswith(AUTHOR_PREFIX)) and row["family"] in SOLO_FAMILIES
+    return bool(row["author"].startswith(AUTHOR_PREFIX))
 
 
 def find_teacher_fault(row: Row, min_reward: float = ANY_REWARD) -> str | None:
     """What is wrong with messages and answer of a teacher's row of sound coordinates; None if nothing."""
-    family, role = SOLO_FAMILIES[row["family"]], SOLO_ROLES[row["role"]]
-    scenario = family.generate(row["split"], row["seed"], row["index"], row["difficulty"])
-    opening = open_chat(role.name, scenario.brief)
+    place = (row["split"], row["seed"], row["index"], row["difficulty"])
+    lesson = open_lesson(row["family"], *place, row["role"])
+    opening = write_opening(lesson.role, lesson.brief)
     turns = read_messages(row["messages"], len(opening))
     if turns is None or row["messages"][: len(opening)] != store_messages(opening):
         return "messages are not mandate, brief and turns"
-    rejection = find_rejection(family, scenario, turns, min_reward)
+    rejection = find_rejection(lesson, turns, min_reward)
     if rejection is not None:
         return f"messages fail the check of {rejection.reason}: {rejection.detail}"
     try:
-        answer = parse_answer(turns[-1].text, role.answer).model_dump(exclude_unset=True)
+        answer = lesson.read_answer(list_answers(turns))
     except AnswerError as error:
         return f"answer: {error}"
-    return None if row["answer"] == json.dumps(answer) else "answer differs from that of the last message"
+    return None if row["answer"] == json.dumps(answer) else "answer differs from that of the messages"

@@ -6,7 +6,7 @@ votes right. Seats that are out report nothing, so a limit that only they know o
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from roles.team import Decision
 from scenarios.team import Table, TeamScenario, judge_decision
@@ -43,10 +43,19 @@ def shapley_values(scenario: TeamScenario, table: Table, weights: TeamRewardWeig
     """
     seats = list(table)
     rewards = {
-        inside: coalition_reward(scenario, table, inside, weights)
-        for size in range(len(seats) + 1)
-        for inside in map(frozenset, itertools.combinations(seats, size))
+        inside: coalition_reward(scenario, table, inside, weights) for inside in list_coalitions(seats)
     }
+    return share_gains(seats, rewards)
+
+
+def list_coalitions(seats: Sequence[str]) -> Iterator[frozenset[str]]:
+    """List all sets of these seats, the smaller ones first."""
+    for size in range(len(seats) + 1):
+        yield from map(frozenset, itertools.combinations(seats, size))
+
+
+def share_gains(seats: Sequence[str], rewards: Mapping[frozenset[str], float]) -> dict[str, float]:
+    """Seat -> its Shapley value, from the reward of every coalition of the seats."""
     return {
         seat: math.fsum(
             _share_of_orders(len(inside), len(seats)) * (rewards[inside | {seat}] - reward)

@@ -111,7 +111,9 @@ def test_no_case_is_played_on_a_log_that_is_not_its_own(damage: str, tmp_path: P
     asyncio.run(play(KEY))
     if damage != "another key":
         change_log(path, anew=damage == "written anew")
-    with pytest.raises(UserError, match="decision log is not as it was written"):
+    with pytest.raises(
+        UserError, match=r"decision log (is not as it was written|as .* knows it)|no mark that"
+    ):
         asyncio.run(play(OTHER_KEY if damage == "another key" else KEY))
 
 

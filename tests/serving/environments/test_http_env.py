@@ -14,12 +14,13 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from evaluation.environments.http_env import COOKIE, HOST, MAX_BODY_BYTES, find_answer, make_app
-from evaluation.environments.http_rows import make_row, write_rows
 from roles.registry import ROLES
 from scenarios import environment
 from scenarios.base import Scenario, ToolCall
 from scenarios.registry import FAMILIES
+from serving.environments.http_env import COOKIE, MAX_BODY_BYTES, find_answer, make_app
+from serving.environments.http_rows import make_row, write_rows
+from serving.guard import LOOPBACK
 
 CTO = FAMILIES["cto"]
 
@@ -260,9 +261,16 @@ def test_rows_hold_what_a_model_reads_and_nothing_else(tmp_path: Path) -> None:
         assert set(row) == {"responses_create_params", "scenario"}
 
 
+FOREIGN = (  # a page in the user's browser: by a name that leads to this machine, or from another origin
+    {"host": "attacker.example:8700"},
+    {"origin": "https://attacker.example"},
+    {"sec-fetch-site": "cross-site"},
+)
+
+
 def test_it_listens_on_this_machine_alone() -> None:
     with socket.socket() as one:
-        one.bind((HOST, 0))
+        one.bind((LOOPBACK, 0))
         port = one.getsockname()[1]
     command = [sys.executable, "-m", "emads.cli", "serve-env", "--port", str(port)]
     process = subprocess.Popen(
@@ -272,8 +280,13 @@ def test_it_listens_on_this_machine_alone() -> None:
         deadline = time.monotonic() + 60
         while True:
             try:
-                with httpx.Client(base_url=f"http://{HOST}:{port}") as client:
+                with httpx.Client(base_url=f"http://{LOOPBACK}:{port}") as client:
                     assert play_expert(client, draw())["reward"] >= 1.0
+                    for foreign in FOREIGN:
+                        assert client.post("/seed_session", json={}, headers=foreign).status_code in (
+                            403,
+                            421,
+                        )
                 break
             except httpx.ConnectError:
                 assert process.poll() is None

@@ -12,7 +12,7 @@ from scenarios.registry import FAMILIES
 inspect_ai = pytest.importorskip(
     "inspect_ai", reason="pip install 'emads[inspect]' in an environment of its own"
 )
-sys.path.insert(0, str(Path(__file__).parent.parent.parent.parent / "examples"))
+sys.path.insert(0, str(Path(__file__).parent.parent.parent / "examples"))
 
 
 def play(role: str, steps: list[Step], folder: Path) -> tuple[dict[str, float], list[str]]:

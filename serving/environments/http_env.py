@@ -2,7 +2,8 @@
 
 A session is one play of one scenario, known by a cookie. Harnesses send a model's tool calls to the path of
 the tool's name, so a model can reach every path here. It gains nothing: a session keeps its scenario, and its
-first answer is its only one. The test split is not served. The server listens on 127.0.0.1 alone.
+first answer is its only one. The test split is not served. The server listens on 127.0.0.1 alone, and the
+guard in front of it refuses other names in Host and pages of other origins.
 Source: NVIDIA-NeMo/Gym, nemo_gym/base_resources_server.py. pip install 'emads[http]'.
 """
 
@@ -20,8 +21,9 @@ from roles.errors import unknown
 from scenarios import environment
 from scenarios.base import Family, ToolCall
 from scenarios.registry import FAMILIES
+from serving.guard import Limits, settle_access
+from serving.server import run_server
 
-HOST = "127.0.0.1"
 COOKIE = "emads_session"
 MAX_SESSIONS = 10_000  # those that were not used for longest are forgotten first
 MAX_BODY_BYTES = 4 << 20  # of a row with its rollout
@@ -182,19 +184,20 @@ def find_answer(response: Mapping[str, Any]) -> str:
 
 
 def serve(port: int, families: Mapping[str, Family] = FAMILIES) -> None:
-    """Serve on 127.0.0.1 until it is interrupted."""
-    import uvicorn
+    """Serve on 127.0.0.1 until it is interrupted.
 
-    uvicorn.run(make_app(families), host=HOST, port=port, log_level="warning")
+    Raises:
+        UserError: the port is taken, or none.
+    """
+    access, limits = settle_access(port=port), Limits(max_body_bytes=MAX_BODY_BYTES)
+    run_server(make_app(families), access, name=f"environments {', '.join(families)}", limits=limits)
 
 
 async def _read_object(request: Request, most: int = MAX_BODY_BYTES) -> dict[str, Any]:
-    """Return the body as a strict JSON object; not more than `most` bytes of it are read."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            raise HTTPException(413, f"the body has more than {most} bytes")
+    """Return the body as a strict JSON object; the guard has read at most MAX_BODY_BYTES of it."""
+    body = await request.body()
+    if len(body) > most:
+        raise HTTPException(413, f"the body has more than {most} bytes")
     try:
         value = parse_strict_json(body.decode()) if body else {}
     except (AnswerError, UnicodeDecodeError) as error:

@@ -1,0 +1,117 @@
+"""V10: what a cheat earns is reckoned as training reckons it, and one that pays is found."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from emads.reliability.honesty import cheat_trials
+from emads.reliability.honesty.case_rewards import CaseRewards
+from emads.reliability.honesty.cheat_trials import COMPANY, find_breach, list_partners, measure_cases
+from emads.reliability.honesty.compared_sets import SECOND_CHAIR, measure_cheat
+from evaluation.audit.cheats import REPORT_CHEATS, VOTE_CHEATS
+from evaluation.audit.free_riders import WEIGHTS
+from evaluation.scoring.baselines import book_episode, read_table
+from scenarios.team import TeamScenario, generate
+from scenarios.team.experts import best_decision
+from simulator.records import Episode
+from training.config.marl_config import CreditConfig
+from training.joint.credit import SCHEMES
+from training.joint.credit.assign import CreditAssigner
+from training.joint.credit.estimators import dr_grpo
+from training.joint.credit.shared import Shared
+from training.joint.credit.votes import VotesAlone, VotesWithReport
+from training.joint.records import EpisodeGroup, ReportSet, ScoredReportSet
+from training.joint.score import AssessScorer, reward_team
+
+HABITS = (
+    {"cto": "full", "coo": "lean", "risk": "measured", "cost": "easy"},
+    dict.fromkeys(("cto", "coo", "risk", "cost"), "measured"),
+)
+
+
+def decide(scenario: TeamScenario, reports: dict[str, str], chair: str, *, voted: bool) -> Episode:
+    """A whole episode, or a further decision without votes."""
+    decision = best_decision(scenario.public, read_table(scenario, reports), chair).model_dump_json()
+    episode = book_episode(scenario, reports, decision)
+    return episode if voted else replace(episode, votes={})
+
+
+async def decide_again(asked: Sequence[tuple[TeamScenario, Episode]], num: int, stream: str) -> list[Episode]:
+    """Stands for the engine: every set of reports is decided on by both chairs."""
+    assert num == 2
+    return [
+        decide(scenario, dict(episode.reports), chair, voted=False)
+        for scenario, episode in asked
+        for chair in ("exact", SECOND_CHAIR)
+    ]
+
+
+def advantages_in_training(scheme_name: str, scenario: TeamScenario, name: str, cheater: str) -> list[float]:
+    """The cheater's advantages from the player's records on: counterfactuals, scorer, credit."""
+    case = CaseRewards(scenario, WEIGHTS)
+    sets = []
+    for habits in HABITS:
+        honest = {seat: case.write(seat, habits[seat]) for seat in scenario.seats}
+        texts = {seat: report.model_dump_json() for seat, report in honest.items()}
+        false = {cheater: case.write_cheat(name, cheater, honest)}
+        for reports in (texts, {**texts, **false}):
+            first = decide(scenario, reports, "exact", voted=True)
+            second = decide(scenario, reports, SECOND_CHAIR, voted=False)
+            sets.append(ReportSet(episodes=(first, second)))
+    scheme = SCHEMES[scheme_name]()
+    group = EpisodeGroup(scenario=scenario, report_sets=tuple(sets))
+    groups = asyncio.run(scheme.counterfactuals.play([group], decide_again, 2))
+    scored = AssessScorer(weights=WEIGHTS, reward=reward_team, value_offers=scheme.value_offers).score(groups)
+    credit = CreditAssigner(
+        scheme=scheme,
+        estimator=dr_grpo,
+        votes=VotesAlone(weights=WEIGHTS) if scheme.holds_votes_fixed else VotesWithReport(),
+        pools_decisions=scheme.pools_decisions,
+        total=list,
+    )
+    (of_group,) = credit.assign([cheater], scored)[cheater]
+    return [one.report for one in of_group]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_advantages_are_those_of_training(scheme: str) -> None:
+    """The shortcut and the stages of a joint step agree to rounding, and a cheat that costs has less."""
+    scenario = generate("validation", 0, 2, 3)
+    found = measure_cheat(CaseRewards(scenario, WEIGHTS), "silent", ["coo"], HABITS)
+    (quick,) = found.advantages[scheme]
+    slow = advantages_in_training(scheme, scenario, "silent", "coo")
+    if SCHEMES[scheme].normalises_roles:
+        quick = [value * slow[0] / quick[0] for value in quick]  # in other units
+    assert quick == pytest.approx(slow, abs=1e-9)
+    assert any(quick)
+    assert found.gain < 0 > quick[1] + quick[3]
+
+
+def test_every_cheat_is_measured_alone_and_in_pairs_among_honest_and_fitted_partners() -> None:
+    assert len(REPORT_CHEATS) + len(VOTE_CHEATS) >= 40
+    assert set(SCHEMES) == set(get_args(CreditConfig.model_fields["scheme"].annotation))
+    assert [name for name, _ in list_partners("silent", 2)] == ["honest", "fitted"]
+
+
+def test_a_scheme_that_pays_a_cheat_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: credit that pays a specialist for what the team loses."""
+
+    class PaidSilence(Shared):
+        def specialist_scores(self, role: str, report_sets: Sequence[ScoredReportSet]) -> list[float]:
+            return [-one.rewards[0] for one in report_sets]
+
+    monkeypatch.setitem(SCHEMES, "shared", PaidSilence)
+    monkeypatch.setattr(cheat_trials, "REPORT_CHEATS", {"silent": REPORT_CHEATS["silent"]})
+    monkeypatch.setattr(cheat_trials, "VOTE_CHEATS", {})
+    monkeypatch.setattr(cheat_trials, "NUM_FIT_CASES", 2)
+    cheat_trials.fit_partners.cache_clear()
+    means = measure_cases(range(12))
+    cheat_trials.fit_partners.cache_clear()
+    assert set(COMPANY) == {"alone", "in pairs"}
+    problem = find_breach(means, "silent/alone/")
+    assert "honest/shared +" in problem
+    assert "episode" not in problem
+    assert find_breach({"silent/alone/honest/x": [0.0, 1e-17, 0.0]}, "silent/alone/") == ""

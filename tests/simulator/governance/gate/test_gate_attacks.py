@@ -1,0 +1,388 @@
+"""A second list of attacks on the gate, its store and its key: refused, but for one limit that is stated."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from finality_probes import change_rows, claim_approval, insert_row, stop
+from gate_probes import APPROVE
+from governed_tables import CALM, OTHER_KEY, Person, Stand, stand_at_gate, yes_man
+from langgraph.types import Command
+
+from emads.reliability.governed.cases import KEY, draw_cases, make_seating
+from roles.errors import UserError
+from simulator.governance.gate.approvals import (
+    NotApprovedError,
+    ReviewResponse,
+    read_or_create_key,
+)
+from simulator.governance.runner import open_services, play_governed
+from simulator.governance.store.high_water_mark import HighWaterMark
+
+REJECT = ReviewResponse(decision="reject")
+
+
+def attack(probe: Callable[[Stand], Awaitable[object]], folder: Path, *, four_eyes: bool = False) -> None:
+    """Try it on a case at the gate; nothing may be committed, carried out or left unsound."""
+
+    async def run() -> None:
+        async with stand_at_gate(folder, four_eyes=four_eyes) as stand:
+            await probe(stand)
+            assert stand.count("commits") == 0
+            assert not {"committed", "executed", "observed"} & set(stand.kinds())
+            assert stand.is_sound()
+
+    asyncio.run(run())
+
+
+def play(path: Path, *, key: bytes = KEY, num_cases: int = 1) -> list[str]:
+    """Play cases before a person who approves all; their statuses."""
+    cases = draw_cases(num_cases)
+
+    async def run() -> list[str]:
+        async with open_services(path, key=key) as services:
+            services.desk.reviewers.register("ann")
+            episodes = await play_governed(cases, services, make_seating(cases), Person(), CALM)
+        return [episode.status for episode in episodes]
+
+    return asyncio.run(run())
+
+
+def copy_store(path: Path, to: Path) -> None:
+    with sqlite3.connect(path) as source, sqlite3.connect(to) as target:
+        source.backup(target)
+    source.close()
+    target.close()
+
+
+def test_an_old_copy_of_the_store_is_noticed(tmp_path: Path) -> None:
+    path, old = tmp_path / "s.db", tmp_path / "old.db"
+    play(path)
+    copy_store(path, old)
+    play(path, num_cases=2)
+    shutil.copy(old, path)
+    with pytest.raises(UserError, match="this is an old copy"):
+        play(path)
+
+
+def test_an_old_copy_is_noticed_after_a_kill(tmp_path: Path) -> None:
+    """The mark follows every commit, not only a store that is closed in order."""
+    path, old = tmp_path / "s.db", tmp_path / "old.db"
+    play(path)
+    copy_store(path, old)
+
+    async def run() -> None:
+        async with open_services(path, key=KEY) as services:
+            services.desk.reviewers.register("ann")
+            cases = draw_cases(2)
+            await play_governed(cases, services, make_seating(cases), Person(), CALM)
+            services.connection.keep_mark = None  # as a kill leaves it
+
+    asyncio.run(run())
+    shutil.copy(old, path)
+    with pytest.raises(UserError, match="this is an old copy"):
+        play(path)
+
+
+def test_a_log_that_was_cut_off_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    play(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TRIGGER decision_log_stays")
+        connection.execute("DELETE FROM decision_log WHERE kind = 'closed'")
+    connection.close()
+    with pytest.raises(UserError, match="its log was changed"):
+        play(path)
+
+
+def test_a_lost_write_ahead_log_is_noticed(tmp_path: Path) -> None:
+    """A kill leaves the newest rulings in a file beside the store; without it the store is an old copy."""
+    path, copy = tmp_path / "s.db", tmp_path / "t.db"
+
+    async def run() -> None:
+        async with open_services(path, key=KEY) as services:
+            services.desk.reviewers.register("ann")
+            cases = draw_cases(1)
+            await play_governed(cases, services, make_seating(cases), Person(), CALM)
+            shutil.copy(path, copy)
+            shutil.copy(path.with_name("s.db.mark"), copy.with_name("t.db.mark"))
+
+    asyncio.run(run())
+    with pytest.raises(UserError, match="this is an old copy"):
+        play(copy)
+
+
+@pytest.mark.parametrize("content", [b"\xff" * 150, b"7 " + b"0" * 64 + b" " + b"0" * 64, b"{}"])
+def test_a_mark_of_nobody_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    play(path)
+    path.with_name("s.db.mark").write_bytes(content)
+    with pytest.raises(UserError, match="holds no mark that was written with this key"):
+        play(path)
+
+
+def test_a_mark_moves_forward_only_and_belongs_to_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    play(path)
+    mark = HighWaterMark(path.with_name("s.db.mark"), key=KEY)
+    head = mark.read()
+    assert head is not None
+    mark.advance(head._replace(sequence=1, hash="0" * 64))
+    assert mark.read() == head
+    mark.close()
+    with pytest.raises(UserError, match="written with this key"):
+        play(path, key=OTHER_KEY)
+
+
+def test_who_deletes_the_mark_too_is_believed(tmp_path: Path) -> None:
+    """The limit that governance.md states."""
+    path, old = tmp_path / "s.db", tmp_path / "old.db"
+    play(path)
+    copy_store(path, old)
+    play(path, num_cases=2)
+    shutil.copy(old, path)
+    path.with_name("s.db.mark").unlink()
+    assert play(path) == ["completed"]
+
+
+@pytest.mark.parametrize("second", ["ann", "ANN", "\uff41nn", "simulated", "bob"])
+def test_four_eyes_are_two_registered_people(second: str, tmp_path: Path) -> None:
+    async def probe(stand: Stand) -> None:
+        stand.services.desk.reviewers.register("ann")
+        with pytest.raises(NotApprovedError):
+            stand.services.desk.submit((await stand.interrupt()).id, "0" * 64, APPROVE, "ann")
+        (request,) = stand.services.desk.list_open()
+        stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+        if second in ("ANN", "\uff41nn"):
+            stand.services.desk.reviewers.register(second)
+        with pytest.raises(NotApprovedError):
+            stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, second)
+        await stand.answer((await stand.sign(reviewer=second)).model_dump())
+
+    attack(probe, tmp_path, four_eyes=True)
+
+
+def test_the_simulated_reviewer_is_no_eye_of_four(tmp_path: Path) -> None:
+    cases, path = draw_cases(1), tmp_path / "s.db"
+
+    async def run() -> None:
+        async with open_services(path, key=KEY, four_eyes=True) as services:
+            for _ in range(2):
+                (episode,) = await play_governed(cases, services, make_seating(cases), yes_man(), CALM)
+                assert episode.status == "waiting"
+            first = services.connection.execute("SELECT count(*) FROM first_approvals").fetchone()
+            assert first == (0,)
+
+    asyncio.run(run())
+
+
+def test_a_store_of_four_eyes_stays_one(tmp_path: Path) -> None:
+    """Opened again without the option, it still asks for two."""
+    cases, path = draw_cases(1), tmp_path / "s.db"
+
+    async def run(*, four_eyes: bool) -> str:
+        async with open_services(path, key=KEY, four_eyes=four_eyes) as services:
+            services.desk.reviewers.register("ann")
+            (episode,) = await play_governed(cases, services, make_seating(cases), Person(), CALM)
+        return episode.status
+
+    assert asyncio.run(run(four_eyes=True)) == "waiting"
+    assert asyncio.run(run(four_eyes=False)) == "waiting"
+
+
+@pytest.mark.parametrize("name", ["\uff43\uff54\uff4f", "\u1d9cto", "RECONCILE"])
+def test_a_seat_in_other_letters_is_a_seat(name: str, tmp_path: Path) -> None:
+    async def probe(stand: Stand) -> None:
+        with pytest.raises(NotApprovedError):
+            stand.services.desk.reviewers.register(name)
+        await stand.answer((await stand.sign(reviewer=name)).model_dump())
+
+    attack(probe, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mallory", "simulated", "terminal", "absent"])
+def test_the_desk_signs_for_registered_names_alone(name: str, tmp_path: Path) -> None:
+    async def probe(stand: Stand) -> None:
+        (request,) = stand.services.desk.list_open()
+        with pytest.raises(NotApprovedError, match=r"registered|registered name"):
+            stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, name)
+
+    attack(probe, tmp_path)
+
+
+def test_a_good_signature_of_an_unregistered_reviewer_is_none(tmp_path: Path) -> None:
+    async def probe(stand: Stand) -> None:
+        await stand.answer((await stand.sign(reviewer="mallory")).model_dump())
+        refused = [entry.body["reason"] for entry in stand.services.log.entries() if entry.kind == "refused"]
+        assert refused == ["unregistered"]
+
+    attack(probe, tmp_path)
+
+
+def test_no_words_reach_the_reviewer_beside_the_proposal(tmp_path: Path) -> None:
+    """The one field that is shown and not under the digest takes a single word."""
+
+    async def probe(stand: Stand) -> None:
+        await stand.graph.aupdate_state(
+            stand.config, {"refusal": "Ann has approved this; please confirm."}, as_node="propose"
+        )
+        assert await stand.go() is None
+        assert stand.count("requests") == 1
+
+    attack(probe, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        "BEFORE INSERT ON decision_log WHEN NEW.kind = 'rejected' BEGIN SELECT RAISE(IGNORE); END",
+        "BEFORE UPDATE ON requests BEGIN SELECT RAISE(IGNORE); END",
+        "BEFORE INSERT ON nonces BEGIN SELECT RAISE(IGNORE); END",
+    ],
+)
+def test_a_foreign_trigger_is_refused_when_the_store_is_opened(trigger: str, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    play(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE TRIGGER theirs {trigger}")
+    connection.close()
+    with pytest.raises(UserError, match="'theirs', which is not a part of a store"):
+        play(path)
+
+
+def test_a_trigger_that_drops_rejections_makes_them_refusals(tmp_path: Path) -> None:
+    """Put into the file while the store is open."""
+
+    async def probe(stand: Stand) -> None:
+        interrupt_id = (await stand.interrupt()).id
+        with sqlite3.connect(stand.path) as connection:
+            connection.execute(
+                "CREATE TRIGGER theirs BEFORE INSERT ON decision_log WHEN NEW.kind = 'rejected'"
+                " BEGIN SELECT RAISE(IGNORE); END"
+            )
+        connection.close()
+        await stand.answer((await stand.sign(REJECT)).model_dump())
+        settled = stand.services.gate.requests.find_settled(interrupt_id)
+        assert settled is not None
+        assert (settled["ruling"], settled["reason"]) == ("refused", "tampered")
+
+    attack(probe, tmp_path)
+
+
+def test_an_approval_from_a_copy_of_the_store_at_another_place_in_its_course(tmp_path: Path) -> None:
+    """Signed in a copy for the second proposal, brought to the original, which stands at its first."""
+
+    async def probe(stand: Stand) -> None:
+        first = await stand.proposal()
+        signed = await stand.sign(interrupt_id="a" * 32, proposal_digest=first.digest)
+        await stand.answer(signed.model_dump())
+
+    attack(probe, tmp_path)
+
+
+def test_two_desks_sign_one_answer(tmp_path: Path) -> None:
+    async def probe(stand: Stand) -> None:
+        (request,) = stand.services.desk.list_open()
+        async with open_services(stand.path, key=KEY, clock=stand.clock) as other:
+            other.desk.submit(request.interrupt_id, request.digest, REJECT, "ann")
+            with pytest.raises(NotApprovedError, match="has been answered"):
+                stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+            assert stand.services.desk.list_open() == []
+
+    attack(probe, tmp_path)
+
+
+def test_a_kept_rejection_that_is_replaced_on_disk(tmp_path: Path) -> None:
+    """The desk kept a rejection; somebody writes another request's approval over it."""
+
+    async def probe(stand: Stand) -> None:
+        (request,) = stand.services.desk.list_open()
+        stand.services.desk.submit(request.interrupt_id, request.digest, REJECT, "ann")
+        forged = (await stand.sign(key=OTHER_KEY)).model_dump_json()
+        change_rows(stand, "UPDATE answers SET record = ?", (forged,))
+        await stand.answer(stand.services.desk.find_answer(request.interrupt_id))
+
+    attack(probe, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "", "[]", "\x00", '{"decision": "approve"}', "9" * 5000])
+def test_a_kept_answer_that_is_damaged_is_no_answer(text: str, tmp_path: Path) -> None:
+    async def probe(stand: Stand) -> None:
+        interrupt_id = (await stand.interrupt()).id
+        insert_row(stand, "answers", interrupt_id=interrupt_id, record=text)
+        await stand.answer(stand.services.desk.find_answer(interrupt_id))
+        assert stand.kinds()[-2:] == ["refused", "requested"]
+
+    attack(probe, tmp_path)
+
+
+def test_what_is_observed_of_a_closed_case_is_refused(tmp_path: Path) -> None:
+    """Found by the sequences of test_gate_sequences.py: time travel to the outcome of a closed case."""
+
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            await stop(stand, "outcome", (await stand.sign()).model_dump())
+            before = (await stand.graph.aget_state(stand.config)).config
+            await stand.go()
+            kinds = stand.kinds()
+            assert kinds[-1] == "closed"
+            fork = await stand.graph.aupdate_state(before, {"delivered": {}}, as_node="execute_cto")
+            await stand.go(None, fork)
+            await stand.go(Command(goto="outcome"), before)
+            assert stand.kinds() == kinds
+
+    asyncio.run(run())
+
+
+def test_a_second_plan_is_claimed_for_a_later_attempt(tmp_path: Path) -> None:
+    """The attempt is raised in the state after a commit: the new proposal has no approval of its own."""
+
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            record = await stand.sign()
+            await stop(stand, "outcome", record.model_dump())
+            await stand.graph.aupdate_state(stand.config, {"attempt": 1}, as_node="replan")
+            await stand.go()
+            await claim_approval(stand, record)
+            assert stand.count("commits") == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "zero", "another user's", "readable"])
+def test_a_key_that_somebody_else_made_is_refused(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db.key"
+    if kind == "fifo":
+        os.mkfifo(path, 0o600)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "zero":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_text("ab" * 32)
+        path.chmod(0o644 if kind == "readable" else 0o600)
+    if kind == "another user's":
+        stat = os.fstat
+        monkeypatch.setattr(
+            os,
+            "fstat",
+            lambda descriptor: os.stat_result([*stat(descriptor)[:4], 4711, *stat(descriptor)[5:10]]),
+        )
+    with pytest.raises(UserError):
+        read_or_create_key(path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"SQLite format 3\x00", b"SQLite format 3\x00" + b"\xff" * 5000, b"no database" * 9]
+)
+def test_a_file_that_is_no_store_is_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="cannot be used"):
+        play(path)

@@ -1,0 +1,44 @@
+"""What small models read and learn at difficulties 1 and 2: published figures of trained teams rest on it."""
+
+import hashlib
+from collections.abc import Iterable
+
+import pytest
+
+from roles.registry import ROLES
+from scenarios.base import Split
+from scenarios.registry import SHORT_FAMILIES
+from scenarios.team import PlanGame
+from simulator.chat_plain import PlainChat
+from training.data.demonstrations import demonstration_row, role_scenario, seat_row, team_scenario
+
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+NUM_CASES, DIFFICULTIES = 8, (1, 2)
+DIGESTS = {
+    "cto": "b1a2933bb827ac39",
+    "coo": "674f247d5210b3e6",
+    "risk": "8956c1473f84c014",
+    "cost": "dbcfa8da3910b1f4",
+    "reconcile": "4dea829b0fa64c34",
+    "team": "1cb2d85b8fa65d53",
+}
+
+
+def compute_digest(rows: Iterable[object]) -> str:
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(str(row).encode())
+    return digest.hexdigest()[:16]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_role_families_stay_as_trained_teams_know_them(role: str) -> None:
+    scenarios = [role_scenario(role, s, 0, i, DIFFICULTIES) for s in SPLITS for i in range(NUM_CASES)]
+    rows = [demonstration_row(SHORT_FAMILIES[role], one, PlainChat()) for one in scenarios]
+    assert compute_digest(rows) == DIGESTS[role]
+
+
+def test_the_table_stays_as_trained_teams_know_it() -> None:
+    cases = [team_scenario(s, 0, i, DIFFICULTIES) for s in SPLITS for i in range(NUM_CASES)]
+    rows = [seat_row(role, PlanGame(case, "short"), PlainChat()) for case in cases for role in ROLES]
+    assert compute_digest(rows) == DIGESTS["team"]
