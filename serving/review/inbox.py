@@ -1,16 +1,16 @@
 """The inbox: plans that wait at the gate and answers to judge, with the state of each."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from evaluation.minutes.chapter_in_words import Tone, find_ruling, say_time
 from evaluation.minutes.transcript import visible
 from roles.team import NO_OPTION
 from serving.review.room import Room
 from simulator.governance.gate.request_form import ReviewRequest
+from simulator.governance.store.database import read_json
 from training.feedback.agreement import resolve_labels
 from training.feedback.labels import Label
 from training.feedback.queue import QueuedItem
@@ -134,17 +134,24 @@ def _list_approvals(room: Room, reviewer: str) -> Iterator[InboxRow]:
         state: RowState = "waiting" if is_open else "done"
         if is_open:
             word, tone = "waits", "warn"
-            author = None if first is None else json.loads(first)["reviewer"]
+            author = _read_record(first).get("reviewer")
             if author == reviewer:
                 state, word, tone = "done", "approved by you, a second is needed", ""
             elif author is not None:
                 word = "one approval, a second is needed"
         else:
-            ruling = (json.loads(answer) if answer else {}).get("decision", "superseded")
+            record = _read_record(answer)
+            ruling = record.get("decision", "superseded")
             word, tone = find_ruling(ruling)
-            if answer:
-                word += f" by {visible(json.loads(answer)['reviewer'])}"
+            if record:
+                word += f" by {visible(str(record.get('reviewer', '')))}"
         yield _make_approval_row(request, state, word, tone, say_time(at_s))
+
+
+def _read_record(text: str | None) -> dict[str, Any]:
+    """Return a kept answer for display; {} for none, and for one that was damaged."""
+    record = None if text is None else read_json(text)
+    return record if isinstance(record, dict) else {}
 
 
 def _make_approval_row(

@@ -113,7 +113,8 @@ class Reviewers:
         row = self._connection.execute(
             "SELECT record FROM first_approvals WHERE interrupt_id = ?", (interrupt_id,)
         ).fetchone()
-        return None if row is None else str(json.loads(row[0])["reviewer"])
+        record = None if row is None else read_json(row[0])
+        return str(record.get("reviewer", "")) if isinstance(record, dict) else None
 
     def require_second(self, record: ApprovalRecord) -> None:
         """Refuse an approval that no other reviewer gave before, where four eyes are wanted.
