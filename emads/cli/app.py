@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from emads.cli import bench, data, evaluate, review, simulate, train
+from emads.cli import bench, data, evaluate, feedback, review, simulate, train
 from roles.errors import UserError, unknown
 
 ENVIRONMENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # not bugs of ours
@@ -39,6 +39,7 @@ TRAIN_VERBS: dict[str, Callable[..., Any]] = {
     "grpo": train.grpo,
     "marl": train.marl,
     "tasks": train.tasks,
+    **feedback.FEEDBACK_VERBS,
 }
 
 
@@ -86,11 +87,13 @@ def make_group(verbs: Mapping[str, Callable[..., Any]], **settings: Any) -> type
 
 app = make_group(VERBS, name="emads", add_completion=False, pretty_exceptions_enable=False)
 app.callback()(describe_program)
-TRAIN_HELP = "Train one stage of a run: base, sft, grpo, marl; or a solver of imported tasks."
+TRAIN_HELP = "Train one stage of a run: base, sft, grpo, marl; on labels; or a solver of imported tasks."
 BENCH_HELP = "Measure models on a fixed set of cases, alone and at the table; writes a result card."
 bench_app = make_group({"compare": bench.compare}, help=BENCH_HELP, invoke_without_command=True)
 bench_app.callback(invoke_without_command=True)(bench.bench)
 app.add_typer(bench_app, name="bench", short_help=BENCH_HELP)
+LABELS_HELP = "Labels of reviewers: simulate them, count them, take them to other tools and back."
+app.add_typer(make_group(feedback.LABEL_VERBS, help=LABELS_HELP), name="labels", short_help=LABELS_HELP)
 app.add_typer(make_group(TRAIN_VERBS, help=TRAIN_HELP), name="train", short_help=TRAIN_HELP)
 
 

@@ -9,7 +9,7 @@ from emads.commands.evaluation.evaluation_store import (
     evaluate_single,
 )
 from roles.registry import ROLES
-from roles.team import TEAM_ROLES
+from roles.team import RECONCILER, TEAM_ROLES
 from training.models.adapters import list_owners, owner_of
 from training.models.base_model import quiet_libraries
 from training.runs.run_folder import Run
@@ -23,7 +23,7 @@ from training.stages.sft import train_sft, train_sft_more
 
 def role_tasks(run: Run) -> dict[str, Task]:
     """Every training stage of a run as a task, by name."""
-    owners = list_owners(run.config.model)
+    owners = order_owners(run)
     tasks = [base_task(run)]
     for owner in owners:
         tasks += [sft_task(run, owner), grpo_task(run, owner, after=(f"sft/{owner}",))]
@@ -33,7 +33,7 @@ def role_tasks(run: Run) -> dict[str, Task]:
 
 def demo_tasks(run: Run, *, controls: bool) -> list[Task]:
     """The whole run as tasks, the critical path first."""
-    owners = list_owners(run.config.model)
+    owners = order_owners(run)
     grpo = tuple(f"grpo/{owner}" for owner in owners)
     tasks = [base_task(run)]
     for owner in owners:
@@ -57,6 +57,11 @@ def demo_tasks(run: Run, *, controls: bool) -> list[Task]:
     tasks.append(evaluate_single_task(run, after=("marl",)))
     tasks += [evaluate_role_task(run, "marl", role, after=("marl",)) for role in TEAM_ROLES]
     return tasks
+
+
+def order_owners(run: Run) -> list[str]:
+    """Return whose weights are trained, the longest work first: ReconcileGPT reads all reports."""
+    return sorted(list_owners(run.config.model), key=lambda owner: owner != RECONCILER)
 
 
 def perform(run: Run, tasks: Sequence[Task], title: str) -> None:

@@ -4,14 +4,17 @@ A second implementation of the rules as the system message states them, in fract
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from math import floor
 from typing import Any
 
+from evaluation.audit.brief_facts import read_facts
+
 Names = tuple[str, ...]
+Terms = Mapping[str, Fraction]  # figures of the brief, see brief_facts
 Measure = Callable[[Names], tuple[int, int, bool]]  # names -> (cost, value, whether the limit holds)
 
 
@@ -37,9 +40,9 @@ def solve_from_text(seat: str, brief: str, description: str) -> dict[str, Any]:
 
 def list_parts_from_text(seat: str, brief: str, description: str) -> tuple[int, list[PricedPart]]:
     """The amount, and every part that can be bought together."""
-    amount = int(_find(r"for at most (\d+) k\$", brief))
     names = list(_sections(description)["Upgrades"])
-    measure, groups = READERS[seat](brief, description)
+    stated = read_facts(seat, brief, names)
+    measure, groups = READERS[seat](stated.figures, description)
     before = measure(())[1]
     found = []
     for count in range(len(names) + 1):
@@ -48,7 +51,7 @@ def list_parts_from_text(seat: str, brief: str, description: str) -> tuple[int, 
                 continue
             cost, value, keeps = measure(part)
             found.append(PricedPart(part, cost, value - before, keeps))
-    return amount, found
+    return int(stated.figures["amount"]), found
 
 
 def _find(pattern: str, text: str) -> str:
@@ -75,15 +78,11 @@ def _cost(upgrades: dict[str, str], part: Names) -> int:
     return sum(int(_find(r"cost (\d+)", upgrades[name])) for name in part)
 
 
-def read_architecture(brief: str, description: str) -> tuple[Measure, dict[str, str]]:
+def read_architecture(terms: Terms, description: str) -> tuple[Measure, dict[str, str]]:
     sections = _sections(description)
     upgrades = sections["Upgrades"]
-    per_step, reference = (
-        int(_find(r"under \d+ ms is worth (\d+) k\$", brief)),
-        int(_find(r"latency under (\d+) ms", brief)),
-    )
-    per_tenth = int(_find(r"over [\d.]+ % is worth (\d+) k\$", brief))
-    slo = Fraction(_find(r"availability of at least ([\d.]+) %", brief))
+    per_step, reference = int(terms["latency_step"]), terms["latency_reference"]
+    per_tenth, slo = int(terms["availability_step"]), terms["availability"]
 
     def measure(part: Names) -> tuple[int, int, bool]:
         state: dict[str, list[Any]] = {}
@@ -110,18 +109,17 @@ def read_architecture(brief: str, description: str) -> tuple[Measure, dict[str, 
                 all_down *= 1 - works
             up *= 1 - all_down
         available = Fraction(floor(up * 10_000), 100)
-        steps = max(0, floor(Fraction(reference - latency, 10)))
-        tenths = max(0, floor((available - slo) * 10))
+        steps = max(0, floor((reference - latency) / terms["latency_unit"]))
+        tenths = max(0, floor((available - terms["base"]) / terms["availability_unit"]))
         return _cost(upgrades, part), per_step * steps + per_tenth * tenths, available >= slo
 
     return measure, {}
 
 
-def read_work(brief: str, description: str) -> tuple[Measure, dict[str, str]]:
+def read_work(terms: Terms, description: str) -> tuple[Measure, dict[str, str]]:
     sections = _sections(description)
     upgrades = sections["Upgrades"]
-    per_day = int(_find(r"comes earlier is worth (\d+) k\$", brief))
-    deadline = int(_find(r"finish is on day (\d+) at the latest", brief))
+    per_day, deadline = int(terms["day"]), terms["deadline"]
 
     def measure(part: Names) -> tuple[int, int, bool]:
         effects = [upgrades[name].split(", ", 1)[1] for name in part]
@@ -150,10 +148,10 @@ def read_work(brief: str, description: str) -> tuple[Measure, dict[str, str]]:
     return measure, {}
 
 
-def read_threats(brief: str, description: str) -> tuple[Measure, dict[str, str]]:
+def read_threats(terms: Terms, description: str) -> tuple[Measure, dict[str, str]]:
     sections = _sections(description)
     upgrades = sections["Upgrades"]
-    appetite = int(_find(r"expected loss is at most (\d+) k\$", brief))
+    appetite = terms["expected_loss"]
 
     def measure(part: Names) -> tuple[int, int, bool]:
         lowered = {}
@@ -175,21 +173,17 @@ def read_threats(brief: str, description: str) -> tuple[Measure, dict[str, str]]
                 missed *= 1 - likelihood
             reached[asset] = reached[found.group(2)] * (1 - missed)
             total += floor(int(found.group(1)) * reached[asset])
-        return _cost(upgrades, part), -total, total <= appetite
+        return _cost(upgrades, part), -int(terms["avoided_loss"]) * total, total <= appetite
 
     return measure, {}
 
 
-def read_prices(brief: str, description: str) -> tuple[Measure, dict[str, str]]:
+def read_prices(terms: Terms, description: str) -> tuple[Measure, dict[str, str]]:
     description, _, bundle = description.rpartition("\n")
     sections = _sections(description)
     upgrades = sections["Upgrades"]
     least, off = int(_find(r"at least (\d+) tiers", bundle)), int(_find(r"costs (\d+) less", bundle))
-    per_point = int(_find(r"quality point is worth (\d+) k\$", brief))
-    ceiling, floor_points = (
-        int(_find(r"ceiling of (\d+) points", brief)),
-        int(_find(r"quality of at least (\d+) points", brief)),
-    )
+    per_point, ceiling, floor_points = int(terms["point"]), int(terms["ceiling"]), terms["quality"]
     item_of = {name: name.split(" ", 1)[1] for name in upgrades}
 
     def measure(part: Names) -> tuple[int, int, bool]:
@@ -206,12 +200,12 @@ def read_prices(brief: str, description: str) -> tuple[Measure, dict[str, str]]:
         for kind in ("committed", "premium"):
             same = [name for name in part if name.startswith(kind)]
             cost -= off * len(same) if len(same) >= least else 0
-        return cost, saved + per_point * min(quality, ceiling), quality >= floor_points
+        return cost, int(terms["saved"]) * saved + per_point * min(quality, ceiling), quality >= floor_points
 
     return measure, item_of
 
 
-READERS: dict[str, Callable[[str, str], tuple[Measure, dict[str, str]]]] = {
+READERS: dict[str, Callable[[Terms, str], tuple[Measure, dict[str, str]]]] = {
     "cto": read_architecture,
     "coo": read_work,
     "risk": read_threats,

@@ -23,6 +23,10 @@ STAGE_COLOURS = {
     "sft": "#56b4e9",
     "sft_more": "#a6d5f3",
     "grpo": "#0072b2",
+    "corrections": "#009e73",
+    "dpo": "#cc79a7",
+    "kto": "#e69f00",
+    "ppo": "#b07d00",
     "marl": "#d55e00",
 }
 LINE_STYLES = (

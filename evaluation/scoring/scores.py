@@ -14,7 +14,9 @@ from roles.errors import UserError
 from simulator.export.atomic_files import write_atomic
 
 BASELINE_STAGES = ("random", "constant", "heuristic", "oracle")
-TRAINED_STAGES = ("untrained", "sft", "sft_more", "grpo", "marl")  # sft_more: control, SFT for GRPO's time
+FEEDBACK_STAGES = ("corrections", "dpo", "kto", "ppo")  # that learn from labels
+# sft_more: control, SFT for GRPO's time
+TRAINED_STAGES = ("untrained", "sft", "sft_more", "grpo", *FEEDBACK_STAGES, "marl")
 TEAM_BASELINES = ("random", "greedy", "majority", "single", "oracle_common", "oracle_best", "oracle")
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)

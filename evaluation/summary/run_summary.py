@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaluation.scoring.scores import RoleScores, TeamScores
+from evaluation.scoring.scores import FEEDBACK_STAGES, RoleScores, TeamScores
 from evaluation.stats.effects import cliffs_delta, cohens_dz, mcnemar_p
 from evaluation.stats.intervals import checked, holm, mean_interval, paired_interval, paired_permutation_p
 from evaluation.summary.gates import check_gates
@@ -26,6 +26,7 @@ ROLE_COMPARISONS = (
     ("grpo", "sft", True),
     ("sft_more", "sft", True),
     ("grpo", "sft_more", True),
+    *((stage, "grpo", True) for stage in FEEDBACK_STAGES),
     ("marl", "grpo", True),
 )
 TEAM_COMPARISONS = (("grpo", "sft", False), ("marl", "grpo", True), ("marl", "oracle_common", False))

@@ -21,6 +21,10 @@ STAGE_TITLES = {
     "sft": "SFT",
     "sft_more": "SFT longer",
     "grpo": "GRPO",
+    "corrections": "corrections",
+    "dpo": "DPO",
+    "kto": "KTO",
+    "ppo": "PPO",
     "marl": "MARL",
 }
 TEAM_TITLES = {
@@ -218,7 +222,7 @@ def _stacked_cell(section: Mapping[str, Any], stage: str) -> str:
         return "-"
     row = section[stage]
     greedy = "" if row["greedy"] is None else f"\n({short(row['greedy'])})"
-    before = {"sft": "untrained", "sft_more": "sft", "grpo": "sft", "marl": "grpo"}.get(stage)
+    before = {"untrained": None, "sft": "untrained", "sft_more": "sft", "grpo": "sft"}.get(stage, "grpo")
     change = section.get("paired", {}).get(f"{stage}-{before}")
     star = "*" if change and (change["low"] > 0 or change["high"] < 0) else ""
     return _interval_cell(row) + greedy + (f"\n{short_change(change['mean'])}{star}" if change else "")

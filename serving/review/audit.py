@@ -11,8 +11,8 @@ from typing import Any
 
 from roles.errors import UserError
 from simulator.governance.gate.seals import is_sealed, seal
-from simulator.governance.store.database import canonical_json
-from simulator.governance.store.decision_log import GENESIS, Entry, entry_hash, verify_chain
+from simulator.governance.store.database import GENESIS, canonical_json
+from simulator.governance.store.decision_log import Entry, entry_hash, verify_chain
 from simulator.line_files import LineFile, read_lines
 
 

@@ -50,7 +50,7 @@ class GrpoMemoryConfig(Section):
 
     micro_batch_size: Count = 0
     """Trajectories per forward pass: less memory; divides prompts_per_step * group_size. 0: all."""
-    row_layout: Literal["padded", "shared_prompt"] = "padded"
+    row_layout: Literal["padded", "shared_prompt"] = "shared_prompt"
     """Trajectories side by side with padding, or end to end with the prompt of a group computed once."""
 
 
@@ -73,6 +73,10 @@ class GrpoConfig(Section):
     """Role reward: `default` (efficiency and tool quality) or `rlvr` (correctness, format, steps)."""
     reward_weights: dict[str, Weight] = Field(default={"step": 0.0})
     """Weights that replace those of the preset, by component; the demo charges nothing for steps."""
+    verifier_weight: Weight = 1.0
+    """Weight of the role reward."""
+    model_weight: Weight = 0.0
+    """Weight of the score of the role's reward model (`emads train reward`); 0 needs none."""
     scale_rewards: Literal["group", "none"] = "none"
     """Whether a group's advantages are divided by its standard deviation (`group`) or not (`none`)."""
     agent: AgentKind = "react"
@@ -106,6 +110,8 @@ class GrpoConfig(Section):
     @model_validator(mode="after")
     def _check_weights(self) -> Self:
         resolve_weights(self.reward, self.reward_weights)
+        if not self.verifier_weight and not self.model_weight:
+            raise ValueError("verifier_weight and model_weight are both 0: nothing is rewarded")
         check_micro_batch(
             self.memory.micro_batch_size,
             self.prompts_per_step * self.group_size,

@@ -157,7 +157,12 @@ def _check_choice(question: str, answer: str) -> None:
 
 
 def _is_new(label: Label, known: Sequence[Label]) -> bool:
-    return all((label.reviewer, label.ruling) != (other.reviewer, other.ruling) for other in known)
+    """Whether its reviewer has not said the same of the item, as far as the tools show it."""
+
+    def said(one: Label) -> dict[str, str]:
+        return {key: text for key, text in _answers_to_questions(one, known[0]).items() if key != REASON}
+
+    return all(label.reviewer != other.reviewer or said(label) != said(other) for other in known)
 
 
 def _write_task(item: str, labels: Sequence[Label]) -> dict[str, Any]:

@@ -189,7 +189,9 @@ class TeamUpdater:
 
     def _make_optimizer(self, role: str) -> torch.optim.AdamW:
         parameters, rate = role_parameters(self.models[role], role), self._peak_rate(role)
-        return torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0, betas=(0.9, 0.95))
+        return torch.optim.AdamW(
+            parameters, lr=rate, weight_decay=0.0, betas=(0.9, 0.95), eps=self.config.adam_epsilon
+        )
 
     def _peak_rate(self, role: str) -> float:
         return self.config.role_learning_rates.get(role, self.config.learning_rate)

@@ -55,14 +55,18 @@ class ReferencePolicy:
 
         `sampled` are the tokens' log-probabilities when they were sampled. Infinite where not finite.
         """
-        now = {name: t.clone() for name, t in trained_tensors(model).items()}
-        load_tensors(self._tensors, trained_tensors(model))
-        try:
-            first = completion_logprobs(model, rows, rows_per_pass=8, temperature=temperature).double()
-        finally:
-            load_tensors(now, trained_tensors(model))
+        first = self.logprobs(model, rows, temperature=temperature).double()
         if not len(first):
             return 0.0
         difference = first - torch.tensor(list(sampled), dtype=torch.float64)
         value = float((difference.exp() - 1 - difference).mean())
         return value if math.isfinite(value) else math.inf
+
+    def logprobs(self, model: nn.Module, rows: Sequence[Row], *, temperature: float) -> Tensor:
+        """What `completion_logprobs` gives for the weights at the start of the stage, in passes of 8 rows."""
+        now = {name: t.clone() for name, t in trained_tensors(model).items()}
+        load_tensors(self._tensors, trained_tensors(model))
+        try:
+            return completion_logprobs(model, rows, rows_per_pass=8, temperature=temperature)
+        finally:
+            load_tensors(now, trained_tensors(model))

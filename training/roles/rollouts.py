@@ -34,14 +34,14 @@ from training.roles.rollout_metrics import (
     spread,
     training_columns,
 )
-from training.roles.scoring import FaultWindow, Scored, score_all, usable_groups
+from training.roles.scoring import FaultWindow, Judge, Scored, add_model_scores, score_all, usable_groups
 from training.runs.faults import spoil_reward
 
 logger = logging.getLogger(__name__)
 
 
 def episode_reward(episode: SoloEpisode, config: GrpoConfig) -> dict[str, float]:
-    """Every part of the training reward of one episode, and its "total"."""
+    """Every part of the verified training reward of one episode, and its "total"."""
     trajectory = episode.trajectory
     return role_reward(
         episode.verdict,
@@ -53,6 +53,11 @@ def episode_reward(episode: SoloEpisode, config: GrpoConfig) -> dict[str, float]
         preset=config.reward,
         weights=config.reward_weights,
     )
+
+
+def read_transcripts(played: Sequence[SoloEpisode | Exception]) -> list[Sequence[int] | None]:
+    """Token ids of every episode; None in the place of an exception."""
+    return [one.trajectory.token_ids if isinstance(one, SoloEpisode) else None for one in played]
 
 
 class Rollouts:
@@ -69,8 +74,9 @@ class Rollouts:
         families: Mapping[str, Family] = FAMILIES,
         roles: Mapping[str, Role] = ROLES,
         engine: PolicyEngine | None = None,
+        judge: Judge | None = None,
     ) -> None:
-        """`engine`: kept over all steps; None makes an embedded one for every batch.
+        """`engine`: kept over all steps; None makes an embedded one for every batch. `judge`: reward model.
 
         Raises:
             UserError: code agents where no sandbox works.
@@ -80,7 +86,7 @@ class Rollouts:
         self._engine = engine
         self._scenarios, self._role, self._chat = scenarios, role, chat
         self._config, self._seed = config, seed
-        self._families, self._roles = families, roles
+        self._families, self._roles, self._judge = families, roles, judge
         self.episodes: list[SoloEpisode] = []  # of the latest call, without groups that were left out
         self.metrics: dict[str, float] = {}  # of the latest call
         self.row_scale = 1.0  # rows of the latest call per row that counts; 0 where none does
@@ -133,6 +139,8 @@ class Rollouts:
             stream=f"grpo/{self._num_calls}",
         )
         scored = score_all(played, self._score, timeout_s=config.reward_timeout_s)
+        weights = (config.verifier_weight, config.model_weight)
+        scored = add_model_scores(scored, read_transcripts(played), self._judge, weights)
         usable = usable_groups(scored, config.group_size)
         kept = [
             (episode, one.parts)

@@ -23,6 +23,7 @@ WINDOW, MAX_FAULTS = 200, 10  # more faults among so many samples stop the run
 MAX_EMPTY_BATCHES = 3  # in a row
 logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
+Judge = Callable[[Sequence[Sequence[int]]], Sequence[float]]  # transcripts of token ids -> scores
 
 
 class FaultyRunError(StoppedRunError):
@@ -102,6 +103,28 @@ def _judge(answer: Any) -> Scored:
         if not math.isfinite(value) or abs(value) > MAX_REWARD:
             return Scored(parts=None, kind="reward", reason=f"reward part {name} is {value!r}")
     return Scored(parts={name: float(value) for name, value in answer.items()})
+
+
+def add_model_scores(
+    scored: Sequence[Scored],
+    transcripts: Sequence[Sequence[int] | None],
+    judge: Judge | None,
+    weights: tuple[float, float],
+) -> list[Scored]:
+    """The rewards with weights: the verified total's, and that of the reward model's score, part "model".
+
+    Without a judge there is no such part. A score that is no usable number is a fault of kind `reward`.
+    """
+    places = [place for place, one in enumerate(scored) if one.parts is not None]
+    found = list(scored)
+    scores = judge([transcripts[place] or () for place in places]) if judge else [None] * len(places)
+    for place, score in zip(places, scores, strict=True):
+        parts = dict(scored[place].parts or {})
+        parts["total"] *= weights[0]
+        if score is not None:
+            parts |= {"model": score, "total": parts["total"] + weights[1] * score}
+        found[place] = _judge(parts)
+    return found
 
 
 def usable_groups(scored: Sequence[Scored], group_size: int) -> list[bool]:

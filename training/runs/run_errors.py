@@ -18,6 +18,8 @@ REMEDIES = {
     "sft": _HERE.format("sft.micro_batch_size"),
     "sft_more": _HERE.format("sft.micro_batch_size"),
     "grpo": _ANEW.format("grpo.memory.micro_batch_size, grpo.prompts_per_step or grpo.group_size"),
+    **dict.fromkeys(("dpo", "kto", "reward", "corrections"), "or begin the stage with a lower batch_size"),
+    "ppo": "or begin the stage with a lower prompts_per_step",
     "marl": _HERE.format("marl.memory.micro_batch_tokens"),
 }
 

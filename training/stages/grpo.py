@@ -13,12 +13,14 @@ from scenarios.base import Family, Scenario, Split
 from scenarios.registry import FAMILIES, families
 from training.data.demonstrations import role_scenario
 from training.data.drawn_scenarios import DrawnScenarios
+from training.feedback.reward_model import load_reward_model
 from training.models.adapters import roles_of
 from training.models.engine_factory import open_rollouts
 from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
 from training.roles.alarm_files import list_alarms, write_alarms
 from training.roles.grpo import run_grpo
 from training.roles.rollouts import Rollouts
+from training.roles.scoring import Judge
 from training.runs.resume import StageCheckpoints, logged_values
 from training.runs.run_errors import explain_memory_errors
 from training.runs.run_folder import Run
@@ -34,31 +36,35 @@ def train_grpo(path: Path, role: str) -> None:
     if is_finished(run, "grpo", role):
         return
     model, tokenizer = load_trainable(run, SOURCE["grpo"], role)
-    roles = roles_of(role)
-
-    def draw(split: Split, count: int, first: int) -> Sequence[Scenario]:
-        def draw_one(place: int) -> Scenario:
-            one, index = roles[place % len(roles)], first + place // len(roles)
-            return role_scenario(
-                one, split, config.data.seed, index, config.data.difficulties, config.model.prompts
-            )
-
-        return DrawnScenarios(draw_one, count)
-
     num_scenarios = max(1, config.grpo.max_steps) * config.grpo.prompts_per_step
     train_on_scenarios(
         run,
         role,
         model,
         tokenizer,
-        draw("train", num_scenarios, config.data.first_grpo_index),
-        draw(
+        draw_scenarios(run, role, "train", num_scenarios, config.data.first_grpo_index),
+        draw_scenarios(
+            run,
+            role,
             "validation",
             config.grpo.guards.validation_scenarios if config.grpo.guards.validate_every else 0,
             0,
         ),
         families=families(config.model.prompts),
     )
+
+
+def draw_scenarios(run: Run, role: str, split: Split, count: int, first: int) -> DrawnScenarios:
+    """`count` scenarios of a role's own family from index `first`; roles of one adapter take turns."""
+    config, roles = run.config, roles_of(role)
+
+    def draw_one(place: int) -> Scenario:
+        one, index = roles[place % len(roles)], first + place // len(roles)
+        return role_scenario(
+            one, split, config.data.seed, index, config.data.difficulties, config.model.prompts
+        )
+
+    return DrawnScenarios(draw_one, count)
 
 
 def train_on_scenarios(
@@ -98,7 +104,9 @@ def train_on_scenarios(
             output_dir=Path(scratch),
             seed=config.seed,
             on_step=on_step,
-            make_rollouts=partial(Rollouts, engine=engine, families=families, roles=roles),
+            make_rollouts=partial(
+                Rollouts, engine=engine, families=families, roles=roles, judge=_load_judge(run, role)
+            ),
             checkpoints=checkpoints,
             validation=validation,
             gradient_checkpointing=config.model.gradient_checkpointing,
@@ -116,6 +124,11 @@ def train_on_scenarios(
         signal=_mean_signal(run, name),
     )
     checkpoints.clear()
+
+
+def _load_judge(run: Run, role: str) -> Judge | None:
+    """What scores transcripts beside the verifier; None where the config gives it no weight."""
+    return load_reward_model(run, role).score if run.config.grpo.model_weight else None
 
 
 def _mean_signal(run: Run, stage: str) -> float:

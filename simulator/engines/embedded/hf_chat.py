@@ -58,6 +58,10 @@ class HFChat:
         kept = ids[:-1] if ids and ids[-1] == self.end_id else ids
         return str(self._backend.decode(list(kept), skip_special_tokens=False))
 
+    def system_text(self, role: Role) -> str:
+        """Return the system message with which this chat introduces the role."""
+        return f"{role.title}." if self._short else role.mandate
+
     def encode_raw(self, text: str) -> tuple[int, ...]:
         """Return ids of already rendered text; special tokens in it are recognised."""
         return tuple(self._backend.encode(text, add_special_tokens=False).ids)
@@ -76,8 +80,7 @@ class HFChat:
             raise UserError(f"the tokenizer's chat template cannot be used: {error}; mend it") from None
 
     def _split_opening(self, role: Role, with_tools: bool) -> tuple[str, str]:
-        system = f"{role.title}." if self._short else role.mandate
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": _SLOT}]
+        messages = [{"role": "system", "content": self.system_text(role)}, {"role": "user", "content": _SLOT}]
         tools = [tool.as_chat_tool() for tool in role.tools] if with_tools else None
         before, after = self._render(messages, tools=tools, add_generation_prompt=True).split(_SLOT)
         return before, after

@@ -19,8 +19,8 @@ CASES = [generate("test", 3, index, 1 + index) for index in range(4)]
 EXPERTS = ["all=scripted:measured", "reconcile=scripted:exact"]
 
 
-def load(seats: list[str], api: ApiOptions | None = None) -> MixedTeam:
-    team = emads.load_team(seats=seats, api=api)
+def load(seats: list[str], api: ApiOptions | None = None, questions: int | None = None) -> MixedTeam:
+    team = emads.load_team(seats=seats, api=api, questions=questions)
     assert isinstance(team, MixedTeam)
     return team
 
@@ -122,3 +122,18 @@ def test_a_run_sits_beside_scripts_and_reads_its_own_prompts(tmp_path: Path) -> 
     assert played.episode.reports["coo"] == scripted.episode.reports["coo"]
     alone = emads.play(emads.load_team(run.path, stage="base"), CASES[:1])
     assert played.episode.reports["cto"] == alone[0].episode.reports["cto"]  # as in its own team
+
+
+def test_questions_are_those_of_the_call_else_of_the_run_in_the_chair(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", load_config(overrides=["model.questions=2", "model.hidden_size=16"]))
+    train_base(run.path)
+    chair = f"reconcile=run:{run.path}/base"
+
+    def most(team: emads.Team) -> int:
+        return team.make_game(CASES[0]).most_questions
+
+    assert most(emads.load_team("scripted")) == most(load(["all=scripted"])) == 1
+    assert most(emads.load_team("scripted", questions=3)) == most(load(["all=scripted"], questions=3)) == 3
+    assert most(load(["all=scripted", chair])) == most(emads.load_team(run.path, stage="base")) == 2
+    assert most(load(["all=scripted", chair], questions=0)) == 0
+    assert most(emads.load_team(run.path, stage="base", questions=0)) == 0

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from roles.team import RECONCILER
 from scenarios.base import Style, ToolCall
 from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import PlanGame
-from scenarios.team.demonstrations import draw_report_habit, hold_meeting
+from scenarios.team.demonstrations import Message, draw_report_habit, hold_meeting
 from scenarios.team.experts import FUNDING_HABITS, REPORT_HABITS
 from scenarios.team.frontier import budget_band
 from simulator.agents.agent import Agent
@@ -23,6 +24,7 @@ from simulator.chat import Chat
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
+from simulator.graph.runner import play_episodes
 from simulator.records import Trajectory
 from simulator.tool_calls import format_tool_call
 from training.data.demonstrations import (
@@ -86,12 +88,10 @@ def test_seat_rows_are_the_engines_transcripts(index: int, style: Style) -> None
         def call_tool(call: ToolCall, role: str = role, reports: Any = reports) -> str:
             return game.call_tool(role, call, reports)
 
-        steps = [step for one in said for step in one.steps]
-        texts = [s.text if s.call is None else format_tool_call(s.text, s.call) for s in steps]
         agent = Agent(
             role=ROLES[role],
             policy="expert",
-            engine=speak_in_turn(chat, texts),
+            engine=speak_in_turn(chat, write_lines(said)),
             chat=chat,
             sampling=Sampling(max_completion_tokens=5000),
             session="s",
@@ -102,6 +102,39 @@ def test_seat_rows_are_the_engines_transcripts(index: int, style: Style) -> None
             reports |= one.reports
             asyncio.run(agent.answer(one.brief))
         assert seat_row(role, game, chat) == as_row(agent.trajectory())
+
+
+@pytest.mark.parametrize("style", ["short", "full"])
+def test_the_graph_plays_a_meeting_with_a_question_as_it_is_demonstrated(style: Style) -> None:
+    """Who says what the experts say is asked what they were asked: the same token rows."""
+    chat = tiny_chat() if style == "short" else PlainChat()
+    make_game = partial(PlanGame, style=style, questions=1)
+    num_asked = 0
+    for index in range(NUM_CASES):
+        case = team_scenario("train", 0, index, DIFFICULTIES)
+        meeting = hold_meeting(make_game(case))
+        engine = ScriptedEngine(chat, {role: read_out(said) for role, said in meeting.messages.items()})
+        team, sampling = {role: role for role in ROLES}, Sampling(max_completion_tokens=5000)
+        play = play_episodes([case], team, engine, chat, sampling, make_game=make_game)
+        (episode,) = asyncio.run(play)
+        assert episode.error is None
+        num_asked += len(episode.asked)
+        assert len(episode.asked) == len(meeting.messages[RECONCILER]) - 1
+        for role, trajectory in episode.trajectories.items():
+            if role == RECONCILER or meeting.drafts[role] == meeting.decision:
+                assert as_row(trajectory) == seat_row(role, make_game(case), chat)
+    assert num_asked > 0
+
+
+def read_out(said: Sequence[Message]) -> Callable[[str], str]:
+    """A policy that says what the role says in the meeting, a turn after the other."""
+    lines = iter(write_lines(said))
+    return lambda transcript: next(lines)
+
+
+def write_lines(said: Sequence[Message]) -> list[str]:
+    steps = [step for one in said for step in one.steps]
+    return [s.text if s.call is None else format_tool_call(s.text, s.call) for s in steps]
 
 
 def spans(row: TokenRow) -> list[tuple[int, tuple[int, ...]]]:

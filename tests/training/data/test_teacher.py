@@ -213,6 +213,52 @@ def test_a_seats_bad_words_are_rejected_with_their_reason(words: str, other: str
     assert {one for one, before in zip(spoilt, sound, strict=True) if one != before} == {reason}
 
 
+def rephrase(brief: str) -> str:
+    """The brief of a risk case in other words and another order."""
+    situation, terms, offered, question = brief.split("\n")
+    amount = question[question.index("at most") + 8 : question.index(" k$")]
+    option = question[question.index("option ") :][:8]
+    appetite = terms[terms.index("at most") + 8 : terms.index(" k$ (the")]
+    return (
+        f"Find the best part on {option} with no more than {amount} k$ a month. {situation} You may buy: "
+        f"{offered.partition(': ')[2]} Each k$ of loss prevented counts 1 k$. The loss we expect must not "
+        f"exceed {appetite} k$."
+    )
+
+
+def test_briefs_in_other_words_are_kept_if_they_read_back_to_the_same_facts(tmp_path: Path) -> None:
+    """Of every other case the teacher changes a figure: it is rejected. The rest of a row is the oracle's."""
+    odd = {one.brief for one in draw("risk", 4) if one.index % 2}
+
+    def model(body: Body) -> Body:
+        assert "tools" not in body
+        brief = body["messages"][1]["content"]
+        text = rephrase(brief)
+        return say(text.replace("counts 1 k$", "counts 2 k$") if brief in odd else text)
+
+    rules = TeachingRules(writes="brief")
+    with serve(model) as server:
+        report = teach(tmp_path, server, 4, families=("risk",), rules=rules)
+        with pytest.raises(UserError, match="'reconcile': its brief cannot be paraphrased; name some"):
+            teach(tmp_path / "other", server, 4, families=("reconcile",), rules=rules)
+    (shard,) = report.shards
+    assert (shard.num_rows, shard.rejected) == (2, {"answer": 2})
+    for row in read_rows(tmp_path / shard.path):
+        (expected,) = build_rows("risk", "train", 0, row["index"], 1)
+        assert row["brief"] == row["messages"][1]["content"] == rephrase(expected["brief"])
+        assert row["messages"][2:] == expected["messages"][2:]
+        assert (row["answer"], row["author"]) == (expected["answer"], "paraphrase:tiny")
+    assert validate_folder(tmp_path).num_clean == 2
+    path = tmp_path / shard.path
+    table = pq.read_table(path)
+    briefs = [text.replace("exceed", "fall below") for text in table["brief"].to_pylist()]
+    spoilt = table.set_column(table.schema.get_field_index("brief"), table.schema.field("brief"), [briefs])
+    pq.write_table(spoilt, path)
+    checked = validate_folder(tmp_path)
+    assert checked.num_clean == 0
+    assert all("brief:" in str(problem) for problem in checked.problems)
+
+
 def test_the_teacher_is_told_mandate_tools_schema_and_brief_and_no_truth() -> None:
     scenarios = draw("cost", 1)
     with serve(Oracle(scenarios)) as server:

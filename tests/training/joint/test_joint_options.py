@@ -153,7 +153,7 @@ def test_roles_have_learning_rates_of_their_own() -> None:
 
 def test_rates_fall_in_a_straight_line_to_zero_unless_they_are_constant(scripted: Engines) -> None:
     falling = make_learner(change(max_steps=4, rate_schedule="linear", role_learning_rates={"cto": 0.4}))
-    constant = make_learner(change(max_steps=4))
+    constant = make_learner(change(max_steps=4, rate_schedule="constant"))
     for share in (1.0, 0.75, 0.5, 0.25):
         falling.step(draw(2))
         constant.step(draw(2))

@@ -10,14 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evaluation.audit.brief_facts import RULES
 from roles.errors import UserError
-from scenarios.base import SPLITS, Split, check_coordinates
+from scenarios.base import SPLITS, Scenario, Split, check_coordinates
 from training.data.demonstrations import difficulty_of
 from training.data.folders.cleaning import CleanFolder
 from training.data.folders.columns import COLUMNS, SCHEMA
 from training.data.folders.index import DatasetIndex, OracleShard
-from training.data.folders.rows import SOLO_FAMILIES, TEAM, Row, build_rows
+from training.data.folders.rows import SOLO_FAMILIES, TEAM, Row, build_rows, generate_case
 from training.data.teacher.index import TeacherIndex, TeacherShard
+from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
+from training.data.teacher.paraphrase import find_paraphrase_fault
 from training.data.teacher.validation import ANY_REWARD, find_teacher_fault, is_by_teacher
 from training.runs.progress import progress
 
@@ -173,6 +176,11 @@ def _find_fault(
     expected = _expected_rows(*coordinates).get(row["role"])
     if expected is None:
         return f"scenario {row['key']} has no role {row['role'][:40]!r}"
+    if row["author"].startswith(PARAPHRASE_PREFIX) and row["family"] in RULES:
+        free = {name: row[name] for name in ("brief", "messages", "author")}
+        scenario = generate_case(row["family"], *coordinates[1:])
+        assert isinstance(scenario, Scenario)
+        return _first_difference(row, expected | free) or find_paraphrase_fault(row, expected, scenario)
     if is_by_teacher(row):
         free = {name: row[name] for name in ("messages", "answer", "author")}
         fault = _first_difference(row, expected | free)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roles.errors import UserError
+from scenarios.base import Scenario
 from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.endpoint import EndpointSettings
 from simulator.engines.openai.request_limits import BudgetSpentError
@@ -27,7 +28,9 @@ from training.data.folders.requests import Request, check_request, make_requests
 from training.data.folders.rows import Case, check_families, count_roles, require_certificate
 from training.data.teacher.index import TeacherIndex, TeacherShard, write_teacher_card
 from training.data.teacher.journal import SUFFIX, Heading, Journal, read_journal
-from training.data.teacher.lessons import list_lessons
+from training.data.teacher.lessons import Lesson, list_lessons
+from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
+from training.data.teacher.paraphrase import check_can_paraphrase, make_paraphrase_lesson
 from training.data.teacher.teacher import (
     Halt,
     Outcome,
@@ -72,9 +75,10 @@ def teach_folder(
         OracleDisagreementError: two methods disagree about an optimum that `certify` checks.
     """
     checked_split = check_request(count, seed, difficulties, split, None)
-    requests = make_requests(
-        check_families(families), checked_split, seed, difficulties, count=count, certify=certify
-    )
+    chosen = check_families(families)
+    if rules.writes == "brief":
+        check_can_paraphrase(chosen)
+    requests = make_requests(chosen, checked_split, seed, difficulties, count=count, certify=certify)
     _check_folder(out, requests)
     with explain_os_errors("write data folder", out):
         out.mkdir(parents=True, exist_ok=True)
@@ -88,7 +92,8 @@ class _FolderTeacher:
 
     def __init__(self, out: Path, endpoint: EndpointSettings, rules: TeachingRules) -> None:
         self._out, self._endpoint, self._rules = out, endpoint, rules
-        self._author = f"{AUTHOR_PREFIX}{endpoint.model}"
+        prefix = PARAPHRASE_PREFIX if rules.writes == "brief" else AUTHOR_PREFIX
+        self._author = f"{prefix}{endpoint.model}"
         self._halt = Halt(rules.max_failures)
         self._num_failures: Counter[str] = Counter()
         self._num_kept = self._num_rejected = 0
@@ -149,7 +154,7 @@ class _FolderTeacher:
         )
         with Journal(journal_path, heading) as journal:
             outcomes = await write_demonstrations(
-                [lesson for case in cases for lesson in list_lessons(case)],
+                [lesson for case in cases for lesson in self._open_lessons(case)],
                 client,
                 author=self._author,
                 rules=self._rules,
@@ -161,6 +166,12 @@ class _FolderTeacher:
         if not any(outcome.is_finished for outcome in outcomes):
             return None
         return _write_shard(self._out, request, number, outcomes, self._author, self._rules.min_reward)
+
+    def _open_lessons(self, case: Case) -> list[Lesson]:
+        if self._rules.writes == "brief":
+            assert isinstance(case, Scenario)
+            return [make_paraphrase_lesson(case)]
+        return list_lessons(case)
 
     def _report(self, shards: Sequence[TeacherShard]) -> TeachingReport:
         reason = self._halt.reason

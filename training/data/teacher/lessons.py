@@ -4,20 +4,40 @@ At the table the other seats are experts, so that everything a seat reads follow
 it said itself: its report is followed by the vote, a question of ReconcileGPT by the table with the reply.
 """
 
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from roles.base import Role, parse_answer
 from roles.team import RECONCILER, Ask, Decision, Report
 from scenarios.base import Family, Scenario, Split, Step, ToolCall, Verdict, rejected
 from scenarios.team import PlanGame, TeamScenario, load_table
-from scenarios.team.demonstrations import Meeting, Message, hold_meeting, show_reply
+from scenarios.team.demonstrations import Meeting, hold_meeting, show_reply
+from scenarios.team.demonstrations import Message as Heard
 from scenarios.team.value import funded_plan
 from scenarios.team.verdicts import verify_decision, verify_report, verify_vote
-from training.data.folders.rows import SOLO_FAMILIES, SOLO_ROLES, TEAM, Case, generate_case
+from training.data.folders.columns import Message
+from training.data.folders.rows import (
+    SOLO_FAMILIES,
+    SOLO_ROLES,
+    TEAM,
+    Case,
+    Row,
+    generate_case,
+    list_tools,
+    make_row,
+    write_opening,
+)
 
+HOW_TO_WORK = (
+    "Call one tool at a time and wait for its result. State a number only when the brief or a tool gave it, "
+    "or work it out in an equation first. "
+    "Keep your words short. When you know the answer, write it as one JSON object, with no other curly "
+    "braces in that turn."
+)
 Answers = Sequence[str]  # what the teacher has answered so far, in order
 
 
@@ -32,12 +52,12 @@ class Lesson:
     case: Case
     name: str  # of the role
     role: Role  # as its prompt introduces it
-    schema: Mapping[str, Any] | None  # of the answer; None where the mandate states it
+    instructions: str  # that follow on the mandate and are no part of a row
     brief: str
     follow_up: Callable[[Answers], str | None]  # the message after an answer; None after the last one
     call_tool: Callable[[Answers, ToolCall], str]  # raises ToolError
     verify: Callable[[Answers], Verdict]
-    read_answer: Callable[[Answers], Any]  # of a row; raises AnswerError
+    build_row: Callable[[Sequence[Message], Answers, str], Row]  # turns, answers, author; raises AnswerError
     list_observations: Callable[[], list[str]]  # what tools say in the expert's own play
     remake: Callable[[], "Lesson"]  # the same play on the case generated anew
 
@@ -64,11 +84,18 @@ def open_lesson(family: str, split: Split, seed: int, index: int, difficulty: in
 def _open_role_lesson(scenario: Scenario, families: Mapping[str, Family]) -> Lesson:
     family = families[scenario.family]
     role = SOLO_ROLES[family.role]
-    schema = role.answer.model_json_schema()
+    schema = {
+        key: value
+        for key, value in role.answer.model_json_schema().items()
+        if key not in ("description", "title")
+    }
 
     def list_observations() -> list[str]:
         steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
         return [family.call_tool(scenario, step.call) for step in steps if step.call is not None]
+
+    def read_answer(answers: Answers) -> Any:
+        return parse_answer(answers[-1], role.answer).model_dump(exclude_unset=True)
 
     def remake() -> Lesson:
         place = (scenario.split, scenario.seed, scenario.index, scenario.difficulty)
@@ -79,12 +106,12 @@ def _open_role_lesson(scenario: Scenario, families: Mapping[str, Family]) -> Les
         case=scenario,
         name=role.name,
         role=role,
-        schema={key: value for key, value in schema.items() if key not in ("description", "title")},
+        instructions=f"{HOW_TO_WORK} It matches this JSON schema: {json.dumps(schema)}",
         brief=scenario.brief,
         follow_up=lambda answers: None,
         call_tool=lambda answers, call: family.call_tool(scenario, call),
         verify=lambda answers: family.verify(scenario, answers[-1]),
-        read_answer=lambda answers: parse_answer(answers[-1], role.answer).model_dump(exclude_unset=True),
+        build_row=partial(_build_row, scenario, role.name, role, scenario.brief, read_answer),
         list_observations=list_observations,
         remake=remake,
     )
@@ -94,6 +121,7 @@ def _open_seat_lesson(game: PlanGame, meeting: Meeting, name: str) -> Lesson:
     case = game.case
     assert isinstance(case, TeamScenario)
     part = _Chair(game, meeting) if name == RECONCILER else _Specialist(game, meeting, name)
+    role, brief = game.prompt_role(name), meeting.messages[name][0].brief
 
     def list_observations() -> list[str]:
         calls = [(one, step) for one in meeting.messages[name] for step in one.steps]
@@ -106,19 +134,33 @@ def _open_seat_lesson(game: PlanGame, meeting: Meeting, name: str) -> Lesson:
         key=f"{case.key}/{name}",
         case=case,
         name=name,
-        role=game.prompt_role(name),
-        schema=None,
-        brief=meeting.messages[name][0].brief,
+        role=role,
+        instructions=HOW_TO_WORK,
+        brief=brief,
         follow_up=part.follow_up,
         call_tool=part.call_tool,
         verify=part.verify,
-        read_answer=part.read_answer,
+        build_row=partial(_build_row, case, name, role, brief, part.read_answer),
         list_observations=list_observations,
         remake=remake,
     )
 
 
-def _observe(game: PlanGame, name: str, message: Message, step: Step) -> str:
+def _build_row(
+    case: Case,
+    name: str,
+    role: Role,
+    brief: str,
+    read_answer: Callable[[Answers], Any],
+    turns: Sequence[Message],
+    answers: Answers,
+    author: str,
+) -> Row:
+    messages = [*write_opening(role, brief), *turns]
+    return make_row(case, name, brief, messages, list_tools(role), read_answer(answers), author)
+
+
+def _observe(game: PlanGame, name: str, message: Heard, step: Step) -> str:
     assert step.call is not None
     return game.call_tool(name, step.call, message.reports)
 

@@ -6,7 +6,6 @@ and what the teacher thought, where that stands up to the check (`reasoning.py`)
 Calls are read in both shapes, native `tool_calls` of the protocol and one <tool_call> in the text.
 """
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -28,13 +27,6 @@ Ask = Callable[[Sequence[Message]], Awaitable[ChatReply]]
 MAX_BRACKETS = 200  # of one call: deeper arguments could not be written back
 
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
-_HOW_TO_WORK = (
-    "Call one tool at a time and wait for its result. State a number only when the brief or a tool gave it, "
-    "or work it out in an equation first. "
-    "Keep your words short. When you know the answer, write it as one JSON object, with no other curly "
-    "braces in that turn."
-)
-_SCHEMA = " It matches this JSON schema: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +39,7 @@ class Play:
 
 def open_conversation(lesson: Lesson, shape: ToolShape) -> list[Message]:
     """What the teacher is told before its first turn."""
-    system = f"{lesson.role.mandate}\n\n{_HOW_TO_WORK}"
-    if lesson.schema is not None:
-        system += _SCHEMA + json.dumps(lesson.schema)
+    system = f"{lesson.role.mandate}\n\n{lesson.instructions}".rstrip()
     if shape == "text" and lesson.role.tools:
         system += f"\n\n{describe_tools(list_tools(lesson.role))}"
     return [{"role": "system", "content": system}, {"role": "user", "content": lesson.brief}]

@@ -18,8 +18,6 @@ from training.data.folders.columns import Message
 from training.data.folders.rows import (
     Row,
     list_tools,
-    make_row,
-    write_opening,
 )
 from training.data.teacher.checks import (
     PlayedTurn,
@@ -49,6 +47,8 @@ class TeachingRules(BaseModel):
     """How tools are offered: `native` by the protocol, `text` in the system message."""
     reasoning: Literal["sound", "none"] = "sound"
     """Thoughts before a turn: `sound` keeps those that pass the chain check, `none` keeps none."""
+    writes: Literal["play", "brief"] = "play"
+    """What the teacher writes: `play` demonstrations, `brief` the oracle's brief in other words."""
     max_failures: Annotated[int, Field(ge=1)] = 10
     """Scenarios without a reply, one after another, that end the work."""
 
@@ -190,10 +190,7 @@ def build_teacher_row(lesson: Lesson, turns: Sequence[PlayedTurn], author: str) 
     Raises:
         AnswerError: the last turn is no answer.
     """
-    messages = [*write_opening(lesson.role, lesson.brief), *write_messages(turns)]
-    answer = lesson.read_answer(list_answers(turns))
-    tools = list_tools(lesson.role)
-    return make_row(lesson.case, lesson.name, lesson.brief, messages, tools, answer, author)
+    return lesson.build_row(write_messages(turns), list_answers(turns), author)
 
 
 def describe_rejection(outcome: Outcome, rejection: Rejection) -> str:

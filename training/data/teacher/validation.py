@@ -1,11 +1,9 @@
 """Checks the rows of a teacher again by the four checks, from what the rows say alone."""
 
-import json
-
 from roles.base import AnswerError
 from training.data.folders.columns import store_messages
 from training.data.folders.rows import Row, write_opening
-from training.data.teacher.checks import find_rejection, list_answers, read_messages
+from training.data.teacher.checks import find_rejection, list_answers, read_messages, write_messages
 from training.data.teacher.lessons import open_lesson
 
 AUTHOR_PREFIX = "teacher:"
@@ -29,7 +27,7 @@ def find_teacher_fault(row: Row, min_reward: float = ANY_REWARD) -> str | None:
     if rejection is not None:
         return f"messages fail the check of {rejection.reason}: {rejection.detail}"
     try:
-        answer = lesson.read_answer(list_answers(turns))
+        made = lesson.build_row(write_messages(turns), list_answers(turns), row["author"])
     except AnswerError as error:
         return f"answer: {error}"
-    return None if row["answer"] == json.dumps(answer) else "answer differs from that of the messages"
+    return None if row["answer"] == made["answer"] else "answer differs from that of the messages"

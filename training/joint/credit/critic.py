@@ -8,6 +8,7 @@ Source: arXiv:1506.02438 (GAE), arXiv:1707.06347 (PPO).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -22,15 +23,17 @@ from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import hidden_before
 
 
-def generalised_advantages(values: Sequence[float], reward: float, gae_lambda: float) -> list[float]:
+def generalised_advantages(
+    values: Sequence[float], rewards: Sequence[float], gae_lambda: float
+) -> list[float]:
     """Advantage of every own token of a row: sum over later errors, each step weighted by lambda.
 
-    The error of a token is the next token's value minus its own; of the last, the reward minus its own.
+    The error of a token is its reward plus the next token's value (0 after the last) minus its own.
     """
     advantages, running = [0.0] * len(values), 0.0
-    following = reward
+    following = 0.0
     for place in reversed(range(len(values))):
-        running = following - values[place] + gae_lambda * running
+        running = rewards[place] + following - values[place] + gae_lambda * running
         advantages[place] = running
         following = values[place]
     return advantages
@@ -55,7 +58,8 @@ class Critic:
     ) -> tuple[list[TrainingRow], float]:
         """Rows with token advantages, then trains on their rewards; also the mean squared error before that.
 
-        `advantage` of the given rows is their reward. Returned are as many rows, in an order of their own.
+        `advantage` of the given rows is their reward, unless they have `token_rewards`. Returned are as many
+        rows, in an order of their own.
         All ranks take part, those without rows too; `agree` makes the number of passes the same on all,
         which sharded weights need.
         """
@@ -83,8 +87,9 @@ class Critic:
             for row in batch.rows:
                 own = values[start : start + row.num_own]
                 start += row.num_own
-                credited.append(_with_token_advantages(row, own, self.config.credit.gae_lambda))
-                targets += [row.advantage] * row.num_own
+                rewards = row.own_rewards()
+                credited.append(_with_token_advantages(row, own, rewards, self.config.credit.gae_lambda))
+                targets += list(accumulate(reversed(rewards)))[::-1]
         error = self.fit(torch.cat(features), torch.tensor(targets, device=device))
         return credited, error
 
@@ -119,6 +124,8 @@ class Critic:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-def _with_token_advantages(row: TrainingRow, values: Sequence[float], gae_lambda: float) -> TrainingRow:
-    own = iter(generalised_advantages(values, row.advantage, gae_lambda))
+def _with_token_advantages(
+    row: TrainingRow, values: Sequence[float], rewards: Sequence[float], gae_lambda: float
+) -> TrainingRow:
+    own = iter(generalised_advantages(values, rewards, gae_lambda))
     return replace(row, token_advantages=tuple(next(own) if bit else 0.0 for bit in row.loss_mask))

@@ -1,0 +1,88 @@
+"""Labels of simulated reviewers on real plays of a run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from roles.registry import ROLES
+from scenarios.base import Scenario
+from scenarios.registry import families
+from simulator.agents.solo import SoloEpisode
+from training.data.demonstrations import role_scenario
+from training.feedback.labels import Label, Provenance, add_label
+from training.feedback.reviewers import Kind, LabelWriter, Reviewer
+from training.models.base_model import quiet_libraries
+from training.models.weights import load_weights
+from training.roles.rollouts import Rollouts
+from training.runs.run_errors import StoppedRunError
+from training.runs.run_folder import Run
+from training.stages.from_config import make_chat
+from training.stages.order import SOURCE
+
+BATCH = 50  # scenarios that are played side by side
+MOST_SCENARIOS_PER_LABEL = 40  # beyond it the answers are all alike, or all right
+
+
+def simulate_labels(
+    run: Run, role: str, kind: Kind, reviewer: Reviewer, *, stage: str, count: int, out: Path, first: int = 0
+) -> list[Label]:
+    """Play training scenarios with a role's weights of a stage, write `count` labels, and return them.
+
+    The scenarios begin `first` after those of the review queue: no other stage meets them.
+
+    Raises:
+        UserError: no weights; or too few answers that differ.
+    """
+    quiet_libraries()
+    labels: list[Label] = []
+    for plays, writer in _play(run, role, kind, reviewer, stage, first):
+        label = writer.write(plays, number=len(labels))
+        if label is not None:
+            labels.append(label)
+        if len(labels) == count:
+            break
+    else:
+        raise StoppedRunError(f"only {len(labels)} of {count} labels: the answers of {role} are too alike")
+    add_label(out, *labels)
+    return labels
+
+
+def _play(
+    run: Run, role: str, kind: Kind, reviewer: Reviewer, stage: str, first: int
+) -> Iterator[tuple[list[SoloEpisode], LabelWriter]]:
+    config = run.config
+    weights = SOURCE.get(stage, stage) if reviewer.habit == "slow" else stage
+    model, tokenizer = load_weights(run, weights, role)
+    chat, family = make_chat(tokenizer, config), families(config.model.prompts)[role]
+    writer = LabelWriter(
+        kind=kind,
+        reviewer=reviewer,
+        role=ROLES[role],
+        family=family,
+        chat=chat,
+        provenance=Provenance(
+            run=config.name, weights=weights, style=config.model.prompts, source="simulated"
+        ),
+    )
+    rollouts = Rollouts(
+        [], role=role, chat=chat, config=config.grpo, seed=config.seed, families={family.name: family}
+    )
+    size = 2 if kind == "comparison" else 1
+    for batch in range(MOST_SCENARIOS_PER_LABEL * 10):
+        scenarios: list[Scenario] = []
+        for place in range(BATCH):
+            index = config.review.first_index + first + batch * BATCH + place
+            scenario = role_scenario(
+                role, "train", config.data.seed, index, config.data.difficulties, config.model.prompts
+            )
+            scenarios += [scenario] * size
+        played = rollouts.play(
+            model,
+            scenarios,
+            version=f"{role}@{weights}",
+            temperature=config.grpo.temperature,
+            stream=f"labels/{first}/{batch}",
+        )
+        for place in range(0, len(played), size):
+            plays = [one for one in played[place : place + size] if isinstance(one, SoloEpisode)]
+            if len(plays) == size:
+                yield plays, writer

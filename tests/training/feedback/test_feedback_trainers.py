@@ -1,0 +1,243 @@
+"""DPO, KTO, reward models and PPO on real trainer steps: numbers by hand at the start, and what they move."""
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from played_labels import PLAY, ROLE, draw_labels
+from tiny_models import DIFFICULTIES, small_model, tiny_chat, tiny_tokenizer
+from transformers import AutoModelForSequenceClassification
+
+from scenarios.registry import families
+from training.config.feedback_config import PpoConfig, PreferenceConfig, RewardModelConfig
+from training.data.demonstrations import TokenRow, role_scenario
+from training.feedback.ppo import PpoLearner, whiten, with_token_rewards
+from training.feedback.reward_model import RewardModel
+from training.feedback.rows import PreferenceRow, preference_rows, verdict_rows
+from training.feedback.trainers import _rotate_in_batches, run_dpo, run_kto, run_reward_model, sum_logprobs
+from training.learner.rows import TrainingRow
+from training.roles.rollouts import Rollouts
+from training.roles.scoring import Scored, add_model_scores
+
+Log = list[tuple[int, Mapping[str, float]]]
+
+
+def train(run: Any, model: Any, rows: Any, config: Any, folder: Path) -> Log:
+    log = Log()
+    run(
+        model,
+        tiny_tokenizer(),
+        rows,
+        config,
+        output_dir=folder,
+        seed=0,
+        on_step=lambda step, metrics: log.append((step, metrics)),
+    )
+    return log
+
+
+def margins(model: Any, rows: list[PreferenceRow]) -> list[float]:
+    chosen, rejected = (
+        sum_logprobs(model, [getattr(r, side) for r in rows]) for side in ("chosen", "rejected")
+    )
+    return [one - other for one, other in zip(chosen, rejected, strict=True)]
+
+
+def test_dpo_begins_at_log_2_and_moves_probability_to_what_was_preferred(tmp_path: Path) -> None:
+    model = small_model(scale=0.5)
+    rows = preference_rows(draw_labels(model, tiny_chat(), 8), tiny_chat())
+    before = margins(model, rows)
+    config = PreferenceConfig(epochs=6, batch_size=4, learning_rate=3e-3, beta=0.5)
+    log = train(run_dpo, model, rows, config, tmp_path)
+    assert log[0][1]["loss"] == pytest.approx(math.log(2), abs=1e-4)  # the policy is the reference
+    assert [step for step, _ in log] == list(range(1, 13))
+    gains = [now - then for now, then in zip(margins(model, rows), before, strict=True)]
+    assert sum(gain > 0 for gain in gains) >= 7
+
+
+def test_kto_begins_at_one_half_and_tells_approved_from_rejected(tmp_path: Path) -> None:
+    model = small_model(scale=0.5)
+    rows = verdict_rows(draw_labels(model, tiny_chat(), 8), tiny_chat())
+    approved = [row.row for row in rows if row.approved]
+    rejected = [row.row for row in rows if not row.approved]
+    before = sum_logprobs(model, approved), sum_logprobs(model, rejected)
+    config = PreferenceConfig(epochs=8, batch_size=4, learning_rate=3e-3, beta=0.5)
+    log = train(run_kto, model, rows, config, tmp_path)
+    # 1 - sigmoid(0) for every row, times the weights that balance the two kinds
+    weights = [max(len(approved), len(rejected)) / len(kind) for kind in (approved, rejected)]
+    assert 0.5 * min(weights) - 1e-3 <= log[0][1]["loss"] <= 0.5 * max(weights) + 1e-3
+    moved = [
+        sum(sum_logprobs(model, kind)) / len(kind) - sum(then) / len(then)
+        for kind, then in zip((approved, rejected), before, strict=True)
+    ]
+    assert moved[0] > moved[1] + 1
+
+
+def test_kl_answers_go_round_within_a_batch() -> None:
+    rows = [TokenRow(token_ids=(n, 10 + n), loss_mask=(0, 1)) for n in range(5)]
+    assert [row.token_ids for row in _rotate_in_batches(rows, 3)] == [
+        (0, 12),
+        (1, 10),
+        (2, 11),
+        (3, 14),
+        (4, 13),
+    ]
+
+
+def sides(row: PreferenceRow) -> list[tuple[int, ...]]:
+    return [row.chosen.token_ids, row.rejected.token_ids]
+
+
+def test_a_reward_model_learns_to_tell_two_answers_apart(tmp_path: Path) -> None:
+    def pair(prompt: int) -> PreferenceRow:
+        better, worse = (TokenRow(token_ids=(prompt, answer, 2), loss_mask=(0, 1, 1)) for answer in (50, 60))
+        return PreferenceRow(chosen=better, rejected=worse)
+
+    rows = [pair(prompt) for prompt in range(100, 124)]
+    small_model().save_pretrained(tmp_path / "model")
+    model: Any = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model", num_labels=1)
+    torch.nn.init.zeros_(model.score.weight)
+    judge = RewardModel(model)
+    assert judge.accuracy(rows) == 0.5  # a head of zeros: all tie
+    config = RewardModelConfig(epochs=4, batch_size=8, learning_rate=3e-3)
+    log = train(run_reward_model, model, rows[:16], config, tmp_path)
+    assert log[0][1]["loss"] == pytest.approx(math.log(2), abs=1e-4)
+    assert judge.accuracy(rows[16:]) == 1.0
+    assert judge.accuracy([]) is None
+    judge.set_spread(rows)
+    assert statistics.pstdev(judge.score([(*ids,) for row in rows for ids in sides(row)])) == pytest.approx(
+        1.0
+    )
+    lines = [(100, 50, 2), (100, 60, 60, 60, 2)]  # of unequal length: padding changes nothing
+    assert judge.score(lines) == pytest.approx([*judge.score(lines[:1]), *judge.score(lines[1:])], abs=1e-5)
+
+
+ROW = TrainingRow(
+    role=ROLE,
+    token_ids=(7, 8, 9, 4),
+    loss_mask=(0, 1, 0, 1),
+    sampling_logprobs=(0.0, -1.0, 0.0, -2.0),
+    advantage=0.5,
+)
+
+
+def test_rewards_of_tokens_by_hand() -> None:
+    row = with_token_rewards(ROW, [-0.1, 0.2])
+    assert row.token_rewards == pytest.approx((0.0, -0.1, 0.0, 0.7))
+    assert ROW.own_rewards() == [0.0, 0.5]
+    with pytest.raises(ValueError, match="1 rewards for 2"):
+        with_token_rewards(ROW, [0.1])
+
+
+def test_advantages_are_brought_to_mean_0_and_spread_1() -> None:
+    rows = [
+        replace(ROW, token_advantages=(0.0, 1.0, 0.0, 3.0)),
+        replace(ROW, token_advantages=(0.0, 5.0, 0.0, 7.0)),
+    ]
+    # mean 4, spread sqrt((9 + 1 + 1 + 9) / 4)
+    spread = 5**0.5
+    assert [value for row in whiten(rows) for value in row.own_advantages()] == pytest.approx(
+        [-3 / spread, -1 / spread, 1 / spread, 3 / spread]
+    )
+
+
+def test_a_reward_model_has_its_weighted_say() -> None:
+    scored = [
+        Scored(parts={"correct": 1.0, "total": 1.0}),
+        Scored(parts=None, kind="infrastructure", reason="lost"),
+        Scored(parts={"correct": 0.0, "total": 0.25}),
+    ]
+    asked: list[Any] = []
+
+    def judge(transcripts: Any) -> list[float]:
+        asked.extend(transcripts)
+        return [0.5, math.nan]
+
+    first, lost, broken = add_model_scores(scored, [(1, 2), None, (3,)], judge, (0.5, 2.0))
+    assert first.parts == {"correct": 1.0, "model": 0.5, "total": 0.5 * 1.0 + 2.0 * 0.5}
+    assert lost is scored[1]
+    assert (broken.parts, broken.kind) == (None, "reward")
+    assert asked == [(1, 2), (3,)]
+    assert add_model_scores(scored, [(1, 2), None, (3,)], None, (1.0, 0.0)) == scored
+
+
+def make_learner(model: Any, config: PpoConfig, judge: Any) -> PpoLearner:
+    rollouts = Rollouts([], role=ROLE, chat=tiny_chat(), config=PLAY, seed=0, families=families("short"))
+    return PpoLearner(model, config, role=ROLE, rollouts=rollouts, grpo=PLAY, judge=judge, seed=0)
+
+
+def cases(step: int, count: int) -> list[Any]:
+    return [role_scenario(ROLE, "train", 0, step * count + place, DIFFICULTIES) for place in range(count)]
+
+
+def count_low_ids(transcripts: Any) -> list[float]:
+    """Share of low token ids among the last ones, which are the policy's own."""
+    return [sum(token < 130 for token in ids[-6:]) / 6 for ids in transcripts]
+
+
+def test_ppo_raises_what_its_judge_pays_for_and_its_clip_acts() -> None:
+    config = PpoConfig(prompts_per_step=32, learning_rate=4e-3, kl_coefficient=0.0)
+    learner = make_learner(small_model(scale=0.5), config, count_low_ids)
+    log = [learner.step(cases(step, 32)) for step in range(7)]
+    paid = [one["reward/model"] for one in log]
+    assert sum(paid[-2:]) > sum(paid[:2]) + 0.3
+    assert all(one["reward/total"] == pytest.approx(one["reward/model"]) for one in log)
+    assert log[0]["kl_to_start"] == pytest.approx(0.0, abs=1e-3)
+    assert log[-1]["kl_to_start"] > 0.05
+    assert max(one["clip_fraction"] for one in log) > 0
+
+
+def test_one_pass_per_batch_leaves_the_clip_without_work() -> None:
+    config = PpoConfig(
+        max_steps=1, prompts_per_step=8, updates_per_batch=1, minibatches=1, learning_rate=5e-3
+    )
+    learner = make_learner(small_model(scale=0.5), config, count_low_ids)
+    assert learner.step(cases(0, 8))["clip_fraction"] == 0
+
+
+def test_divergence_is_charged_on_every_token() -> None:
+    model = small_model(scale=0.5)
+    learner = make_learner(model, PpoConfig(kl_coefficient=0.1), count_low_ids)
+    for parameter in model.parameters():  # the policy has moved since the stage began
+        parameter.data.mul_(1.1)
+    played = learner._rollouts.play(model, cases(0, 2), version="x", temperature=1.0, stream="x")
+    episodes: Any = played
+    rows, kl = learner.make_rows(episodes, [1.0, 1.0])
+    reference = small_model(scale=0.5)
+    gaps = []
+    for row in rows:
+        pairs = [TokenRow(token_ids=row.token_ids, loss_mask=row.loss_mask)]
+        own, expected = row.own_rewards(), sum_logprobs(reference, pairs)[0]
+        gap = sum(row.own_logprobs()) - expected
+        assert sum(own) == pytest.approx(1.0 - 0.1 * gap, abs=1e-3)
+        gaps.append(gap)
+    assert kl * sum(row.num_own for row in rows) == pytest.approx(sum(gaps), abs=1e-2)
+
+
+def test_ppo_goes_on_from_its_state_in_every_bit() -> None:
+    config = PpoConfig(max_steps=4, prompts_per_step=4, learning_rate=1e-3)
+    whole = make_learner(small_model(scale=0.5), config, count_low_ids)
+    for step in range(2):
+        whole.step(cases(step, 4))
+    state = dict(whole.state().items())
+    state = torch.load(_saved(state), weights_only=True)
+    expected = [whole.step(cases(step, 4)) for step in (2, 3)]
+    resumed = make_learner(small_model(scale=0.5), config, count_low_ids)
+    resumed.load_state(state)
+    assert [resumed.step(cases(step, 4)) for step in (2, 3)] == expected
+    both = zip(whole.model.parameters(), resumed.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in both)
+
+
+def _saved(state: Any) -> Any:
+    import io
+
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return file

@@ -1,0 +1,174 @@
+"""Simulated reviewers: what the verifier would say of an answer, spoilt in a known way.
+
+exact             says what the verifier says
+noisy:RATE        says the opposite so often, and corrects with the greedy baseline's answer
+biased            prefers answers that claim most for the seat, whatever they are worth
+slow              is exact, but judges answers of the stage before: they are old when the label comes
+hostile           always says the opposite
+"""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, Self
+
+from roles.base import Role
+from roles.errors import UserError, unknown
+from scenarios.base import Family, Scenario
+from simulator.agents.solo import SoloEpisode
+from simulator.engines.embedded.hf_chat import HFChat
+from simulator.tool_calls import format_tool_call
+from training.feedback.labels import Comparison, Correction, Label, Message, Provenance, Verdict
+from training.feedback.rows import read_transcript
+
+Kind = Literal["correction", "comparison", "verdict"]
+KINDS: tuple[Kind, ...] = ("correction", "comparison", "verdict")
+HABITS = ("exact", "noisy", "biased", "slow", "hostile")
+START = datetime(2026, 1, 1, tzinfo=UTC)  # labels of simulated reviewers repeat, their times too
+LABEL_S, SLOW_LABEL_S = 20, 1800
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewer:
+    """A simulated reviewer. Example: Reviewer.parse("noisy:0.1").error_rate == 0.1"""
+
+    habit: str
+    error_rate: float = 0.0  # share of labels that say the opposite
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A reviewer by name, as on the command line.
+
+        Raises:
+            UserError: an unknown habit, or an error rate that is not 0 to 1.
+        """
+        habit, colon, rate = text.partition(":")
+        if habit not in HABITS:
+            raise unknown("reviewer", habit, list(HABITS))
+        if (habit == "noisy") != bool(colon):
+            raise UserError(f"reviewer {text!r}: write noisy:RATE, for example noisy:0.1, or {habit} alone")
+        try:
+            error_rate = float(rate) if colon else float(habit == "hostile")
+        except ValueError:
+            error_rate = -1.0
+        if not 0 <= error_rate <= 1:
+            raise UserError(f"reviewer {text!r}: the error rate must be 0 to 1, for example noisy:0.1")
+        return cls(habit=habit, error_rate=error_rate)
+
+    @property
+    def name(self) -> str:
+        """Identity in labels."""
+        rate = f"-{self.error_rate:g}" if self.habit == "noisy" else ""
+        return f"simulated-{self.habit}{rate}"
+
+    def is_wrong(self, *key: object) -> bool:
+        """Whether the label of this item says the opposite; the same for equal keys."""
+        return random.Random(f"{self.name}/{key}").random() < self.error_rate
+
+    def rate(self, episode: SoloEpisode) -> float:
+        """How good the reviewer finds an answer; higher is better."""
+        if self.habit == "biased":
+            return claimed_worth(episode.trajectory.final_text)
+        return episode.verdict.reward
+
+
+def claimed_worth(text: str) -> float:
+    """The largest figure that an answer claims as a worth, else as a cost; 0 where none can be read."""
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        return 0.0
+    for key in ("worth", "cost"):
+        found = [float(value) for value in _find(answer, key) if isinstance(value, int | float)]
+        if found:
+            return max(found)
+    return 0.0
+
+
+def _find(value: Any, key: str) -> list[Any]:
+    if isinstance(value, Mapping):
+        own = [value[key]] if key in value else []
+        return own + [found for child in value.values() for found in _find(child, key)]
+    if isinstance(value, list):
+        return [found for child in value for found in _find(child, key)]
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelWriter:
+    """Turns plays of one role into labels of one kind. Example: writer.write((first, second), number=0)"""
+
+    kind: Kind
+    reviewer: Reviewer
+    role: Role
+    family: Family
+    chat: HFChat
+    provenance: Provenance
+
+    def write(self, plays: Sequence[SoloEpisode], *, number: int) -> Label | None:
+        """The label of these plays of one scenario, two for a comparison; None where there is none to give.
+
+        Equal answers are not compared, and what the reviewer finds right is not corrected.
+        """
+        first = plays[0]
+        prompt, tools, answer = read_transcript(
+            first.trajectory, self.chat, self.role, with_tools=bool(self.role.tools)
+        )
+        seconds = SLOW_LABEL_S if self.reviewer.habit == "slow" else LABEL_S
+        common: dict[str, Any] = {
+            "case": first.scenario.key,
+            "seat": self.role.name,
+            "prompt": prompt,
+            "tools": tools,
+            "reviewer": self.reviewer.name,
+            "time": START + timedelta(seconds=seconds * (number + 1)),
+            "provenance": self.provenance,
+        }
+        if self.kind == "verdict":
+            return Verdict(answer=answer, approved=self._approves(first), **common)
+        if self.kind == "correction":
+            return None if self._approves(first) else self._correct(first.scenario, answer, common)
+        return self._compare(plays, common, answer)
+
+    def _approves(self, play: SoloEpisode) -> bool:
+        if self.reviewer.habit == "biased":
+            return self.reviewer.rate(play) >= claimed_worth(self._best(play.scenario))
+        return play.verdict.exact != self.reviewer.is_wrong(play.scenario.key)
+
+    def _correct(
+        self, scenario: Scenario, answer: tuple[Message, ...], common: Mapping[str, Any]
+    ) -> Correction:
+        if self.reviewer.is_wrong(scenario.key, "correction"):
+            text = self.family.baselines["greedy"](scenario, random.Random(scenario.key))
+            corrected: tuple[Message, ...] = (Message(role="assistant", content=text),)
+        else:
+            corrected = self._demonstrate(scenario)
+        return Correction(answer=answer, corrected=corrected, **common)
+
+    def _compare(
+        self, plays: Sequence[SoloEpisode], common: Mapping[str, Any], answer: tuple[Message, ...]
+    ) -> Comparison | None:
+        _, _, other = read_transcript(
+            plays[1].trajectory, self.chat, self.role, with_tools=bool(self.role.tools)
+        )
+        first, second = (self.reviewer.rate(play) for play in plays)
+        if first == second:
+            return None
+        is_wrong = self.reviewer.is_wrong(plays[0].scenario.key, "comparison")
+        preferred = "first" if (first > second) != is_wrong else "second"
+        return Comparison(first=answer, second=other, preferred=preferred, **common)  # type: ignore[arg-type]
+
+    def _demonstrate(self, scenario: Scenario) -> tuple[Message, ...]:
+        """The expert's play, tools answered, in the reviewer's words."""
+        messages: list[Message] = []
+        for step in self.family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}")):
+            text = step.text if step.call is None else format_tool_call(step.text, step.call)
+            messages.append(Message(role="assistant", content=text))
+            if step.call is not None:
+                messages.append(Message(role="tool", content=self.family.call_tool(scenario, step.call)))
+        return tuple(messages)
+
+    def _best(self, scenario: Scenario) -> str:
+        return self._demonstrate(scenario)[-1].content

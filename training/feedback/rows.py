@@ -1,0 +1,170 @@
+"""From labels to token rows: sampled words keep their token ids, loss only where a stage learns.
+
+A correction trains what the reviewer wrote. Comparisons and verdicts train the whole answer, tool output
+masked out.
+"""
+
+import hashlib
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from roles.base import Answer, Role, Tool
+from roles.errors import UserError
+from simulator.agents.dialogue import read_messages
+from simulator.engines.embedded.hf_chat import HFChat
+from simulator.records import Trajectory
+from training.data.demonstrations import TokenRow
+from training.feedback.labels import Comparison, Correction, Label, Message, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreferenceRow:
+    """Two rows with one prompt. Example: PreferenceRow(chosen=better, rejected=worse)"""
+
+    chosen: TokenRow
+    rejected: TokenRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRow:
+    """A row and whether it was approved. Example: VerdictRow(row=row, approved=True)"""
+
+    row: TokenRow
+    approved: bool
+
+
+def read_transcript(
+    trajectory: Trajectory, chat: HFChat, role: Role, *, with_tools: bool
+) -> tuple[tuple[Message, ...], tuple[dict[str, object], ...], tuple[Message, ...]]:
+    """Prompt, tools and answer of what a role did on the first message to it, as a label holds them."""
+    prompt = [Message(role="system", content=chat.system_text(role))]
+    answer: list[Message] = []
+    for message in read_messages(trajectory, chat, role):
+        if message.source == "user":
+            if answer:
+                break  # a further message to the role
+            prompt.append(Message(role="user", content=message.text))
+        elif message.source == "tool":
+            answer.append(Message(role="tool", content=message.text))
+        else:
+            assert message.turn is not None
+            ids = message.turn.completion_ids
+            answer.append(Message(role="assistant", content=message.text, token_ids=ids))
+    tools = tuple(tool.as_chat_tool() for tool in role.tools) if with_tools else ()
+    return tuple(prompt), tools, tuple(answer)
+
+
+def encode_answer(label: Label, answer: Sequence[Message], chat: HFChat, *, written_only: bool) -> TokenRow:
+    """The label's prompt and one answer as token ids; the mask is on assistant messages of the answer.
+
+    Messages with token ids keep them as far as they are this chat's own; others are encoded. With
+    `written_only` the mask is on messages without token ids alone.
+    """
+    ids = list(_open_prompt(label, chat))
+    ids += _continue(label.prompt[2:], chat)
+    mask = [0] * len(ids)
+    observed: list[str] = []
+    for message in answer:
+        if message.role == "tool":
+            observed.append(message.content)
+            continue
+        if observed:
+            told = chat.observe(*observed)
+            ids, mask, observed = [*ids, *told], [*mask, *[0] * len(told)], []
+        own = _own_ids(message, chat)
+        is_trained = message.token_ids is None or not written_only
+        ids, mask = [*ids, *own], [*mask, *[int(is_trained)] * len(own)]
+    return TokenRow(token_ids=tuple(ids), loss_mask=tuple(mask))
+
+
+def correction_rows(labels: Iterable[Label], chat: HFChat) -> list[TokenRow]:
+    """One row per correction."""
+    return [
+        encode_answer(label, label.corrected, chat, written_only=True)
+        for label in labels
+        if isinstance(label, Correction)
+    ]
+
+
+def preference_rows(labels: Iterable[Label], chat: HFChat) -> list[PreferenceRow]:
+    """One pair per comparison in which one answer was preferred."""
+    found = []
+    for label in labels:
+        if not isinstance(label, Comparison) or label.preferred == "neither":
+            continue
+        answers = label.judged if label.preferred == "first" else label.judged[::-1]
+        better, worse = (encode_answer(label, answer, chat, written_only=False) for answer in answers)
+        found.append(PreferenceRow(chosen=better, rejected=worse))
+    return found
+
+
+def verdict_rows(labels: Iterable[Label], chat: HFChat) -> list[VerdictRow]:
+    """One row per verdict."""
+    return [
+        VerdictRow(row=encode_answer(label, label.answer, chat, written_only=False), approved=label.approved)
+        for label in labels
+        if isinstance(label, Verdict)
+    ]
+
+
+def split_rows(
+    rows: Sequence[PreferenceRow], share: float, seed: int
+) -> tuple[list[PreferenceRow], list[PreferenceRow]]:
+    """(kept for training, kept out of it); prompts that occur in one part do not occur in the other."""
+    prompts = sorted({_prompt_of(row.chosen) for row in rows})
+    random.Random(f"validation/{seed}").shuffle(prompts)
+    held_out = set(prompts[: round(share * len(prompts))])
+    training = [row for row in rows if _prompt_of(row.chosen) not in held_out]
+    return training, [row for row in rows if _prompt_of(row.chosen) in held_out]
+
+
+def _prompt_of(row: TokenRow) -> tuple[int, ...]:
+    return row.token_ids[: row.loss_mask.index(1)]
+
+
+def _open_prompt(label: Label, chat: HFChat) -> tuple[int, ...]:
+    system, user = label.prompt[:2]
+    tools = []
+    for tool in label.tools:
+        try:
+            found = tool["function"]
+            tools.append(
+                Tool(name=found["name"], description=found["description"], parameters=found["parameters"])
+            )
+        except (KeyError, TypeError):
+            raise UserError(f"a label of {label.case} has a tool that is not in the chat format") from None
+    name = hashlib.sha256(f"{system.content}/{label.tools}".encode()).hexdigest()
+    role = Role(
+        name=name,
+        title=system.content.removesuffix("."),
+        mandate=system.content,
+        answer=Answer,
+        tools=tuple(tools),
+    )
+    return chat.open(role, user.content, with_tools=bool(tools))
+
+
+def _continue(messages: Sequence[Message], chat: HFChat) -> list[int]:
+    """Ids of what stands in the prompt after its first two messages."""
+    ids: list[int] = []
+    observed: list[str] = []
+    for message in messages:
+        if message.role != "tool" and observed:
+            ids += chat.observe(*observed)
+            observed = []
+        if message.role == "tool":
+            observed.append(message.content)
+        elif message.role == "assistant":
+            ids += _own_ids(message, chat)
+        else:
+            ids += chat.ask(message.content)
+    return [*ids, *(chat.observe(*observed) if observed else ())]
+
+
+def _own_ids(message: Message, chat: HFChat) -> tuple[int, ...]:
+    """The sampled ids, where this tokenizer reads the message's words from them; else the words encoded."""
+    ids = message.token_ids
+    if ids is not None and chat.decode(ids) == message.content:
+        return ids
+    return (*chat.encode(message.content), chat.end_id)

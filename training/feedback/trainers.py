@@ -1,0 +1,292 @@
+"""DPO, KTO and reward models: TRL's trainers on rows of exact token ids, with our checkpoints.
+
+TRL owns losses and optimizer. What it would do to texts (templates, tokens, truncation) is left out: rows
+come tokenised, and their masks say which tokens count. Log-probabilities of the weights before the stage are
+computed once, before the first step.
+Sources: arXiv:2305.18290 (DPO), arXiv:2402.01306 (KTO).
+"""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.trainer_callback import PrinterCallback
+from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig, RewardTrainer
+
+from training.config.feedback_config import PreferenceConfig, RewardModelConfig
+from training.data.demonstrations import TokenRow
+from training.feedback.rows import PreferenceRow, VerdictRow
+from training.roles.completion_logprobs import completion_logprobs
+from training.roles.resumable_trainer import ResumableTrainer
+from training.roles.sft import OnStep, StepReporter
+from training.runs.resume import StageCheckpoints
+
+ROWS_PER_PASS = 32  # of the reference pass
+
+
+class _ReadyRows(ResumableTrainer):
+    """For a trainer of TRL whose rows come tokenised, with the reference's log-probabilities."""
+
+    def _prepare_dataset(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        return dataset
+
+    def _precompute_ref_logps(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        return dataset
+
+
+class ResumableDpoTrainer(_ReadyRows, DPOTrainer):
+    """TRL's trainer with our rows and checkpoints."""
+
+
+class ResumableKtoTrainer(_ReadyRows, KTOTrainer):
+    """TRL's trainer with our rows and checkpoints."""
+
+
+class ResumableRewardTrainer(ResumableTrainer, RewardTrainer):
+    """TRL's trainer with our checkpoints."""
+
+
+def count_steps(num_rows: int, batch_size: int, epochs: int) -> int:
+    """Optimizer steps of so many passes; the last batch of a pass may be smaller."""
+    return math.ceil(num_rows / batch_size) * epochs
+
+
+def run_dpo(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[PreferenceRow],
+    config: PreferenceConfig,
+    *,
+    output_dir: Path,
+    seed: int,
+    on_step: OnStep,
+    checkpoints: StageCheckpoints | None = None,
+) -> int:
+    """Train `model` in place by DPO on comparisons; returns the number of steps.
+
+    Raises:
+        ValueError: no rows.
+    """
+    chosen = sum_logprobs(model, [row.chosen for row in rows])
+    rejected = sum_logprobs(model, [row.rejected for row in rows])
+    dataset = Dataset.from_list(
+        [
+            {**_columns("chosen", row.chosen), **_columns("rejected", row.rejected), "ref": [better, worse]}
+            for row, better, worse in zip(rows, chosen, rejected, strict=True)
+        ]
+    )
+
+    def collate(examples: list[dict[str, Any]]) -> dict[str, Any]:
+        pairs = [
+            (one[f"{side}_ids"], one[f"{side}_mask"]) for side in ("chosen", "rejected") for one in examples
+        ]
+        references = torch.tensor([one["ref"] for one in examples])
+        return {
+            **_pad(pairs),
+            "ref_chosen_logps": references[:, 0],
+            "ref_rejected_logps": references[:, 1],
+        }
+
+    args = DPOConfig(
+        beta=config.beta,
+        precompute_ref_log_probs=True,
+        max_length=None,
+        **_common(config, len(rows), output_dir, seed),
+    )
+    trainer = ResumableDpoTrainer(
+        model=model,
+        args=args,
+        train_dataset=dataset,
+        data_collator=collate,
+        processing_class=tokenizer,
+        callbacks=[StepReporter(on_step)],
+    )
+    return _train(trainer, checkpoints)
+
+
+def run_kto(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[VerdictRow],
+    config: PreferenceConfig,
+    *,
+    output_dir: Path,
+    seed: int,
+    on_step: OnStep,
+    checkpoints: StageCheckpoints | None = None,
+) -> int:
+    """Train `model` in place by KTO on verdicts; returns the number of steps.
+
+    Approved and rejected answers weigh the same in all. The KL divergence is estimated, as in TRL, on each
+    prompt with the answer to the prompt before it in its batch; a batch of one would have its own.
+
+    Raises:
+        ValueError: no rows.
+    """
+    rows = random.Random(f"kto/{seed}").sample(rows, len(rows))
+    others = _rotate_in_batches([row.row for row in rows], config.batch_size)
+    matched, mismatched = sum_logprobs(model, [row.row for row in rows]), sum_logprobs(model, others)
+    dataset = Dataset.from_list(
+        [
+            {**_columns("own", row.row), **_columns("other", other), "label": row.approved, "ref": [one, two]}
+            for row, other, one, two in zip(rows, others, matched, mismatched, strict=True)
+        ]
+    )
+
+    def collate(examples: list[dict[str, Any]]) -> dict[str, Any]:
+        own, other = (
+            _pad([(one[f"{side}_ids"], one[f"{side}_mask"]) for one in examples]) for side in ("own", "other")
+        )
+        references = torch.tensor([one["ref"] for one in examples])
+        return {
+            **own,
+            **{f"KL_{name}": value for name, value in other.items()},
+            "ref_logps": references[:, 0],
+            "ref_KL_logps": references[:, 1],
+            "label": torch.tensor([one["label"] for one in examples]),
+        }
+
+    num_approved = sum(row.approved for row in rows)
+    num_rejected = len(rows) - num_approved
+    most = max(num_approved, num_rejected)
+    args = KTOConfig(
+        beta=config.beta,
+        desirable_weight=most / max(1, num_approved),
+        undesirable_weight=most / max(1, num_rejected),
+        precompute_ref_log_probs=True,
+        max_length=None,
+        **_common(config, len(rows), output_dir, seed),
+    )
+    trainer = ResumableKtoTrainer(
+        model=model,
+        args=args,
+        train_dataset=dataset,
+        data_collator=collate,
+        processing_class=tokenizer,
+        callbacks=[StepReporter(on_step)],
+    )
+    return _train(trainer, checkpoints)
+
+
+def run_reward_model(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[PreferenceRow],
+    config: RewardModelConfig,
+    *,
+    output_dir: Path,
+    seed: int,
+    on_step: OnStep,
+    checkpoints: StageCheckpoints | None = None,
+) -> int:
+    """Train a model with one score as its output in place, on comparisons; returns the number of steps.
+
+    Raises:
+        ValueError: no rows.
+    """
+    columns = [
+        {"chosen_ids": list(row.chosen.token_ids), "rejected_ids": list(row.rejected.token_ids)}
+        for row in rows
+    ]
+    if not columns:
+        raise ValueError("no rows")
+    args = RewardConfig(
+        max_length=None,
+        center_rewards_coefficient=0.01,  # scores stay near 0, so that weights of rewards mean something
+        **_common(config, len(rows), output_dir, seed),
+    )
+    trainer = ResumableRewardTrainer(
+        model=model,
+        args=args,
+        train_dataset=Dataset.from_list(columns),
+        processing_class=tokenizer,
+        callbacks=[StepReporter(on_step)],
+    )
+    return _train(trainer, checkpoints)
+
+
+def sum_logprobs(model: nn.Module, rows: Sequence[TokenRow]) -> list[float]:
+    """Log-probability of every row's own tokens together, by the weights as they are.
+
+    Raises:
+        ValueError: no rows, or a row without own tokens.
+    """
+    counts = [sum(row.loss_mask) for row in rows]
+    if not rows or not all(counts):
+        raise ValueError("no rows, or a row without own tokens")
+    pairs = [(row.token_ids, row.loss_mask) for row in rows]
+    logprobs = completion_logprobs(model, pairs, rows_per_pass=ROWS_PER_PASS)
+    parts = logprobs.split(counts)  # type: ignore[no-untyped-call]
+    return [float(part.sum()) for part in parts]
+
+
+def _columns(side: str, row: TokenRow) -> dict[str, list[int]]:
+    return {f"{side}_ids": list(row.token_ids), f"{side}_mask": list(row.loss_mask)}
+
+
+def _pad(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str, torch.Tensor]:
+    """Token ids and masks (rows, width), padded on the right with zeros, under the trainers' names."""
+
+    def stack(lines: Sequence[Sequence[int]]) -> torch.Tensor:
+        return pad_sequence([torch.tensor(line) for line in lines], batch_first=True)
+
+    return {
+        "input_ids": stack([ids for ids, _ in rows]),
+        "attention_mask": stack([[1] * len(ids) for ids, _ in rows]),
+        "completion_mask": stack([mask for _, mask in rows]),
+    }
+
+
+def _rotate_in_batches(rows: Sequence[TokenRow], batch_size: int) -> list[TokenRow]:
+    """Each row's prompt with the answer of the row before it in its batch."""
+    found = []
+    for start in range(0, len(rows), batch_size):
+        batch = rows[start : start + batch_size]
+        found += [_with_answer(row, batch[place - 1]) for place, row in enumerate(batch)]
+    return found
+
+
+def _with_answer(row: TokenRow, other: TokenRow) -> TokenRow:
+    own, start = row.loss_mask.index(1), other.loss_mask.index(1)
+    return TokenRow(
+        token_ids=(*row.token_ids[:own], *other.token_ids[start:]),
+        loss_mask=(*row.loss_mask[:own], *other.loss_mask[start:]),
+    )
+
+
+def _common(
+    config: PreferenceConfig | RewardModelConfig, num_rows: int, output_dir: Path, seed: int
+) -> Mapping[str, Any]:
+    """What the arguments of all three trainers have."""
+    return {
+        "output_dir": str(output_dir),
+        "max_steps": count_steps(num_rows, config.batch_size, config.epochs),
+        "per_device_train_batch_size": config.batch_size,
+        "learning_rate": config.learning_rate,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 2,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "use_cpu": not torch.cuda.is_available(),
+        "bf16": torch.cuda.is_available(),
+        "gradient_checkpointing": False,
+        "remove_unused_columns": False,
+        "dataloader_pin_memory": False,
+        "seed": seed,
+    }
+
+
+def _train(trainer: ResumableTrainer, checkpoints: StageCheckpoints | None) -> int:
+    trainer.remove_callback(PrinterCallback)
+    trainer.keep_checkpoints(checkpoints)
+    trainer.train_on()
+    return int(trainer.state.global_step)

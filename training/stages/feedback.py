@@ -1,0 +1,332 @@
+"""The stages that learn from labels: corrections, dpo, kto, reward and ppo of one role.
+
+Labels and settings of a stage are copied into the run when it begins (RUN/feedback/STAGE/ROLE), so that
+`--resume` needs nothing else. Weights, checkpoints and evaluation are those of every stage.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from roles.errors import UserError, unknown
+from scenarios.registry import families
+from scenarios.written.strict_yaml import parse_yaml
+from simulator.export.atomic_files import explain_os_errors, write_atomic
+from simulator.line_files import read_lines
+from training.config.feedback_config import (
+    FEEDBACK_CONFIGS,
+    CorrectionsConfig,
+    FeedbackConfig,
+    PpoConfig,
+    PreferenceConfig,
+    RewardModelConfig,
+)
+from training.data.drawn_scenarios import DrawnScenarios
+from training.feedback.agreement import resolve_labels
+from training.feedback.labels import Label, read_labels
+from training.feedback.ppo import PpoLearner
+from training.feedback.reward_model import RewardModel, build_reward_model, load_reward_model
+from training.feedback.rows import correction_rows, preference_rows, split_rows, verdict_rows
+from training.feedback.trainers import count_steps, run_dpo, run_kto, run_reward_model
+from training.models.adapters import owner_of
+from training.models.engine_factory import open_rollouts
+from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
+from training.roles.rollouts import Rollouts
+from training.runs.faults import fault_point
+from training.runs.resume import StageCheckpoints, load_parts, save_states
+from training.runs.run_errors import SkippedSteps, explain_memory_errors
+from training.runs.run_folder import Run
+from training.runs.workers import report_progress
+from training.stages.from_config import make_chat
+from training.stages.grpo import draw_scenarios
+from training.stages.sft import train_on_rows
+
+PPO_OFFSET = 500_000  # of PPO's first scenario after that of GRPO: others than GRPO met
+Config = TypeVar("Config", bound=FeedbackConfig)
+
+
+def resolve_settings(stage: str, overrides: Sequence[str]) -> FeedbackConfig:
+    """The settings of a stage from `key=value` pairs.
+
+    Raises:
+        UserError: an unknown key or a value out of range; names it.
+    """
+    kind = FEEDBACK_CONFIGS[stage]
+    values: dict[str, Any] = {}
+    for assignment in overrides:
+        key, equals, text = assignment.partition("=")
+        if not equals:
+            raise UserError(f"--set {assignment!r} is not of the form key=value")
+        if key not in kind.model_fields:
+            raise unknown(f"setting of {stage}", key, list(kind.model_fields))
+        values[key] = parse_yaml(text, f"--set {key}")
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = f"{first['loc'][0]} = {first['input']!r}: " if first["loc"] else ""
+        raise UserError(f"setting {where}{first['msg'].removeprefix('Value error, ')}") from None
+
+
+def prepare_stage(
+    run: Run, stage: str, role: str, labels: Path | None, overrides: Sequence[str], *, resume: bool
+) -> None:
+    """Copy settings and the role's labels into the run; what is there already must be the same.
+
+    Raises:
+        UserError: no labels of the role, other labels or settings than the stage began with.
+    """
+    folder = _folder(run, stage, role)
+    if resume:
+        if labels is not None or overrides:
+            raise UserError(
+                "--resume goes on with the stored labels and settings: leave out --labels and --set"
+            )
+        if not (folder / "settings.json").is_file():
+            raise UserError(f"nothing to resume: {stage} of {role} has not begun in {run.path}")
+        return
+    settings = resolve_settings(stage, overrides).model_dump_json(indent=2).encode() + b"\n"
+    if stage != "ppo":
+        if labels is None:
+            raise UserError(f"{stage} learns from labels: give --labels FILE")
+        own = [label for label in read_labels(labels) if label.seat == role]
+        content = b"".join(label.model_dump_json().encode() + b"\n" for label in own)
+        _check_style(run, own, labels)
+        _keep(folder / "labels.jsonl", content, f"labels of {stage} of {role}")
+    _keep(folder / "settings.json", settings, f"settings of {stage} of {role}")
+
+
+def train_corrections(path: Path, role: str) -> None:
+    """SFT of one role on what reviewers wrote."""
+    run, settings = _begin(path, "corrections", role, CorrectionsConfig)
+    if settings is None:
+        return
+    model, tokenizer = load_trainable(run, settings.source, role)
+    labels = _resolved(run, "corrections", role)
+    rows = correction_rows(labels, make_chat(tokenizer, run.config))
+    _require(rows, "correction", run, "corrections", role)
+    sft = {
+        "batch_size": settings.batch_size,
+        "optimizer": "adamw",
+        "learning_rate": settings.learning_rate,
+        "micro_batch_size": 0,
+        "packing": False,
+        "validate_every": 0,
+        "patience": 0,
+        "checkpoint_every": settings.checkpoint_every,
+    }
+    config = run.config.changed(**{f"sft__{key}": value for key, value in sft.items()})
+    steps = count_steps(len(rows), settings.batch_size, settings.epochs)
+    train_on_rows(
+        replace(run, config=config),
+        "corrections",
+        role,
+        model,
+        tokenizer,
+        rows,
+        [],
+        source=settings.source,
+        max_steps=steps,
+    )
+
+
+def train_preferences(path: Path, stage: str, role: str) -> None:
+    """DPO of one role on comparisons, or KTO on verdicts."""
+    run, settings = _begin(path, stage, role, PreferenceConfig)
+    if settings is None:
+        return
+    model, tokenizer = load_trainable(run, settings.source, role)
+    labels, chat = _resolved(run, stage, role), make_chat(tokenizer, run.config)
+    pairs, verdicts = preference_rows(labels, chat), verdict_rows(labels, chat)
+    before, name = copy_weights(model, role), f"{stage}/{role}"
+    checkpoints = StageCheckpoints(run, name, every_steps=settings.checkpoint_every)
+    with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(name):
+        options: dict[str, Any] = {
+            "output_dir": Path(scratch),
+            "seed": run.config.seed,
+            "on_step": _reporter(run, name),
+            "checkpoints": checkpoints,
+        }
+        if stage == "dpo":
+            _require(pairs, "comparison", run, stage, role)
+            step = run_dpo(model, tokenizer, pairs, settings, **options)
+        else:
+            _require(verdicts, "verdict", run, stage, role)
+            step = run_kto(model, tokenizer, verdicts, settings, **options)
+    num_rows = float(len(pairs) if stage == "dpo" else len(verdicts))
+    finish_stage(
+        run, stage, role, model, tokenizer, before, step=step, train_s=checkpoints.train_s, num_rows=num_rows
+    )
+    checkpoints.clear()
+
+
+def train_reward(path: Path, role: str) -> None:
+    """A reward model of one role on comparisons; its accuracy on those kept out of training is stored."""
+    run, settings = _begin(path, "reward", role, RewardModelConfig)
+    if settings is None:
+        return
+    model, tokenizer = build_reward_model(run, settings.source, role)
+    rows = preference_rows(_resolved(run, "reward", role), make_chat(tokenizer, run.config))
+    training, held_out = split_rows(rows, settings.validation_share, run.config.seed)
+    _require(training, "comparison", run, "reward", role)
+    before, name = copy_weights(model, role), f"reward/{role}"
+    checkpoints = StageCheckpoints(run, name, every_steps=settings.checkpoint_every)
+    with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(name):
+        step = run_reward_model(
+            model,
+            tokenizer,
+            training,
+            settings,
+            output_dir=Path(scratch),
+            seed=run.config.seed,
+            on_step=_reporter(run, name),
+            checkpoints=checkpoints,
+        )
+    judge = RewardModel(model)
+    judge.set_spread(training)
+    measured = {"accuracy": judge.accuracy(held_out), "training_accuracy": judge.accuracy(training)}
+    finish_stage(
+        run,
+        "reward",
+        role,
+        model,
+        tokenizer,
+        before,
+        step=step,
+        train_s=checkpoints.train_s,
+        num_rows=float(len(training)),
+        num_held_out=float(len(held_out)),
+        **{key: value for key, value in measured.items() if value is not None},
+    )
+    checkpoints.clear()
+
+
+def train_ppo(path: Path, role: str) -> None:
+    """PPO of one role on the score of its reward model."""
+    run, settings = _begin(path, "ppo", role, PpoConfig)
+    if settings is None:
+        return
+    model, tokenizer = load_trainable(run, settings.source, role)
+    chat, grpo = make_chat(tokenizer, run.config), run.config.grpo
+    before, name = copy_weights(model, role), f"ppo/{role}"
+    first = run.config.data.first_grpo_index + PPO_OFFSET
+    scenarios = draw_scenarios(run, role, "train", settings.max_steps * settings.prompts_per_step, first)
+    checkpoints = StageCheckpoints(run, name, every_steps=settings.checkpoint_every)
+    judge = load_reward_model(run, role).score if settings.model_weight else None
+    with explain_memory_errors(name), open_rollouts(run, end_id=chat.end_id) as engine:
+        learner = PpoLearner(
+            model,
+            settings,
+            role=role,
+            rollouts=Rollouts(
+                scenarios,
+                role=role,
+                chat=chat,
+                config=grpo,
+                seed=run.config.seed,
+                families=families(run.config.model.prompts),
+                engine=engine,
+            ),
+            grpo=grpo,
+            judge=judge,
+            seed=run.config.seed,
+        )
+        _train_ppo_steps(run, name, learner, scenarios, settings, checkpoints)
+    finish_stage(
+        run, "ppo", role, model, tokenizer, before, step=settings.max_steps, train_s=checkpoints.train_s
+    )
+    checkpoints.clear()
+
+
+def _train_ppo_steps(
+    run: Run,
+    name: str,
+    learner: PpoLearner,
+    scenarios: DrawnScenarios,
+    settings: PpoConfig,
+    checkpoints: StageCheckpoints,
+) -> None:
+    """Go on from the newest checkpoint to the last step."""
+    parts = {"learner": learner}
+    found = checkpoints.find()
+    if found is not None:
+        load_parts(found, parts)
+    skipped, size = SkippedSteps(), settings.prompts_per_step
+    for step in range(learner.num_steps, settings.max_steps):
+        fault_point("step")
+        metrics = learner.step([scenarios[step * size + place] for place in range(size)])
+        run.log(name, step + 1, metrics)
+        skipped.watch(step + 1, [metrics.get("grad_norm", 0.0)])
+        report_progress(5, reward=metrics.get("reward/total", float("nan")))
+        if checkpoints.is_due(step + 1):
+            checkpoints.save(step + 1, save_states({"learner": learner.state()}))
+
+
+def _begin(path: Path, stage: str, role: str, kind: type[Config]) -> tuple[Run, Config | None]:
+    """The run and the stored settings; None where the stage is done."""
+    run = Run.open(path)
+    if is_finished(run, stage, role):
+        return run, None
+    stored = _folder(run, stage, role) / "settings.json"
+    try:
+        return run, kind.model_validate_json(stored.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise UserError(
+            f"cannot read {stored}: {str(error).splitlines()[0]}; remove it and begin again"
+        ) from None
+
+
+def _resolved(run: Run, stage: str, role: str) -> tuple[Label, ...]:
+    """One label per item that reviewers agree on."""
+    return resolve_labels(read_labels(_folder(run, stage, role) / "labels.jsonl")).labels
+
+
+def _folder(run: Run, stage: str, role: str) -> Path:
+    return run.path / "feedback" / stage / owner_of(run.config.model, role)
+
+
+def _keep(path: Path, content: bytes, what: str) -> None:
+    """Write the file, or refuse other content than it has."""
+    if path.is_file():
+        if path.read_bytes() != content:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+            raise UserError(
+                f"{what} in {path.parent} are others ({digest}): go on with --resume, or remove that folder"
+                " and what the stage made to begin again"
+            )
+        return
+    with explain_os_errors("write", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, content)
+
+
+def _check_style(run: Run, labels: Sequence[Label], path: Path) -> None:
+    style = run.config.model.prompts
+    for label in labels:
+        if label.provenance.style != style:
+            raise UserError(
+                f"{path} holds labels on prompts of style {label.provenance.style!r}, and {run.path} has"
+                f" {style!r}: label answers of this run"
+            )
+
+
+def _require(rows: Sequence[Any], kind: str, run: Run, stage: str, role: str) -> None:
+    if not rows:
+        labels = read_lines(_folder(run, stage, role) / "labels.jsonl")
+        raise UserError(
+            f"{stage} of {role} needs labels of kind {kind!r}, and none of the {len(labels)} labels of this"
+            " role is one that reviewers agree on"
+        )
+
+
+def _reporter(run: Run, name: str) -> Any:
+    def on_step(step: int, metrics: Mapping[str, float]) -> None:
+        run.log(name, step, metrics)
+        report_progress(1, loss=metrics["loss"])
+
+    return on_step
