@@ -1,7 +1,6 @@
 """Runs a service of this layer behind its guard until it is interrupted or told to end."""
 
 import socket
-from collections.abc import Callable
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -21,12 +20,12 @@ def run_server(
     name: str,
     limits: Limits | None = None,
     grace_s: float = GRACE_S,
-    announce: Callable[[str], object] | None = None,
+    listener: socket.socket | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests at work then have `grace_s` seconds to end.
 
-    The first line that is printed names the address, with the port that was taken for port 0; `announce` is
-    then told it, as "http://127.0.0.1:8800".
+    `listener`: an open socket, for callers that must know the address before. The first line that is printed
+    names the address, with the port that was taken for port 0.
 
     Raises:
         UserError: the address cannot be bound.
@@ -43,14 +42,15 @@ def run_server(
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(1, round(grace_s)),
     )
-    with open_socket(access) as listener:
-        host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{port}"
-        print(f"{name}: {address} (Ctrl-C ends it)", flush=True)
-        if announce is not None:
-            announce(address)
-        uvicorn.Server(config).run(sockets=[listener])
+    with listener or open_socket(access) as opened:
+        print(f"{name}: {name_address(opened)} (Ctrl-C ends it)", flush=True)
+        uvicorn.Server(config).run(sockets=[opened])
+
+
+def name_address(listener: socket.socket) -> str:
+    """Return the address of an open socket: "http://127.0.0.1:8400"."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def open_socket(access: Access) -> socket.socket:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from emads.cli import bench, data, evaluate, feedback, review, simulate, train
+from emads.cli import bench, data, evaluate, export, feedback, review, serve, simulate, train
 from roles.errors import UserError, unknown
 
 ENVIRONMENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # not bugs of ours
@@ -32,6 +32,9 @@ VERBS: dict[str, Callable[..., Any]] = {
     "import": data.import_tasks,
     "conformance": data.conformance,
     "serve-env": simulate.serve_env,
+    "export": export.export,
+    "verify": export.verify,
+    "serve": serve.serve,
 }
 TRAIN_VERBS: dict[str, Callable[..., Any]] = {
     "base": train.base,

@@ -99,7 +99,7 @@ class MixedTeam:
         chair = self.seats.player_of(RECONCILER)
         most = self.questions
         if most is None and isinstance(chair, RunPlayer):
-            most = self.runs[chair].run.config.model.questions
+            most = self.runs[chair].config.model.questions
         return partial(PlanGame, questions=most, own_styles=own)
 
     @property

@@ -8,11 +8,12 @@ from pathlib import Path
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from simulator.engines.openai.endpoint import find_completions_url
+from training.export.team_folder import find_stage, is_team_folder
 
 ALL = "all"
 SCRIPTED = "scripted"
 STAGES = ("base", "sft", "grpo", "marl")
-FORMS = "openai:MODEL@URL, scripted, scripted:HABIT, run:RUN/STAGE or human"
+FORMS = "openai:MODEL@URL, scripted, scripted:HABIT, run:RUN/STAGE, run:FOLDER of an exported team, or human"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,9 @@ def read_seats(given: Sequence[str]) -> Seats:
 
 
 def read_player(word: str) -> Player:
-    """Read `openai:MODEL@URL`, `scripted`, `scripted:HABIT`, `run:RUN/STAGE` (STAGE: marl) or `human`.
+    """Read `openai:MODEL@URL`, `scripted`, `scripted:HABIT`, `run:RUN/STAGE`, `run:FOLDER` or `human`.
+
+    STAGE left out is marl; FOLDER is an exported team.
 
     Raises:
         UserError: anything else.
@@ -149,12 +152,18 @@ def read_player(word: str) -> Player:
         case "run":
             if not rest:
                 raise UserError(f"{word!r} names no run: write run:runs/demo/marl")
-            path = Path(rest)
-            is_stage = path.name in STAGES and not (path / "config.yaml").is_file()
-            return RunPlayer(path.parent, path.name) if is_stage else RunPlayer(path, "marl")
+            return _read_run(Path(rest))
         case "human":
             if colon:
                 raise UserError(f"{word!r}: a person needs no name here; write human")
             return HumanPlayer()
         case _:
             raise UserError(f"unknown player {word!r}: write {FORMS}")
+
+
+def _read_run(path: Path) -> RunPlayer:
+    """Return the player of `RUN/STAGE`, of `RUN` (its stage `marl`) or of an exported team's folder."""
+    is_folder = (path / "config.yaml").is_file() or is_team_folder(path)
+    if path.name in STAGES and not is_folder:
+        return RunPlayer(path.parent, path.name)
+    return RunPlayer(path, find_stage(path))

@@ -7,7 +7,7 @@ from serving.guard import Access
 from serving.review.app import LIMITS, make_app
 from serving.review.room import ReviewSettings
 from serving.review.sessions import make_token
-from serving.server import run_server
+from serving.server import name_address, open_socket, run_server
 from training.feedback.queue import QUEUE_FILE
 
 RUN_STORE = Path("review/store.db")  # in a run's folder
@@ -39,9 +39,8 @@ def serve_review(settings: ReviewSettings, access: Access) -> None:
         UserError: a store, key, queue or log that cannot be used, or an address that cannot be bound.
     """
     key = settings.read_key()
-
-    def print_links(address: str) -> None:
+    with open_socket(access) as listener:
         for name in settings.reviewers:
-            print(f"  {name}: {address}/sign-in#{make_token(key, name)}", flush=True)
-
-    run_server(make_app(settings), access, name="review", limits=LIMITS, announce=print_links)
+            link = f"{name_address(listener)}/sign-in#{make_token(key, name)}"
+            print(f"link of {name}: {link}", flush=True)
+        run_server(make_app(settings), access, name="review", limits=LIMITS, listener=listener)

@@ -25,7 +25,7 @@ USER_MISTAKE = 2  # exit status
 
 def simulate(
     source: str | Path | None,
-    stage: str,
+    stage: str | None,
     *,
     cases: Sequence[Path] = (),
     index: int = 0,

@@ -64,7 +64,7 @@ Case = TeamScenario | FreeCase
 
 def simulate_full(
     source: str | Path | None,
-    stage: str,
+    stage: str | None,
     *,
     cases: Sequence[Path] = (),
     index: int = 0,

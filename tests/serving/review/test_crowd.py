@@ -95,8 +95,8 @@ def start_server(store: Path) -> tuple[subprocess.Popen[str], str]:
     environment = {**os.environ, KEY_VARIABLE: KEY.hex(), "PYTHONPATH": paths}
     server = subprocess.Popen(call, stdout=subprocess.PIPE, text=True, env=environment)
     assert server.stdout is not None
-    line = server.stdout.readline()
-    assert line.startswith("review: http://"), line
+    line = next((line for line in server.stdout if line.startswith("review: http://")), "")
+    assert line, "the server did not start"
     return server, line.split()[1]
 
 
