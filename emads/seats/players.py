@@ -13,7 +13,7 @@ from training.export.team_folder import find_stage, is_team_folder
 ALL = "all"
 SCRIPTED = "scripted"
 STAGES = ("base", "sft", "grpo", "marl")
-FORMS = "openai:MODEL@URL, scripted, scripted:HABIT, run:RUN/STAGE or run:FOLDER of an exported team"
+FORMS = "openai:MODEL@URL, scripted, scripted:HABIT, run:RUN/STAGE, run:FOLDER of an exported team, or human"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,15 @@ class RunPlayer:
         return f"run:{self.run}/{self.stage}"
 
 
-Player = ApiPlayer | ScriptPlayer | RunPlayer
+@dataclass(frozen=True, slots=True)
+class HumanPlayer:
+    """A person at this terminal. Example: HumanPlayer()"""
+
+    def __str__(self) -> str:
+        return "human"
+
+
+Player = ApiPlayer | ScriptPlayer | RunPlayer | HumanPlayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,11 @@ class Seats:
         return ", ".join(words)
 
 
+def has_person(seats: Seats | None) -> bool:
+    """Return whether a person at the terminal plays a seat."""
+    return seats is not None and any(isinstance(player, HumanPlayer) for player in seats.players)
+
+
 def read_seats(given: Sequence[str]) -> Seats:
     """Read words of the form SEAT=PLAYER; SEAT `all` stands for every seat that is not named.
 
@@ -116,7 +129,7 @@ def read_seats(given: Sequence[str]) -> Seats:
 
 
 def read_player(word: str) -> Player:
-    """Read `openai:MODEL@URL`, `scripted`, `scripted:HABIT`, `run:RUN/STAGE` or `run:FOLDER`.
+    """Read `openai:MODEL@URL`, `scripted`, `scripted:HABIT`, `run:RUN/STAGE`, `run:FOLDER` or `human`.
 
     STAGE left out is marl; FOLDER is an exported team.
 
@@ -140,6 +153,10 @@ def read_player(word: str) -> Player:
             if not rest:
                 raise UserError(f"{word!r} names no run: write run:runs/demo/marl")
             return _read_run(Path(rest))
+        case "human":
+            if colon:
+                raise UserError(f"{word!r}: a person needs no name here; write human")
+            return HumanPlayer()
         case _:
             raise UserError(f"unknown player {word!r}: write {FORMS}")
 
