@@ -17,8 +17,8 @@ from roles.team import RECONCILER
 from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.offers import offers_on
 from simulator.agents.dialogue import read_messages
-from simulator.chat import Chat
 from simulator.engines.base import Sampling
+from simulator.engines.embedded.hf_chat import HFChat
 from simulator.governance.case_words import describe_case
 from simulator.graph.runner import play_decisions
 from simulator.reading import ReadEpisode, read_episode, read_reports
@@ -119,7 +119,7 @@ def measure_doubt(case: TeamScenario, episode: Episode, again: Sequence[Episode]
 
 
 def make_item(
-    case: TeamScenario, episode: Episode, again: Sequence[Episode], doubt: Doubt, chat: Chat, *, run: Run
+    case: TeamScenario, episode: Episode, again: Sequence[Episode], doubt: Doubt, chat: HFChat, *, run: Run
 ) -> QueuedItem:
     """Return the team's decision as an answer to judge, beside another that it might have written."""
     style = run.config.model.prompts
@@ -155,7 +155,7 @@ def make_item(
     )
 
 
-def split_last(episode: Episode, chat: Chat, role: Role) -> tuple[Conversation, Conversation]:
+def split_last(episode: Episode, chat: HFChat, role: Role) -> tuple[Conversation, Conversation]:
     """Return what ReconcileGPT was told before its last decision, and that decision with its tool calls."""
     messages = read_messages(episode.trajectories[RECONCILER], chat, role)
     last = max(number for number, message in enumerate(messages) if message.source == "user")
@@ -167,7 +167,7 @@ def split_last(episode: Episode, chat: Chat, role: Role) -> tuple[Conversation, 
         )
         for message in messages
     ]
-    opening = Message(role="system", content=role.mandate)
+    opening = Message(role="system", content=chat.system_text(role))
     return (opening, *spoken[: last + 1]), tuple(spoken[last + 1 :])
 
 

@@ -15,8 +15,11 @@ from scenarios.team import PlanGame, TeamScenario
 from simulator.records import Episode
 from training.data.demonstrations import team_scenario
 from training.feedback.queue import QUEUE_FILE, read_queue
+from training.feedback.rows import verdict_rows
+from training.models.weights import load_team
 from training.runs.run_errors import OUT_OF_MEMORY
 from training.runs.run_folder import Run
+from training.stages.from_config import make_chat
 
 SCHEDULE = Path(__file__).parent.parent.parent / "configs" / "schedules" / "tiny.yaml"
 SMALL = (
@@ -84,7 +87,8 @@ def test_the_queue_holds_what_the_team_saw_and_no_truth(
 ) -> None:
     items = read_queue(made[0] / QUEUE_FILE)
     assert len(items) == Run.open(made[0]).read_payload("review")["num_cases"] == 3
-    config = Run.open(made[0]).config
+    run = Run.open(made[0])
+    config, chat = run.config, make_chat(load_team(run, "marl")[1], run.config)
     first = config.review.first_index
     keys = {
         scenario.key: scenario
@@ -104,6 +108,8 @@ def test_the_queue_holds_what_the_team_saw_and_no_truth(
         assert len(item.answers) == 1 or item.answers[1][-1].content != own.content
         assert "optimum" not in item.model_dump_json()
         assert item.correct("{}", "ann").answer[-1].token_ids == own.token_ids
+        (row,) = verdict_rows([item.judge(True, "ann")], chat)
+        assert row.row.token_ids[-len(own.token_ids) :] == own.token_ids
 
 
 @pytest.mark.parametrize(
