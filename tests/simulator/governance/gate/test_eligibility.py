@@ -88,7 +88,7 @@ def test_the_command_says_that_a_case_waits_for_a_person(
         assert main([*call, *more]) == 2
         assert "waits for a person; run again with --reviewer terminal" in capsys.readouterr().err
     assert main([*call, "--index", "1"]) == 2
-    assert "name --reviewer terminal or simulated" in capsys.readouterr().err
+    assert "name --reviewer terminal, web or simulated" in capsys.readouterr().err
     assert main([*call, "--index", "1", "--reviewer", "simulated"]) == 0
 
 
