@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from scenarios.company.knapsack import list_efficient
@@ -30,8 +31,27 @@ def take_by_hurdle(frontier: Sequence[Part], hurdle: Fraction) -> Part:
 
 def list_steps(case: PlayableCase, seat: str, option: str) -> list[Part]:
     """The seat's parts on the option that buy something and lie on the upper hull, by rising cost."""
-    hull = concave_steps(list_efficient(case.parts_of(seat, option) or ()))
-    return [part for part in hull if part.choice]
+    return list(_steps(_SameParts(case.parts_of(seat, option) or ())))
+
+
+class _SameParts:
+    """Parts as a key: equal where they are the same object, so that no figure is compared."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: tuple[Part, ...]) -> None:
+        self.parts = parts
+
+    def __hash__(self) -> int:
+        return id(self.parts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SameParts) and self.parts is other.parts
+
+
+@lru_cache(maxsize=2048)  # a case's reports are read again and again: when played, scored and measured
+def _steps(same: _SameParts) -> tuple[Part, ...]:
+    return tuple(part for part in concave_steps(list_efficient(same.parts)) if part.choice)
 
 
 def code_parts(case: PlayableCase, seat: str) -> dict[str, Part]:

@@ -50,7 +50,7 @@ class GrpoMemoryConfig(Section):
 
     micro_batch_size: Count = 0
     """Trajectories per forward pass: less memory; divides prompts_per_step * group_size. 0: all."""
-    row_layout: Literal["padded", "shared_prompt"] = "padded"
+    row_layout: Literal["padded", "shared_prompt"] = "shared_prompt"
     """Trajectories side by side with padding, or end to end with the prompt of a group computed once."""
 
 

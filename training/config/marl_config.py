@@ -51,7 +51,7 @@ class CreditConfig(Section):
 
     scheme: Literal[
         "shared", "episode", "role_normalised", "difference", "shapley", "cross_rescored", "hierarchical"
-    ] = "shared"
+    ] = "shapley"
     """How an episode's team reward becomes each role's score; training/joint/credit/ has a file for each."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
     """How scores become advantages; training/joint/credit/estimators.py has a function for each."""
@@ -80,6 +80,8 @@ class CreditConfig(Section):
 class MarlGuardsConfig(GuardsConfig):
     """Validation of joint training, and alarm and anchor for a role whose own score falls."""
 
+    validate_every: Count = 10
+    """Joint steps between greedy validations; the best weights are kept. 0 never validates."""
     validation_scenarios: PositiveCount = 100
     """Team cases of the validation split that are played each time."""
     drift_alarm: Weight = 0.05
@@ -97,7 +99,7 @@ class MarlMemoryConfig(Section):
 
     micro_batch_tokens: PositiveCount = 16_384
     """Padded tokens per forward pass of the learner; changes memory, never the result."""
-    row_layout: Literal["padded", "packed", "shared_prompt"] = "padded"
+    row_layout: Literal["padded", "packed", "shared_prompt"] = "shared_prompt"
     """Rows side by side with padding, end to end, or end to end with every common prompt computed once."""
     sharding: Literal["none", "fsdp2"] = "none"
     """Under torchrun: every rank holds all weights (none), or its part of what is trained (fsdp2)."""
@@ -112,7 +114,7 @@ class MarlMemoryConfig(Section):
 class MarlConfig(Section):
     """Joint multi-agent RL of the whole team on the team reward."""
 
-    max_steps: Count = 40
+    max_steps: Count = 60
     """Joint optimizer steps; 0 leaves the stage out."""
     scenarios_per_step: PositiveCount = 24
     """Team scenarios per step."""
@@ -122,9 +124,11 @@ class MarlConfig(Section):
     """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
     protocol: Literal["assess", "full"] = "assess"
     """What is played: reports, decision, votes; or governed episodes with re-plans, one per report set."""
-    learning_rate: Rate = 3e-4
+    learning_rate: Rate = 1.5e-3
     """Peak learning rate."""
-    rate_schedule: Literal["constant", "linear"] = "constant"
+    adam_epsilon: Rate = 1e-4
+    """Adam's epsilon: near a weight's gradient it keeps small, noisy gradients small."""
+    rate_schedule: Literal["constant", "linear"] = "linear"
     """Learning rates as they are (constant), or down to 0 in a straight line over max_steps (linear)."""
     role_learning_rates: dict[str, Rate] = Field(default={})
     """Peak learning rates of single roles, in place of learning_rate."""

@@ -17,8 +17,8 @@ from simulator.engines.adapter_names import adapter_of
 from training.config.marl_config import MarlConfig
 from training.joint.anchor import AnchorRows, backward_anchor
 from training.joint.credit.critic import Critic
-from training.joint.drift import DriftWatch
 from training.joint.role_weights import full_state, full_weights, load_full_state, load_role_weights
+from training.joint.watches import DriftWatch
 from training.learner.fsdp import is_sharded, whole
 from training.learner.kl import KLController
 from training.learner.learner import LossStats, RowCounts, backward_team, count_rows, join_stats
@@ -189,7 +189,9 @@ class TeamUpdater:
 
     def _make_optimizer(self, role: str) -> torch.optim.AdamW:
         parameters, rate = role_parameters(self.models[role], role), self._peak_rate(role)
-        return torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0, betas=(0.9, 0.95))
+        return torch.optim.AdamW(
+            parameters, lr=rate, weight_decay=0.0, betas=(0.9, 0.95), eps=self.config.adam_epsilon
+        )
 
     def _peak_rate(self, role: str) -> float:
         return self.config.role_learning_rates.get(role, self.config.learning_rate)

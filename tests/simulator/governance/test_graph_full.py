@@ -81,6 +81,8 @@ def make_context(agents: Lines | None = None, answer: Any = None, **outcomes: An
     """Services on a fresh store in memory; the reviewer's answer is given."""
     connection, clock = open_store(None), HandClock()
     log = DecisionLog(connection, clock, key=KEY)
+    reviewers = Reviewers(connection, key=KEY, log=log)
+    reviewers.register("ann")
     world = SimulatedOutcomes(CASE, **{"shock_share": 0.0, **outcomes})
     course = Course("t", world, lambda case: PlanGame(case, "short"), write_briefs, log)
     return FullContext(
@@ -92,7 +94,7 @@ def make_context(agents: Lines | None = None, answer: Any = None, **outcomes: An
             key=KEY,
             log=log,
             requests=Requests(connection, key=KEY, log=log),
-            reviewers=Reviewers(connection, key=KEY, log=log),
+            reviewers=reviewers,
         ),
         ledger=EffectsLedger(connection),
         log=log,

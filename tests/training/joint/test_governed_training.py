@@ -379,5 +379,5 @@ def test_credit_that_needs_other_decisions_is_refused(credit: str) -> None:
 def test_a_config_with_credit_that_protocol_full_has_not_is_told_so() -> None:
     with pytest.raises(UserError, match=r"marl.*hierarchical.*set it to shared"):
         load_config(None, ["marl.protocol=full", "marl.credit.scheme=hierarchical"])
-    assert load_config(None, ["marl.protocol=full"]).marl.protocol == "full"
+    assert load_config(None, ["marl.protocol=full", "marl.credit.scheme=shared"]).marl.protocol == "full"
     assert MarlConfig().protocol == "assess"

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -28,9 +29,20 @@ from training.runs.run_folder import Run
 
 @pytest.fixture(scope="module")
 def prepared() -> Iterator[PreparedRuns]:
-    """In memory where there is such a folder: syncing thousands of files to a busy disk takes minutes."""
+    """In memory where there is such a folder: syncing thousands of files to a busy disk takes minutes.
+
+    What the checks replace in this process, `tiny_runs.set_up`, is put back for the tests of other files.
+    """
     memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(prefix="emads-", dir=memory if memory.is_dir() else None) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="emads-", dir=memory if memory.is_dir() else None) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        scored = [one for name, one in list(sys.modules.items()) if name.startswith("training.")]
+        replaced = [(one, "score_episode") for one in scored if hasattr(one, "score_episode")]
+        replaced += [(tiny_runs.base, "TOKENIZER_SCENARIOS"), (tiny_runs.rollouts, "episode_reward")]
+        for owner, name in [*replaced, (tiny_runs.StageCheckpoints, "clear")]:
+            patch.setattr(owner, name, getattr(owner, name))
         yield PreparedRuns(Path(folder) / "pr", "pr")
 
 

@@ -12,8 +12,8 @@ Each row is one role's play of one generated scenario as a teacher model wrote i
 chat with tool calls and their true observations, `tools` the tools' signatures (JSON text in the files,
 values once `load_dataset` has read them), `answer` the final answer as JSON text. Every row passed four
 checks: its tools exist and took the calls, the verifier gave the answer the least reward or more, figures
-named like a tool's were given by a tool or the brief, and the tools said the same when asked again. Rows of an
-author `paraphrase:MODEL` are the oracle's plays after a brief in the model's words, which reads back to the same
+named like a tool's were given by a tool or the brief, and the tools said the same when asked again. Rows of
+an author `paraphrase:MODEL` are the oracle's plays after a brief in the model's words that states the same
 facts. What was rejected, and why, is in `FAMILY/SPLIT-NUMBER.rejected.jsonl`. Splits share no scenario.
 
 | shard | author | seed | difficulties | least reward | scenarios | rows | rejected | unfinished |
