@@ -28,11 +28,13 @@ from simulator.engines.openai.request_limits import Budget
 from simulator.engines.scripted import ScriptedEngine
 from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
+from training.export.team_folder import find_stage
 
 if TYPE_CHECKING:
     from emads.trained_team import TrainedTeam
 
 SCRIPTED = "scripted"
+DEFAULT_STAGE = "marl"
 SCRIPTED_DIFFICULTIES = (1, 2)
 SCRIPTED_ANSWER_TOKENS = 20_000  # a token of the scripted team is a character
 
@@ -148,21 +150,23 @@ class ScriptedTeam:
 def load_team(
     source: str | Path | None = None,
     *,
-    stage: str = "marl",
+    stage: str | None = None,
     engine: str | None = None,
     seats: Sequence[str] | Seats = (),
     api: ApiOptions | None = None,
     questions: int | None = None,
 ) -> Team:
-    """Return the scripted team for "scripted", else the team of the run in the folder `source`.
+    """Return the scripted team for "scripted", else the team of the run, or the exported team, in `source`.
 
-    `stage`: its weights after base, sft, grpo or marl. `engine`: transformers or vllm, default the run's own.
-    `seats` give seats other players: "cto=openai:MODEL@URL", "risk=scripted", "coo=run:RUN/STAGE", "all=...";
-    without `source` they must name all. `api`: how endpoints are asked.
+    `stage`: its weights after base, sft, grpo or marl; None: marl, or what was exported. `engine`:
+    transformers or vllm, default the run's own. `seats` give seats other players: "cto=openai:MODEL@URL",
+    "risk=scripted", "coo=run:RUN/STAGE", "all=..."; without `source` they must name all. `api`: how endpoints
+    are asked.
     `questions`: most questions of ReconcileGPT per case; None: as the run was trained, one with full prompts.
 
     Raises:
-        UserError: no such run, unknown stage, engine, seat or player, no sound weights of the stage.
+        UserError: no such run, unknown stage, engine, seat or player, no sound weights of the stage, a
+            damaged folder.
 
     Examples:
         >>> load_team("scripted").label
@@ -171,6 +175,7 @@ def load_team(
         'team of cto=scripted:lean, others scripted'
     """
     chosen = seats if isinstance(seats, Seats) else read_seats(seats)
+    stage = stage or (DEFAULT_STAGE if source is None else find_stage(Path(source)))
     if chosen.players:
         return _seat_team(chosen, source, stage, engine, api or ApiOptions(), questions)
     if source is None:

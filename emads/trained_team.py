@@ -1,5 +1,6 @@
-"""The team of a run: its weights after a stage, on the engine that the run or the caller names."""
+"""The team of a run after a stage, or of an exported folder, on the engine that it or the caller names."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,10 +15,13 @@ from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
-from training.config.run_config import EngineConfig
+from training.config.run_config import EngineConfig, RunConfig
 from training.data.demonstrations import team_scenario
+from training.export.load import load_exported_models
+from training.export.team_folder import is_team_folder, open_team_folder
+from training.export.versions import describe_versions, find_changes
 from training.models.base_model import quiet_libraries
-from training.models.engine_factory import choose_engine, serve
+from training.models.engine_factory import choose_engine, find_engine_base, serve_models
 from training.models.weights import Team as Models
 from training.models.weights import load_team as load_models
 from training.runs.run_folder import Run
@@ -26,49 +30,50 @@ from training.stages.from_config import make_chat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedTeam:
-    """A run's models after one stage.
+    """Models after one stage, with the config that trained them.
 
     Example: load_trained_team(Path("runs/demo"), "sft").label == "sft team of run demo"
     """
 
-    run: Run
+    source: str  # where it comes from, in words: "run demo"
+    config: RunConfig
     stage: str
     engine: EngineConfig
     models: Models  # by role
+    base: Path | None  # folder of the base model, where the engine reads it
     chat: Chat
     questions: int | None = None  # most questions of ReconcileGPT; None: as in training
 
     @property
     def label(self) -> str:
-        return f"{self.stage} team of run {self.run.path.resolve().name}"
+        return f"{self.stage} team of {self.source}"
 
     @property
     def stream(self) -> str:
-        return f"{self.run.config.name}/{self.stage}"
+        return f"{self.config.name}/{self.stage}"
 
     @property
     def sampling(self) -> Sampling:
         """Greedy, with the completion length of joint training."""
-        return Sampling(temperature=0.0, max_completion_tokens=self.run.config.marl.max_completion_tokens)
+        return Sampling(temperature=0.0, max_completion_tokens=self.config.marl.max_completion_tokens)
 
     @property
     def rounds(self) -> int:
-        return self.run.config.marl.rounds
+        return self.config.marl.rounds
 
     @property
     def weights(self) -> TeamRewardWeights:
-        return self.run.config.team_reward
+        return self.config.team_reward
 
     @property
     def make_game(self) -> MakeGame:
         """The game in the style of prompts, and with the questions, that the run was trained on."""
-        config = self.run.config
-        most = config.model.questions if self.questions is None else self.questions
+        most = self.config.model.questions if self.questions is None else self.questions
         return partial(PlanGame, style=self.style, questions=most)
 
     @property
     def style(self) -> Style:
-        return self.run.config.model.prompts
+        return self.config.model.prompts
 
     @property
     def stop(self) -> None:
@@ -80,7 +85,7 @@ class TrainedTeam:
 
     def draw_case(self, index: int) -> TeamScenario:
         """Return the run's sealed test scenario of this index."""
-        data = self.run.config.data
+        data = self.config.data
         return team_scenario("test", data.seed, index, data.difficulties)
 
     def read_case(self, path: Path) -> FreeCase:
@@ -104,11 +109,12 @@ class TrainedTeam:
 
     def serve(self, cases: Sequence[PlayableCase]) -> AbstractContextManager[Engine]:
         """Return an engine with every role's weights."""
-        return serve(
-            self.run,
+        return serve_models(
+            self.config,
             self.models,
             self.stage,
             end_id=self.chat.end_id,
+            base=self.base,
             engine=self.engine,
             constrained=True,
         )
@@ -117,14 +123,50 @@ class TrainedTeam:
 def load_trained_team(
     path: Path, stage: str, engine: str | None = None, questions: int | None = None
 ) -> TrainedTeam:
-    """Return the run's team after a stage.
+    """Return the team of a run after a stage, or of an exported folder.
 
     Raises:
-        UserError: no such run, unknown engine, no sound weights of the stage.
+        UserError: no such run or folder, unknown engine, no sound weights of the stage.
     """
     quiet_libraries()
+    if is_team_folder(path):
+        return _load_exported(path, stage, engine, questions)
     run = Run.open(path)
     chosen = choose_engine(run.config.engine, engine)
     models, tokenizer = load_models(run, stage)
-    chat = make_chat(tokenizer, run.config)
-    return TrainedTeam(run=run, stage=stage, engine=chosen, models=models, chat=chat, questions=questions)
+    return TrainedTeam(
+        source=f"run {run.path.resolve().name}",
+        config=run.config,
+        stage=stage,
+        engine=chosen,
+        models=models,
+        base=find_engine_base(run, chosen),
+        chat=make_chat(tokenizer, run.config),
+        questions=questions,
+    )
+
+
+def _load_exported(path: Path, stage: str, engine: str | None, questions: int | None) -> TrainedTeam:
+    folder = open_team_folder(path)
+    record = folder.record
+    if stage != record.stage:
+        raise UserError(
+            f"{path} holds the team after {record.stage}, not after {stage}; export that stage too"
+        )
+    if changes := find_changes(record.versions, describe_versions(record.config.model)):
+        print(
+            f"note: {path} was exported by emads {record.versions.emads}, where {', '.join(changes)}"
+            " were others; its figures do not hold here",
+            file=sys.stderr,
+        )
+    models, tokenizer = load_exported_models(folder)
+    return TrainedTeam(
+        source=f"exported {path.resolve().name}",
+        config=record.config,
+        stage=stage,
+        engine=choose_engine(record.config.engine, engine),
+        models=models,
+        base=folder.base,
+        chat=make_chat(tokenizer, record.config),
+        questions=questions,
+    )

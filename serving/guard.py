@@ -64,11 +64,12 @@ def settle_access(
     token: str | None = None,
     is_public: bool = False,
     names: Iterable[str] = (),
+    has_own_tokens: bool = False,
 ) -> Access:
     """Return the access of a service.
 
     `is_public`: its user said that other machines may reach it. `names`: further names in requests' Host,
-    such as that of a proxy.
+    such as that of a proxy. `has_own_tokens`: the app itself asks every caller for a token.
 
     Raises:
         UserError: an address beyond this machine without `is_public` and a token, a short token, a bad port.
@@ -88,7 +89,7 @@ def settle_access(
             f"the token has {len(token)} characters; use {MIN_TOKEN_CHARACTERS} or more printable ASCII"
             " characters, for example from `openssl rand -hex 16`"
         )
-    if not _is_loopback(host) and not (is_public and token is not None):
+    if not _is_loopback(host) and not (is_public and (has_own_tokens or token is not None)):
         raise UserError(f"--host {host} is reached from other machines: add --public and a token")
     own = f"[{host}]" if ":" in host else host.lower()
     return Access(

@@ -14,11 +14,18 @@ MAX_CONNECTIONS = 1_000  # at once; one more is answered with 503
 
 
 def run_server(
-    app: ASGIApp, access: Access, *, name: str, limits: Limits | None = None, grace_s: float = GRACE_S
+    app: ASGIApp,
+    access: Access,
+    *,
+    name: str,
+    limits: Limits | None = None,
+    grace_s: float = GRACE_S,
+    listener: socket.socket | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests at work then have `grace_s` seconds to end.
 
-    The first line that is printed names the address, with the port that was taken for port 0.
+    `listener`: an open socket, for callers that must know the address before. The first line that is printed
+    names the address, with the port that was taken for port 0.
 
     Raises:
         UserError: the address cannot be bound.
@@ -35,11 +42,15 @@ def run_server(
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(1, round(grace_s)),
     )
-    with open_socket(access) as listener:
-        host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        print(f"{name}: http://{shown}:{port} (Ctrl-C ends it)", flush=True)
-        uvicorn.Server(config).run(sockets=[listener])
+    with listener or open_socket(access) as opened:
+        print(f"{name}: {name_address(opened)} (Ctrl-C ends it)", flush=True)
+        uvicorn.Server(config).run(sockets=[opened])
+
+
+def name_address(listener: socket.socket) -> str:
+    """Return the address of an open socket: "http://127.0.0.1:8400"."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def open_socket(access: Access) -> socket.socket:

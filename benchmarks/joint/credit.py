@@ -7,14 +7,17 @@ Each run folder is one seed with its roles' GRPO weights. Correlation: of a spec
 its report was truly worth, found by having this very ReconcileGPT decide on every exchange of one report
 within its group (`--decisions` times each). `own episode`: against the group's other reports among the same
 partners; `all partners`: the same, averaged over everybody's partners. Curves and consensus: joint training
-from the same weights on the same cases, greedy reward on validation cases. What is done is kept in --out.
+from the same weights on the same cases and as many rollouts, greedy reward on validation cases; seconds are
+those of the steps. What is done is kept in --out.
 """
 
 import argparse
 import asyncio
 import io
+import json
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stdout
 from functools import partial
@@ -24,11 +27,11 @@ from typing import Any
 
 import torch
 
-from benchmarks.joint.paired_seeds import remember
 from evaluation.comparison.ablations import MARKDOWN_FILE
 from evaluation.scoring.sealed_plays import play_team
 from evaluation.stats.intervals import holm, paired_interval, paired_permutation_p
 from scenarios.team import TeamScenario
+from simulator.export.atomic_files import encode_json
 from simulator.reward import TeamRewardWeights, score_episode
 from training.data.demonstrations import team_scenario
 from training.joint.credit import SCHEMES
@@ -40,16 +43,16 @@ from training.joint.score import AssessScorer, reward_team, share_of_agreement
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_team
 from training.runs.run_folder import Run
-from training.stages.from_config import make_chat
+from training.stages.from_config import choose_game, make_chat
 
-WAYS = ("episode", "shared", "difference", "cross_rescored", "hierarchical")
+WAYS = ("episode", "shared", "difference", "shapley", "cross_rescored", "hierarchical")
 TITLES = {  # of the pages
     "credit": "### Credit schemes\n\nHow true are a scheme's advantages, and how fast does it teach?",
     "consensus": "### Agreement cannot be bought\n\nThe same teams and steps, rewarded by the team reward"
-    " (`team`) or for the share of seats\nwhose own pick is decided (`agreement_only`): greedy play on"
+    " (`team`) or for the share of seats\nthat favour the decided option (`agreement_only`): greedy play on"
     " validation cases.",
 }
-TAUGHT = ("episode", "shared", "role_normalised", "difference", "cross_rescored", "hierarchical")
+TAUGHT = tuple(SCHEMES)
 
 
 def open_learner(path: Path, repeat: int = 0, **changes: Any) -> tuple[JointLearner, Run]:
@@ -68,6 +71,7 @@ def open_learner(path: Path, repeat: int = 0, **changes: Any) -> tuple[JointLear
         chat=make_chat(tokenizer, run.config),
         reward_weights=run.config.team_reward,
         seed=run.config.seed + 1_000 * repeat,
+        make_game=choose_game(run.config),
     )
     return learner, run
 
@@ -119,9 +123,11 @@ def decide_again(
         chat=learner.chat,
         roles=tuple(learner.models),
         counterfactuals=SCHEMES[scheme]().counterfactuals,
+        make_game=learner.make_game,
     )
     played = asyncio.run(player.add_counterfactuals(learner.make_engine(), groups, stream))
-    return AssessScorer(weights=weights, reward=reward_team).score(played)
+    values = SCHEMES[scheme]().value_offers
+    return AssessScorer(weights=weights, reward=reward_team, value_offers=values).score(played)
 
 
 def correlate(one: Sequence[float], other: Sequence[float]) -> float | None:
@@ -135,16 +141,21 @@ def correlate(one: Sequence[float], other: Sequence[float]) -> float | None:
 def teach(
     path: Path, repeat: int, changes: dict[str, Any], steps: int, every: int, num_cases: int
 ) -> list[dict[str, Any]]:
-    """Joint training with these settings; reward, value and agreement of the greedy team along the way."""
+    """Joint training with these settings; seconds, and reward, value and agreement of the greedy team."""
     learner, run = open_learner(path, repeat, **changes)
     held_out = draw(run, "validation", 0, num_cases)
-    points = []
+    points: list[dict[str, Any]] = []
+    train_s = 0.0
     for step in range(steps + 1):
         if step % every == 0:
-            points.append({"step": step} | assess(learner, run.config.team_reward, held_out))
+            points.append(
+                {"step": step, "train_s": train_s} | assess(learner, run.config.team_reward, held_out)
+            )
         if step < steps:
             first = run.config.data.first_marl_index + step * learner.config.scenarios_per_step
-            learner.step(draw(run, "train", first, learner.config.scenarios_per_step))
+            cases, start = draw(run, "train", first, learner.config.scenarios_per_step), time.monotonic()
+            learner.step(cases)
+            train_s += time.monotonic() - start
     return points
 
 
@@ -181,18 +192,30 @@ def print_truth(results: Sequence[dict[str, Any]]) -> None:
     print(f"\n{results[0]['groups']} scenarios per seed, {results[0]['ways']['shared']['n']} advantages")
 
 
+def remember(file: Path, compute: Callable[[], Any]) -> Any:
+    """The result in `file`, computed only where it is not there yet."""
+    if not file.exists():
+        result = compute()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_suffix(".tmp")
+        temporary.write_bytes(encode_json(result))
+        temporary.rename(file)
+    return json.loads(file.read_bytes())
+
+
 Curves = dict[str, list[list[dict[str, Any]]]]  # of every name, by seed and repeat
 
 
 def print_curves(curves: Curves, key: str) -> None:
     """Means over seeds and cases along the way."""
     steps = [point["step"] for point in next(iter(curves.values()))[0]]
-    print(f"\n| {key} after step | " + " | ".join(map(str, steps)) + " | last, by run |")
-    print("|---|" + "---:|" * len(steps) + "---|")
+    print(f"\n| {key} after step | " + " | ".join(map(str, steps)) + " | last, by run | seconds |")
+    print("|---|" + "---:|" * len(steps) + "---|---:|")
     for name, runs in curves.items():
         means = [statistics.fmean(flatten(runs, key, place)) for place in range(len(steps))]
         seeds = ", ".join(f"{statistics.fmean(run[-1][key]):.3f}" for run in runs)
-        print(f"| {name} | " + " | ".join(f"{mean:.3f}" for mean in means) + f" | {seeds} |")
+        seconds = statistics.fmean(run[-1]["train_s"] for run in runs)
+        print(f"| {name} | " + " | ".join(f"{mean:.3f}" for mean in means) + f" | {seeds} | {seconds:.0f} |")
 
 
 def flatten(runs: Sequence[list[dict[str, Any]]], key: str, place: int) -> list[float]:
@@ -276,7 +299,9 @@ def main() -> None:
         for key in jobs
     }
     waiting = {key: pool.submit(job) for key, job in jobs.items() if not files[key].exists()}
-    results = {key: remember(files[key], lambda key=key: waiting[key].result()) for key in jobs}
+    results: dict[tuple[str, int, int], Any] = {}
+    for key in jobs:
+        results[key] = remember(files[key], waiting[key].result if key in waiting else dict)
     seeds = range(len(options.run))
     curves: Curves = {
         name: [results[name, number, repeat] for number in seeds for repeat in range(options.repeats)]

@@ -5,7 +5,7 @@
 
 Arms: `start` (the run's team after --stage), `assess` and `full` (the same after so many joint steps under
 that protocol: the same cases, which --stage did not see, credit, report sets and learning rate), `experts`
-(scripted, of the practices that fit best). All play governed episodes on sealed cases, in worlds that none
+(scripted, of the best habits). All play governed episodes on sealed cases, in worlds that none
 has met, greedy and at temperature 1. Changes are paired by case, with 95 %
 bootstrap intervals and Holm-corrected permutation tests over all comparisons. What is done is kept in --out.
 """
@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import torch
 
+from evaluation.scoring.team_players import BEST_HABITS
 from evaluation.stats.intervals import holm, paired_interval, paired_permutation_p
 from roles.registry import ROLES
 from scenarios.team import TeamScenario
@@ -31,7 +32,6 @@ from simulator.engines.scripted import ScriptedEngine
 from simulator.export.atomic_files import encode_json
 from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating
-from simulator.reward import TeamRewardWeights
 from training.data.demonstrations import team_scenario
 from training.joint.governed_play import play_governed_groups
 from training.joint.governed_score import GovernedScorer
@@ -42,7 +42,7 @@ from training.joint.score import reward_team
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_team
 from training.runs.run_folder import Run
-from training.stages.from_config import make_chat
+from training.stages.from_config import choose_game, make_chat
 
 Arm = Literal["start", "assess", "full", "experts"]
 ARMS: tuple[Arm, ...] = ("start", "assess", "full", "experts")
@@ -63,6 +63,7 @@ def make_learner(run: Run, options: argparse.Namespace, protocol: str) -> JointL
         chat=make_chat(tokenizer, run.config),
         reward_weights=run.config.team_reward,
         seed=run.config.seed,
+        make_game=choose_game(run.config),
     )
 
 
@@ -89,10 +90,16 @@ def shown(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: round(metrics[name], 4) for name in names if name in metrics}
 
 
-def measure(learner: JointLearner, cases: Sequence[TeamScenario], weights: TeamRewardWeights) -> Scores:
+def measure(learner: JointLearner, cases: Sequence[TeamScenario], run: Run) -> Scores:
     """Scores of governed episodes on these cases."""
     config = learner.config.model_copy(update={"protocol": "full", "report_sets": 1})
-    step = choose_step(config, chat=learner.chat, weights=weights, roles=tuple(learner.models))
+    step = choose_step(
+        config,
+        chat=learner.chat,
+        weights=run.config.team_reward,
+        roles=tuple(learner.models),
+        make_game=choose_game(run.config),
+    )
     engine = learner.make_engine()
     groups = {
         "sampled": step.player.play(engine, cases, "held-out"),
@@ -102,9 +109,9 @@ def measure(learner: JointLearner, cases: Sequence[TeamScenario], weights: TeamR
 
 
 def measure_experts(run: Run, cases: Sequence[TeamScenario], options: argparse.Namespace) -> Scores:
-    """Scores of scripted experts who flag by stakes and decide by priority; they have no temperature."""
+    """Scores of scripted experts of the best habits; they have no temperature."""
     chat = PlainChat()
-    speakers = oracle_team(cases, report_practice="stakes", decision_practice="priority")
+    speakers = oracle_team(cases, report_habit=BEST_HABITS[0], funding_habit=BEST_HABITS[1])
     seating = Seating(
         team={role: role for role in ROLES},
         engine=ScriptedEngine(chat, seeded=speakers),
@@ -147,7 +154,7 @@ def run_arm(run: Run, arm: Arm, options: argparse.Namespace) -> dict[str, Any]:
         else:
             learner = make_learner(run, options, "full" if arm == "start" else arm)
             steps = [] if arm == "start" else train(run, learner, options)
-            scores = measure(learner, cases, run.config.team_reward)
+            scores = measure(learner, cases, run)
         file.write_bytes(encode_json({"steps": steps, "scores": scores}))
     found: dict[str, Any] = json.loads(file.read_bytes())
     return found

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from emads.cli import bench, data, evaluate, feedback, simulate, train
+from emads.cli import bench, data, evaluate, export, feedback, review, serve, simulate, train
 from roles.errors import UserError, unknown
 
 ENVIRONMENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # not bugs of ours
@@ -17,6 +17,7 @@ INTERRUPTED = 130
 
 VERBS: dict[str, Callable[..., Any]] = {
     "simulate": simulate.simulate,
+    "review": review.review,
     "demo": train.demo,
     "plan": train.plan,
     "run": train.run_schedule,
@@ -31,6 +32,9 @@ VERBS: dict[str, Callable[..., Any]] = {
     "import": data.import_tasks,
     "conformance": data.conformance,
     "serve-env": simulate.serve_env,
+    "export": export.export,
+    "verify": export.verify,
+    "serve": serve.serve,
 }
 TRAIN_VERBS: dict[str, Callable[..., Any]] = {
     "base": train.base,

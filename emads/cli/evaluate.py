@@ -23,6 +23,7 @@ from emads.cli.seat_options import (
     read_seat_options,
 )
 from roles.errors import UserError
+from training.export.team_folder import is_team_folder
 
 
 def evaluate(
@@ -36,7 +37,7 @@ def evaluate(
     ] = None,
     stage: Annotated[str, typer.Option(help="With --tasks or --seat: weights after this stage.")] = "marl",
     who: Annotated[str, typer.Option("--role", help="With --tasks: whose weights answer.")] = "cto",
-    count: Annotated[int, typer.Option(help="With --seat: sealed cases.")] = 100,
+    count: Annotated[int, typer.Option(help="With --seat or an exported team: sealed cases.")] = 100,
     out: OutOption = None,
     yes: YesOption = False,
     seat: SeatOption = None,
@@ -74,6 +75,21 @@ def evaluate(
             )
         )
     paths = runs or [DEFAULT_RUN]
+    if len(paths) == 1 and is_team_folder(paths[0]) and tasks is None:
+        if again or gate is not None:
+            raise UserError(
+                f"{paths[0]} is an exported team: leave out --again and --gate, which go with runs"
+            )
+        from emads.commands.evaluation.play_seats import evaluate_seats
+        from emads.seats.players import read_seats
+        from emads.seats.prices import ApiOptions
+
+        check_at_least("--count", count, 1)
+        alone = read_seats([f"all=run:{paths[0]}"])
+        confirm = partial(confirm_cost, is_agreed=yes)
+        return end_seats(
+            evaluate_seats(None, stage, alone, ApiOptions(), count=count, out=out, confirm=confirm)
+        )
     if tasks is not None:
         if again or gate is not None or len(paths) > 1:
             raise UserError("--tasks goes with one run, and without --again and --gate")

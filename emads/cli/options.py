@@ -65,7 +65,10 @@ ProtocolOption = Annotated[
     typer.Option(help="assess: reports, decision, votes. full: also approval, execution, re-plans."),
 ]
 ReviewerOption = Annotated[
-    str | None, typer.Option(help="With --protocol full, who approves plans: simulated, or terminal (you).")
+    str | None,
+    typer.Option(
+        help="With --protocol full, who approves plans: simulated, terminal (you), or web (emads review)."
+    ),
 ]
 CompanyOption = Annotated[
     str | None,

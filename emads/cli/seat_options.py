@@ -18,7 +18,7 @@ SeatOption = Annotated[
     list[str] | None,
     typer.Option(
         "--seat",
-        help="Who plays a seat: cto=openai:MODEL@URL, risk=scripted, coo=run:RUN/STAGE, all=... Repeatable.",
+        help="Who plays a seat: cto=openai:MODEL@URL, risk=scripted, coo=run:RUN/STAGE, cost=human, all=...",
     ),
 ]
 PriceOption = Annotated[

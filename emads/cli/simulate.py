@@ -51,7 +51,10 @@ def simulate(
     index: Annotated[int | None, typer.Option(help="First test scenario, from 0 (default 0).")] = None,
     count: Annotated[int | None, typer.Option(help="Number of test scenarios (default 1).")] = None,
     stage: Annotated[
-        str | None, typer.Option(help="Weights after this stage: base, sft, grpo or marl (default marl).")
+        str | None,
+        typer.Option(
+            help="Weights after this stage: base, sft, grpo or marl (default marl, or what was exported)."
+        ),
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Folder for minutes, one HTML page per episode.")] = None,
     jsonl: Annotated[Path | None, typer.Option(help="File for the episodes, one per line.")] = None,
@@ -120,7 +123,7 @@ def simulate(
 
         return simulate_full(
             source,
-            stage or "marl",
+            stage,
             reviewer=reviewer,
             db=db,
             world=world or 0,
@@ -130,7 +133,7 @@ def simulate(
         )
     from emads.commands.simulation.simulate import simulate as play
 
-    return play(source, stage or "marl", outputs=outputs, engine_name=engine, **chosen)
+    return play(source, stage, outputs=outputs, engine_name=engine, **chosen)
 
 
 def serve_env(

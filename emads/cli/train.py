@@ -113,7 +113,8 @@ def demo(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")] = DEFAULT_RUN,
     seeds: Annotated[int, typer.Option(help="Independent runs whose results are shown together.")] = 1,
     controls: Annotated[
-        bool, typer.Option("--controls", help="Also train SFT for as long as GRPO took, to compare.")
+        bool,
+        typer.Option("--controls", help="Also train the controls: the same compute without joint training."),
     ] = False,
     config: ConfigOption = None,
     overrides: SetOption = None,

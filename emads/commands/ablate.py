@@ -49,7 +49,9 @@ from training.stages.base import train_base
 from training.stages.evaluation import evaluate_role, evaluate_team
 from training.stages.grpo import train_grpo
 from training.stages.marl import train_marl
-from training.stages.sft import train_sft, train_sft_more
+from training.stages.order import ROLE_CONTROLS
+from training.stages.own_answers import train_sft_own
+from training.stages.sft import count_control_steps, train_sft, train_sft_more
 
 DEFAULT_WORKERS = 2
 
@@ -115,7 +117,8 @@ def _count_units(run: Run, stage: str, num_roles: int) -> int:
     config = run.config
     steps = {
         "sft": config.sft.max_steps * num_roles,
-        "sft_more": config.sft.max_steps * num_roles,
+        "sft_more": count_control_steps(config) * num_roles,
+        "sft_own": count_control_steps(config) * num_roles,
         "grpo": 5 * config.grpo.max_steps * num_roles,
         "marl": 10 * config.marl.max_steps + 40,
     }
@@ -149,6 +152,8 @@ def _train(run: Run, stage: str, role: str) -> None:
         train_sft(run.path, role)
     elif stage == "sft_more":
         train_sft_more(run.path, role)
+    elif stage == "sft_own":
+        train_sft_own(run.path, role)
     elif stage == "grpo":
         train_grpo(run.path, role)
     else:
@@ -213,7 +218,11 @@ def _measure(plan: AblationPlan, folder: Path, cell: Cell, stopped: Sequence[str
     paths = [folder / cell.slug / f"seed-{seed}" for seed in plan.seeds]
     owners = list(plan.roles or ROLES) + (["team"] if plan.stages[-1] == "marl" else [])
     before = (
-        "sft" if plan.stages[-1] in ("grpo", "sft_more") else "grpo" if plan.stages[-1] == "marl" else None
+        "sft"
+        if plan.stages[-1] in ("grpo", *ROLE_CONTROLS)
+        else "grpo"
+        if plan.stages[-1] == "marl"
+        else None
     )
     return measure_cell(
         cell.name,

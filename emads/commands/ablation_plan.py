@@ -16,10 +16,17 @@ from scenarios.written.strict_yaml import Located, parse_located_yaml, read_user
 from training.config.loading import validate_config
 from training.config.run_config import RunConfig
 from training.config.section import Section
+from training.stages.order import ROLE_CONTROLS
 
-AblationStage = Literal["sft", "sft_more", "grpo", "marl"]
-STAGE_ORDER: tuple[AblationStage, ...] = ("sft", "grpo", "sft_more", "marl")
-_NEEDS: dict[str, tuple[str, ...]] = {"sft": (), "grpo": ("sft",), "sft_more": ("grpo",), "marl": ("grpo",)}
+AblationStage = Literal["sft", "sft_more", "sft_own", "grpo", "marl"]
+STAGE_ORDER: tuple[AblationStage, ...] = ("sft", "grpo", "sft_more", "sft_own", "marl")
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "sft": (),
+    "grpo": ("sft",),
+    "sft_more": ("sft",),
+    "sft_own": ("sft",),
+    "marl": ("grpo",),
+}
 
 
 class AblationPlan(Section):
@@ -146,12 +153,12 @@ def prefix_digest(config: RunConfig, stage: str) -> str:
     sections = ["seed", "model", "data"]
     if stage != "base":
         sections.append("sft")
-    if stage in ("grpo", "sft_more", "marl"):
+    if stage in ("grpo", *ROLE_CONTROLS, "marl"):
         sections.append("grpo")
     if stage == "marl":
         sections += ["marl", "team_reward"]
     dumped = config.model_dump(mode="json", include=set(sections))
-    if stage != "sft_more":
+    if stage not in ROLE_CONTROLS:
         dumped.get("sft", {}).pop("control_fraction", None)
     return hashlib.sha256(json.dumps([stage, dumped], sort_keys=True).encode()).hexdigest()
 

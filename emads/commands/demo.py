@@ -7,14 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from emads.commands.evaluation.evaluate_run import add_wall_time, print_summary, summarise
-from emads.commands.evaluation.evaluation_store import (
-    store_details,
-)
+from emads.commands.evaluation.evaluation_store import store_details
 from emads.commands.simulation.episodes_side_by_side import write_episodes_side_by_side
-from emads.commands.stage_tasks import (
-    demo_tasks,
-    perform,
-)
+from emads.commands.stage_tasks import control_tasks, demo_tasks, perform
 from evaluation.comparison.seeds import compare_seeds, read_seed, write_seed_comparison
 from evaluation.minutes.episode_in_words import join_words
 from evaluation.minutes.stages_side_by_side import read_side_by_side, render_side_by_side_text
@@ -25,6 +20,7 @@ from training.config.run_config import RunConfig
 from training.roles.alarm_files import read_alarms
 from training.runs.faults import Fault
 from training.runs.run_folder import Run
+from training.stages.controls import check_controls
 
 GATE_FAILURE = 3  # exit status of a demo that ran to its end with red gates
 
@@ -34,8 +30,15 @@ def run_demo(
 ) -> int:
     """Do all stages for every seed, then show tables, one episode before and after, and the report.
 
+    `controls`: train and score the controls, too, after each seed's own stages.
+
     Returns: 3 where a gate is red, else 0; a demo too small for its gates leaves them unjudged.
+
+    Raises:
+        UserError: controls that the config leaves no room for.
     """
+    if controls:
+        check_controls(config)
     summaries: list[dict[str, Any]] = []
     folders: list[Path] = []
     for number in range(seeds):
@@ -74,10 +77,15 @@ def describe_gates(summary: Mapping[str, Any]) -> str:
 
 
 def run_all(run: Run, *, controls: bool, title: str) -> dict[str, Any]:
-    """Every stage and evaluation of one run that is not done yet; its summary."""
+    """Every stage and evaluation of one run that is not done yet; its summary.
+
+    The controls follow the run's own stages and are not in its wall time.
+    """
     start = time.monotonic()
-    perform(run, demo_tasks(run, controls=controls), title)
+    perform(run, demo_tasks(run), title)
     wall_s = add_wall_time(run, time.monotonic() - start)
+    if controls:
+        perform(run, control_tasks(run), f"controls of {title}")
     write_episodes_side_by_side(run)
     summary = summarise(run, wall_s=wall_s)
     write_summary(run.path, summary)

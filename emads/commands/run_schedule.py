@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event, Thread
 
-from emads.commands.review_queue import QUEUE, STAGE, train_review
+from emads.commands.review_queue import STAGE, train_review
 from emads.commands.stage_tasks import role_tasks
 from roles.errors import UserError
 from training.config.run_config import RunConfig
@@ -72,7 +72,7 @@ def run_schedule(run: Run, show: Callable[[str], None]) -> None:
         show(f"{title}: {time.monotonic() - start_s:.0f} s{note}; {describe_spent(run)}")
     if run.config.review.num_scenarios:
         count = run.read_payload(STAGE)["num_cases"]
-        show(f"{count} uncertain cases wait for people in {run.path / QUEUE}")
+        show(f"{count} uncertain cases wait for people: emads review {run.path}")
 
 
 def describe_spent(run: Run) -> str:

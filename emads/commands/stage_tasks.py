@@ -1,24 +1,38 @@
 """Stages and evaluations of a run as tasks for worker processes, and the order that they need.
 
 base -> sft/ROLE -> grpo/ROLE -> marl;  evaluations run as soon as their weights exist
+controls: sft/ROLE -> sft_more/ROLE, sft_own/ROLE;  grpo/ROLE -> sft_instead, grpo_instead, sft_best_habit;
+base -> single_sft -> single_grpo
 """
 
 from collections.abc import Sequence
 
-from emads.commands.evaluation.evaluation_store import (
-    evaluate_single,
-)
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
+from scenarios.team.single import SINGLE
 from training.models.adapters import list_owners, owner_of
 from training.models.base_model import quiet_libraries
 from training.runs.run_folder import Run
 from training.runs.workers import Task, run_tasks
 from training.stages.base import train_base
+from training.stages.controls import (
+    count_grpo_steps,
+    count_sft_steps,
+    count_single_grpo_steps,
+    evaluate_single,
+    list_control_owners,
+    train_grpo_instead,
+    train_sft_best_habit,
+    train_sft_instead,
+    train_single_grpo,
+    train_single_sft,
+)
 from training.stages.evaluation import evaluate_baselines, evaluate_role, evaluate_team
 from training.stages.grpo import train_grpo
 from training.stages.marl import train_marl
-from training.stages.sft import train_sft, train_sft_more
+from training.stages.order import ROLE_CONTROLS, SINGLE_STAGES, TEAM_CONTROLS
+from training.stages.own_answers import train_sft_own
+from training.stages.sft import count_control_steps, train_sft, train_sft_more
 
 
 def role_tasks(run: Run) -> dict[str, Task]:
@@ -31,8 +45,8 @@ def role_tasks(run: Run) -> dict[str, Task]:
     return {task.name: task for task in tasks}
 
 
-def demo_tasks(run: Run, *, controls: bool) -> list[Task]:
-    """The whole run as tasks, the critical path first."""
+def demo_tasks(run: Run) -> list[Task]:
+    """The whole run without its controls as tasks, the critical path first."""
     owners = order_owners(run)
     grpo = tuple(f"grpo/{owner}" for owner in owners)
     tasks = [base_task(run)]
@@ -40,22 +54,64 @@ def demo_tasks(run: Run, *, controls: bool) -> list[Task]:
         tasks += [sft_task(run, owner), grpo_task(run, owner, after=(f"sft/{owner}",))]
     tasks.append(marl_task(run, after=grpo))
     tasks.append(baselines_task(run))
-    if controls:
-        tasks += [sft_more_task(run, owner) for owner in owners]
     for role in ROLES:
         tasks.append(evaluate_role_task(run, "untrained", role, after=("base",)))
         owner = owner_of(run.config.model, role)
         tasks.append(evaluate_role_task(run, "sft", role, after=(f"sft/{owner}",)))
         tasks.append(evaluate_role_task(run, "grpo", role, after=(f"grpo/{owner}",)))
-        if controls:
-            tasks.append(evaluate_role_task(run, "sft_more", role, after=(f"sft_more/{owner}",)))
     all_sft = tuple(f"sft/{owner}" for owner in owners)
     tasks.append(evaluate_team_task(run, "untrained", after=("base",)))
     tasks.append(evaluate_team_task(run, "sft", after=all_sft))
     tasks.append(evaluate_team_task(run, "grpo", after=grpo))
     tasks.append(evaluate_team_task(run, "marl", after=("marl",)))
-    tasks.append(evaluate_single_task(run, after=("marl",)))
     tasks += [evaluate_role_task(run, "marl", role, after=("marl",)) for role in TEAM_ROLES]
+    return tasks
+
+
+def control_tasks(run: Run) -> list[Task]:
+    """The controls of a run whose own stages are done, the longest chain first."""
+    config, owners = run.config, list_control_owners(run.config)
+    single_steps = {"single_sft": config.sft.max_steps, "single_grpo": 5 * count_single_grpo_steps(config)}
+    calls = {"single_sft": train_single_sft, "single_grpo": train_single_grpo}
+    tasks = [
+        Task(
+            name=f"{stage}/{SINGLE}",
+            call=calls[stage],
+            args=(run.path,),
+            after=() if stage == SINGLE_STAGES[0] else (f"{SINGLE_STAGES[0]}/{SINGLE}",),
+            units=single_steps[stage],
+        )
+        for stage in SINGLE_STAGES
+    ]
+    trained = {
+        "sft_instead": (train_sft_instead, count_sft_steps, 1),
+        "grpo_instead": (train_grpo_instead, count_grpo_steps, 5),
+        "sft_best_habit": (train_sft_best_habit, count_sft_steps, 1),
+    }
+    for stage in TEAM_CONTROLS:
+        call, count_steps, units = trained[stage]
+        tasks += [
+            Task(
+                name=f"{stage}/{owner}",
+                call=call,
+                args=(run.path, owner),
+                units=units * count_steps(config, owner),
+            )
+            for owner in owners
+        ]
+    tasks += [
+        sft_control_task(run, stage, owner) for stage in ROLE_CONTROLS for owner in list_owners(config.model)
+    ]
+    tasks += [evaluate_single_task(run, stage, after=(f"{stage}/{SINGLE}",)) for stage in SINGLE_STAGES]
+    tasks += [
+        evaluate_team_task(run, stage, after=tuple(f"{stage}/{owner}" for owner in owners))
+        for stage in TEAM_CONTROLS
+    ]
+    for role in ROLES:
+        owner = owner_of(config.model, role)
+        tasks += [
+            evaluate_role_task(run, stage, role, after=(f"{stage}/{owner}",)) for stage in ROLE_CONTROLS
+        ]
     return tasks
 
 
@@ -89,13 +145,13 @@ def sft_task(run: Run, role: str) -> Task:
     )
 
 
-def sft_more_task(run: Run, role: str) -> Task:
+def sft_control_task(run: Run, stage: str, owner: str, *, after: tuple[str, ...] = ()) -> Task:
     return Task(
-        name=f"sft_more/{role}",
-        call=train_sft_more,
-        args=(run.path, role),
-        after=(f"grpo/{role}",),
-        units=run.config.sft.max_steps // 2,
+        name=f"{stage}/{owner}",
+        call={"sft_more": train_sft_more, "sft_own": train_sft_own}[stage],
+        args=(run.path, owner),
+        after=after,
+        units=count_control_steps(run.config),
     )
 
 
@@ -123,8 +179,14 @@ def evaluate_role_task(run: Run, stage: str, role: str, *, after: tuple[str, ...
     )
 
 
-def evaluate_single_task(run: Run, *, after: tuple[str, ...]) -> Task:
-    return Task(name="evaluate/single", call=evaluate_single, args=(run.path,), after=after, units=20)
+def evaluate_single_task(run: Run, stage: str, *, after: tuple[str, ...]) -> Task:
+    return Task(
+        name=f"evaluate/{stage}/team",
+        call=evaluate_single,
+        args=(run.path, stage),
+        after=after,
+        units=20,
+    )
 
 
 def evaluate_team_task(run: Run, stage: str, *, after: tuple[str, ...]) -> Task:

@@ -1,4 +1,4 @@
-"""A team whose seats are played by any mix of API models, weights of runs and scripts.
+"""A team whose seats are played by any mix of API models, weights of runs, scripts and people.
 
 Importing this module imports no torch; a seat played by a run does.
 """
@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from emads.seats.players import ApiPlayer, Player, RunPlayer, ScriptPlayer, Seats
+from emads.seats.person import PersonEngine
+from emads.seats.players import ApiPlayer, HumanPlayer, Player, RunPlayer, ScriptPlayer, Seats
 from emads.seats.prices import ApiOptions
 from emads.seats.scripts import make_script, make_solo_script, refuse_words
 from roles.registry import ROLES
@@ -98,7 +99,7 @@ class MixedTeam:
         chair = self.seats.player_of(RECONCILER)
         most = self.questions
         if most is None and isinstance(chair, RunPlayer):
-            most = self.runs[chair].run.config.model.questions
+            most = self.runs[chair].config.model.questions
         return partial(PlanGame, questions=most, own_styles=own)
 
     @property
@@ -168,6 +169,10 @@ class MixedTeam:
                             chat=team.chat,
                             most_tokens=team.sampling.max_completion_tokens,
                         )
+                    case HumanPlayer():
+                        if player not in served:
+                            served[player] = PersonEngine()
+                        at_table[seat] = on_their_own[seat] = Route(engine=served[player], policy=seat)
                     case ScriptPlayer():
                         at_table[seat] = _route_script(make_script(player.habit, seat, tables), seat)
                         on_their_own[seat] = _route_script(make_solo_script(player.habit, seat, alone), seat)

@@ -8,11 +8,12 @@ from pathlib import Path
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from simulator.engines.openai.endpoint import find_completions_url
+from training.export.team_folder import find_stage, is_team_folder
 
 ALL = "all"
 SCRIPTED = "scripted"
 STAGES = ("base", "sft", "grpo", "marl")
-FORMS = "openai:MODEL@URL, scripted, scripted:HABIT or run:RUN/STAGE"
+FORMS = "openai:MODEL@URL, scripted, scripted:HABIT, run:RUN/STAGE, run:FOLDER of an exported team, or human"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,15 @@ class RunPlayer:
         return f"run:{self.run}/{self.stage}"
 
 
-Player = ApiPlayer | ScriptPlayer | RunPlayer
+@dataclass(frozen=True, slots=True)
+class HumanPlayer:
+    """A person at this terminal. Example: HumanPlayer()"""
+
+    def __str__(self) -> str:
+        return "human"
+
+
+Player = ApiPlayer | ScriptPlayer | RunPlayer | HumanPlayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,11 @@ class Seats:
         return ", ".join(words)
 
 
+def has_person(seats: Seats | None) -> bool:
+    """Return whether a person at the terminal plays a seat."""
+    return seats is not None and any(isinstance(player, HumanPlayer) for player in seats.players)
+
+
 def read_seats(given: Sequence[str]) -> Seats:
     """Read words of the form SEAT=PLAYER; SEAT `all` stands for every seat that is not named.
 
@@ -115,7 +129,9 @@ def read_seats(given: Sequence[str]) -> Seats:
 
 
 def read_player(word: str) -> Player:
-    """Read `openai:MODEL@URL`, `scripted`, `scripted:HABIT` or `run:RUN/STAGE` (STAGE left out: marl).
+    """Read `openai:MODEL@URL`, `scripted`, `scripted:HABIT`, `run:RUN/STAGE`, `run:FOLDER` or `human`.
+
+    STAGE left out is marl; FOLDER is an exported team.
 
     Raises:
         UserError: anything else.
@@ -136,8 +152,18 @@ def read_player(word: str) -> Player:
         case "run":
             if not rest:
                 raise UserError(f"{word!r} names no run: write run:runs/demo/marl")
-            path = Path(rest)
-            is_stage = path.name in STAGES and not (path / "config.yaml").is_file()
-            return RunPlayer(path.parent, path.name) if is_stage else RunPlayer(path, "marl")
+            return _read_run(Path(rest))
+        case "human":
+            if colon:
+                raise UserError(f"{word!r}: a person needs no name here; write human")
+            return HumanPlayer()
         case _:
             raise UserError(f"unknown player {word!r}: write {FORMS}")
+
+
+def _read_run(path: Path) -> RunPlayer:
+    """Return the player of `RUN/STAGE`, of `RUN` (its stage `marl`) or of an exported team's folder."""
+    is_folder = (path / "config.yaml").is_file() or is_team_folder(path)
+    if path.name in STAGES and not is_folder:
+        return RunPlayer(path.parent, path.name)
+    return RunPlayer(path, find_stage(path))

@@ -23,6 +23,11 @@ RULINGS: Mapping[str, tuple[str, Tone]] = {
 }
 
 
+def find_ruling(ruling: str) -> tuple[str, Tone]:
+    """Return a ruling as a word with its tone."""
+    return RULINGS.get(ruling, (ruling, ""))
+
+
 def list_titles(record: GovernedRecord) -> list[str]:
     """Return which plan each chapter is, with its number where a plan took several proposals."""
     proposals = Counter(chapter.attempt for chapter in record.chapters)
@@ -77,7 +82,7 @@ def find_meaning(case: PlayableCase, option: str) -> str:
 
 def say_answer(answer: Answer) -> tuple[str, Tone, str, str, str]:
     """(ruling, tone, reviewer, time, words)."""
-    word, tone = RULINGS.get(answer.ruling, (answer.ruling, ""))
+    word, tone = find_ruling(answer.ruling)
     words = visible(answer.feedback or answer.reason)
     if answer.option is not None:
         words = f"{visible(answer.option)} in its place. {words}".strip()

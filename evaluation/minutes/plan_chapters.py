@@ -1,6 +1,6 @@
 """Chapters of a governed episode's minutes, one per proposal, in words and figures."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,12 +135,18 @@ def _make_plan_chapter(
         ),
         option="the reviewer decides" if option == NO_OPTION else visible(option),
         meaning=find_meaning(case, option),
-        money=_say_money(proposal),
+        money=say_money(proposal),
         kind=proposal["decision_type"],
         risk=proposal["risk_score"],
-        conditions=tuple(_say_condition(condition, case, roles) for condition in proposal["conditions"]),
-        options=tuple(_list_options(proposal, case, roles)),
-        duties=_say_duties(proposal, roles),
+        conditions=tuple(
+            say_condition(condition, list(case.seats), roles) for condition in proposal["conditions"]
+        ),
+        options=tuple(
+            list_option_lines(
+                proposal, {letter: option.name for letter, option in case.public.options.items()}, roles
+            )
+        ),
+        duties=say_duties(proposal, roles),
         digest=chapter.digest,
         answers=tuple(say_answer(answer) for answer in chapter.answers),
         parts=tuple(_make_rows(chapter, roles, kpi_scale)),
@@ -176,7 +182,8 @@ def _list_news(before: Chapter | None) -> Iterator[str]:
     yield f"{told['cost']} k$ are spent and what they bought stays; {told['left']} k$ are left."
 
 
-def _say_money(proposal: Mapping[str, Any]) -> str:
+def say_money(proposal: Mapping[str, Any]) -> str:
+    """Say what a proposal costs and promises."""
     if proposal["option"] == NO_OPTION:
         return f"Of {proposal['budget']} k$ nothing is spent."
     reserve = f" (reserve {proposal['reserve']} k$)" if proposal["reserve"] else ""
@@ -195,33 +202,38 @@ def list_conflicts(record: GovernedRecord, roles: Mapping[str, Role]) -> list[tu
     ]
 
 
-def _say_condition(condition: str, case: PlayableCase, roles: Mapping[str, Role]) -> str:
+def say_condition(condition: str, seats: Sequence[str], roles: Mapping[str, Role]) -> str:
     """Return a condition as people say it: a seat by its title, an option as one."""
     first, _, rest = condition.partition(" ")
-    if first in case.seats:
+    if first in seats:
         return visible(f"{say_titles([first], roles)} {rest}")
     return visible(f"Option {condition}" if rest.startswith("stays out: ") else condition)
 
 
-def _list_options(
-    proposal: Mapping[str, Any], case: PlayableCase, roles: Mapping[str, Role]
+def list_option_lines(
+    proposal: Mapping[str, Any], meanings: Mapping[str, str], roles: Mapping[str, Role]
 ) -> Iterator[OptionLine]:
+    """Yield every option of a proposal with its best plan by the reports; `meanings`: their names."""
     for line in proposal["options"]:
         best = f"cannot be run: {visible(line['obstacle'])}"
         if line["worth"] is not None:
-            seats = [label if label in case.seats else label.rstrip("0123456789") for label in line["fund"]]
+            seats = [
+                label if label in proposal["reports"] else label.rstrip("0123456789")
+                for label in line["fund"]
+            ]
             funded = say_titles(seats, roles) if seats else "nothing funded"
             best = f"{line['worth']} k$ with {funded}, at cost {line['cost']}"
         yield OptionLine(
             letter=visible(line["option"]),
-            meaning=find_meaning(case, line["option"]),
+            meaning=visible(meanings.get(line["option"], "")),
             base=line["base"],
             best=best,
             note="proposed" if line["option"] == proposal["option"] else "",
         )
 
 
-def _say_duties(proposal: Mapping[str, Any], roles: Mapping[str, Role]) -> str:
+def say_duties(proposal: Mapping[str, Any], roles: Mapping[str, Role]) -> str:
+    """Say which seats answer for a proposal's plan."""
     if proposal["option"] == NO_OPTION:
         return "The reviewer answers for the case."
     consulted = proposal["consulted"]

@@ -22,6 +22,7 @@ STAGE_COLOURS = {
     "untrained": "#8b98a5",
     "sft": "#56b4e9",
     "sft_more": "#a6d5f3",
+    "sft_own": "#7fbfe8",
     "grpo": "#0072b2",
     "corrections": "#009e73",
     "dpo": "#cc79a7",

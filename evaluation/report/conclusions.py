@@ -131,10 +131,10 @@ def _control_finding(summary: Mapping[str, Any]) -> str | None:
         return None
     changes = _role_changes(summary, "grpo-sft_more")
     if not changes:
-        return "The control (SFT for the time that GRPO took) was not run: more SFT might do as well."
+        return "The control (SFT on as many transcripts as GRPO) was not run: more SFT might do as well."
     better = [role for role, change in changes.items() if change["low"] > 0]
     worse = [role for role, change in changes.items() if change["high"] < 0]
-    finding = f"Against SFT for the same extra time, GRPO is better in {len(better)} of {len(changes)} roles"
+    finding = f"Against SFT on as many transcripts, GRPO is better in {len(better)} of {len(changes)} roles"
     return finding + (f" and worse in {_names(worse)}." if worse else ".")
 
 

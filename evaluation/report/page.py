@@ -41,6 +41,7 @@ from evaluation.report.detail_sections import (
 from evaluation.report.diagnostic_table import read_diagnostics
 from evaluation.scoring.scores import BASELINE_STAGES
 from evaluation.summary.details import read_details
+from evaluation.summary.joint_table import joint_tables, p_cell
 from evaluation.summary.run_summary import read_summary
 from evaluation.summary.run_table import (
     STAGE_TITLES,
@@ -110,7 +111,9 @@ def render_report(run_path: Path) -> str:
         seed=summary["seed"],
         team_chart=_team_chart(summary),
         team_grid=_team_grid(summary),
-        team_changes=_team_changes(summary),
+        joint_grids=[
+            (one.title, Grid(titles=one.titles, rows=one.rows), one.caption) for one in joint_tables(summary)
+        ],
         role_charts=[_role_chart(role, section) for role, section in summary["roles"].items()],
         role_grid=_score_grid(summary, trained),
         exact_grid=_exact_grid(summary, trained),
@@ -262,20 +265,10 @@ def _team_grid(summary: Mapping[str, Any]) -> Grid:
     return Grid(titles=("team", "reward (greedy)", *_PART_TITLES), rows=tuple(rows))
 
 
-def _team_changes(summary: Mapping[str, Any]) -> Grid:
-    changes = summary["team"].get("paired", {})
-    rows = ((comparison_title(name), _change(change)) for name, change in changes.items())
-    return Grid(titles=("paired change", "team reward"), rows=tuple(rows))
-
-
 def _change(change: Mapping[str, float] | None) -> str:
     if change is None or "p" not in change:
         return change_cell(change)
-    return f"{change_cell(change)}\np {_p(change['p'])}"
-
-
-def _p(p: float) -> str:
-    return "< .001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+    return f"{change_cell(change)}\np {p_cell(change['p'])}"
 
 
 def _seeds_grid(seeds: Sequence[Mapping[str, Any]]) -> Grid:

@@ -16,6 +16,7 @@ from evaluation.report.conclusions import list_findings, write_conclusion
 from evaluation.report.detail_sections import Grid, category_grid, diagnostic_grids, fault_grid, process_grid
 from evaluation.report.diagnostic_table import read_diagnostics
 from evaluation.summary.details import read_details
+from evaluation.summary.joint_table import joint_tables, seeds_joint_table
 from evaluation.summary.run_summary import read_summary
 from evaluation.summary.run_table import STAGE_TITLES, markdown, trained_stages
 from roles.errors import UserError
@@ -63,7 +64,12 @@ def _run_blocks(runs: Sequence[Path]) -> list[str]:
         stages, changes = seed_comparison_rows(comparison)
         blocks += [f"## Seeds {', '.join(map(str, comparison['seeds']))} together"]
         blocks += [_table(STAGE_TITLES_ROW, stages), _table(CHANGE_TITLES_ROW, changes), f"{CAPTION}."]
+    by_seed = seeds_joint_table([read_summary(path) for path in runs])
+    if by_seed.rows:
+        blocks += [f"## {by_seed.title}", _table(by_seed.titles, by_seed.rows), f"{by_seed.caption}."]
     blocks += [f"## Seed {first['seed']} in full", markdown(first).rstrip()]
+    for table in joint_tables(first):
+        blocks += [f"### {table.title}", _table(table.titles, table.rows), f"{table.caption}."]
     details, diagnostics = read_details(runs[0]), read_diagnostics(runs[0])
     trained = trained_stages(first["roles"].values())
     if details:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from evaluation.scoring.outcomes import decides_best_option
 from evaluation.scoring.scores import RoleScores, TeamScores
 from evaluation.scoring.team_players import (
     BEST_HABITS,
@@ -15,12 +16,14 @@ from evaluation.scoring.team_players import (
     decide_at_random,
     decide_by_majority,
     decide_richest,
+    play_best_habits,
     play_chair,
     play_experts,
     play_one_head,
     play_optimum,
 )
 from scenarios.base import Scenario, Verdict
+from scenarios.company.coordination import is_hidden_profile
 from scenarios.registry import families
 from scenarios.team import Style, Table, TeamScenario
 from scenarios.team.experts import best_vote
@@ -69,6 +72,7 @@ TEAM_PLAYERS: Mapping[str, TablePlayer] = {
     "single": play_one_head,
     "oracle_common": play_experts(None, None),
     "oracle_best": play_experts(*BEST_HABITS),
+    "reachable": play_best_habits,
     "oracle": play_optimum,
 }
 
@@ -79,7 +83,7 @@ def score_team_baselines(scenarios: Sequence[TeamScenario], weights: TeamRewardW
     for stage, player in TEAM_PLAYERS.items():
         episodes = [_play(stage, player, scenario) for scenario in scenarios]
         verdicts = [score_episode(s, e, weights) for s, e in zip(scenarios, episodes, strict=True)]
-        scores.append(_team_scores(stage, verdicts, [], episodes))
+        scores.append(_team_scores(stage, scenarios, verdicts, episodes))
     return scores
 
 
@@ -132,17 +136,25 @@ def read_table(scenario: TeamScenario, reports: Mapping[str, str]) -> Table:
 
 
 def _team_scores(
-    stage: str, sampled: Sequence[TeamVerdict], greedy: Sequence[TeamVerdict], episodes: Sequence[Episode]
+    stage: str,
+    scenarios: Sequence[TeamScenario],
+    sampled: Sequence[TeamVerdict],
+    episodes: Sequence[Episode],
 ) -> TeamScores:
+    read = [read_episode(scenario, episode) for scenario, episode in zip(scenarios, episodes, strict=True)]
     return TeamScores(
         stage=stage,
         sampled=tuple(verdict.reward for verdict in sampled),
-        greedy=tuple(verdict.reward for verdict in greedy),
+        greedy=(),
         value=tuple(verdict.value for verdict in sampled),
         consensus=tuple(verdict.consensus for verdict in sampled),
         unresolved=tuple(verdict.unresolved for verdict in sampled),
         escalation=tuple(verdict.escalation for verdict in sampled),
         agreement=tuple(_share_of_accepts(episode) for episode in episodes),
+        best_option=tuple(
+            decides_best_option(scenario, one.decision) for scenario, one in zip(scenarios, read, strict=True)
+        ),
+        hidden=tuple(is_hidden_profile(scenario.case) for scenario in scenarios),
     )
 
 

@@ -13,7 +13,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from roles.base import AnswerError, parse_answer
 from roles.errors import UserError
-from roles.team import RECONCILER, Decision
+from roles.team import NO_OPTION, RECONCILER, Decision
+from scenarios.company.coordination import is_hidden_profile
 from scenarios.team import TeamScenario
 from simulator.agents.solo import SoloEpisode
 from simulator.export.atomic_files import write_atomic
@@ -96,6 +97,8 @@ class TeamOutcome:
     reports: dict[str, str]
     decision: str
     votes: dict[str, str]
+    best_option: bool | None = None  # whether the best plan's option was decided; None: not known
+    hidden: bool | None = None  # a hidden profile (scenarios.company.coordination); None: not known
 
 
 Outcome = TypeVar("Outcome", RoleOutcome, TeamOutcome)
@@ -219,7 +222,17 @@ def describe_episode(scenario: TeamScenario, episode: Episode, verdict: TeamVerd
         reports=dict(episode.reports),
         decision=episode.decision,
         votes=dict(episode.votes),
+        best_option=decides_best_option(scenario, read.decision),
+        hidden=is_hidden_profile(scenario.case),
     )
+
+
+def decides_best_option(scenario: TeamScenario, decision: Decision | None) -> bool:
+    """Return whether the decision names the best plan's option, or escalates where nothing can be run."""
+    if decision is None:
+        return False
+    best = NO_OPTION if scenario.optimum is None else scenario.optimum.plan.option
+    return (NO_OPTION if decision.escalate else decision.option) == best
 
 
 def _escalates(text: str) -> bool:

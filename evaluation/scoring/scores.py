@@ -15,9 +15,11 @@ from simulator.export.atomic_files import write_atomic
 
 BASELINE_STAGES = ("random", "constant", "heuristic", "oracle")
 FEEDBACK_STAGES = ("corrections", "dpo", "kto", "ppo")  # that learn from labels
-# sft_more: control, SFT for GRPO's time
-TRAINED_STAGES = ("untrained", "sft", "sft_more", "grpo", *FEEDBACK_STAGES, "marl")
-TEAM_BASELINES = ("random", "greedy", "majority", "single", "oracle_common", "oracle_best", "oracle")
+# sft_more, sft_own: controls of GRPO
+TRAINED_STAGES = ("untrained", "sft", "sft_more", "sft_own", "grpo", *FEEDBACK_STAGES, "marl")
+TEAM_BASELINES = (
+    "random", "greedy", "majority", "single", "oracle_common", "oracle_best", "reachable", "oracle",
+)  # fmt: skip
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -70,13 +72,17 @@ class TeamScores:
     unresolved: tuple[float, ...]  # U, share of hard conflicts left unresolved
     escalation: tuple[float, ...]  # H, 1 for a needless or missed escalation
     agreement: tuple[float, ...]  # share of specialists who accept, right or wrong; empty where nobody votes
+    repeated_value: tuple[tuple[float, ...], ...] = ()  # V of further plays of the first cases, play by play
+    best_option: tuple[bool, ...] = ()  # whether the best plan's option was decided; empty: not known
+    hidden: tuple[bool, ...] = ()  # hidden profiles (scenarios.company.coordination); empty: not known
     kind: Literal["team"] = "team"
 
     def __post_init__(self) -> None:
         _check_lengths(self, ("sampled", "value", "consensus", "unresolved", "escalation"))
         _check_twin(self.sampled, self.greedy)
-        if self.agreement:
-            _check_lengths(self, ("sampled", "agreement"))
+        for name in ("agreement", "best_option", "hidden"):
+            if getattr(self, name):
+                _check_lengths(self, ("sampled", name))
 
     @property
     def agreement_when_wrong(self) -> float | None:

@@ -8,6 +8,7 @@ block by block, so that a killed evaluation goes on where it was; scores follow 
 import asyncio
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.scoring.outcomes import (
@@ -34,6 +35,25 @@ from simulator.graph.runner import play_episodes
 from simulator.graph.seating import list_roles
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, score_episode
+
+MODES: tuple[Mode, ...] = ("sampled", "greedy")
+REPEATS_FOLDER = "repeats"
+# (part of the scenarios, temperature, place of its first one, name of the stream of chance) -> its episodes
+PlayPart = Callable[[Sequence[TeamScenario], float, int, str], Sequence[Episode]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """How often the first cases are played at temperature 1.
+
+    Example: Repeats(num_tries=4, num_cases=100)
+    """
+
+    num_tries: int  # plays of each, the first one included
+    num_cases: int
+
+
+NO_REPEATS = Repeats(num_tries=1, num_cases=0)
 
 
 def outcome_path(folder: Path, stage: str, owner: str, mode: Mode) -> Path:
@@ -157,9 +177,10 @@ def score_team(
     folder: Path,
     make_game: MakeGame,
     rounds: int = 1,
+    repeats: Repeats = NO_REPEATS,
     block_size: int = BLOCK_SIZE,
 ) -> TeamScores:
-    """Play the team's cases at temperature 1 and greedily and score them.
+    """Play the team's cases at temperature 1 and greedily and score them; some are played again and again.
 
     Outcomes that `folder` already holds are not played again.
 
@@ -168,55 +189,77 @@ def score_team(
         UserError: the folder holds outcomes of other scenarios, or damaged ones.
     """
 
-    def play(part: Sequence[TeamScenario], temperature: float, first_place: int) -> list[Episode]:
+    def play(
+        part: Sequence[TeamScenario], temperature: float, first_place: int, stream: str
+    ) -> list[Episode]:
         return play_team(
             part,
             engine=engine,
             chat=chat,
             temperature=temperature,
             max_completion_tokens=max_completion_tokens,
-            stream=f"evaluate/{stage}",
+            stream=stream,
             make_game=make_game,
             rounds=rounds,
             first_place=first_place,
         )
 
-    return score_episodes(stage, scenarios, play, weights=weights, folder=folder, block_size=block_size)
+    return score_episodes(
+        stage, scenarios, play, weights=weights, folder=folder, repeats=repeats, block_size=block_size
+    )
 
 
 def score_episodes(
     stage: str,
     scenarios: Sequence[TeamScenario],
-    play: Callable[[Sequence[TeamScenario], float, int], Sequence[Episode]],
+    play: PlayPart,
     *,
     weights: TeamRewardWeights,
     folder: Path,
+    repeats: Repeats = NO_REPEATS,
     block_size: int = BLOCK_SIZE,
 ) -> TeamScores:
-    """Scores of any way to play: `play(part of the scenarios, temperature, place of its first one)`.
+    """Scores of any way to play: `play(part of the scenarios, temperature, place of its first one, stream)`.
 
     Raises:
         ValueError, UserError: as score_team.
     """
 
-    def complete(mode: Mode) -> list[TeamOutcome]:
+    def complete(cases: Sequence[TeamScenario], mode: Mode, path: Path, stream: str) -> list[TeamOutcome]:
         def play_block(start: int, end: int) -> list[TeamOutcome]:
-            part = scenarios[start:end]
-            episodes = play(part, TEMPERATURES[mode], start)
+            part = cases[start:end]
+            episodes = play(part, TEMPERATURES[mode], start, stream)
             return [
                 describe_episode(scenario, episode, score_episode(scenario, episode, weights))
                 for scenario, episode in zip(part, episodes, strict=True)
             ]
 
-        keys = [scenario.key for scenario in scenarios]
-        file = OutcomeFile(outcome_path(folder, stage, "team", mode), TeamOutcome)
-        return file.complete(keys, play_block, block_size=block_size)
+        keys = [scenario.key for scenario in cases]
+        return OutcomeFile(path, TeamOutcome).complete(keys, play_block, block_size=block_size)
 
-    return sum_up_team(stage, complete("sampled"), complete("greedy"))
+    stream = f"evaluate/{stage}"
+    sampled, greedy = (
+        complete(scenarios, mode, outcome_path(folder, stage, "team", mode), stream) for mode in MODES
+    )
+    further = [
+        complete(
+            scenarios[: repeats.num_cases],
+            "sampled",
+            folder / REPEATS_FOLDER / f"{stage}-team.{number}.jsonl",
+            f"{stream}/repeat-{number}",
+        )
+        for number in range(1, repeats.num_tries)
+    ]
+    return sum_up_team(stage, sampled, greedy, further)
 
 
-def sum_up_team(stage: str, sampled: Sequence[TeamOutcome], greedy: Sequence[TeamOutcome]) -> TeamScores:
-    """Return the scores of a team's outcomes."""
+def sum_up_team(
+    stage: str,
+    sampled: Sequence[TeamOutcome],
+    greedy: Sequence[TeamOutcome],
+    repeats: Sequence[Sequence[TeamOutcome]] = (),
+) -> TeamScores:
+    """Return the scores of a team's outcomes; `repeats`: further plays of the first cases."""
     return TeamScores(
         stage=stage,
         sampled=tuple(outcome.reward for outcome in sampled),
@@ -226,4 +269,12 @@ def sum_up_team(stage: str, sampled: Sequence[TeamOutcome], greedy: Sequence[Tea
         unresolved=tuple(outcome.unresolved for outcome in sampled),
         escalation=tuple(outcome.escalation for outcome in sampled),
         agreement=tuple(outcome.agreement for outcome in sampled),
+        repeated_value=tuple(tuple(outcome.value for outcome in one) for one in repeats),
+        best_option=_all_known([outcome.best_option for outcome in sampled]),
+        hidden=_all_known([outcome.hidden for outcome in sampled]),
     )
+
+
+def _all_known(flags: Sequence[bool | None]) -> tuple[bool, ...]:
+    """Return the flags; () where an older version stored any play without its own."""
+    return tuple(flag for flag in flags if flag is not None) if None not in flags else ()

@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 from evaluation.scoring.scores import FEEDBACK_STAGES, RoleScores, TeamScores
 from evaluation.stats.effects import cliffs_delta, cohens_dz, mcnemar_p
 from evaluation.stats.intervals import checked, holm, mean_interval, paired_interval, paired_permutation_p
+from evaluation.stats.power import detectable_change
 from evaluation.summary.gates import check_gates
+from evaluation.summary.joint_section import build_joint_section
 from roles.errors import UserError
 from simulator.export.atomic_files import write_atomic
 
@@ -26,10 +28,21 @@ ROLE_COMPARISONS = (
     ("grpo", "sft", True),
     ("sft_more", "sft", True),
     ("grpo", "sft_more", True),
+    ("sft_own", "sft", True),
+    ("grpo", "sft_own", True),
     *((stage, "grpo", True) for stage in FEEDBACK_STAGES),
     ("marl", "grpo", True),
 )
-TEAM_COMPARISONS = (("grpo", "sft", False), ("marl", "grpo", True), ("marl", "oracle_common", False))
+TEAM_COMPARISONS = (
+    ("grpo", "sft", False),
+    ("marl", "grpo", True),
+    ("marl", "sft_instead", True),
+    ("marl", "grpo_instead", True),
+    ("marl", "sft_best_habit", True),
+    ("marl", "single_grpo", True),
+    ("marl", "oracle_common", False),
+    ("marl", "oracle_best", False),
+)
 
 
 def build_summary(
@@ -42,13 +55,15 @@ def build_summary(
     weights_changed: Mapping[str, Mapping[str, bool]],
     signal: Mapping[str, Mapping[str, float]],
     num_bootstrap: int = 2000,
+    joint_steps: Sequence[Mapping[str, float]] = (),
 ) -> dict[str, Any]:
     """Return the summary of one seed, its gates included.
 
     `weights_changed` is stage -> role -> whether the adapter differs from the one before that stage;
     `signal` is stage -> role -> share of groups (grpo) or rows (marl) with nonzero advantage.
     `p` of a paired change (permutation) and `p_exact` (McNemar on exact answers) are Holm-adjusted over the
-    roles, or over the team's comparisons; `dz` and `cliffs_delta` are its effect sizes.
+    roles, or over the team's comparisons; `dz` and `cliffs_delta` are its effect sizes, `detectable` is the
+    smallest change that so many scenarios show. `joint_steps`: what joint training logged, step by step.
 
     Raises:
         ValueError: a role's or the team's stage given twice, or stages of unequal length to compare.
@@ -63,6 +78,7 @@ def build_summary(
         "roles": _role_section(by_role, num_bootstrap),
         "team": {stage: _team_stage(record, num_bootstrap) for stage, record in team.items()}
         | {"paired": _adjusted_over_comparisons(_changes(team, TEAM_COMPARISONS, num_bootstrap))},
+        "joint": build_joint_section(team, joint_steps, num_bootstrap),
         "seed": seed,
         "wall_s": wall_s,
         "versions": dict(versions),
@@ -188,6 +204,7 @@ def _change(after: Sequence[float], before: Sequence[float], num_bootstrap: int)
         "p": paired_permutation_p(after, before),
         "dz": cohens_dz(after, before),
         "cliffs_delta": cliffs_delta(after, before),
+        "detectable": detectable_change(after, before),
     }
 
 

@@ -64,22 +64,27 @@ class Meeting:
     drafts: Mapping[str, dict[str, Any] | None]  # seat -> what it votes on: the decision, or at times another
 
 
-def hold_meeting(game: PlanGame, *, with_tools: bool = True) -> Meeting:
-    """The meeting of experts, each of a habit drawn by the shares of those who hold it.
+def hold_meeting(
+    game: PlanGame, *, with_tools: bool = True, habits: tuple[str, str] | None = None
+) -> Meeting:
+    """The meeting of experts who all have these habits of reporting and funding.
 
-    While questions are left, ReconcileGPT asks where a question pays by the reports (`choose_question`).
+    With None each draws its own, by the shares of those who hold it. While questions are left, ReconcileGPT
+    asks where a question pays by the reports (`choose_question`).
     """
     case = game.case
     rng = random.Random(f"habit/{case.key}")
+    reporting, funding = habits or (None, None)
     said: dict[str, list[Message]] = {}
     reports: dict[str, dict[str, Any] | None] = {}
     for seat in case.seats:
-        steps = show_report(game, seat, draw_report_habit(game, seat, rng), with_tools=with_tools)
+        chosen = reporting or draw_report_habit(game, seat, rng)
+        steps = show_report(game, seat, chosen, with_tools=with_tools)
         brief = game.write_report_brief(seat, with_tools=with_tools)
         said[seat] = [Message(brief=brief, steps=steps, reports={})]
         reports[seat] = game.read_report(seat, steps[-1].text)
     said[RECONCILER] = []
-    habit, asked = sample_habit(rng, FUNDING_HABITS), list[Ask]()
+    habit, asked = funding or sample_habit(rng, FUNDING_HABITS), list[Ask]()
     while len(asked) < game.most_questions:
         ask = choose_question(case.public, load_table(reports), asked)
         if ask is None:

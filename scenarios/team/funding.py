@@ -134,7 +134,8 @@ def _fund_option(public: PublicCase, table: Table, option: str, habit: FundingWa
 
 def best_in_order(public: PublicCase, table: Table, *, by_return: bool) -> Funding | None:
     """The option that is worth most when its offers are funded in order; None where none can be run."""
-    return rank_options(public, table, "return" if by_return else "worth")[0][1]
+    ranked = rank_options(public, table, "return" if by_return else "worth")
+    return ranked[0][1] if ranked else None  # a reviewer may have ruled every option out
 
 
 def list_favoured(public: PublicCase, table: Table, seat: str) -> list[str]:

@@ -17,7 +17,8 @@ from scenarios.base import Style, ToolCall, ToolError
 from scenarios.company.domains import DOMAINS
 from scenarios.company.records import Part
 from scenarios.team.experts import make_offer
-from scenarios.team.offers import find_part
+from scenarios.team.frontier import budget_band, code_parts
+from scenarios.team.offers import check_report, find_part, is_needed, is_vetoed
 from scenarios.team.playable import PlayableCase
 from scenarios.team.texts import full, short
 from scenarios.team.tools import SPECIALIST_TOOLS, call_specialist_tool
@@ -62,7 +63,7 @@ class SingleGame:
 
     @property
     def prompt_role(self) -> Role:
-        """The agent as its prompt introduces it; in `short` it has no tools."""
+        """The agent as its prompt introduces it; in `short` its one tool is `sheet`."""
         in_full = self.style == "full"
         tools = (*(_with_seat(tool, self.case) for tool in SPECIALIST_TOOLS), _total(self.case))
         return Role(
@@ -70,7 +71,7 @@ class SingleGame:
             title="One agent",
             mandate=self._write_system() if in_full else f"Choose and fund alone. Answer like {_EXAMPLE}}}",
             answer=SinglePlan,
-            tools=tools if in_full else (),
+            tools=tools if in_full else (_sheet(self.case),),
         )
 
     def _write_system(self) -> str:
@@ -93,7 +94,9 @@ class SingleGame:
         texts = full if self.style == "full" else short
         lines = [texts.write_public(self.case.public)]
         for name, seat in self.case.seats.items():
-            title = f"\n{full.title_of(name)} ({name})" if self.style == "full" else name
+            title = f"{name} {budget_band(self.case, name)}"
+            if self.style == "full":
+                title = f"\n{full.title_of(name)} ({name})"
             lines += [title, *texts.write_seat_facts(self.case, seat, with_tools=self.style == "full")]
         return "\n".join(lines)
 
@@ -123,6 +126,8 @@ class SingleGame:
             ToolError: unknown tool, seat or option, other arguments, no such part.
         """
         arguments: dict[str, Any] = dict(call.arguments)
+        if self.style == "short":
+            return self._sheet(call.name, arguments)
         if call.name == "total":
             return self._total(arguments)
         seat = self.case.seats.get(str(arguments.pop("seat", "")))
@@ -130,6 +135,29 @@ class SingleGame:
             raise ToolError(f"seat must be one of {' '.join(self.case.seats)}")
         found = call_specialist_tool(self.case, seat, ToolCall(name=call.name, arguments=arguments))
         return full.write_measured(seat, found) if isinstance(found, Part) else found
+
+    def _sheet(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """What the named parts come to on every option: what ReconcileGPT reads of the same offers."""
+        if name != "sheet" or set(arguments) != {"parts"} or not isinstance(arguments["parts"], dict):
+            raise ToolError('the tool is sheet, and it takes {"parts": {SEAT: [CODE, ...]}}')
+        named = arguments["parts"]
+        if unknown := set(named) - set(self.case.seats):
+            raise ToolError(f"seats are {' '.join(self.case.seats)}, not {' '.join(sorted(unknown))[:60]}")
+        table = {}
+        for seat in self.case.seats:
+            coded = code_parts(self.case, seat)
+            codes = named.get(seat, [])
+            if not isinstance(codes, list) or not all(isinstance(code, str) for code in codes):
+                raise ToolError(f"parts of {seat} must be a list of codes")
+            if strange := [code for code in codes if code not in coded]:
+                raise ToolError(f"{seat} has no part {strange[0][:20]!r}")
+            report = Report(
+                offers=[make_offer(coded[code]) for code in codes],
+                needs=[option for option in self.case.options if is_needed(self.case, seat, option)],
+                veto=[option for option in self.case.options if is_vetoed(self.case, seat, option)],
+            )
+            table[seat] = check_report(self.case, seat, report)
+        return short.write_decision_brief(self.case.public, table)
 
     def _total(self, arguments: Mapping[str, Any]) -> str:
         try:
@@ -180,6 +208,20 @@ def _with_seat(tool: Tool, case: PlayableCase) -> Tool:
         "required": ["seat", *tool.parameters["required"]],
     }
     return Tool(name=tool.name, description=tool.description, parameters=parameters)
+
+
+def _sheet(case: PlayableCase) -> Tool:
+    codes = {"type": "array", "items": {"type": "string"}}
+    return Tool(
+        name="sheet",
+        description="What these parts come to on every option, funded exactly, by return and by worth.",
+        parameters={
+            "type": "object",
+            "properties": {"parts": {"type": "object", "properties": dict.fromkeys(case.seats, codes)}},
+            "required": ["parts"],
+            "additionalProperties": False,
+        },
+    )
 
 
 def _total(case: PlayableCase) -> Tool:

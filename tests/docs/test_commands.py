@@ -99,7 +99,8 @@ def is_cheap(command: str) -> bool:
     if "--print-config" in command:
         return True
     if command.startswith("emads simulate "):
-        return "--team scripted" in command and "--spans" not in command
+        waits = any(part in command for part in ("--reviewer web", "--reviewer terminal", "=human"))
+        return "--team scripted" in command and "--spans" not in command and not waits
     return command.startswith("emads plan ") and re.search(r"--device (a|h)\d00", command) is not None
 
 

@@ -85,8 +85,9 @@ def test_a_companys_later_cases_are_told_what_earlier_ones_showed(
         ("--team scripted --reviewer terminal", "--reviewer goes with --protocol full"),
         (
             "--team scripted --protocol full --reviewer web",
-            "unknown reviewer 'web' (known: simulated",
+            "--reviewer web needs --db FILE",
         ),
+        ("--team scripted --protocol full --reviewer wep", "did you mean 'web'"),
         ("--team scripted --world 3", "--world goes with --protocol full"),
         ("--team scripted --company Northbank", "--company goes with --protocol full"),
         ("--team scripted --protocol full --company Nortbank", "did you mean 'Northbank'"),

@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 
 from emads.cli import main
-from emads.commands.review_queue import Label, judge, read_labels, read_queue, write_queue
+from emads.commands.review_queue import measure_doubt
 from emads.commands.run_schedule import describe_spent
 from roles.errors import UserError
 from scenarios.team import PlanGame, TeamScenario
 from simulator.records import Episode
-from training.config.run_config import ReviewConfig, RunConfig
 from training.data.demonstrations import team_scenario
+from training.feedback.queue import QUEUE_FILE, read_queue
+from training.feedback.rows import verdict_rows
+from training.models.weights import load_team
 from training.runs.run_errors import OUT_OF_MEMORY
 from training.runs.run_folder import Run
+from training.stages.from_config import make_chat
 
 SCHEDULE = Path(__file__).parent.parent.parent / "configs" / "schedules" / "tiny.yaml"
 SMALL = (
@@ -82,18 +85,31 @@ def test_the_time_of_all_attempts_adds_up(made: tuple[Path, list[tuple[int, str,
 def test_the_queue_holds_what_the_team_saw_and_no_truth(
     made: tuple[Path, list[tuple[int, str, str]]],
 ) -> None:
-    cases = read_queue(made[0] / "review" / "queue.jsonl")
-    assert len(cases) == Run.open(made[0]).read_payload("review")["num_cases"] == 3
-    config = Run.open(made[0]).config
-    for case in cases:
-        scenario = team_scenario("train", config.data.seed, case.index, config.data.difficulties)
-        assert case.key == scenario.key
-        game = PlanGame(scenario, config.model.prompts)
-        assert case.briefs == {role: game.write_report_brief(role) for role in scenario.seats}
-        assert set(json.loads(case.model_dump_json())) == {
-            "key", "index", "options", "reasons", "margin", "decisions", "briefs", "table", "reports",
-            "decision", "own", "votes", "label",
-        }  # fmt: skip
+    items = read_queue(made[0] / QUEUE_FILE)
+    assert len(items) == Run.open(made[0]).read_payload("review")["num_cases"] == 3
+    run = Run.open(made[0])
+    config, chat = run.config, make_chat(load_team(run, "marl")[1], run.config)
+    first = config.review.first_index
+    keys = {
+        scenario.key: scenario
+        for scenario in (
+            team_scenario("train", config.data.seed, first + number, config.data.difficulties)
+            for number in range(config.review.num_scenarios)
+        )
+    }
+    for item in items:
+        scenario = keys[item.case]
+        game = PlanGame(scenario)
+        assert item.briefs == {role: game.write_report_brief(role) for role in scenario.seats}
+        own = item.answers[0][-1]
+        assert own.role == "assistant"
+        assert own.token_ids
+        assert [message.role for message in item.prompt][:2] == ["system", "user"]
+        assert len(item.answers) == 1 or item.answers[1][-1].content != own.content
+        assert "optimum" not in item.model_dump_json()
+        assert item.correct("{}", "ann").answer[-1].token_ids == own.token_ids
+        (row,) = verdict_rows([item.judge(True, "ann")], chat)
+        assert row.row.token_ids[-len(own.token_ids) :] == own.token_ids
 
 
 @pytest.mark.parametrize(
@@ -114,7 +130,7 @@ def test_mistakes_are_one_line(arguments: tuple[object, ...], message: str) -> N
 
 
 CASE = team_scenario("train", 0, 0, (1,))
-CONFIG = RunConfig(review=ReviewConfig(decisions_per_case=4, low_margin=0.5))
+LOW_MARGIN = 0.5
 
 
 def episode(decision: str, votes: dict[str, str] | None = None, case: TeamScenario = CASE) -> Episode:
@@ -133,47 +149,26 @@ def test_reasons_by_hand() -> None:
     sure = [episode(decide(first))] * 4
     torn = [episode(decide(first))] * 2 + [episode(decide(second)), episode("nonsense")]
     accept, objection = {"cto": '{"vote": "accept"}'}, {"cto": '{"vote": "object"}'}
-    assert judge(CASE, episode(decide(first), accept), sure, CONFIG, 0).reasons == ()
-    doubtful = judge(CASE, episode(decide(first)), torn, CONFIG, 7)
+    assert measure_doubt(CASE, episode(decide(first), accept), sure, LOW_MARGIN).reasons == ()
+    doubtful = measure_doubt(CASE, episode(decide(first)), torn, LOW_MARGIN)
     assert doubtful.reasons == ("low margin",)
     assert doubtful.margin == 0.25  # 2 of 4 against 1 of 4
     assert doubtful.decisions == {first: 2, second: 1, "none valid": 1}
-    assert doubtful.index == CONFIG.review.first_index + 7
-    assert judge(CASE, episode(decide("none")), sure, CONFIG, 0).reasons == ("escalated",)
-    assert judge(CASE, episode("nonsense"), sure, CONFIG, 0).reasons == ("no valid decision",)
-    assert judge(CASE, episode(decide(first), objection), sure, CONFIG, 0).reasons == ("objection",)
-
-
-def test_labels_become_training_data_and_stay(tmp_path: Path) -> None:
-    run = Run.create(tmp_path / "run", CONFIG)
-    first, second = CASE.options[:2]
-    waiting = judge(CASE, episode(decide(first)), [episode("nonsense")] * 4, CONFIG, 0)
-    label = Label(option=second, escalate=False, by="ana")
-    labelled = waiting.model_copy(update={"key": "other", "label": label})
-    write_queue(run, [waiting, labelled])
-    write_queue(run, [waiting])  # found again, and the labelled one is no longer uncertain
-    assert [case.label for case in read_queue(run.path / "review" / "queue.jsonl")] == [None, label]
-    (row,) = read_labels(run.path / "review" / "queue.jsonl")
-    assert (row.chosen, row.rejected) == (decide(second), decide(first))
+    assert measure_doubt(CASE, episode(decide("none")), sure, LOW_MARGIN).reasons == ("escalated",)
+    assert measure_doubt(CASE, episode("nonsense"), sure, LOW_MARGIN).reasons == ("no valid decision",)
+    assert measure_doubt(CASE, episode(decide(first), objection), sure, LOW_MARGIN).reasons == ("objection",)
 
 
 @pytest.mark.parametrize(
-    ("label", "message"),
+    ("line", "message"),
     [
-        ({"option": "Z", "escalate": False, "by": "ana"}, "label option 'Z'"),
-        ({"option": "none", "escalate": False, "by": "ana"}, "or none with escalate true"),
-        ({"option": "A", "escalate": True, "by": "ana"}, "or none with escalate true"),
-        ({"option": "A", "escalate": "no", "by": "ana"}, "label.escalate"),
-        ({"option": "A", "fund": ["cto"], "escalate": False, "by": "ana"}, "'cto' has no offer on A"),
-        ({"option": "A", "escalate": False}, "label.by"),
+        ("{}", "case: Field required"),
+        ("nonsense", "line: Invalid JSON"),
+        ('{"case": 7}', "case: Input should be a valid string"),
     ],
 )
-def test_wrong_labels_are_named_with_their_line(
-    tmp_path: Path, label: dict[str, object], message: str
-) -> None:
-    case = judge(CASE, episode("nonsense"), [episode("nonsense")], CONFIG, 0)
-    line = json.dumps({**json.loads(case.model_dump_json()), "label": label})
-    (tmp_path / "queue.jsonl").write_text(case.model_dump_json() + "\n" + line + "\n")
-    with pytest.raises(UserError, match=r"queue\.jsonl:2: ") as error:
+def test_a_damaged_queue_is_named_with_its_line(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "queue.jsonl").write_text(line + "\n")
+    with pytest.raises(UserError, match=r"queue\.jsonl:1: ") as error:
         read_queue(tmp_path / "queue.jsonl")
     assert message in str(error.value)

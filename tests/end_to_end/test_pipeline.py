@@ -151,8 +151,10 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
             "sft-untrained", "grpo-sft", "grpo-sft_greedy", "marl-grpo", "marl-grpo_greedy",
         }  # fmt: skip
         assert stages_of_role["oracle"]["mean"] == 1.0
-    baselines = {"random", "greedy", "majority", "single", "oracle_common", "oracle_best", "oracle"}
-    assert set(summary["team"]) == {*TRAINED, *baselines, "single_trained", "paired"}
+    baselines = {
+        "random", "greedy", "majority", "single", "oracle_common", "oracle_best", "reachable", "oracle",
+    }  # fmt: skip
+    assert set(summary["team"]) == {*TRAINED, *baselines, "paired"}
     assert {"marl-grpo", "marl-grpo_greedy"} <= set(summary["team"]["paired"])
     assert summary["team"]["oracle"]["mean"] > summary["team"]["random"]["mean"]
     assert (summary["seed"], summary["wall_s"] > 0) == (0, True)

@@ -18,6 +18,8 @@ class DataConfig(Section):
     """Demonstrations per role that SFT goes over again and again; 0 takes new ones always."""
     seat_share: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Share of the supervised rows that show the role's seat in the team; the rest shows its own family."""
+    replan_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the supervised rows that show a governed episode with a re-plan, for marl.protocol full."""
     first_grpo_index: Count = 1_000_000
     """Index of the first training scenario of GRPO: far from the demonstrations, so none is met again."""
     first_marl_index: Count = 2_000_000

@@ -54,6 +54,10 @@ class EvaluationConfig(Section):
     """Test scenarios of the team."""
     difficulties: tuple[Difficulty, ...] = ()
     """Difficulties of the test scenarios; none: those of the training data."""
+    num_tries: PositiveCount = 4
+    """Plays at temperature 1 of some team cases, for the chance that all succeed; 1 plays none again."""
+    num_tried_cases: PositiveCount = 100
+    """Team cases, the first ones, that are played so often."""
     num_bootstrap: Annotated[int, Field(ge=100)] = 2000
     """Resamples behind each confidence interval, 100 or more."""
 

@@ -33,7 +33,7 @@ class SftConfig(Section):
     patience: Count = 0
     """Validations in a row without a better one that end the stage; 0 never does."""
     control_fraction: Annotated[float, Field(ge=0, le=10)] = 1.0
-    """Length of the more-SFT control as a fraction of the compared RL stage's time; 0 leaves it out."""
+    """Transcripts that the SFT controls of GRPO learn from, as a fraction of those that GRPO plays."""
     checkpoint_every: Count = 0
     """Optimizer steps between checkpoints of the unfinished stage; 0 saves about once a minute."""
 

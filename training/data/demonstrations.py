@@ -19,6 +19,7 @@ from simulator.tool_calls import format_tool_call
 
 IGNORED_LABEL = -100
 CallTool = Callable[[ToolCall], str]
+Habits = tuple[str, str]  # of experts: how they report, how they fund
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +97,10 @@ def demonstration_row(
     return transcript.played(steps, partial(family.call_tool, scenario)).row()
 
 
-def seat_row(seat: str, game: PlanGame, chat: Chat) -> TokenRow:
+def seat_row(seat: str, game: PlanGame, chat: Chat, habits: Habits | None = None) -> TokenRow:
     """A role's part in an expert meeting: report, replies and vote, or questions and decision."""
     role, transcript = game.prompt_role(seat), Transcript(chat)
-    for number, message in enumerate(hold_meeting(game).messages[seat]):
+    for number, message in enumerate(hold_meeting(game, habits=habits).messages[seat]):
         opening = chat.open(role, message.brief, with_tools=bool(role.tools))
         transcript.given(chat.ask(message.brief) if number else opening)
         transcript.played(message.steps, partial(game.call_tool, seat, reports=message.reports))
@@ -168,17 +169,19 @@ def supervised_rows(
     split: Split = "train",
     style: Style = "short",
     questions: int | None = None,
+    habits: Habits | None = None,
 ) -> Iterator[TokenRow]:
     """Supervised rows of a role from one split: its own family, and its team seat for `seat_share`.
 
     A role without a seat in generated cases has its own family alone. `questions`: see `PlanGame`.
+    `habits`: of all experts at the table; None: each draws its own.
 
     Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
     """
     for row in range(first_row, first_row + num_rows):
         if role in TEAM_ROLES and int((row + 1) * seat_share) > int(row * seat_share):
             case = team_scenario(split, seed, row, difficulties)
-            yield seat_row(role, PlanGame(case, style, questions), chat)
+            yield seat_row(role, PlanGame(case, style, questions), chat, habits)
         else:
             scenario = role_scenario(role, split, seed, row, difficulties, style)
             yield demonstration_row(families(style)[role], scenario, chat)

@@ -1,5 +1,7 @@
 """Keeps the weights of the best team by greedy play on the validation split, by the protocol in training."""
 
+import math
+import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,22 +18,33 @@ class BestTeam:
     def __init__(self, learner: JointLearner, scenarios: list[TeamScenario]) -> None:
         self.learner, self.scenarios = learner, scenarios
         self.reward: float | None = None
+        self.rewards: list[float] = []  # case by case
         self.step = 0
         self.weights: dict[str, dict[str, torch.Tensor]] = {}
 
     def validate(self) -> dict[str, float]:
-        """Mean team reward now (one number for all ranks), kept with the weights where it is the best."""
+        """Mean team reward now (one number for all ranks), kept with the weights where it is the best.
+
+        `validation_fall` is how far it lies below the best one, with its standard error over the same cases.
+        """
         learner = self.learner
         groups = learner.player.play_greedily(learner.make_engine(), self.scenarios, "validation")
         rewards = [group.report_sets[0].rewards[0] for group in learner.scorer.score(groups)]
         reward = sum(rewards) / len(rewards)
         if self.reward is None or reward > self.reward:
-            self.reward, self.step = reward, self.learner.num_steps
+            self.reward, self.rewards, self.step = reward, rewards, self.learner.num_steps
             self.weights = {
                 role: {name: tensor.clone() for name, tensor in full_weights(model, role).items()}
                 for role, model in self.learner.models.items()
             }
-        return {"validation_reward": reward, "best_step": float(self.step)}
+        falls = [best - now for best, now in zip(self.rewards, rewards, strict=True)]
+        error = statistics.stdev(falls) / math.sqrt(len(falls)) if len(falls) > 1 else 0.0
+        return {
+            "validation_reward": reward,
+            "best_step": float(self.step),
+            "validation_fall": statistics.fmean(falls),
+            "validation_fall_error": error,
+        }
 
     def restore(self) -> None:
         """Give the learner's models the best weights back; nothing where there was no validation."""
@@ -41,9 +54,14 @@ class BestTeam:
 
     def state(self) -> dict[str, Any]:
         """Best reward, step and weights."""
-        return {"reward": self.reward, "step": self.step, "weights": self.weights}
+        return {
+            "reward": self.reward,
+            "rewards": self.rewards,
+            "step": self.step,
+            "weights": self.weights,
+        }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`."""
-        self.reward, self.step = state["reward"], state["step"]
+        self.reward, self.rewards, self.step = state["reward"], list(state["rewards"]), state["step"]
         self.weights = {role: dict(tensors) for role, tensors in state["weights"].items()}

@@ -29,6 +29,7 @@ from training.joint.protocols import choose_step
 from training.joint.records import EpisodeGroup, ScoredGroup
 from training.joint.rows import make_rows
 from training.joint.update import TeamUpdater
+from training.joint.watches import MassWatch
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
 
@@ -74,6 +75,7 @@ class JointLearner:
             total=ranks.sum,
         )
         self.player, self.scorer, self.credit = step.player, step.scorer, step.credit
+        self.mass = MassWatch()
 
     @property
     def models(self) -> Mapping[str, Any]:
@@ -95,6 +97,7 @@ class JointLearner:
         rows = self.make_rows(scored)
         stats = self.updater.update(rows)
         metrics = self.ranks.mean(step_metrics(scored, rows, stats))
+        metrics |= self.mass.update({role: stat.grad_norm for role, stat in stats.items()})
         own = {role: metrics[f"own_score/{role}"] for role in self.models if f"own_score/{role}" in metrics}
         return metrics | self.updater.drift.update(own)
 

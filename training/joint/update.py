@@ -17,8 +17,8 @@ from simulator.engines.adapter_names import adapter_of
 from training.config.marl_config import MarlConfig
 from training.joint.anchor import AnchorRows, backward_anchor
 from training.joint.credit.critic import Critic
-from training.joint.drift import DriftWatch
 from training.joint.role_weights import full_state, full_weights, load_full_state, load_role_weights
+from training.joint.watches import DriftWatch
 from training.learner.fsdp import is_sharded, whole
 from training.learner.kl import KLController
 from training.learner.learner import LossStats, RowCounts, backward_team, count_rows, join_stats

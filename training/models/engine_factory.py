@@ -29,7 +29,7 @@ from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.vllm.engine import VLLMEngine
 from simulator.engines.vllm.server_client import VLLMServerEngine
-from training.config.run_config import EngineConfig
+from training.config.run_config import EngineConfig, RunConfig
 from training.models.weights import BASE, find_weights
 from training.runs.run_folder import Run
 
@@ -95,27 +95,45 @@ def open_engine(
 
 
 @contextmanager
-def serve(
-    run: Run,
-    models: Mapping[str, Any],
-    stage: str,
-    *,
-    end_id: int,
-    engine: EngineConfig | None = None,
-    constrained: bool = False,
-) -> Iterator[PolicyEngine]:
-    """An engine that serves every role by its own weights of a stage, as `engine` (None: the run) names it.
-
-    `constrained` lets config.structured hold answers to the team's schemas: for simulation only, and only
-    in short prompts, since a schema leaves no room for tool calls.
+def serve(run: Run, models: Mapping[str, Any], stage: str, *, end_id: int) -> Iterator[PolicyEngine]:
+    """The run's engine, serving every role by its own weights of a stage.
 
     Raises:
         UserError: as `make_engine`.
     """
-    config = engine or run.config.engine
-    base = None if config.name == "transformers" else find_weights(run, BASE, RECONCILER)
-    schemas = team_schemas() if constrained and run.config.model.prompts == "short" else None
-    with open_engine(config, end_id=end_id, seed=run.config.seed, base=base, schemas=schemas) as opened:
+    base = find_engine_base(run, run.config.engine)
+    with serve_models(run.config, models, stage, end_id=end_id, base=base) as opened:
+        yield opened
+
+
+def find_engine_base(run: Run, engine: EngineConfig) -> Path | None:
+    """The folder of the run's base where the engine reads it, else None."""
+    return None if engine.name == "transformers" else find_weights(run, BASE, RECONCILER)
+
+
+@contextmanager
+def serve_models(
+    config: RunConfig,
+    models: Mapping[str, Any],
+    stage: str,
+    *,
+    end_id: int,
+    base: Path | None,
+    engine: EngineConfig | None = None,
+    constrained: bool = False,
+) -> Iterator[PolicyEngine]:
+    """An engine that serves each role by its model of a stage, as `engine` (None: the config) names it.
+
+    `base`: as for `make_engine`. `constrained` lets config.structured hold answers to the team's schemas: for
+    simulation only, and only in short prompts, since a schema leaves no room for tool calls.
+
+    Raises:
+        UserError: as `make_engine`.
+    """
+    schemas = team_schemas() if constrained and config.model.prompts == "short" else None
+    with open_engine(
+        engine or config.engine, end_id=end_id, seed=config.seed, base=base, schemas=schemas
+    ) as opened:
         for role, model in models.items():
             opened.set_policy(role, model, version=f"{role}@{stage}")
         yield opened

@@ -45,7 +45,7 @@ def _explain(source: str | Path) -> Iterator[None]:
         ValueError,
         KeyError,
         TypeError,
-        RecursionError,
+        RuntimeError,  # tensors of other shapes than the config's, among others
         SafetensorError,
         pickle.UnpicklingError,
     ) as error:

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from training.runs.faults import fault_point
 MANIFEST = "MANIFEST.json"
 FORMAT = "emads-checkpoint/1"
 QUARANTINE_SUFFIX = ".quarantined"
+MOST_MANIFEST_BYTES = 16 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.@-]*")
 _STEP_NAME = re.compile(r"step_\d+")
@@ -79,9 +80,9 @@ def publish(
         UserError: the disk is full or not writable; earlier checkpoints are untouched.
         ValueError: a bad name, or `write` made something other than plain files and folders.
     """
-    if not _NAME.fullmatch(name) or name.endswith(QUARANTINE_SUFFIX):
+    if not is_checkpoint_name(name):
         raise ValueError(f"{name!r} is not a checkpoint name (letters, digits, _ . @ and -)")
-    if _step_in_name(Path(name)) not in (None, step):
+    if step_in_name(Path(name)) not in (None, step):
         raise ValueError(f"checkpoint name {name!r} contradicts step {step}")
     temporary, target = parent / f".tmp-{name}-{os.getpid()}", parent / name
     with explain_os_errors("write checkpoint", target):
@@ -101,8 +102,12 @@ def publish(
     return target
 
 
-def verify(path: Path, *, run: str | None = None, step: int | None = None) -> Manifest:
+def verify(
+    path: Path, *, run: str | None = None, step: int | None = None, ignored: Collection[str] = ()
+) -> Manifest:
     """Check every byte of a checkpoint and return its manifest; if given, it must be of this run and step.
+
+    `ignored`: names at its root that may be there beside it.
 
     Raises:
         DamagedCheckpointError: missing, altered, incomplete, or of another run or step.
@@ -110,22 +115,22 @@ def verify(path: Path, *, run: str | None = None, step: int | None = None) -> Ma
     manifest = _read_manifest(path)
     for wanted, found, what in ((run, manifest.run, "run"), (step, manifest.step, "step")):
         if wanted is not None and wanted != found:
-            raise DamagedCheckpointError(f"checkpoint {path} is of {what} {found}, not {wanted}")
+            raise DamagedCheckpointError(f"{path} is of {what} {found}, not {wanted}")
     expected = {entry.path: entry for entry in manifest.files}
     try:
-        present = _list_files(path)
+        present = {name for name in _list_files(path) if name.split("/")[0] not in ignored}
         for name in sorted(expected.keys() - present):
-            raise DamagedCheckpointError(f"checkpoint {path}: file {name} is missing")
+            raise DamagedCheckpointError(f"{path}: file {name} is missing")
         for name in sorted(present - expected.keys()):
-            raise DamagedCheckpointError(f"checkpoint {path}: file {name} is not in the manifest")
+            raise DamagedCheckpointError(f"{path}: file {name} is not in the manifest")
         for name, entry in expected.items():
             size = (path / name).stat().st_size
             if size != entry.size:
-                raise DamagedCheckpointError(f"checkpoint {path}: {name} has {size} bytes, not {entry.size}")
+                raise DamagedCheckpointError(f"{path}: {name} has {size} bytes, not {entry.size}")
             if _hash_file(path / name) != entry.sha256:
-                raise DamagedCheckpointError(f"checkpoint {path}: content of {name} differs from its sha256")
+                raise DamagedCheckpointError(f"{path}: content of {name} differs from its sha256")
     except (OSError, ValueError) as error:
-        raise DamagedCheckpointError(f"checkpoint {path} cannot be read: {error}") from None
+        raise DamagedCheckpointError(f"{path} cannot be read: {error}") from None
     return manifest
 
 
@@ -147,7 +152,7 @@ def newest_sound(
     ]
     for path in sorted(candidates, key=_order, reverse=True):
         try:
-            verify(path, run=run, step=_step_in_name(path))
+            verify(path, run=run, step=step_in_name(path))
         except DamagedCheckpointError as error:
             report(f"{error}; set aside as {_quarantine(path).name}")
         else:
@@ -223,15 +228,17 @@ def _read_manifest(path: Path) -> Manifest:
     if not path.is_dir():
         raise DamagedCheckpointError(f"no checkpoint in {path}")
     try:
+        if (path / MANIFEST).stat().st_size > MOST_MANIFEST_BYTES:
+            raise DamagedCheckpointError(f"{path}: {MANIFEST} has more than {MOST_MANIFEST_BYTES} bytes")
         manifest = Manifest.model_validate_json((path / MANIFEST).read_bytes())
     except FileNotFoundError:
-        raise DamagedCheckpointError(f"checkpoint {path} has no {MANIFEST}") from None
+        raise DamagedCheckpointError(f"{path} has no {MANIFEST}") from None
     except (OSError, ValidationError):
-        raise DamagedCheckpointError(f"checkpoint {path}: {MANIFEST} is damaged") from None
+        raise DamagedCheckpointError(f"{path}: {MANIFEST} is damaged") from None
     if manifest.format != FORMAT:
-        raise DamagedCheckpointError(f"checkpoint {path} has format {manifest.format!r}, not {FORMAT!r}")
+        raise DamagedCheckpointError(f"{path} has format {manifest.format!r}, not {FORMAT!r}")
     if manifest.sha256 != _hash_manifest(manifest):
-        raise DamagedCheckpointError(f"checkpoint {path}: {MANIFEST} differs from its own sha256")
+        raise DamagedCheckpointError(f"{path}: {MANIFEST} differs from its own sha256")
     return manifest
 
 
@@ -256,14 +263,20 @@ def _list_files(folder: Path) -> set[str]:
     return names - {MANIFEST}
 
 
-def _step_in_name(path: Path) -> int | None:
+def is_checkpoint_name(name: str) -> bool:
+    """Tell whether a checkpoint can have this name."""
+    return _NAME.fullmatch(name) is not None and not name.endswith(QUARANTINE_SUFFIX)
+
+
+def step_in_name(path: Path) -> int | None:
+    """Return the step that a directory's name ends in: 40 of "step_40"; None of any other name."""
     match = _STEP.search(path.name)
     return int(match.group(1)) if match else None
 
 
 def _order(path: Path) -> tuple[int, str]:
     """Newest first needs a step for every directory: the name's, else what the manifest claims, else none."""
-    step = _step_in_name(path)
+    step = step_in_name(path)
     if step is None:
         with suppress(DamagedCheckpointError):
             step = _read_manifest(path).step

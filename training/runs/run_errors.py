@@ -17,6 +17,12 @@ _ANEW = "or start a run with a lower {}"
 REMEDIES = {
     "sft": _HERE.format("sft.micro_batch_size"),
     "sft_more": _HERE.format("sft.micro_batch_size"),
+    "sft_own": _HERE.format("sft.micro_batch_size"),
+    "sft_instead": _HERE.format("sft.micro_batch_size"),
+    "sft_best_habit": _HERE.format("sft.micro_batch_size"),
+    "single_sft": _HERE.format("sft.micro_batch_size"),
+    "grpo_instead": _ANEW.format("grpo.memory.micro_batch_size"),
+    "single_grpo": _ANEW.format("grpo.memory.micro_batch_size"),
     "grpo": _ANEW.format("grpo.memory.micro_batch_size, grpo.prompts_per_step or grpo.group_size"),
     **dict.fromkeys(("dpo", "kto", "reward", "corrections"), "or begin the stage with a lower batch_size"),
     "ppo": "or begin the stage with a lower prompts_per_step",

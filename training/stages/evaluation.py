@@ -4,7 +4,7 @@ from pathlib import Path
 
 from evaluation.scoring.baselines import score_role_baselines, score_team_baselines
 from evaluation.scoring.scores import RoleScores, TeamScores, write_scores
-from evaluation.scoring.sealed_plays import score_role, score_team
+from evaluation.scoring.sealed_plays import NO_REPEATS, Repeats, score_role, score_team
 from roles.registry import ROLES
 from scenarios.base import Scenario
 from training.config.run_config import RunConfig
@@ -15,6 +15,8 @@ from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 from training.stages.from_config import choose_game, make_chat, test_cases, test_difficulties
 from training.stages.order import EVALUATED_AFTER
+
+REPEATED_STAGES = ("grpo", "marl")  # whose team plays some cases several times
 
 
 def evaluate_role(path: Path, stage: str, role: str) -> None:
@@ -51,7 +53,7 @@ def evaluate_team(path: Path, stage: str) -> None:
     if run.is_done(name):
         return
     config = run.config
-    models, tokenizer = load_team(run, EVALUATED_AFTER[stage])
+    models, tokenizer = load_team(run, EVALUATED_AFTER.get(stage, stage))
     chat = make_chat(tokenizer, config)
     with serve(run, models, stage, end_id=chat.end_id) as engine:
         scores = score_team(
@@ -62,6 +64,7 @@ def evaluate_team(path: Path, stage: str) -> None:
             weights=config.team_reward,
             max_completion_tokens=config.marl.max_completion_tokens,
             rounds=config.marl.rounds,
+            repeats=find_repeats(config) if stage in REPEATED_STAGES else NO_REPEATS,
             folder=outcomes_folder(run),
             make_game=choose_game(config),
         )
@@ -82,6 +85,11 @@ def evaluate_baselines(path: Path) -> None:
     scores += score_team_baselines(test_cases(config), config.team_reward)
     store_scores(run, name, scores)
     report_progress(10)
+
+
+def find_repeats(config: RunConfig) -> Repeats:
+    """How often which sealed cases are played, for the chance that all tries succeed."""
+    return Repeats(num_tries=config.evaluation.num_tries, num_cases=config.evaluation.num_tried_cases)
 
 
 def store_scores(

@@ -11,6 +11,7 @@ from roles.base import Role
 from roles.registry import ROLES
 from scenarios.base import Family, Scenario, Split
 from scenarios.registry import FAMILIES, families
+from training.config.grpo_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.data.drawn_scenarios import DrawnScenarios
 from training.feedback.reward_model import load_reward_model
@@ -30,26 +31,30 @@ from training.stages.order import SOURCE
 
 
 def train_grpo(path: Path, role: str) -> None:
-    """Train one role by GRPO; roles that share an adapter take turns in its batches."""
+    """Train one role by GRPO from its SFT weights."""
     run = Run.open(path)
+    if not is_finished(run, "grpo", role):
+        train_role(run, "grpo", role, run.config.grpo, first_index=run.config.data.first_grpo_index)
+
+
+def train_role(run: Run, stage: str, role: str, grpo: GrpoConfig, *, first_index: int) -> None:
+    """Train one role on scenarios of its family from `first_index` on.
+
+    Roles that share an adapter take turns in its batches.
+    """
     config = run.config
-    if is_finished(run, "grpo", role):
-        return
-    model, tokenizer = load_trainable(run, SOURCE["grpo"], role)
-    num_scenarios = max(1, config.grpo.max_steps) * config.grpo.prompts_per_step
+    model, tokenizer = load_trainable(run, SOURCE[stage], role)
+    num_scenarios = max(1, grpo.max_steps) * grpo.prompts_per_step
+    num_validation = grpo.guards.validation_scenarios if grpo.guards.validate_every else 0
     train_on_scenarios(
         run,
         role,
         model,
         tokenizer,
-        draw_scenarios(run, role, "train", num_scenarios, config.data.first_grpo_index),
-        draw_scenarios(
-            run,
-            role,
-            "validation",
-            config.grpo.guards.validation_scenarios if config.grpo.guards.validate_every else 0,
-            0,
-        ),
+        draw_scenarios(run, role, "train", num_scenarios, first_index),
+        draw_scenarios(run, role, "validation", num_validation, 0),
+        stage=stage,
+        grpo=grpo,
         families=families(config.model.prompts),
     )
 
@@ -75,14 +80,20 @@ def train_on_scenarios(
     scenarios: Sequence[Scenario],
     validation: Sequence[Scenario],
     *,
+    stage: str = "grpo",
+    grpo: GrpoConfig | None = None,
     families: Mapping[str, Family] = FAMILIES,
     roles: Mapping[str, Role] = ROLES,
 ) -> None:
-    """Train a model on rollouts of the scenarios, publish its weights and mark the stage done."""
-    config, name = run.config, f"grpo/{role}"
+    """Train a model on rollouts of the scenarios, publish its weights and mark the stage done.
+
+    `grpo`: in place of the run's own section.
+    """
+    config, name = run.config, f"{stage}/{role}"
+    grpo = grpo or config.grpo
     chat = make_chat(tokenizer, config)
     before = copy_weights(model, role)
-    checkpoints = StageCheckpoints(run, name, every_steps=config.grpo.checkpoint_every)
+    checkpoints = StageCheckpoints(run, name, every_steps=grpo.checkpoint_every)
 
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
         run.log(name, step, metrics)
@@ -98,14 +109,14 @@ def train_on_scenarios(
             model,
             tokenizer,
             scenarios,
-            config.grpo,
+            grpo,
             role=role,
             chat=chat,
             output_dir=Path(scratch),
             seed=config.seed,
             on_step=on_step,
             make_rollouts=partial(
-                Rollouts, engine=engine, families=families, roles=roles, judge=_load_judge(run, role)
+                Rollouts, engine=engine, families=families, roles=roles, judge=_load_judge(run, role, grpo)
             ),
             checkpoints=checkpoints,
             validation=validation,
@@ -114,7 +125,7 @@ def train_on_scenarios(
     write_alarms(run, name, outcome.alarms)
     finish_stage(
         run,
-        "grpo",
+        stage,
         role,
         model,
         tokenizer,
@@ -126,9 +137,9 @@ def train_on_scenarios(
     checkpoints.clear()
 
 
-def _load_judge(run: Run, role: str) -> Judge | None:
+def _load_judge(run: Run, role: str, grpo: GrpoConfig) -> Judge | None:
     """What scores transcripts beside the verifier; None where the config gives it no weight."""
-    return load_reward_model(run, role).score if run.config.grpo.model_weight else None
+    return load_reward_model(run, role).score if grpo.model_weight else None
 
 
 def _mean_signal(run: Run, stage: str) -> float:

@@ -14,14 +14,16 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.errors import UserError
+from roles.team import TEAM_ROLES
 from scenarios.base import Split
 from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
-from training.data.demonstrations import TokenRow, supervised_rows, take_turns
+from training.data.demonstrations import Habits, TokenRow, supervised_rows, take_turns
+from training.data.replans import replan_rows
 from training.learner.fsdp import is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
-from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable, stage_marker
+from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
 from training.roles.sft import run_sft
 from training.runs.resume import StageCheckpoints
 from training.runs.run_errors import explain_memory_errors
@@ -37,44 +39,81 @@ def train_sft(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
     with ranks.first_alone():
         if is_finished(run, "sft", role):
             return
-    _train_role(run, "sft", role, run.config.sft.max_steps, first_row=0, ranks=ranks)
+    train_role(run, "sft", role, run.config.sft.max_steps, first_row=0, ranks=ranks)
 
 
 def train_sft_more(path: Path, role: str) -> None:
-    """Train the control of GRPO: more SFT on new demonstrations, for as long as GRPO of the role took."""
+    """Train the control of GRPO: more SFT on the same demonstrations, as many transcripts as GRPO plays."""
     run = Run.open(path)
-    if is_finished(run, "sft_more", role):
-        return
-    sft, grpo = (run.read_payload(stage_marker(run, stage, role)) for stage in ("sft", "grpo"))
-    seconds_per_step = sft["train_s"] / max(1, run.config.sft.max_steps)
-    steps = max(1, round(run.config.sft.control_fraction * grpo["train_s"] / seconds_per_step))
-    first_row = _count_rows(run.config, run.config.sft.max_steps)
-    _train_role(run, "sft_more", role, steps, first_row=first_row, ranks=ONE_RANK)
+    if not is_finished(run, "sft_more", role):
+        first_row = first_further_row(run.config)
+        train_role(run, "sft_more", role, count_control_steps(run.config), first_row=first_row)
 
 
-def _train_role(run: Run, stage: str, role: str, max_steps: int, *, first_row: int, ranks: Ranks) -> None:
-    """Draw the role's demonstrations from `first_row` on, and train on them."""
+def count_control_steps(config: RunConfig) -> int:
+    """SFT steps that learn from `sft.control_fraction` times as many transcripts as GRPO plays."""
+    grpo = config.grpo
+    count = grpo.max_steps * grpo.prompts_per_step * grpo.group_size
+    return max(1, round(config.sft.control_fraction * count / config.sft.batch_size))
+
+
+def first_further_row(config: RunConfig) -> int:
+    """Where SFT after SFT begins: at the same demonstrations, or at new ones where they are unlimited."""
+    return 0 if config.data.num_demonstrations else count_rows(config, config.sft.max_steps)
+
+
+def train_role(
+    run: Run,
+    stage: str,
+    role: str,
+    max_steps: int,
+    *,
+    first_row: int,
+    habits: Habits | None = None,
+    own_rows: Sequence[TokenRow] = (),
+    ranks: Ranks = ONE_RANK,
+) -> None:
+    """Draw the role's demonstrations from `first_row` on, and train on them and on `own_rows`.
+
+    With `habits` they all show the role's seat in meetings of experts of these habits.
+    """
     config = run.config
     model, tokenizer = load_trainable(run, SOURCE[stage], role)
     chat = make_chat(tokenizer, config)
 
     def draw(split: Split, count: int, first: int) -> list[TokenRow]:
+        num_replans = 0 if habits else round(count * config.data.replan_share)
+        replans = [
+            replan_rows(
+                one,
+                chat,
+                num_rows=num_replans,
+                first_row=first,
+                seed=config.data.seed,
+                difficulties=config.data.difficulties,
+                split=split,
+                style=config.model.prompts,
+            )
+            for one in roles_of(role)
+            if num_replans and one in TEAM_ROLES
+        ]
         streams = [
             supervised_rows(
                 one,
                 chat,
                 num_rows=count,
                 first_row=first,
-                seat_share=config.data.seat_share,
+                seat_share=1.0 if habits else config.data.seat_share,
                 seed=config.data.seed,
                 difficulties=config.data.difficulties,
                 split=split,
                 style=config.model.prompts,
                 questions=config.model.questions,
+                habits=habits,
             )
             for one in roles_of(role)
         ]
-        return take_turns(streams, count)
+        return [*take_turns(streams, count - num_replans), *take_turns(replans, num_replans)]
 
     train_on_rows(
         run,
@@ -82,7 +121,7 @@ def _train_role(run: Run, stage: str, role: str, max_steps: int, *, first_row: i
         role,
         model,
         tokenizer,
-        draw("train", _count_rows(config, max_steps), first_row),
+        [*own_rows, *draw("train", count_rows(config, max_steps), first_row)],
         draw("validation", config.sft.num_validation_rows if config.sft.validate_every else 0, 0),
         source=SOURCE[stage],
         max_steps=max_steps,
@@ -90,7 +129,7 @@ def _train_role(run: Run, stage: str, role: str, max_steps: int, *, first_row: i
     )
 
 
-def _count_rows(config: RunConfig, max_steps: int) -> int:
+def count_rows(config: RunConfig, max_steps: int) -> int:
     """Demonstrations that are drawn: as many as the steps take, at most those that there are."""
     wanted = max(1, max_steps) * config.sft.batch_size
     return min(wanted, config.data.num_demonstrations or wanted)

@@ -19,15 +19,16 @@ from emads.commands.stage_tasks import (
 )
 from evaluation.scoring.scores import RoleScores, TeamScores, read_scores
 from evaluation.summary.run_summary import build_summary, read_summary, write_summary
-from evaluation.summary.run_table import summary_tables
+from evaluation.summary.terminal_tables import summary_tables
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import TEAM_ROLES
+from scenarios.team.single import SINGLE
 from training.models.weights import stage_marker
 from training.roles.alarm_files import alarms_by_stage
 from training.runs.provenance import find_versions
 from training.runs.run_folder import Run
-from training.stages.order import EVALUATED_AFTER
+from training.stages.order import EVALUATED_AFTER, SINGLE_STAGES, TEAM_CONTROLS
 
 
 def evaluate_run(path: Path, *, again: bool = False) -> dict[str, Any]:
@@ -43,8 +44,16 @@ def evaluate_run(path: Path, *, again: bool = False) -> dict[str, Any]:
         tasks += [evaluate_role_task(run, stage, role, after=()) for role in roles]
         if set(TEAM_ROLES) <= set(roles):
             tasks.append(evaluate_team_task(run, stage, after=()))
-    if run.is_done("marl"):
-        tasks.append(evaluate_single_task(run, after=()))
+    tasks += [
+        evaluate_team_task(run, stage, after=())
+        for stage in TEAM_CONTROLS
+        if all(_is_trained(run, stage, role) for role in TEAM_ROLES)
+    ]
+    tasks += [
+        evaluate_single_task(run, stage, after=())
+        for stage in SINGLE_STAGES
+        if _is_trained(run, stage, SINGLE)
+    ]
     start = time.monotonic()
     perform(run, tasks, "evaluation")
     write_summary(path, summarise(run, wall_s=add_wall_time(run, time.monotonic() - start)))
@@ -78,6 +87,7 @@ def summarise(run: Run, *, wall_s: float) -> dict[str, Any]:
         weights_changed=changed,
         signal=signal,
         num_bootstrap=run.config.evaluation.num_bootstrap,
+        joint_steps=[{"step": float(row.step), **row.metrics} for row in run.read_metrics("marl")],
     )
     return summary | {"alarms": alarms_by_stage(run)}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from emads.commands.simulation.simulate_outputs import Outputs, watching
 from emads.played_case import PlayedCase, play
 from emads.seats import STOPPED
-from emads.seats.players import Seats
+from emads.seats.players import Seats, has_person
 from emads.seats.prices import ApiOptions
 from emads.teams import Team, load_team
 from evaluation.minutes.minutes import NOT_SCORED, write_minutes
@@ -25,7 +25,7 @@ USER_MISTAKE = 2  # exit status
 
 def simulate(
     source: str | Path | None,
-    stage: str,
+    stage: str | None,
     *,
     cases: Sequence[Path] = (),
     index: int = 0,
@@ -52,7 +52,7 @@ def simulate(
     team = load_team(source, stage=stage, engine=engine_name, seats=seats or (), api=api, questions=questions)
     written, num_skipped = read_cases(team, cases)
     chosen: list[PlayableCase] = [*written] or [team.draw_case(index + i) for i in range(count)]
-    with watching(outputs, len(chosen)) as watch:
+    with watching(outputs, len(chosen), is_asking=has_person(seats)) as watch:
         played = play(team, chosen, watch=watch, kinds=kinds, limits=limits)
     for one in played:
         print(_describe_result(one) if outputs.live else one.text)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from emads.commands.simulation.simulate import USER_MISTAKE, check_files, end_play, read_cases
 from emads.commands.simulation.simulate_outputs import Outputs, watching
-from emads.seats.players import Seats
+from emads.seats.players import Seats, has_person
 from emads.seats.prices import ApiOptions
 from emads.teams import SCRIPTED, Team, load_team
 from evaluation.minutes.governed_terminal_text import render_governed
@@ -27,27 +27,35 @@ from simulator.agents.scripted_policies import remember_cases
 from simulator.export.governed_episodes import write_governed, write_governed_atif
 from simulator.governance.free_outcomes import FreeOutcomes
 from simulator.governance.gate.approvals import KEY_BYTES, find_key
-from simulator.governance.gate.eligibility import SIMULATED, Reviewers
+from simulator.governance.gate.eligibility import SIMULATED, TERMINAL, WEB, Reviewers
 from simulator.governance.gate.reviewers import (
     Reviewer,
     SimulatedReviewer,
     TerminalReviewer,
+    WebReviewer,
     score_by_worth,
 )
 from simulator.governance.governed_reward import score_governed
 from simulator.governance.outcomes import Outcomes, SimulatedOutcomes
 from simulator.governance.record_reading import read_record
-from simulator.governance.runner import GovernedEpisode, open_services, play_governed
+from simulator.governance.runner import (
+    GovernanceServices,
+    GovernedEpisode,
+    open_services,
+    play_governed,
+)
 from simulator.governance.store.episode_record import GovernedRecord
 from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating
 from simulator.reward import TeamRewardWeights, TeamVerdict
 
 EMBEDDED = "transformers"  # the engine that this protocol plays on
-REVIEWERS = ("simulated", "terminal")
+REVIEWERS = ("simulated", "terminal", WEB)
 ERROR_RATE = 0.1  # of the simulated reviewer
 LEAST_SHARE = 0.9  # of the best plan's worth that it wants a proposal to reach
 ROUNDS = 2
+CONCURRENCY = 8  # cases at once
+REVIEW_STORE = Path("review/store.db")  # in a run's folder
 MOST_DRAWN = 600  # test scenarios that are looked through for a company's cases
 CLOSED = ("completed", "completed_with_alerts", "handed_over", "not_approved")
 
@@ -56,7 +64,7 @@ Case = TeamScenario | FreeCase
 
 def simulate_full(
     source: str | Path | None,
-    stage: str,
+    stage: str | None,
     *,
     cases: Sequence[Path] = (),
     index: int = 0,
@@ -74,12 +82,13 @@ def simulate_full(
 ) -> int:
     """Play written cases, or `count` test scenarios from `index` on; print and write each.
 
-    `reviewer`: simulated or terminal; None: simulated, unless a case in the store waits for a person.
+    `reviewer`: simulated, terminal or web; None: simulated, unless a case in the store waits for a person.
     `source`: a run, or "scripted"; `seats` give seats other players, asked as `api` says.
     `questions`: see `load_team`.
     `world` seeds what happens when plans are carried out; a case in another
     world is another thread. `company`: its cases one after the other, from `index` on, with hidden traits.
-    The store at `db` keeps everything, its key beside it; None: nothing is kept.
+    The store at `db` keeps everything, its key beside it; None: nothing is kept, but that a run keeps what
+    people review in the browser in its own folder.
 
     Returns: 0, or 2 where a case could not be played; the others were.
 
@@ -89,6 +98,7 @@ def simulate_full(
     if reviewer not in (None, *REVIEWERS):
         raise unknown("reviewer", str(reviewer), list(REVIEWERS))
     outputs = outputs or Outputs()
+    db = find_store(source) if db is None and reviewer == WEB else db
     check_files(cases)
     team = load_team(
         source,
@@ -100,10 +110,9 @@ def simulate_full(
     )
     written, num_skipped = read_cases(team, cases)
     chosen: list[Case] = [*written] or draw_cases(team, index, count, company)
-    person: Reviewer = TerminalReviewer() if reviewer == "terminal" else make_reviewer()
     known: list[PlayableCase] = list(chosen)  # those that arise from re-plans are added
     with (
-        watching(outputs, len(chosen), is_asking=reviewer == "terminal") as watch,
+        watching(outputs, len(chosen), is_asking=reviewer == TERMINAL or has_person(seats)) as watch,
         team.serve(known) as engine,
     ):
         seating = Seating(
@@ -123,7 +132,7 @@ def simulate_full(
         turns = (
             [[case] for case in chosen] if company else [chosen]
         )  # one case after the other, or all at once
-        played = asyncio.run(_play(turns, seating, person, db, make_world, is_named=reviewer is not None))
+        played = asyncio.run(_play(turns, seating, reviewer, db, make_world))
     for episode, record in played:
         print(f"{episode.case_key}  {episode.status}" if outputs.live else render_governed(record) + "\n")
     for line in _write(chosen, team, seating, [record for _, record in played], outputs, make_world):
@@ -151,6 +160,21 @@ def draw_cases(team: Team, index: int, count: int, company: str | None) -> list[
     raise UserError(f"{company} has {len(found)} cases among {MOST_DRAWN}, not {count}; lower --count")
 
 
+def find_store(source: str | Path | None) -> Path:
+    """Return the store in which a run keeps what people review.
+
+    Raises:
+        UserError: no run plays.
+    """
+    if source is None or str(source) == SCRIPTED:
+        raise UserError("--reviewer web needs --db FILE: the store that `emads review FILE` opens")
+    from training.runs.run_folder import Run
+
+    path = Run.open(Path(source)).path / REVIEW_STORE
+    path.parent.mkdir(exist_ok=True)
+    return path
+
+
 def make_reviewer(*, error_rate: float = ERROR_RATE, seed: int = 0) -> SimulatedReviewer:
     """A simulated reviewer that goes by the figures that it is shown, and errs at the stated rate."""
     return SimulatedReviewer(score_by_worth, error_rate=error_rate, seed=seed, least_share=LEAST_SHARE)
@@ -166,19 +190,22 @@ def make_outcomes(case: Case, *, world: int = 0, with_traits: bool = False) -> O
 async def _play(
     turns: Sequence[Sequence[Case]],
     seating: Seating,
-    reviewer: Reviewer,
+    named: str | None,
     db: Path | None,
     make_world: Callable[[Case], Outcomes],
-    *,
-    is_named: bool,
 ) -> list[tuple[GovernedEpisode, GovernedRecord]]:
     key = secrets.token_bytes(KEY_BYTES) if db is None else find_key(db.with_name(f"{db.name}.key"))
-    concurrency = 1 if reviewer.name == "terminal" else 8
     played: list[tuple[GovernedEpisode, GovernedRecord]] = []
     async with open_services(db, key=key) as services:
+        if named == WEB:
+            print(f"plans wait for people; open them in the browser: emads review {db}", flush=True)
+        reviewer = _choose_reviewer(named, services)
         for cases in turns:
             if reviewer.name == SIMULATED:
+                is_named = named is not None
                 _check_nobody_waits(services.desk.reviewers, cases, seating.stream, is_named=is_named)
+            # in the browser all cases wait side by side
+            concurrency = {TERMINAL: 1, WEB: max(CONCURRENCY, len(cases))}.get(reviewer.name, CONCURRENCY)
             episodes = await play_governed(
                 cases, services, seating, reviewer, make_world, rounds=ROUNDS, concurrency=concurrency
             )
@@ -192,6 +219,16 @@ async def _play(
     return played
 
 
+def _choose_reviewer(named: str | None, services: GovernanceServices) -> Reviewer:
+    match named:
+        case "terminal":
+            return TerminalReviewer()
+        case "web":
+            return WebReviewer(services.desk.find_answer)
+        case _:
+            return make_reviewer()
+
+
 def _check_nobody_waits(reviewers: Reviewers, cases: Sequence[Case], stream: str, *, is_named: bool) -> None:
     """Refuse the simulated reviewer over a case that waits for a person, and unnamed where people rule.
 
@@ -201,9 +238,9 @@ def _check_nobody_waits(reviewers: Reviewers, cases: Sequence[Case], stream: str
     waiting = set(reviewers.list_awaiting())
     for case in cases:
         if f"{stream}/{case.key}" in waiting:
-            raise UserError(f"{case.key} waits for a person; run again with --reviewer terminal")
+            raise UserError(f"{case.key} waits for a person; run again with --reviewer terminal or web")
     if waiting and not is_named:
-        raise UserError("cases in this store wait for a person; name --reviewer terminal or simulated")
+        raise UserError("cases in this store wait for a person; name --reviewer terminal, web or simulated")
 
 
 def _write(

@@ -138,7 +138,7 @@ def find_breach(means: Means, prefix: str) -> str:
     """Return which measures of the cheat are above 0 by their whole 95 % interval; "" for none."""
     problems = []
     for key, values in means.items():
-        if key.startswith(prefix):
+        if key.startswith(prefix) and fmean(values) > LEAST_GAIN:
             gain = mean_interval(values)
             if gain.low > LEAST_GAIN:
                 what = key.removeprefix(prefix)

@@ -10,6 +10,7 @@ from simulator.governance.store.decision_log import DecisionLog
 
 STORE = ""  # stands for the whole store where the decision log names threads
 SIMULATED, TERMINAL = "simulated", "terminal"  # registered in every store
+WEB = "web"  # stands for all who review in the browser; each signs under a registered name
 
 
 class Reviewers:
@@ -106,6 +107,14 @@ class Reviewers:
         if added.rowcount == 0:
             self.require_second(record)
         return added.rowcount == 1
+
+    def find_first(self, interrupt_id: str) -> str | None:
+        """Return who gave the first of two approvals of a request; None while nobody did."""
+        row = self._connection.execute(
+            "SELECT record FROM first_approvals WHERE interrupt_id = ?", (interrupt_id,)
+        ).fetchone()
+        record = None if row is None else read_json(row[0])
+        return str(record.get("reviewer", "")) if isinstance(record, dict) else None
 
     def require_second(self, record: ApprovalRecord) -> None:
         """Refuse an approval that no other reviewer gave before, where four eyes are wanted.

@@ -138,8 +138,8 @@ class ReviewDesk:
         elif self.reviewers.awaits_person(request.thread):
             return None
         response = await reviewer.review(request)
-        if response is None:
-            return None
+        if response is None:  # it may have been answered elsewhere meanwhile
+            return self.find_answer(request.interrupt_id)
         try:
             self._keep(request.interrupt_id, request.digest, response, reviewer.name)
             await self._connection.committed()

@@ -16,9 +16,11 @@ from simulator.governance.gate.approvals import (
     ReviewResponse,
     Ruling,
 )
-from simulator.governance.gate.eligibility import SIMULATED, TERMINAL
+from simulator.governance.gate.eligibility import SIMULATED, TERMINAL, WEB
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.gate.request_text import HELP, render_request, show
+
+POLL_S = 0.1  # between two looks for an answer of the web app
 
 
 class Reviewer(Protocol):
@@ -37,6 +39,25 @@ class AbsentReviewer:
     name = "absent"
 
     async def review(self, request: ReviewRequest) -> ReviewResponse | None:
+        return None
+
+
+class WebReviewer:
+    """Waits until people have answered a request in the browser; the desk then finds their answer.
+
+    It signs nothing: the web app hands answers to the desk of its own process, on the same store.
+    """
+
+    name = WEB
+
+    def __init__(self, find_answer: Callable[[str], object | None], *, poll_s: float = POLL_S) -> None:
+        """`find_answer` looks an answer up in the store, by interrupt."""
+        self._find_answer, self._poll_s = find_answer, poll_s
+
+    async def review(self, request: ReviewRequest) -> ReviewResponse | None:
+        """Return None once the store holds an answer."""
+        while self._find_answer(request.interrupt_id) is None:
+            await asyncio.sleep(self._poll_s)
         return None
 
 

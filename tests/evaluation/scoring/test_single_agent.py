@@ -115,4 +115,4 @@ def test_the_text_shows_every_seat_and_a_whole_answer() -> None:
     assert [tool.name for tool in game.prompt_role.tools] == ["describe", "measure", "total"]
     example = game.prompt_role.mandate.rsplit("\n", 1)[1]
     assert set(json.loads(example)) == {"option", "parts", "escalate", "reason"}
-    assert SingleGame(DRAWN, "short").prompt_role.tools == ()
+    assert [tool.name for tool in SingleGame(DRAWN, "short").prompt_role.tools] == ["sheet"]

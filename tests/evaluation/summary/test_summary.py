@@ -26,8 +26,8 @@ from evaluation.summary.run_table import (
     score_cell,
     short,
     short_change,
-    summary_tables,
 )
+from evaluation.summary.terminal_tables import summary_tables
 from roles.errors import UserError
 
 ROLES = ("cto", "coo", "risk", "cost", "reconcile")
@@ -267,10 +267,10 @@ def test_terminal_tables_show_every_role_stage_and_gate() -> None:
 def test_markdown_tables_are_rectangular_and_complete() -> None:
     text = markdown(small_summary())
     blocks = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
-    assert len(blocks) == 4
+    assert len(blocks) == 3
     for lines in blocks:
         assert len({line.count("|") for line in lines}) == 1
-    assert [len(lines) for lines in blocks] == [7, 7, 6, 5]
+    assert [len(lines) for lines in blocks] == [7, 7, 6]
     assert "| CTO | .10 | .10 | .50 | 1.00 |" in text
 
 

@@ -1,5 +1,6 @@
 """langgraph.json: LangGraph's own tools find, load and describe the graph."""
 
+import asyncio
 import importlib.util
 import json
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 from langgraph.graph.state import CompiledStateGraph
 
 from roles.team import SPECIALISTS
+from scenarios.team import PlanGame, generate
 from simulator.governance.state import FullState
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -41,6 +43,17 @@ def test_the_named_factory_compiles_the_graph() -> None:
     }
     assert set(graph.get_input_jsonschema()["properties"]) >= {"options", "briefs", "rounds"}
     assert graph.get_output_jsonschema()["type"] == "object"
+
+
+def test_the_scripted_graph_plays_a_case_from_its_input_alone() -> None:
+    graph = open_graph("scripted")
+    assert set(graph.get_input_jsonschema()["properties"]) == {"index", "difficulty"}
+    played = asyncio.run(graph.ainvoke({"index": 3, "difficulty": 2}))
+    assert played["case"] == "team/train/0/3/2"
+    assert set(played["reports"]) == set(played["votes"]) == set(SPECIALISTS)
+    game = PlanGame(generate("train", 0, 3, 2))
+    reports = {seat: game.read_report(seat, text) for seat, text in played["reports"].items()}
+    assert game.read_decision(reports, played["decision"]) is not None
 
 
 def test_the_governed_graph_opens_too() -> None:

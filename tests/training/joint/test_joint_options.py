@@ -36,12 +36,12 @@ from training.config.marl_config import MarlConfig
 from training.joint.best_team import BestTeam
 from training.joint.credit import SCHEMES
 from training.joint.credit.estimators import ESTIMATORS
-from training.joint.drift import DriftWatch
 from training.joint.marl import JointLearner
 from training.joint.metrics import team_behaviour
 from training.joint.overlap import OverlappedLearner, copy_models
 from training.joint.role_weights import full_weights
 from training.joint.score import share_of_agreement
+from training.joint.watches import MASS_WINDOW, DriftWatch, MassWatch, gradient_mass
 from training.learner.fsdp import shard_model
 from training.models.adapters import named_role_parameters
 
@@ -429,3 +429,15 @@ def test_contradictions_are_refused_with_a_remedy(assignments: list[str], parts:
     with pytest.raises(UserError) as caught:
         load_config(None, assignments)
     assert [part for part in parts if part not in str(caught.value)] == []
+
+
+def test_a_role_that_takes_most_of_the_gradient_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    assert gradient_mass({"cto": 3.0, "coo": 4.0}) == {"cto": 9 / 25, "coo": 16 / 25}
+    assert gradient_mass({"cto": 0.0, "coo": float("nan")}) == {}
+    watch, even = MassWatch(), {"cto": 1.0, "coo": 1.0}
+    for _ in range(MASS_WINDOW + 3):
+        assert watch.update({"cto": 3.0, "coo": 1.0}) == {"gradient_mass/cto": 0.9, "gradient_mass/coo": 0.1}
+    assert [record.message.partition(" takes")[0] for record in caplog.records] == ["cto"]
+    for _ in range(MASS_WINDOW):
+        watch.update(even)
+    assert len(caplog.records) == 1

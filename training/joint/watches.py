@@ -1,16 +1,22 @@
-"""Detects a fall of a role's own verified score in joint training: the team reward may rise at its expense.
+"""Watches over joint training: a role whose own score falls, and one that takes most of the gradient.
 
-The mean of the last `drift_window` steps is compared with that of the first ones. A fall beyond
-`drift_alarm` sets a metric, logs one line and turns the anchor on until the score is back.
+Own verified scores: the team reward may rise at their expense. The mean of the last `drift_window` steps is
+compared with that of the first ones. A fall beyond `drift_alarm` sets a metric, logs one line and turns the
+anchor on until the score is back. Gradient mass: a role's share of the squared gradient norms of all roles,
+before clipping.
 """
 
 import logging
+import math
 import statistics
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 from training.config.marl_config import MarlConfig
 
+MOST_MASS = 0.6  # of the gradient, mean of MASS_WINDOW steps: one role learns and the others hardly
+MASS_WINDOW = 5
 logger = logging.getLogger(__name__)
 
 
@@ -56,3 +62,36 @@ class DriftWatch:
         self._first = {role: list(values) for role, values in state["first"].items()}
         self._last = {role: list(values) for role, values in state["last"].items()}
         self.fallen = set(state["fallen"])
+
+
+def gradient_mass(norms: Mapping[str, float]) -> dict[str, float]:
+    """Role -> its share of the sum of squared gradient norms; {} where no norm is finite and above 0."""
+    squares = {role: norm * norm for role, norm in norms.items() if math.isfinite(norm)}
+    total = sum(squares.values())
+    return {role: square / total for role, square in squares.items()} if total > 0 else {}
+
+
+class MassWatch:
+    """Warns of a role that takes most of the gradient; it decides nothing, so it has no state to keep."""
+
+    def __init__(self) -> None:
+        self._latest: deque[dict[str, float]] = deque(maxlen=MASS_WINDOW)
+        self._named: set[str] = set()
+
+    def update(self, norms: Mapping[str, float]) -> dict[str, float]:
+        """Take in one step's gradient norms; metrics `gradient_mass/ROLE`."""
+        mass = gradient_mass(norms)
+        if mass:
+            self._latest.append(mass)
+        if len(self._latest) == MASS_WINDOW:
+            for role in mass:
+                share = statistics.fmean(one.get(role, 0.0) for one in self._latest)
+                if share > MOST_MASS and role not in self._named:
+                    logger.warning(
+                        "%s takes %.0f %% of the gradient (mean of %d steps): other roles hardly learn",
+                        role,
+                        100 * share,
+                        MASS_WINDOW,
+                    )
+                (self._named.add if share > MOST_MASS else self._named.discard)(role)
+        return {f"gradient_mass/{role}": share for role, share in mass.items()}

@@ -1,0 +1,196 @@
+"""A person at the terminal plays a seat: reads what the seat reads, looks things up, and answers in a form.
+
+The form asks for one field of the answer's schema after the other; an answer that the schema refuses is asked
+again, so a slip of the hand is never held against the team. End of input leaves the seat, and so the case.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from roles.base import Answer, AnswerError, Tool, parse_answer
+from roles.errors import InfrastructureError, UserError
+from roles.team import RECONCILER, AskMessage, Decision, OfferReply, Report, Vote
+from scenarios.base import ToolCall
+from simulator.chat_messages import MessageChat, Said, read_opening
+from simulator.engines.base import Completion, CompletionRequest
+from simulator.governance.gate.request_text import show
+from simulator.tool_calls import format_tool_call
+
+FORMS: Mapping[str, type[Answer]] = {"report": Report, "reply": OfferReply, "vote": Vote}
+RECONCILER_FORMS: Mapping[str, type[Answer]] = {"decide": Decision, "ask": AskMessage}
+LOOK, RAW = "look", "json"
+
+
+class PersonEngine:
+    """Completes turns with what a person at the terminal says; one question at a time.
+
+    Transcripts are MessageChat's.
+    """
+
+    def __init__(
+        self,
+        *,
+        read_line: Callable[[str], str] = input,
+        write: Callable[[str], object] = print,
+        is_terminal: Callable[[], bool] = sys.stdin.isatty,
+    ) -> None:
+        """
+        Raises:
+            UserError: standard input is no terminal, so no person can be asked.
+        """
+        if not is_terminal():
+            raise UserError("a seat played by `human` needs a terminal; give the seat another player")
+        self._read_line, self._write = read_line, write
+        self._chat, self._lock = MessageChat(), asyncio.Lock()
+        self._num_shown: dict[str, int] = {}  # session -> messages that the person has read
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """See Engine.complete.
+
+        Raises:
+            InfrastructureError: the person ended the input.
+        """
+        async with self._lock:
+            try:
+                text = await asyncio.to_thread(self._ask, request)
+            except EOFError:
+                raise InfrastructureError(f"the person who plays {request.policy} left") from None
+        ids = (*self._chat.encode(text), self._chat.end_id)
+        most = request.sampling.max_completion_tokens
+        return Completion(
+            token_ids=ids[:most],
+            logprobs=(0.0,) * min(len(ids), most),
+            finish_reason="stop" if len(ids) <= most else "length",
+            policy_version=f"{request.policy}@human",
+        )
+
+    def end_session(self, session: str) -> None:
+        """Forget what was shown of the transcript."""
+        self._num_shown.pop(session, None)
+
+    def _ask(self, request: CompletionRequest) -> str:
+        """Show what is new and return the turn's text."""
+        said = self._chat.read(request.prompt_ids)
+        role, with_tools = read_opening(said[0].text)
+        self._show(request, said, f"You play {role.title} in {request.session}.\n{role.mandate}")
+        self._num_shown[request.session] = len(said) + 1  # and what the person now says
+        tools = {tool.name: tool for tool in role.tools} if with_tools else {}
+        forms = RECONCILER_FORMS if request.policy == RECONCILER else FORMS
+        usual = _guess_form([one.text for one in said if one.speaker == "user"], list(forms))
+        words = [*forms, *([LOOK] if tools else []), RAW]
+        while True:
+            word = self._read_line(f"{', '.join(words)} ({usual})? ").strip() or usual
+            if word in forms:
+                text = self._fill(forms[word])
+            elif word == LOOK and tools:
+                text = self._look(tools)
+            elif word == RAW:
+                text = self._read_line("one line of JSON: ")
+                text = text if _is_any(text, forms) else self._refuse("no answer of this seat is so")
+            else:
+                text = self._refuse(f"{show(word)!r} is none of {', '.join(words)}")
+            if text:
+                return text
+
+    def _show(self, request: CompletionRequest, said: list[Said], opening: str) -> None:
+        known = self._num_shown.get(request.session, 0)
+        if known == 0:
+            self._write(f"\n{_show_lines(opening)}\n")
+        for one in said[max(1, known) :]:
+            self._write(_show_lines(one.text if one.speaker != "assistant" else f"(you said) {one.text}"))
+
+    def _refuse(self, why: str) -> str:
+        self._write(why)
+        return ""
+
+    def _fill(self, schema: type[Answer]) -> str:
+        """Ask for all fields; return the answer as JSON, or "" where the schema refuses it."""
+        whole = schema.model_json_schema()
+        value = self._read_object(whole, whole.get("$defs", {}), "")
+        text = json.dumps(value)
+        try:
+            parse_answer(text, schema)
+        except AnswerError as error:
+            return self._refuse(f"not an answer: {error}; once more")
+        return text
+
+    def _look(self, tools: Mapping[str, Tool]) -> str:
+        """Ask for a tool and its arguments; return the call."""
+        name = self._read_line(f"tool ({', '.join(tools)})? ").strip()
+        if name not in tools:
+            return self._refuse(f"{show(name)!r} is no tool here")
+        parameters = tools[name].parameters
+        self._write(tools[name].description)
+        arguments = self._read_object(parameters, parameters.get("$defs", {}), "")
+        return format_tool_call("", ToolCall(name=name, arguments=arguments))
+
+    def _read_object(self, node: Mapping[str, Any], defs: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        return {
+            name: self._read(part, defs, f"{prefix}{name}")
+            for name, part in node.get("properties", {}).items()
+        }
+
+    def _read(self, node: Mapping[str, Any], defs: Mapping[str, Any], name: str) -> Any:
+        if "$ref" in node:
+            return self._read(defs[node["$ref"].rpartition("/")[2]], defs, name)
+        if "anyOf" in node:  # of an object and nothing
+            (kind,) = [one for one in node["anyOf"] if one.get("type") != "null"]
+            return self._read(kind, defs, name) if self._is_yes(f"{name}: give one") else None
+        match node.get("type"):
+            case "object":
+                return self._read_object(node, defs, f"{name}.")
+            case "array":
+                item = node["items"]
+                if "$ref" in item or item.get("type") == "object":
+                    rows: list[Any] = []
+                    while self._is_yes(f"{name}: {'another' if rows else 'one'}"):
+                        rows.append(self._read(item, defs, f"{name}[{len(rows) + 1}]"))
+                    return rows
+                line = self._read_line(f"{name} (with commas between)? ")
+                return [word.strip() for word in line.split(",") if word.strip()]
+            case "boolean":
+                return self._is_yes(name)
+            case "integer" | "number":
+                return self._read_number(name)
+            case _:
+                known = f" ({', '.join(node['enum'])})" if "enum" in node else ""
+                return self._read_line(f"{name}{known}? ").strip()
+
+    def _is_yes(self, question: str) -> bool:
+        while (word := self._read_line(f"{question} (yes or no)? ").strip().lower()) not in ("yes", "no", ""):
+            self._write("yes or no")
+        return word == "yes"
+
+    def _read_number(self, name: str) -> int:
+        while True:
+            text = self._read_line(f"{name} (whole number)? ").strip()
+            if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 12:
+                return int(text)
+            self._write(f"{show(text)!r} is no whole number")
+
+
+def _guess_form(heard: list[str], forms: list[str]) -> str:
+    """Return the form that the last message most likely asks for; the person may choose another."""
+    if len(heard) <= 1 or len(forms) < 3:
+        return forms[0]
+    return "vote" if "vote" in heard[-1].lower() else "reply"
+
+
+def _is_any(text: str, forms: Mapping[str, type[BaseModel]]) -> bool:
+    for schema in forms.values():
+        try:
+            parse_answer(text, schema)  # type: ignore[type-var]
+        except AnswerError:
+            continue
+        return True
+    return False
+
+
+def _show_lines(text: str) -> str:
+    """Escape what could move the cursor or hide a line."""
+    return "\n".join(map(show, text.splitlines()))

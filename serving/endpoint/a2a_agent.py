@@ -1,0 +1,206 @@
+"""The team as an A2A agent: a message with a case is a task, `input-required` is the human gate.
+
+A task is played in a governed thread of its own, goes on after a restart, and ends with its minutes as an
+artifact. The gate opens for a ruling of a registered reviewer alone (governed_tables.py).
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from a2a.helpers import (
+    get_data_parts,
+    get_message_text,
+    new_data_part,
+    new_task_from_user_message,
+    new_text_part,
+)
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.context import ServerCallContext
+from a2a.server.events import EventQueue
+from a2a.server.tasks import TaskUpdater
+from a2a.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    Artifact,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from roles.errors import UserError
+from serving.endpoint.a2a_tasks import FileTaskStore
+from serving.endpoint.governed_tables import GovernedPlay, GovernedTables
+from serving.endpoint.served_team import ServedTeam, read_message_case
+from serving.endpoint.tables import BusyError
+from simulator.governance.gate.request_text import render_request
+
+REVIEWER_HEADER = "x-reviewer-token"
+OPEN_STATES = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
+POLL_S = 2.0  # between looks for rulings that were given elsewhere
+logger = logging.getLogger(__name__)
+
+
+def make_card(team: ServedTeam, name: str, url: str, *, version: str) -> AgentCard:
+    """Return the agent's card; `url` is where its JSON-RPC is called."""
+    skill = AgentSkill(
+        id="decide",
+        name="Decide a case",
+        description="Plays a written case: reports, one plan, votes; a person approves before it runs.",
+        tags=["decision", "multi-agent", "governance"],
+        examples=["title: ...\nbudget: 40\noptions: ...\nseats: ..."],
+        input_modes=["text/plain", "text/yaml"],
+        output_modes=["text/plain", "application/json"],
+    )
+    return AgentCard(
+        name=name,
+        description=f"{team.label}: company roles that decide a written case under a human gate",
+        version=version,
+        supported_interfaces=[AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")],
+        capabilities=AgentCapabilities(streaming=True, push_notifications=False),
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        skills=[skill],
+    )
+
+
+class TeamExecutor(AgentExecutor):
+    """Plays tasks, takes rulings, and takes up what a stopped process left.
+
+    Example: TeamExecutor(team, governed, store)
+    """
+
+    def __init__(self, team: ServedTeam, governed: GovernedTables, store: FileTaskStore) -> None:
+        self._team, self._governed, self._store = team, governed, store
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Play a new task as far as the gate, or one at the gate after a ruling."""
+        task, message = context.current_task, context.message
+        assert message is not None
+        if task is None:
+            task = new_task_from_user_message(message)
+            await event_queue.enqueue_event(task)
+        updater = TaskUpdater(event_queue, task.id, task.context_id)
+        try:
+            case = read_message_case(self._team, _find_case(task, message))
+            if task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
+                token = context.call_context.state.get("headers", {}).get(REVIEWER_HEADER)
+                try:
+                    self._governed.keep_ruling(task.id, case, _find_ruling(message), token)
+                except UserError as error:
+                    waiting = [new_text_part(str(error)), *task.status.message.parts[1:]]
+                    await updater.requires_input(updater.new_agent_message(waiting))
+                    return
+            lines: asyncio.Queue[str | None] = asyncio.Queue()
+            playing = asyncio.create_task(self._play(task.id, case, lines))
+            try:
+                while (line := await lines.get()) is not None:
+                    await updater.start_work(updater.new_agent_message([new_text_part(line)]))
+                played = await playing
+            finally:
+                playing.cancel()
+        except UserError as error:
+            await updater.reject(updater.new_agent_message([new_text_part(str(error))]))
+        except BusyError as error:
+            retry = {"retry_after_s": error.retry_after_s}
+            await updater.reject(updater.new_agent_message([new_text_part(str(error)), new_data_part(retry)]))
+        else:
+            state, parts = _describe(played)
+            if played.is_closed:
+                await updater.add_artifact([new_text_part(played.minutes)], name="minutes")
+            await updater.update_status(state, updater.new_agent_message(parts))
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Give a task up; its open request can be answered no more, since nothing plays it."""
+        assert context.task_id is not None
+        assert context.context_id is not None
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+    async def resume_all(self) -> None:
+        """Play on what a stopped process left, then, until cancelled, tasks that were ruled on elsewhere."""
+        for task in await self._list(OPEN_STATES):
+            await self._resume(task)
+        while True:
+            await asyncio.sleep(POLL_S)
+            for task in await self._list((TaskState.TASK_STATE_INPUT_REQUIRED,)):
+                shown: Mapping[str, Any] = next(
+                    (one for one in get_data_parts(task.status.message.parts)), {}
+                )
+                if self._governed.is_answered(str(shown.get("interrupt_id", ""))):
+                    await self._resume(task)
+
+    async def _resume(self, task: Task) -> None:
+        """Play a task that no request plays at the moment, and store where it stands then."""
+        try:
+            case = read_message_case(self._team, _find_case(task, None))
+            played = await self._governed.play(task.id, case)
+        except BusyError:
+            return  # it stays open, and is looked at again
+        except UserError as error:
+            state, parts = TaskState.TASK_STATE_FAILED, [new_text_part(str(error))]
+        else:
+            state, parts = _describe(played)
+            if played.is_closed:
+                minutes = Artifact(
+                    artifact_id="minutes", name="minutes", parts=[new_text_part(played.minutes)]
+                )
+                task.artifacts.append(minutes)
+        now = Timestamp()
+        now.GetCurrentTime()
+        message = Message(role=Role.ROLE_AGENT, message_id=f"{task.id}-{now.seconds}", parts=parts)
+        task.status.CopyFrom(TaskStatus(state=state, message=message, timestamp=now))
+        await self._store.save(task, ServerCallContext())
+
+    async def _play(self, task: str, case: Any, lines: asyncio.Queue[str | None]) -> GovernedPlay:
+        try:
+            return await self._governed.play(task, case, lines.put_nowait)
+        finally:
+            lines.put_nowait(None)
+
+    async def _list(self, states: tuple[TaskState, ...]) -> list[Task]:
+        found: list[Task] = []
+        for state in states:
+            request = ListTasksRequest(status=state, page_size=100, include_artifacts=True)
+            while True:
+                page = await self._store.list(request, ServerCallContext())
+                found += page.tasks
+                if not page.next_page_token:
+                    break
+                request.page_token = page.next_page_token
+        return found
+
+
+def _describe(played: GovernedPlay) -> tuple[TaskState, list[Part]]:
+    """Return the state of a task that went this far, and what its message says."""
+    if played.request is not None:
+        shown: Mapping[str, Any] = {
+            "interrupt_id": played.request.interrupt_id,
+            "digest": played.request.digest,
+            "proposal": played.request.proposal.model_dump(mode="json"),
+        }
+        return TaskState.TASK_STATE_INPUT_REQUIRED, [
+            new_text_part(render_request(played.request)),
+            new_data_part(shown),
+        ]
+    if played.is_closed:
+        outcome = {"status": played.status}
+        return TaskState.TASK_STATE_COMPLETED, [new_text_part(played.minutes), new_data_part(outcome)]
+    return TaskState.TASK_STATE_FAILED, [new_text_part(played.error or played.status)]
+
+
+def _find_case(task: Task, message: Message | None) -> str:
+    """Return the text of the task's first message, which is its case."""
+    first = next((one for one in task.history if one.role == Role.ROLE_USER), message)
+    return "" if first is None else get_message_text(first)
+
+
+def _find_ruling(message: Message) -> object:
+    return next(iter(get_data_parts(message.parts)), None)

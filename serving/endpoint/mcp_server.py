@@ -1,0 +1,93 @@
+"""The team as an MCP server: tools decide, report and vote, and minutes of plays as resources.
+
+Stateless, so any client of the protocol's versions can call it; Host, Origin and token are the guard's.
+"""
+
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import Field
+from starlette.applications import Starlette
+
+from roles.errors import InfrastructureError, UserError
+from scenarios.written.written_case import FreeCase
+from serving.endpoint.served_team import read_message_case
+from serving.endpoint.tables import BusyError, Tables, describe_play
+
+PATH = "/mcp"
+REFUSED = (UserError, BusyError, InfrastructureError)
+INSTRUCTIONS = (
+    "A team of company roles decides written cases. `decide` plays a whole case: reports, one funded plan,"
+    " votes. `report` and `vote` let one seat speak. A case is YAML: title, budget, options, seats. Nothing"
+    " here approves or carries out a plan."
+)
+Case = Annotated[str, Field(description="the case: YAML with title, budget, options and seats, or Markdown")]
+Seat = Annotated[str, Field(description="cto, coo, risk or cost")]
+
+
+def make_mcp_server(tables: Tables, name: str) -> MCPServer[Any]:
+    """Return the server; its tools wait in the same queue as every other caller."""
+    server: MCPServer[Any] = MCPServer(
+        name=name, title=tables.team.label, instructions=INSTRUCTIONS, log_level="ERROR"
+    )
+
+    @server.tool()
+    async def decide(case: Case) -> dict[str, Any]:
+        """Play a whole case and return decision, reports, votes and the address of its minutes."""
+        try:
+            played = await tables.decide(_read(case))
+        except REFUSED as error:
+            raise ToolError(str(error)) from None
+        return {**describe_play(played), "minutes": f"minutes://{played.number}"}
+
+    @server.tool()
+    async def report(case: Case, seat: Seat) -> dict[str, str]:
+        """Let one seat report: what it offers to buy on each option, with cost and worth."""
+        try:
+            return {"seat": seat, "report": await tables.report(_read(case), seat)}
+        except REFUSED as error:
+            raise ToolError(str(error)) from None
+
+    @server.tool()
+    async def vote(
+        case: Case,
+        seat: Seat,
+        reports: Annotated[
+            dict[str, str], Field(description="by seat, as `report` or `decide` returned them")
+        ],
+        decision: Annotated[
+            str, Field(description='JSON: {"option": "A", "fund": [...], "escalate": false}')
+        ],
+    ) -> dict[str, str]:
+        """Let one seat vote on a decision about these reports."""
+        try:
+            return {"seat": seat, "vote": await tables.vote(_read(case), seat, reports, decision)}
+        except REFUSED as error:
+            raise ToolError(str(error)) from None
+
+    @server.resource("minutes://{number}", mime_type="text/plain")
+    def minutes(number: str) -> str:
+        """Who read, said and voted what in one play."""
+        text = tables.find_minutes(number)
+        if text is None:
+            raise ResourceNotFoundError(f"no minutes {number}; decide returns their address")
+        return text
+
+    def _read(case: str) -> FreeCase:
+        return read_message_case(tables.team, case)
+
+    return server
+
+
+def make_mcp_app(server: MCPServer[Any]) -> Starlette:
+    """Return the server's app, whose lifespan must run; it answers at PATH."""
+    return server.streamable_http_app(
+        streamable_http_path=PATH,
+        stateless_http=True,
+        json_response=True,
+        transport_security=TransportSecuritySettings(
+            enable_dns_rebinding_protection=False
+        ),  # the guard checks
+    )

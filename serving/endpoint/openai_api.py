@@ -1,0 +1,280 @@
+"""OpenAI's chat completions: the model NAME plays a whole case, NAME/ROLE is one role's own weights.
+
+A field that would change the answer and is not understood is refused by name; what other servers also ignore
+is ignored. Source: OpenAI API reference, chat completions, streaming and models.
+"""
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from roles.base import AnswerError, parse_strict_json
+from roles.errors import InfrastructureError, UserError, unknown
+from scenarios.written.written_case import FreeCase
+from serving.endpoint.served_team import list_role_models, read_message_case
+from serving.endpoint.tables import BusyError, PlayedTable, Tables, Tell, describe_play
+from serving.guard import describe_error
+
+MOST_MESSAGES = 64
+IGNORED = frozenset(
+    {
+        "frequency_penalty",
+        "logit_bias",
+        "metadata",
+        "presence_penalty",
+        "reasoning_effort",
+        "safety_identifier",
+    }
+    | {"seed", "service_tier", "store", "top_p", "user", "verbosity"}
+)
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TextPart(_Body):
+    """A piece of a message. Example: TextPart(type="text", text="title: ...")"""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(_Body):
+    """One message. Example: ChatMessage(role="user", content="title: ...")"""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[TextPart]
+    name: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the content as one text."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
+class ResponseFormat(_Body):
+    """How a decision is written: as minutes, or as one JSON object."""
+
+    type: Literal["text", "json_object"]
+
+
+class StreamOptions(_Body):
+    """What a stream ends with."""
+
+    include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+class ChatRequest(_Body):
+    """A request, without the fields of IGNORED.
+
+    Example: ChatRequest(model="demo", messages=[ChatMessage(role="user", content="title: ...")])
+    """
+
+    model: str
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MOST_MESSAGES)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    response_format: ResponseFormat = ResponseFormat(type="text")
+    temperature: float | None = Field(None, ge=0, le=2)
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    n: Literal[1] | None = None
+
+
+def make_openai_routes(tables: Tables, name: str) -> APIRouter:
+    """Return the routes; `name` is the team's, as clients name the model."""
+    router = APIRouter()
+    roles = list_role_models(name)
+    created = int(time.time())
+
+    @router.get("/v1/models")
+    async def list_models() -> dict[str, Any]:
+        names = [name, *roles]
+        listed = [{"id": one, "object": "model", "created": created, "owned_by": "emads"} for one in names]
+        return {"object": "list", "data": listed}
+
+    @router.post("/v1/chat/completions")
+    async def complete_chat(request: Request) -> Response:
+        try:
+            asked = _read_request(await request.body())
+            if asked.model == name:
+                return await _decide(tables, asked)
+            if asked.model in roles:
+                return await _speak(tables, asked, roles[asked.model])
+            raise unknown("model", asked.model, [name, *roles])
+        except UserError as error:
+            return _fail(HTTPStatus.BAD_REQUEST, str(error))
+        except BusyError as error:
+            return _fail(HTTPStatus.TOO_MANY_REQUESTS, str(error), {"Retry-After": str(error.retry_after_s)})
+        except InfrastructureError as error:
+            return _fail(HTTPStatus.BAD_GATEWAY, f"the engine failed: {error}")
+
+    return router
+
+
+async def _decide(tables: Tables, asked: ChatRequest) -> Response:
+    case = read_message_case(tables.team, asked.messages[-1].text)
+    is_json = asked.response_format.type == "json_object"
+
+    def write(played: PlayedTable) -> str:
+        return json.dumps(describe_play(played)) if is_json else played.minutes
+
+    if not asked.stream:
+        played = await tables.decide(case)
+        return JSONResponse(_make_reply(asked.model, write(played), "stop", _count(played)))
+    return await _stream(tables, asked, case, write, has_progress=not is_json)
+
+
+async def _stream(
+    tables: Tables,
+    asked: ChatRequest,
+    case: FreeCase,
+    write: Callable[[PlayedTable], str],
+    *,
+    has_progress: bool,
+) -> Response:
+    """Answer with events while the case is played. A full queue is told before the first one."""
+    lines: asyncio.Queue[str | None] = asyncio.Queue()
+
+    def tell(line: str) -> None:
+        if has_progress:
+            lines.put_nowait(f"{line}\n")
+
+    playing = asyncio.create_task(_play_and_end(tables, case, tell, lines))
+    first = asyncio.create_task(lines.get())
+    await first
+    if playing.done() and isinstance(playing.exception(), BusyError | UserError):
+        playing.result()
+
+    async def send() -> AsyncIterator[str]:
+        identity, created = _draw_id(), int(time.time())
+
+        def chunk(delta: dict[str, str], reason: str | None = None, **more: Any) -> str:
+            choice = {"index": 0, "delta": delta, "finish_reason": reason}
+            head = {
+                "id": identity,
+                "object": "chat.completion.chunk",
+                "created": created,
+                "model": asked.model,
+            }
+            return f"data: {json.dumps({**head, 'choices': [choice], **more})}\n\n"
+
+        try:
+            yield chunk({"role": "assistant", "content": ""})
+            line = first.result()
+            while line is not None:
+                yield chunk({"content": line})
+                line = await lines.get()
+            try:
+                played = await playing
+            except (InfrastructureError, BusyError) as error:
+                yield f"data: {describe_error(HTTPStatus.BAD_GATEWAY, str(error)).decode()}\n\n"
+                return
+            text = write(played)
+            yield chunk({"content": f"\n{text}" if has_progress else text})
+            yield chunk({}, "stop")
+            if asked.stream_options is not None and asked.stream_options.include_usage:
+                whole = json.loads(chunk({}).removeprefix("data: "))
+                yield f"data: {json.dumps({**whole, 'choices': [], 'usage': _count(played)})}\n\n"
+            yield "data: [DONE]\n\n"
+        finally:
+            playing.cancel()
+
+    return StreamingResponse(send(), media_type="text/event-stream")
+
+
+async def _play_and_end(
+    tables: Tables, case: FreeCase, tell: Tell, lines: asyncio.Queue[str | None]
+) -> PlayedTable:
+    try:
+        return await tables.decide(case, tell)
+    finally:
+        lines.put_nowait(None)
+
+
+async def _speak(tables: Tables, asked: ChatRequest, role: str) -> Response:
+    if asked.stream:
+        raise UserError(f"model {asked.model!r} answers at once: leave out stream")
+    if asked.response_format.type != "text":
+        raise UserError(f"model {asked.model!r} writes what it learnt to write: leave out response_format")
+    text, completion, prompt_tokens = await tables.complete(
+        role, _list_turns(asked.messages), _sample(tables, asked)
+    )
+    usage = _make_usage(prompt_tokens, len(completion.token_ids))
+    return JSONResponse(_make_reply(asked.model, text, completion.finish_reason, usage))
+
+
+def _sample(tables: Tables, asked: ChatRequest) -> Any:
+    most = tables.team.sampling.max_completion_tokens
+    wanted = asked.max_completion_tokens or asked.max_tokens or most
+    temperature = tables.team.sampling.temperature if asked.temperature is None else asked.temperature
+    return replace(tables.team.sampling, temperature=temperature, max_completion_tokens=min(wanted, most))
+
+
+def _list_turns(messages: Sequence[ChatMessage]) -> list[tuple[str, str]]:
+    """Return (user or assistant, text) in turn; system text goes before the first user message.
+
+    Raises:
+        UserError: another order.
+    """
+    own = [message.text for message in messages if message.role in ("system", "developer")]
+    turns = [(message.role, message.text) for message in messages if message.role in ("user", "assistant")]
+    wanted = ["user" if place % 2 == 0 else "assistant" for place in range(len(turns))]
+    if not turns or [who for who, _ in turns] != wanted or turns[-1][0] != "user":
+        raise UserError("messages must be user, assistant, user, ... and end with user")
+    return [("user", "\n\n".join([*own, turns[0][1]])), *turns[1:]]
+
+
+def _read_request(body: bytes) -> ChatRequest:
+    try:
+        value = parse_strict_json(body.decode())
+    except (AnswerError, UnicodeDecodeError) as error:
+        raise UserError(f"the body is no strict JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UserError("the body must be a JSON object")
+    try:
+        return ChatRequest.model_validate({key: one for key, one in value.items() if key not in IGNORED})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _make_reply(model: str, text: str, reason: str, usage: dict[str, int]) -> dict[str, Any]:
+    message = {"role": "assistant", "content": text, "refusal": None}
+    return {
+        "id": _draw_id(),
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": reason, "logprobs": None}],
+        "usage": usage,
+    }
+
+
+def _count(played: PlayedTable) -> dict[str, int]:
+    return _make_usage(played.prompt_tokens, played.completion_tokens)
+
+
+def _make_usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+    total = prompt_tokens + completion_tokens
+    return {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total}
+
+
+def _draw_id() -> str:
+    return f"chatcmpl-{uuid.uuid4().hex}"
+
+
+def _fail(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
+    body = describe_error(status, message)
+    return Response(body, status.value, {"content-type": "application/json", **(headers or {})})

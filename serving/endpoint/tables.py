@@ -1,0 +1,276 @@
+"""The team at work for many callers: a bounded queue, then whole decisions or single words of a seat.
+
+All jobs share one engine, so they are batched. A caller that goes away takes its job along.
+"""
+
+import asyncio
+import io
+import itertools
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from evaluation.minutes.live_view import LiveView
+from evaluation.minutes.minutes import NOT_SCORED
+from evaluation.minutes.transcript import render_text, transcript
+from roles.errors import InfrastructureError, UserError
+from roles.registry import ROLES
+from scenarios.team.playable import PlayableCase
+from scenarios.written.written_case import FreeCase
+from serving.endpoint.metrics import Metrics
+from serving.endpoint.served_team import ServedTeam, check_seat
+from simulator.agents.scripted_policies import remember_cases
+from simulator.engines.base import Completion, CompletionRequest, Engine, Sampling
+from simulator.export.episode_files import episode_to_dict
+from simulator.graph.runner import MAX_TURNS, play_episodes
+from simulator.graph.seating import Seating
+from simulator.reading import read_episode
+from simulator.records import Episode
+
+MOST_AT_ONCE = 16
+MOST_WAITING = 256
+MOST_KNOWN = 20_000  # different cases that scripted seats keep
+MOST_MINUTES = 500  # plays whose text can be asked for later
+Tell = Callable[[str], None]  # one line of progress
+
+
+class BusyError(Exception):
+    """The queue is full; ask again after `retry_after_s` seconds."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(f"all places are taken; ask again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedTable:
+    """One decided case.
+
+    Example: (await tables.decide(case)).decision == {"option": "B", "fund": ["cto1"], "escalate": False}
+    """
+
+    number: str  # names its minutes
+    case: str  # its key
+    decision: dict[str, Any] | None  # None: nothing valid was decided
+    votes: Mapping[str, str | None]  # seat -> accept, object, or None for no valid vote
+    reports: Mapping[str, str]
+    minutes: str
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class Tables:
+    """The team and its engine behind a queue of bounded length.
+
+    Example: await Tables(team, engine).decide(case, print)
+    """
+
+    def __init__(
+        self,
+        team: ServedTeam,
+        engine: Engine,
+        *,
+        known: list[PlayableCase] | None = None,
+        most_at_once: int = MOST_AT_ONCE,
+        most_waiting: int = MOST_WAITING,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """`known`: cases that scripted seats can play, which grows; None where no seat is scripted."""
+        self.team, self.engine, self.metrics = team, engine, metrics or Metrics()
+        self.most_at_once, self.most_waiting = most_at_once, most_waiting
+        self._known = known
+        self._cases: dict[str, FreeCase] = {}
+        self._places = asyncio.Semaphore(most_at_once)
+        self._numbers = itertools.count(1)
+        self._minutes: OrderedDict[str, str] = OrderedDict()
+        self._make_game = team.make_game if known is None else remember_cases(known, team.make_game)
+
+    @asynccontextmanager
+    async def place(self, kind: str) -> AsyncIterator[None]:
+        """Hold a place among those at work for the block; wait for one in turn.
+
+        Raises:
+            BusyError: too many wait already.
+        """
+        if self._places.locked() and self.metrics.num_waiting >= self.most_waiting:
+            self.metrics.refuse(kind)
+            raise BusyError(self.metrics.estimate_wait_s(self.most_at_once))
+        self.metrics.num_waiting += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self.metrics.num_waiting -= 1
+        try:
+            with self.metrics.working(kind):
+                yield
+        finally:
+            self._places.release()
+
+    async def decide(self, case: FreeCase, tell: Tell | None = None) -> PlayedTable:
+        """Play a whole decision; `tell` hears lines of progress while it is played.
+
+        Raises:
+            BusyError: the queue is full.
+            InfrastructureError: the engine failed.
+        """
+        async with self.place("decision"):
+            number = f"{next(self._numbers)}"
+            (episode,) = await play_episodes(
+                [self.settle(case)],
+                {role: role for role in ROLES},
+                self.engine,
+                self.team.chat,
+                self.team.sampling,
+                rounds=self.team.rounds,
+                stream=f"serve/{number}",
+                watch=None if tell is None else LineView(tell).watch,
+                make_game=self._make_game,
+                concurrency=1,
+            )
+            if episode.error is not None:
+                raise InfrastructureError(episode.error)
+            return self._keep(number, case, episode)
+
+    async def report(self, case: FreeCase, seat: str) -> str:
+        """Let one seat report.
+
+        Raises:
+            UserError: no such seat.
+            BusyError, InfrastructureError: as `decide`.
+        """
+        async with self.place("report"):
+            return (await self._speak(case, seat, None))[0]
+
+    async def vote(self, case: FreeCase, seat: str, reports: Mapping[str, str], decision: str) -> str:
+        """Let one seat, which reports first as it always does, vote on a decision about these reports.
+
+        Raises:
+            UserError: no such seat.
+            BusyError, InfrastructureError: as `decide`.
+        """
+        async with self.place("vote"):
+            game = self._make_game(self.settle(case))
+            read = {name: game.read_report(name, reports.get(name, "")) for name in case.seats}
+            brief = (
+                game.write_vote_brief(game.read_decision(read, decision), seat, read) if seat in read else ""
+            )
+            return (await self._speak(case, seat, brief))[1]
+
+    async def complete(
+        self, role: str, turns: Sequence[tuple[str, str]], sampling: Sampling
+    ) -> tuple[str, Completion, int]:
+        """Let one role go on with a chat of (who, text), who being user or assistant, the last one user.
+
+        Returns: its text, the completion, and the length of the prompt in tokens.
+        """
+        async with self.place("completion"):
+            chat, session = self.team.chat, f"serve/{next(self._numbers)}/{role}"
+            ids = chat.open(ROLES[role], turns[0][1], with_tools=False)
+            for who, text in turns[1:]:
+                ids += (*chat.encode(text), chat.end_id) if who == "assistant" else chat.ask(text)
+            request = CompletionRequest(policy=role, session=session, prompt_ids=ids, sampling=sampling)
+            try:
+                completion = await self.engine.complete(request)
+            finally:
+                self.engine.end_session(session)
+            self.metrics.add_tokens("prompt", len(ids))
+            self.metrics.add_tokens("completion", len(completion.token_ids))
+            return chat.decode(completion.token_ids), completion, len(ids)
+
+    def make_seating(self, stream: str, tell: Tell | None) -> Seating:
+        """Return the team seated for one governed case."""
+        return Seating(
+            team={role: role for role in ROLES},
+            engine=self.engine,
+            chat=self.team.chat,
+            sampling=self.team.sampling,
+            stream=stream,
+            max_turns=MAX_TURNS,
+            roles=ROLES,
+            watch=None if tell is None else LineView(tell).watch,
+            make_game=self._make_game,
+        )
+
+    def settle(self, case: FreeCase) -> FreeCase:
+        """Return the one object that stands for this text, which scripted seats know from then on.
+
+        Raises:
+            UserError: scripted seats know too many cases already.
+        """
+        if self._known is None:
+            return case
+        if case.key not in self._cases:
+            if len(self._cases) >= MOST_KNOWN:
+                raise UserError(f"scripted seats have met {MOST_KNOWN} cases; start the server again")
+            self._cases[case.key] = case
+            self._known.append(case)
+        return self._cases[case.key]
+
+    def find_minutes(self, number: str) -> str | None:
+        """Return the text of a play; None where it was none, or long ago."""
+        return self._minutes.get(number)
+
+    def list_minutes(self) -> list[str]:
+        """Return the numbers of plays whose text is kept, the newest first."""
+        return list(reversed(self._minutes))
+
+    async def _speak(self, case: FreeCase, seat: str, second: str | None) -> tuple[str, str]:
+        check_seat(case, seat)
+        case = self.settle(case)
+        session = f"serve/{next(self._numbers)}"
+        seating, game = self.make_seating(session, None), self._make_game(case)
+        agent = seating.make_agents(case, game, session)[seat]
+        try:
+            first = await agent.answer(seating.open_case(case, game, rounds=0)["briefs"][seat])
+            return first, "" if second is None else await agent.answer(second)
+        finally:
+            seating.end_sessions(case, session)
+
+    def _keep(self, number: str, case: FreeCase, episode: Episode) -> PlayedTable:
+        read = read_episode(case, episode)
+        turns = [turn for path in episode.trajectories.values() for turn in path.turns]
+        completion_tokens = sum(len(turn.completion_ids) for turn in turns)
+        prompt_tokens = sum(len(turn.context_ids) for turn in turns)
+        self.metrics.add_tokens("prompt", prompt_tokens)
+        self.metrics.add_tokens("completion", completion_tokens)
+        game = self._make_game(case)
+        briefs = {seat: game.write_report_brief(seat) for seat in case.seats}
+        shown = transcript(
+            episode_to_dict(episode), {"explanation": NOT_SCORED}, briefs=briefs, label=self.team.label
+        )
+        options = [f"  {letter}. {meaning}" for letter, meaning in case.meanings.items()]
+        self._minutes[number] = "\n".join([case.title, *options, "", render_text(shown)])
+        while len(self._minutes) > MOST_MINUTES:
+            self._minutes.popitem(last=False)
+        return PlayedTable(
+            number=number,
+            case=case.key,
+            decision=None if read.decision is None else read.decision.model_dump(mode="json"),
+            votes=dict(read.votes),
+            reports=dict(episode.reports),
+            minutes=self._minutes[number],
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+        )
+
+
+class LineView(LiveView):
+    """The live view, told line by line to a caller."""
+
+    def __init__(self, tell: Tell) -> None:
+        super().__init__(Console(file=io.StringIO()), with_keys=False, with_status=False)
+        self._tell = tell
+
+    def show(self, words: Text) -> None:
+        """Tell one line."""
+        self._tell(words.plain)
+
+
+def describe_play(played: PlayedTable) -> dict[str, Any]:
+    """Return a play as JSON values, without its minutes."""
+    return {name: value for name, value in asdict(played).items() if name != "minutes"}

@@ -1,0 +1,201 @@
+"""The inbox: plans that wait at the gate and answers to judge, with the state of each."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from evaluation.minutes.chapter_in_words import Tone, find_ruling, say_time
+from evaluation.minutes.transcript import visible
+from roles.team import NO_OPTION
+from serving.review.room import Room
+from simulator.governance.gate.request_form import ReviewRequest
+from simulator.governance.store.database import read_json
+from training.feedback.agreement import resolve_labels
+from training.feedback.labels import Label
+from training.feedback.queue import QueuedItem
+
+RowKind = Literal["approval", "answer"]
+RowState = Literal["waiting", "disputed", "done"]
+KINDS: tuple[RowKind, ...] = get_args(RowKind)
+STATES: tuple[RowState, ...] = get_args(RowState)
+MOST_ROWS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxRow:
+    """One line of the inbox.
+
+    Example: InboxRow(kind="approval", id="9f2c", link="/approvals/9f2c", title="Bank case",
+                      key="team/test/0/7/2", state="waiting", word="waits", tone="warn", facts="option B",
+                      risk=4, since="2026-01-01 00:00:00 UTC")
+    """
+
+    kind: RowKind
+    id: str
+    link: str
+    title: str
+    key: str  # of the case
+    state: RowState  # for the reviewer that looks
+    word: str  # the state in words
+    tone: Tone
+    facts: str
+    risk: int | None
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Which rows are shown. Example: Filters(state="waiting", kind="", words="bank")"""
+
+    state: str = "waiting"  # of STATES; "" for all
+    kind: str = ""  # of KINDS; "" for all
+    words: str = ""  # all of them are in title, key or facts
+
+    def fits(self, row: InboxRow) -> bool:
+        """Return whether the row is shown."""
+        text = f"{row.title} {row.key} {row.facts}".casefold()
+        return (
+            self.state in ("", row.state)
+            and self.kind in ("", row.kind)
+            and all(word in text for word in self.words.casefold().split())
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemState:
+    """How far an item of the queue is.
+
+    Example: ItemState(state="waiting", word="1 of 2 labels", tone="warn", may_adjudicate=False)
+    """
+
+    state: RowState
+    word: str
+    tone: Tone
+    may_adjudicate: bool  # the reviewer that looks may decide between the others
+
+
+def list_rows(room: Room, reviewer: str) -> list[InboxRow]:
+    """Return all rows as this reviewer sees them: what waits first, of that plans, the riskiest first."""
+    rows = [*_list_approvals(room, reviewer), *_list_answers(room, reviewer)]
+    rows.sort(key=lambda row: (STATES.index(row.state), KINDS.index(row.kind), -(row.risk or 0)))
+    return rows[:MOST_ROWS]
+
+
+def make_version(rows: Sequence[InboxRow]) -> str:
+    """Return a name for what is shown, so that a page asks only for what has changed."""
+    return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
+
+
+def judge_item(room: Room, item: QueuedItem, reviewer: str) -> ItemState:
+    """Return how far an item is for this reviewer."""
+    return judge_labels(room.labels_of(item), reviewer, room.settings.labels_per_item)
+
+
+def judge_labels(labels: Sequence[Label], reviewer: str, labels_per_item: int) -> ItemState:
+    """Return how far an item with these labels is. Labels of different kinds are never compared."""
+    authors = {label.reviewer for label in labels}
+    resolved = resolve_labels(labels)
+    if resolved.disputed and len(authors) >= labels_per_item:
+        return ItemState(
+            state="disputed",
+            word="reviewers disagree",
+            tone="bad",
+            may_adjudicate=reviewer not in authors,
+        )
+    wanted = max(labels_per_item, 1)
+    if len(authors) >= wanted or any(label.adjudicates for label in labels):
+        return ItemState(state="done", word="labelled", tone="good", may_adjudicate=False)
+    if reviewer in authors:
+        word = f"labelled by you, {len(authors)} of {wanted}"
+        return ItemState(state="done", word=word, tone="", may_adjudicate=False)
+    word = "waits" if wanted == 1 else f"{len(authors)} of {wanted} labels"
+    return ItemState(state="waiting", word=word, tone="warn", may_adjudicate=False)
+
+
+def _list_approvals(room: Room, reviewer: str) -> Iterator[InboxRow]:
+    """Yield a row for every request, the newest first; what may be ruled on the gate alone says."""
+    rows = room.services.connection.execute(
+        "SELECT r.interrupt_id, r.settled, a.record, f.record,"
+        " r.sequence = (SELECT max(sequence) FROM requests WHERE thread = r.thread),"
+        " EXISTS (SELECT 1 FROM decision_log WHERE thread = r.thread AND kind = 'closed'),"
+        " (SELECT at_s FROM decision_log WHERE thread = r.thread AND kind = 'requested'"
+        "  AND json_extract(body, '$.interrupt_id') = r.interrupt_id)"
+        " FROM requests AS r LEFT JOIN answers AS a ON a.interrupt_id = r.interrupt_id"
+        " LEFT JOIN first_approvals AS f ON f.interrupt_id = r.interrupt_id"
+        " ORDER BY r.sequence DESC LIMIT ?",
+        (MOST_ROWS,),
+    ).fetchall()
+    for interrupt_id, settled, answer, first, is_latest, is_closed, at_s in rows:
+        request = room.read_request(interrupt_id)
+        if request is None:
+            continue
+        is_open = settled is None and answer is None and is_latest and not is_closed
+        state: RowState = "waiting" if is_open else "done"
+        if is_open:
+            word, tone = "waits", "warn"
+            author = _read_record(first).get("reviewer")
+            if author == reviewer:
+                state, word, tone = "done", "approved by you, a second is needed", ""
+            elif author is not None:
+                word = "one approval, a second is needed"
+        else:
+            record = _read_record(answer)
+            ruling = record.get("decision", "superseded")
+            word, tone = find_ruling(ruling)
+            if record:
+                word += f" by {visible(str(record.get('reviewer', '')))}"
+        yield _make_approval_row(request, state, word, tone, say_time(at_s))
+
+
+def _read_record(text: str | None) -> dict[str, Any]:
+    """Return a kept answer for display; {} for none, and for one that was damaged."""
+    record = None if text is None else read_json(text)
+    return record if isinstance(record, dict) else {}
+
+
+def _make_approval_row(
+    request: ReviewRequest, state: RowState, word: str, tone: Tone, since: str
+) -> InboxRow:
+    proposal = request.proposal
+    plan = (
+        "handed to you: the team has no plan"
+        if proposal.option == NO_OPTION
+        else f"option {visible(proposal.option)},"
+        f" {visible(proposal.words.meanings.get(proposal.option, 'no words were given'))};"
+        f" cost {proposal.cost} of {proposal.budget} k$,"
+        f" worth {proposal.worth} k$"
+    )
+    again = f"; re-plan {proposal.attempt}" if proposal.attempt else ""
+    again += f"; revision {proposal.revision}" if proposal.revision else ""
+    return InboxRow(
+        kind="approval",
+        id=request.interrupt_id,
+        link=f"/approvals/{request.interrupt_id}",
+        title=visible(proposal.words.title),
+        key=visible(proposal.case),
+        state=state,
+        word=word,
+        tone=tone,
+        facts=f"{plan}; {proposal.decision_type}{again}",
+        risk=proposal.risk_score,
+        since=since,
+    )
+
+
+def _list_answers(room: Room, reviewer: str) -> Iterator[InboxRow]:
+    for item in room.list_items().values():
+        found = judge_item(room, item, reviewer)
+        yield InboxRow(
+            kind="answer",
+            id=item.id,
+            link=f"/answers/{item.id}",
+            title=visible(item.title),
+            key=visible(item.case),
+            state=found.state,
+            word=found.word,
+            tone=found.tone,
+            facts=f"{', '.join(item.reasons)}; margin {item.margin:.2f}",
+            risk=None,
+            since="",
+        )

@@ -1,0 +1,161 @@
+"""What all pages share: sessions, form tokens, templates, and the page that says why not."""
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qs
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from evaluation.minutes.episode_in_words import say_titles
+from roles.registry import ROLES
+from roles.team import RECONCILER
+from serving.review.room import Room
+from serving.review.sessions import (
+    COOKIE,
+    SESSION_S,
+    Session,
+    is_form_token,
+    make_form_token,
+    open_session,
+    read_cookie,
+    write_cookie,
+)
+from simulator.governance.resolution import MAX_RISK
+
+FORM_TOKEN = "form_token"
+FORM_TYPE = "application/x-www-form-urlencoded"
+MAX_FORM_FIELDS = 2_000
+Form = Mapping[str, Sequence[str]]
+
+
+class RefusalError(Exception):
+    """Why a request is not served; the message is for the person who asked."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Website:
+    """Sessions and pages of one open room."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+
+    def find_session(self, request: Request) -> Session | None:
+        """Return the browser's session, before or after its sign-in; None without one."""
+        names = self.room.settings.reviewers
+        return read_cookie(self.room.key, request.cookies.get(COOKIE), names, time.time())
+
+    def require_reviewer(self, request: Request) -> str:
+        """Return who asks.
+
+        Raises:
+            RefusalError: nobody is signed in.
+        """
+        session = self.find_session(request)
+        if session is None or not session.is_signed_in:
+            raise RefusalError(401, "sign in first")
+        return session.name
+
+    async def read_form(self, request: Request, *, signed_in: bool = True) -> Form:
+        """Return a form that this session was given for this path.
+
+        Raises:
+            RefusalError: nobody is signed in, or the form is not one of ours.
+        """
+        if signed_in:
+            self.require_reviewer(request)
+        form = await _read_fields(request)
+        session = self.find_session(request)
+        given = form.get(FORM_TOKEN, [""])
+        if session is None or len(given) != 1:
+            raise RefusalError(403, "this form was not made for your session; open the page again")
+        if not is_form_token(self.room.key, session, request.url.path, given[0]):
+            raise RefusalError(403, "this form was not made for your session; open the page again")
+        return form
+
+    def show(self, request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+        """Return a page; forms in it take `form_token(path)`."""
+        session = self.find_session(request)
+        new = None if session is not None else open_session("", time.time())
+        known = session or new
+        assert known is not None
+        text = (
+            _environment()
+            .get_template(template)
+            .render(
+                reviewer=known.name,
+                path=request.url.path,
+                four_eyes=self.room.services.desk.reviewers.wants_four_eyes(),
+                max_risk=MAX_RISK,
+                reconciler=say_titles([RECONCILER], ROLES),
+                form_token=lambda path: make_form_token(self.room.key, known, path),
+                **values,
+            )
+        )
+        response = HTMLResponse(text, status)
+        if new is not None:
+            self.set_cookie(response, new)
+        return response
+
+    def show_refusal(self, request: Request, status: int, why: str) -> Response:
+        """Return the page that says why not; where nobody is signed in, with the way to."""
+        if request.headers.get("hx-request"):
+            return Response(status_code=status)
+        return self.show(request, "refusal.html", status=status, code=status, why=why)
+
+    def set_cookie(self, response: Response, session: Session) -> None:
+        """Give the browser its session."""
+        response.set_cookie(
+            COOKIE,
+            write_cookie(self.room.key, session),
+            max_age=SESSION_S,
+            httponly=True,
+            samesite="strict",
+            secure=self.room.settings.is_secure,
+        )
+
+
+async def _read_fields(request: Request) -> Form:
+    """Return the values of every field, in order; the guard has bounded their size.
+
+    Raises:
+        RefusalError: not a form, or one that no page of ours sent.
+    """
+    if request.headers.get("origin") is None:
+        raise RefusalError(403, "the form does not say from which page it comes")
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
+        raise RefusalError(415, "forms alone are read")
+    try:
+        text = (await request.body()).decode()
+        return parse_qs(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="strict")
+    except ValueError:
+        raise RefusalError(400, f"a form is UTF-8 text of at most {MAX_FORM_FIELDS} fields") from None
+
+
+def find_site(request: Request) -> Website:
+    """Return the website that serves this request."""
+    site: Website = request.app.state.site
+    return site
+
+
+def first(form: Form, name: str) -> str:
+    """Return the first value of a field, without line ends of another system; "" without one."""
+    return form.get(name, [""])[0].replace("\r\n", "\n")
+
+
+@cache
+def _environment() -> Environment:
+    """Return the templates: everything that is put in is escaped, and everything named must be given."""
+    return Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=ChoiceLoader([PackageLoader("serving.review"), PackageLoader("evaluation.minutes")]),
+    )

@@ -1,0 +1,284 @@
+"""A request at the gate as its page shows it: what is signed, and beside it what the seats read and wrote.
+
+Everything that a ruling is signed for comes from the sealed request. The seats' transcripts come from the
+case's checkpoint and ledger, which are not signed; the page says so.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evaluation.minutes.chapter_in_words import Tone, find_ruling, say_time
+from evaluation.minutes.episode_in_words import MAX_BRIEF_CHARS, say_call, say_conflict, say_titles
+from evaluation.minutes.governed_overview import STATUS, say_entry
+from evaluation.minutes.plan_chapters import (
+    OptionLine,
+    list_option_lines,
+    say_condition,
+    say_duties,
+    say_money,
+)
+from evaluation.minutes.table_in_words import OfferLine, SeatRow
+from evaluation.minutes.transcript import visible
+from roles.registry import ROLES
+from roles.team import NO_OPTION
+from simulator.conflicts import Conflict
+from simulator.governance.gate.approvals import PlanPart, Proposal, ReportLine
+from simulator.governance.gate.request_form import ReviewRequest
+from simulator.governance.gate.request_text import TYPES
+from simulator.governance.runner import GovernanceServices, thread_config
+
+STEPS = {"report": "reports", "reply": "replies", "vote": "votes", "reconcile": "drafts"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartLine:
+    """One part of the plan, as it would be carried out."""
+
+    title: str
+    action: str
+    bill: str
+    alarm: str  # when monitoring raises an alert
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One message to a seat and its answer."""
+
+    step: str  # "reports", "replies", "votes", "drafts"
+    heard: str
+    calls: tuple[str, ...]  # what it looked up
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatWork:
+    """One seat's messages and answers, in order."""
+
+    title: str
+    said: tuple[Said, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestView:
+    """A request as its page draws it."""
+
+    id: str  # of the interrupt
+    digest: str
+    case: str
+    title: str
+    context: str
+    plan: str  # "First plan", "Re-plan 1", with the number of its proposal
+    option: str
+    meaning: str
+    money: str
+    budget: str
+    duties: str
+    kind: str
+    risk: int
+    reason: str
+    letters: tuple[str, ...]
+    options: tuple[OptionLine, ...]
+    open_options: tuple[tuple[str, str], ...]  # letter and words of those that an edit may choose
+    rows: tuple[SeatRow, ...]
+    notes: tuple[tuple[str, str], ...]  # seat, its note or what was struck out
+    conflicts: tuple[tuple[bool, str], ...]
+    conditions: tuple[str, ...]
+    parts: tuple[PartLine, ...]
+    changes: tuple[str, ...]
+    precedents: tuple[str, ...]
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestState:
+    """How far a request is.
+
+    Example: RequestState(word="approved", tone="good", told="by ann", next_id=None, is_open=False)
+    """
+
+    word: str
+    tone: Tone
+    told: str
+    next_id: str | None  # of the request that came after it in its case
+    is_open: bool  # it can be ruled on
+    is_over: bool = False  # nothing more will happen here
+
+
+def show_request(request: ReviewRequest) -> RequestView:
+    """Put a request into words."""
+    proposal = request.proposal
+    values = proposal.model_dump()
+    meanings = {letter: visible(words) for letter, words in proposal.words.meanings.items()}
+    lines = tuple(list_option_lines(values, proposal.words.meanings, ROLES))
+    return RequestView(
+        id=request.interrupt_id,
+        digest=request.digest,
+        case=visible(proposal.case),
+        title=visible(proposal.words.title),
+        context=visible(proposal.words.context, max_chars=MAX_BRIEF_CHARS),
+        plan=_name_plan(proposal),
+        option="" if proposal.option == NO_OPTION else visible(proposal.option),
+        meaning=meanings.get(proposal.option, ""),
+        money=say_money(values),
+        budget=_say_budget(proposal),
+        duties=say_duties(values, ROLES),
+        kind=TYPES[proposal.decision_type],
+        risk=proposal.risk_score,
+        reason=visible(proposal.reason),
+        letters=tuple(visible(line.option) for line in proposal.options),
+        options=lines,
+        open_options=tuple(
+            (line.option, f"{line.option}. {meanings.get(line.option, '')}: {shown.best}")
+            for line, shown in zip(proposal.options, lines, strict=True)
+            if line.worth is not None and line.option != proposal.option
+        ),
+        rows=tuple(_make_row(role, proposal.reports[role], proposal) for role in _list_seats(proposal)),
+        notes=tuple(_list_notes(proposal)),
+        conflicts=tuple(
+            say_conflict(Conflict.model_validate({**one.model_dump(), "option": visible(one.option)}), ROLES)
+            for one in proposal.conflicts
+        ),
+        conditions=tuple(
+            say_condition(condition, list(proposal.reports), ROLES) for condition in proposal.conditions
+        ),
+        parts=tuple(_make_part(part) for part in proposal.parts),
+        changes=tuple(visible(change) for change in proposal.changes),
+        precedents=tuple(visible(case) for case in proposal.precedents),
+        refusal=visible(request.refusal),
+    )
+
+
+def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestState:
+    """Return how far a request is, as gate, desk and log tell."""
+    closed = services.log.find(request.thread, "closed")
+    latest, _ = services.gate.requests.find_latest(request.thread)
+    next_id = None if latest == request.interrupt_id else latest
+    settled = services.gate.requests.find_settled(request.interrupt_id)
+    answer = services.desk.find_answer(request.interrupt_id)
+    if settled is None and answer is None:
+        if closed or next_id is not None:
+            return RequestState(
+                word="superseded", tone="", told="", next_id=next_id, is_open=False, is_over=True
+            )
+        first = services.desk.reviewers.find_first(request.interrupt_id)
+        told = "" if first is None else f"{visible(first)} approved; a second reviewer is needed"
+        return RequestState(word="waits for a ruling", tone="warn", told=told, next_id=None, is_open=True)
+    who = visible(str((answer or {}).get("reviewer", "")))
+    ruling = str((answer or {}).get("decision", "")) if settled is None else settled["ruling"]
+    word, tone = find_ruling(ruling)
+    if settled is not None and settled["reason"]:
+        who = f"{who}: {visible(settled['reason'])}".strip(": ")
+    told = f"by {who}" if who else ""
+    if settled is None:
+        told += "; its case goes on when it is played"
+    elif closed and next_id is None:
+        told += f". {STATUS.get(closed[0].body['status'], (closed[0].body['status'], ''))[0]}"
+    elif next_id is None:
+        told += "; its case goes on"
+    is_over = next_id is not None or bool(closed)
+    return RequestState(word=word, tone=tone, told=told, next_id=next_id, is_open=False, is_over=is_over)
+
+
+async def list_work(services: GovernanceServices, thread: str) -> list[SeatWork]:
+    """Return what every seat was told, looked up and answered, as far as the case has come."""
+    saved = await services.checkpointer.aget_tuple(thread_config(thread))
+    values = {} if saved is None else saved.checkpoint["channel_values"]
+    asked = values.get("asked") or {}
+    answers: dict[str, list[tuple[str, dict[str, object]]]] = {}
+    for _, node, result in services.ledger.trace(thread):
+        step, _, role = node.partition("/")
+        if step in STEPS and isinstance(result, dict) and "turns" in result:
+            answers.setdefault(role, []).append((step, result))
+    seats = [*(values.get("briefs") or {}), *(role for role in answers)]
+    return [
+        SeatWork(
+            title=say_titles([role], ROLES),
+            said=tuple(
+                _make_said(step, heard, result)
+                for heard, (step, result) in zip(asked.get(role, []), answers.get(role, []), strict=False)
+            ),
+        )
+        for role in dict.fromkeys(seats)
+    ]
+
+
+def list_history(services: GovernanceServices, thread: str) -> list[tuple[str, str, str]]:
+    """(time, entry, words) of all that was logged of a case."""
+    return [
+        (say_time(entry.at_s), entry.kind, visible(say_entry(entry.kind, entry.body)))
+        for entry in services.log.entries(thread)
+    ]
+
+
+def _make_said(step: str, heard: object, result: dict[str, object]) -> Said:
+    turns = result["turns"]
+    texts = [str(turn["text"]) for turn in turns] if isinstance(turns, Sequence) else []
+    return Said(
+        step=STEPS[step],
+        heard=visible(str(heard), max_chars=MAX_BRIEF_CHARS),
+        calls=tuple(say_call(text) for text in texts[:-1]),
+        text=visible(str(result["text"]) or (texts[-1] if texts else ""), max_chars=MAX_BRIEF_CHARS),
+    )
+
+
+def _name_plan(proposal: Proposal) -> str:
+    plan = "First plan" if proposal.attempt == 0 else f"Re-plan {proposal.attempt}"
+    return f"{plan}, revision {proposal.revision}" if proposal.revision else plan
+
+
+def _say_budget(proposal: Proposal) -> str:
+    if proposal.attempt:
+        return f"{proposal.budget} k$ are left, the reserve included."
+    return "The reserve is for what nobody foresaw." if proposal.reserve else ""
+
+
+def _list_seats(proposal: Proposal) -> list[str]:
+    """Return the seats in the order of their parts: a sealed request has its reports in order of name."""
+    return list(dict.fromkeys([*(role for role in ROLES if role in proposal.reports), *proposal.reports]))
+
+
+def _make_row(role: str, report: ReportLine | None, proposal: Proposal) -> SeatRow:
+    if report is None:
+        silent = tuple(((), "no valid report") for _ in proposal.options)
+        return SeatRow(title=say_titles([role], ROLES), cells=silent)
+    cells = []
+    for line in proposal.options:
+        offers = tuple(
+            OfferLine(
+                option=offer.option,
+                part=visible(", ".join(offer.part)),
+                cost=offer.cost,
+                worth=offer.worth,
+                is_needed=offer.option in report.needs,
+                is_funded=offer.is_funded,
+            )
+            for offer in report.offers
+            if offer.option == line.option
+        )
+        obstacle = "vetoed" if line.option in report.veto else ""
+        if not obstacle and not offers and line.option in report.needs:
+            obstacle = "needs a part, offers none"
+        cells.append((offers, obstacle))
+    return SeatRow(title=say_titles([role], ROLES), cells=tuple(cells))
+
+
+def _list_notes(proposal: Proposal) -> Iterator[tuple[str, str]]:
+    for role in _list_seats(proposal):
+        report = proposal.reports[role]
+        if report is None:
+            continue
+        title = say_titles([role], ROLES)
+        if report.note:
+            yield title, visible(report.note)
+        if report.num_false_claims:
+            claims = "claim was" if report.num_false_claims == 1 else "claims were"
+            yield title, f"{report.num_false_claims} {claims} struck out as false."
+
+
+def _make_part(part: PlanPart) -> PartLine:
+    return PartLine(
+        title=say_titles([part.role], ROLES),
+        action=visible(part.action),
+        bill=f"cost {part.cost}, worth {part.worth}" if part.choice else "-",
+        alarm=f"under {part.kpi_floor} % of its limit, or over {part.most_lost} k$ lost",
+    )

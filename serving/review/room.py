@@ -1,0 +1,164 @@
+"""Everything that the pages of one review app work on: the gate's store, the queue, labels and reviewers."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from roles.errors import UserError
+from serving.review.audit import AuditLog
+from simulator.governance.gate.approvals import NotApprovedError, find_key
+from simulator.governance.gate.request_form import ReviewRequest
+from simulator.governance.runner import GovernanceServices, open_services
+from training.feedback.labels import Label, add_label, read_labels
+from training.feedback.queue import QueuedItem, read_queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewSettings:
+    """What is reviewed, by whom, and how.
+
+    Example: ReviewSettings(store=Path("company.db"), reviewers=("ann", "ben"))
+    """
+
+    store: Path  # the gate's; its key, the labels and the audit log stand beside it
+    reviewers: tuple[str, ...]  # who may sign in
+    queue: Path | None = None  # answers to judge; None: the gate's requests alone
+    labels_per_item: int = 1  # labels of different reviewers that an item needs
+    four_eyes: bool = False  # a plan needs the approvals of two reviewers
+    is_secure: bool = False  # browsers reach it by https alone, through a proxy
+
+    @property
+    def labels(self) -> Path:
+        """Return the file that labels are added to."""
+        return self.store.with_name(f"{self.store.name}.labels.jsonl")
+
+    @property
+    def audit(self) -> Path:
+        """Return the file of the audit log."""
+        return self.store.with_name(f"{self.store.name}.audit.jsonl")
+
+    def read_key(self) -> bytes:
+        """Return the store's key.
+
+        Raises:
+            UserError: see `find_key`.
+        """
+        return find_key(self.store.with_name(f"{self.store.name}.key"))
+
+
+class _Labels:
+    """The labels of a file, as of one moment."""
+
+    def __init__(self) -> None:
+        self.stamp: tuple[int, int] | None = None
+        self.all: list[Label] = []
+        self.by_item: dict[str, list[Label]] = {}
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the file."""
+        return 0 if self.stamp is None else self.stamp[1]
+
+    def add(self, label: Label) -> None:
+        """Add the latest label."""
+        self.all.append(label)
+        self.by_item.setdefault(label.item, []).append(label)
+
+
+@dataclass(slots=True, kw_only=True)
+class Room:
+    """An open review app's data."""
+
+    settings: ReviewSettings
+    key: bytes
+    services: GovernanceServices
+    audit: AuditLog
+    _labels: "_Labels" = field(default_factory=lambda: _Labels())
+    _items: tuple[object, dict[str, QueuedItem]] = field(default_factory=lambda: (None, {}))
+    _requests: dict[str, ReviewRequest] = field(default_factory=dict)  # sealed, so never shown anew
+
+    def list_labels(self) -> Sequence[Label]:
+        """Return all labels, oldest first."""
+        self._refresh_labels()
+        return self._labels.all
+
+    def labels_of(self, item: QueuedItem) -> list[Label]:
+        """Return the labels that are about an item, oldest first."""
+        self._refresh_labels()
+        found = [label for name in item.label_names for label in self._labels.by_item.get(name, ())]
+        return sorted(found, key=lambda label: label.time)
+
+    def add_label(self, label: Label) -> None:
+        """Keep a label; it is on disk when this returns."""
+        self._refresh_labels()
+        add_label(self.settings.labels, label)
+        if (_stamp(self.settings.labels) or (0, 0))[1] == self._labels.size + len(
+            label.model_dump_json().encode()
+        ) + 1:
+            self._labels.add(label)
+            self._labels.stamp = _stamp(self.settings.labels)
+
+    def _refresh_labels(self) -> None:
+        """Read the file again where somebody else has added to it."""
+        stamp = _stamp(self.settings.labels)
+        if stamp != self._labels.stamp:
+            self._labels = _Labels()
+            for label in read_labels(self.settings.labels) if stamp else ():
+                self._labels.add(label)
+            self._labels.stamp = stamp
+
+    def list_items(self) -> Mapping[str, QueuedItem]:
+        """Return the queue's items by id, in its order; the file is read again when it has changed."""
+        path = self.settings.queue
+        stamp = None if path is None else _stamp(path)
+        if stamp != self._items[0]:
+            items = [] if path is None or stamp is None else read_queue(path)
+            self._items = (stamp, {item.id: item for item in items})
+        return self._items[1]
+
+    def read_request(self, interrupt_id: str) -> ReviewRequest | None:
+        """Return a request as it was shown first; None where there is none, or its row was changed."""
+        if interrupt_id not in self._requests:
+            try:
+                body = self.services.gate.requests.read(interrupt_id).body
+            except NotApprovedError:
+                return None
+            self._requests[interrupt_id] = ReviewRequest.model_validate(body)
+        return self._requests[interrupt_id]
+
+
+@asynccontextmanager
+async def open_room(settings: ReviewSettings) -> AsyncIterator[Room]:
+    """Open the data, and register the reviewers with the gate.
+
+    Raises:
+        UserError: a store, key, queue or log that cannot be used, or a name that cannot review.
+    """
+    key = settings.read_key()
+    audit = AuditLog(settings.audit, key=key)
+    try:
+        async with open_services(settings.store, key=key, four_eyes=settings.four_eyes) as services:
+            unsound = services.log.find_unsound()
+            if unsound is not None:
+                raise UserError(f"entry {unsound} of the decision log of {settings.store} was changed")
+            for name in settings.reviewers:
+                try:
+                    services.desk.reviewers.register(name)
+                except NotApprovedError as error:
+                    raise UserError(f"--reviewer {name!r}: {error}") from None
+            room = Room(settings=settings, key=key, services=services, audit=audit)
+            room.list_items()
+            room.list_labels()
+            yield room
+    finally:
+        audit.close()
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what changes when the file does; None without a file."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size

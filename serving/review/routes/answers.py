@@ -1,0 +1,226 @@
+"""Answers to judge: approve or reject one, correct it in a form, or say which of two is better."""
+
+import json
+import random
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from evaluation.minutes.episode_in_words import MAX_BRIEF_CHARS, say_call, say_titles
+from evaluation.minutes.transcript import visible
+from roles.base import Answer, AnswerError, find_answer, parse_strict_json
+from roles.registry import ROLES
+from roles.team import NO_OPTION, RECONCILER, Decision, Report
+from serving.review.inbox import ItemState, judge_item
+from serving.review.pages import Form, RefusalError, Website, find_site, first
+from serving.review.routes.general import SEE_OTHER
+from serving.review.schema_form import check_value, make_fields, read_fields
+from simulator.governance.gate.approvals import MAX_FEEDBACK_CHARS
+from training.feedback.labels import Conversation, Label
+from training.feedback.queue import QueuedItem
+
+router = APIRouter(prefix="/answers")
+PREFIX = "answer"
+CONFLICT, UNPROCESSABLE = 409, 422
+
+
+@router.get("/{item_id}")
+async def show_item(request: Request, item_id: str) -> Response:
+    """The page of an answer, or of two side by side."""
+    return _show_page(request, item_id)
+
+
+@router.post("/{item_id}")
+async def label(request: Request, item_id: str) -> Response:
+    """Keep a label: a verdict, a comparison or a correction."""
+    site, item = _find(request, item_id)
+    form = await site.read_form(request)
+    reviewer = site.require_reviewer(request)
+    found = judge_item(site.room, item, reviewer)
+    action = first(form, "action")
+    if found.state == "done" or (found.state == "disputed" and not found.may_adjudicate):
+        site.room.audit.append(reviewer, "label", item_id, "refused: settled", kind=action[:20])
+        return _show_page(request, item_id, status=CONFLICT, why="Not kept: it has its labels already.")
+    try:
+        made = _make_label(action, form, item, reviewer, adjudicates=found.may_adjudicate)
+    except _MistakesError as mistakes:
+        site.room.audit.append(reviewer, "label", item_id, "refused: not valid", kind=action[:20])
+        return _show_page(
+            request,
+            item_id,
+            status=UNPROCESSABLE,
+            why=str(mistakes),
+            value=mistakes.value,
+            errors=mistakes.errors,
+        )
+    site.room.add_label(made)
+    site.room.audit.append(reviewer, "label", item_id, "kept", kind=made.kind, ruling=made.ruling)
+    return RedirectResponse(f"/answers/{item_id}", SEE_OTHER)
+
+
+class _MistakesError(Exception):
+    """What is wrong with a form, by field."""
+
+    def __init__(
+        self, why: str, value: Mapping[str, Any] | None = None, errors: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(why)
+        self.value, self.errors = value, errors or {}
+
+
+def _find(request: Request, item_id: str) -> tuple[Website, QueuedItem]:
+    site = find_site(request)
+    site.require_reviewer(request)
+    item = site.room.list_items().get(item_id)
+    if item is None:
+        raise RefusalError(404, "there is no such answer in the queue")
+    return site, item
+
+
+def _make_label(action: str, form: Form, item: QueuedItem, reviewer: str, *, adjudicates: bool) -> Label:
+    more = {"reason": first(form, "reason").strip()[:MAX_FEEDBACK_CHARS], "adjudicates": adjudicates}
+    if action in ("approve", "reject"):
+        if action == "reject" and not more["reason"]:
+            raise _MistakesError("Say why you reject it.")
+        return item.judge(action == "approve", reviewer, **more)
+    if action in ("left", "right", "neither") and len(item.answers) == 2:
+        if not more["reason"]:
+            raise _MistakesError("Say why.")
+        return item.compare(_find_side(action, item, reviewer), reviewer, **more)
+    if action == "correct":
+        schema = find_schema(item.seat)
+        value = read_fields(schema, form, prefix=PREFIX)
+        answer, errors = check_value(schema, value, prefix=PREFIX)
+        if isinstance(answer, Decision):
+            errors = check_decision(answer, item.options)
+        if answer is None or errors:
+            raise _MistakesError("Not kept: see the marked fields.", value, errors)
+        text = json.dumps(answer.model_dump(mode="json", exclude_defaults=True))
+        return item.correct(text, reviewer, **more)
+    raise _MistakesError("Choose what you want to say of the answer.")
+
+
+def check_decision(decision: Decision, options: Mapping[str, list[str]]) -> dict[str, str]:
+    """Return by field what a corrected decision breaks of the rules of the table."""
+    option = f"{PREFIX}.option"
+    if decision.escalate != (decision.option == NO_OPTION):
+        return {option: f"{NO_OPTION} goes with escalate, and only with it"}
+    if decision.escalate:
+        return {f"{PREFIX}.fund": "nothing is funded where the case is handed on"} if decision.fund else {}
+    if decision.option not in options:
+        return {option: f"options are {', '.join(options)}"}
+    unknown = [label for label in decision.fund if label not in options[decision.option]]
+    if unknown:
+        return {f"{PREFIX}.fund": f"{unknown[0]} has no offer on {decision.option}"}
+    return {}
+
+
+def find_schema(seat: str) -> type[Answer]:
+    """Return the schema of what a seat answers first."""
+    return Decision if seat == RECONCILER else Report
+
+
+def _is_turned(item: QueuedItem, reviewer: str) -> bool:
+    """Return whether this reviewer sees the second answer on the left: half of them do, of every item."""
+    return random.Random(f"{item.id}/{reviewer}").random() < 0.5
+
+
+def _find_side(side: str, item: QueuedItem, reviewer: str) -> Literal["first", "second", "neither"]:
+    if side == "neither":
+        return "neither"
+    return "first" if (side == "left") != _is_turned(item, reviewer) else "second"
+
+
+def _show_page(
+    request: Request,
+    item_id: str,
+    *,
+    status: int = 200,
+    why: str = "",
+    value: Mapping[str, Any] | None = None,
+    errors: Mapping[str, str] | None = None,
+) -> Response:
+    site, item = _find(request, item_id)
+    reviewer = site.require_reviewer(request)
+    state = judge_item(site.room, item, reviewer)
+    labels = site.room.labels_of(item)
+    is_own = any(one.reviewer == reviewer for one in labels)
+    choices = {
+        "option": [*item.options, NO_OPTION],
+        "fund": sorted({label for offers in item.options.values() for label in offers}),
+    }
+    answers = [_show_answer(answer) for answer in item.answers]
+    if len(answers) == 2 and _is_turned(item, reviewer):
+        answers.reverse()
+    known = value if value is not None else _read_value(item.answers[0])
+    return site.show(
+        request,
+        "answer.html",
+        status=status,
+        item=item,
+        id=item_id,
+        title=visible(item.title),
+        seat=say_titles([item.seat], ROLES),
+        table=visible(item.table, max_chars=MAX_BRIEF_CHARS),
+        own=_show_answer(item.answers[0]),
+        answers=answers,
+        reports=_spell(item.reports),
+        briefs=_spell(item.briefs),
+        votes=_spell(item.votes),
+        decisions=[(visible(name), count) for name, count in item.decisions.items()],
+        state=state,
+        can_label=_can_label(state),
+        labels=[_show_label(one) for one in labels] if is_own or state.state != "waiting" else [],
+        fields=make_fields(find_schema(item.seat), known, prefix=PREFIX, choices=choices, errors=errors),
+        is_correcting=value is not None,
+        why=why,
+        max_reason=MAX_FEEDBACK_CHARS,
+    )
+
+
+def _can_label(state: ItemState) -> bool:
+    return state.state == "waiting" or state.may_adjudicate
+
+
+def _spell(texts: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [
+        (say_titles([role], ROLES), visible(text, max_chars=MAX_BRIEF_CHARS)) for role, text in texts.items()
+    ]
+
+
+def _show_answer(answer: Conversation) -> dict[str, Any]:
+    """Return an answer for its page: what was looked up, and the last words, a JSON object line by line."""
+    *before, last = answer
+    calls = [say_call(message.content) for message in before if message.role == "assistant"]
+    value = _read_value(answer)
+    fields = [(name.replace("_", " "), _say_value(given)) for name, given in value.items()]
+    return {"calls": calls, "fields": fields, "text": visible(last.content, max_chars=MAX_BRIEF_CHARS)}
+
+
+def _say_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return visible(", ".join(one if isinstance(one, str) else json.dumps(one) for one in value)) or "-"
+    return visible(value if isinstance(value, str) else json.dumps(value)) or "-"
+
+
+def _read_value(answer: Conversation) -> dict[str, Any]:
+    """Return the JSON object in an answer's last words; {} where there is none."""
+    try:
+        text = find_answer(answer[-1].content)
+        value = parse_strict_json(text[text.find("{") :]) if "{" in text else {}
+    except AnswerError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _show_label(label: Label) -> tuple[str, str, str]:
+    """(reviewer, what was said, reason)."""
+    said = "corrected it" if label.kind == "correction" else label.ruling
+    if label.kind == "comparison":
+        said = "finds neither better" if label.preferred == "neither" else "prefers one"
+    return visible(label.reviewer), said, visible(label.reason)

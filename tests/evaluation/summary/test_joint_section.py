@@ -1,0 +1,93 @@
+"""What a summary says of joint training: gap, hidden profiles, tries, peak and last, gradients."""
+
+from typing import Any
+
+import pytest
+
+from evaluation.scoring.scores import TeamScores
+from evaluation.summary.joint_section import build_joint_section, describe_validation
+from evaluation.summary.joint_table import joint_tables, seeds_joint_table
+
+HIDDEN = (True, False) * 20
+
+
+def team(stage: str, hidden_value: float, other_value: float, **fields: Any) -> TeamScores:
+    values = (hidden_value, other_value) * 20
+    zeros = (0.0,) * 40
+    return TeamScores(
+        stage=stage,
+        sampled=values,
+        greedy=fields.pop("greedy", ()),
+        value=values,
+        consensus=zeros,
+        unresolved=zeros,
+        escalation=zeros,
+        agreement=(),
+        best_option=tuple(value > 0.5 for value in values),
+        hidden=HIDDEN,
+        **fields,
+    )
+
+
+def section(**fields: Any) -> dict[str, Any]:
+    teams = {
+        "grpo": team("grpo", 0.2, 0.8),
+        "marl": team("marl", 0.6, 0.8, **fields),
+        "reachable": team("reachable", 1.0, 1.0),
+    }
+    return build_joint_section(teams, [], 200)
+
+
+def test_the_gap_is_measured_to_the_best_reachable() -> None:
+    gap = section()["gap"]["sampled"]
+    assert (gap["before"], gap["after"], gap["reachable"]) == pytest.approx((0.5, 0.7, 1.0))
+    assert gap["mean"] == pytest.approx(0.4)
+    assert "greedy" not in section()["gap"]  # no greedy play was stored
+
+
+def test_hidden_profiles_are_counted_by_themselves() -> None:
+    hidden = section()["hidden"]
+    assert (hidden["n"], hidden["share"]) == (20, 0.5)
+    assert hidden["stages"]["grpo"] == {"solved": 0.0, "value": pytest.approx(0.2)}
+    assert hidden["stages"]["marl"] == {"solved": 1.0, "value": pytest.approx(0.6)}
+    change = hidden["paired"]["marl-grpo"]
+    assert (change["solved"], change["mean"]) == (1.0, pytest.approx(0.4))
+    assert change["p_solved"] == pytest.approx(2 / 2**20)
+
+
+def test_tries_at_the_first_cases_give_pass_k() -> None:
+    passes = section(repeated_value=((1.0, 0.8), (1.0, 0.95)))["passes"]["marl"]
+    # first case: .6, 1, 1; second: .8, .8, .95
+    assert passes["n"] == 2
+    assert passes["chances"] == pytest.approx([(2 / 3 + 1 / 3) / 2, (1 / 3 + 0) / 2, 0.0])
+
+
+def test_peak_and_last_of_the_validations_are_told_apart() -> None:
+    steps = [
+        {"step": 5, "validation_reward": 0.5},
+        {"step": 10, "validation_reward": 0.7, "gradient_mass/cto": 0.9, "gradient_mass/coo": 0.1},
+        {"step": 15, "validation_reward": 0.6, "validation_fall": 0.1, "validation_fall_error": 0.02},
+    ]
+    found = describe_validation(steps)
+    assert (found["peak"], found["peak_step"], found["last"], found["last_step"]) == (0.7, 10, 0.6, 15)
+    assert (found["fall"], found["fall_error"]) == (0.1, 0.02)
+    joint = build_joint_section({}, steps, 100)
+    assert joint["gradient_mass"] == {"cto": 0.9, "coo": 0.1}
+    assert set(joint) == {"validation", "gradient_mass"}
+
+
+def test_every_part_has_its_table_and_none_where_it_was_not_measured() -> None:
+    steps = [{"step": 5, "validation_reward": 0.5, "gradient_mass/cto": 1.0}]
+    joint = section(repeated_value=((1.0, 0.8),)) | build_joint_section({}, steps, 100)
+    summary = {
+        "team": {"paired": {}, "grpo": {"mean": 0.5}, "marl": {"mean": 0.7}},
+        "joint": joint,
+        "seed": 7,
+    }
+    titles = [table.title for table in joint_tables(summary)]
+    assert len(titles) == 6
+    for table in joint_tables(summary):
+        assert {len(row) for row in table.rows} == {len(table.titles)}
+    (row,) = seeds_joint_table([summary]).rows
+    assert row == ("7", ".50 to .70", "40 %", "0 % to 100 %", ".20 to .60", ".50", ".50")
+    assert joint_tables({"team": {}}) == []

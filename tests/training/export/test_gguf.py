@@ -1,0 +1,97 @@
+"""Files for llama.cpp hold the same models: another program's reader gives back the same answers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from exported_teams import make_random_run
+from gguf import GGUFReader
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from training.export.export import export_team
+from training.export.gguf_files import _turn, write_model
+from training.export.team_folder import open_team_folder
+from training.models.pretrained import _read_weights
+
+IDS = torch.tensor([[5, 9, 2, 41, 17, 30]])
+LORA = ("model.adapter=lora", "model.lora_rank=4")
+
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = make_random_run(tmp_path_factory.mktemp("runs") / "lora", *LORA)
+    return export_team(run, run.path.parent / "exported", with_merged=True, with_gguf=True).path
+
+
+def logits(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        found: torch.Tensor = model.eval()(input_ids=IDS).logits
+    return found
+
+
+def tensors(path: Path) -> dict[str, torch.Tensor]:
+    return {one.name: torch.from_numpy(one.data.copy()) for one in GGUFReader(path).tensors}
+
+
+def test_a_merged_file_is_read_by_transformers_and_says_the_same(adapters: Path) -> None:
+    for role in ("cto", "reconcile"):
+        plain = AutoModelForCausalLM.from_pretrained(adapters / f"merged/{role}")
+        read = AutoModelForCausalLM.from_pretrained(
+            adapters / "gguf",
+            gguf_file=f"{role}.gguf",
+            config=plain.config,  # that reader leaves the width of heads out
+            dtype=torch.float32,
+        )
+        assert torch.equal(logits(read), logits(plain))
+
+
+def test_base_and_lora_files_make_the_merged_weights(adapters: Path) -> None:
+    base, merged = tensors(adapters / "gguf/base.gguf"), tensors(adapters / "gguf/cto.gguf")
+    lora = tensors(adapters / "gguf/cto.lora.gguf")
+    reader = GGUFReader(adapters / "gguf/cto.lora.gguf")
+    field = reader.get_field("adapter.lora.alpha")
+    assert field is not None
+    scale = field.contents() / 4
+    changed = sorted({name.rsplit(".", 1)[0] for name in lora})
+    assert len(changed) == 7  # linear layers of one block
+    for name in changed:
+        whole = base[name] + scale * lora[f"{name}.lora_b"] @ lora[f"{name}.lora_a"]
+        assert (whole - merged[name]).abs().max() < 1e-4, name
+    assert all(torch.equal(base[name], merged[name]) for name in base if name not in changed)
+
+
+def test_the_folder_with_files_for_llama_cpp_verifies(adapters: Path) -> None:
+    folder = open_team_folder(adapters)
+    assert folder.record.gguf
+    files = sorted(path.name for path in (adapters / "gguf").iterdir())
+    roles = ("coo", "cost", "cto", "reconcile", "risk")
+    assert files == sorted(
+        ["base.gguf", *(f"{role}{end}" for role in roles for end in (".gguf", ".lora.gguf"))]
+    )
+
+
+def test_llama_rows_are_turned_as_the_reader_of_a_published_file_turns_them_back(tmp_path: Path) -> None:
+    """The reader in training/models/pretrained.py was checked against a published GGUF file."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=40,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+        architectures=["LlamaForCausalLM"],
+    )
+    model = LlamaForCausalLM(config)
+    model.save_pretrained(tmp_path / "llama")
+    (tmp_path / "llama/tokenizer.json").write_text('{"model": {"type": "Unigram"}, "added_tokens": []}')
+    write_model(tmp_path / "llama", tmp_path / "llama.gguf", name="llama")
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    state = _read_weights(GGUFReader(tmp_path / "llama.gguf"), shapes, config)
+    stored = load_file(tmp_path / "llama/model.safetensors")
+    assert all(torch.equal(state[name], tensor) for name, tensor in stored.items())
+    name = "model.layers.0.self_attn.q_proj.weight"
+    assert not torch.equal(_turn(name, stored[name], config.to_dict()), stored[name])

@@ -1,0 +1,174 @@
+"""Writes a run's team after a stage as a folder that stands for itself."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from evaluation.summary.run_summary import SUMMARY_FILE, read_summary
+from roles.errors import UserError
+from roles.team import RECONCILER, TEAM_ROLES
+from simulator.export.atomic_files import encode_json, write_atomic
+from training.config.run_config import EngineConfig, RunConfig
+from training.export.card import render_card
+from training.export.merge import write_merged
+from training.export.team_folder import (
+    ADAPTERS,
+    BASE,
+    CARD,
+    FULL,
+    MERGED,
+    RECORD,
+    SUFFIXES,
+    Source,
+    Stage,
+    TeamFolder,
+    TeamRecord,
+    name_identity,
+    open_team_folder,
+)
+from training.export.versions import describe_versions
+from training.models.adapters import WEIGHTS, owner_of
+from training.models.base_model import PRETRAINED
+from training.models.pretrained import HUB_ID, SMOLLM2
+from training.models.weights import find_weights
+from training.runs.checkpoints import MANIFEST, is_checkpoint_name, publish, step_in_name
+from training.runs.run_folder import Run
+
+ADAPTER_CONFIG = "adapter_config.json"
+BASE_IN_FOLDER = "./base"  # as an adapter names it: found from the folder itself
+
+
+def export_team(
+    run: Run, target: Path, *, stage: Stage = "marl", with_merged: bool = False, with_gguf: bool = False
+) -> TeamFolder:
+    """Write the run's team after `stage` as a new folder; a kill leaves nothing under its name.
+
+    `with_merged`: also base and adapter of each owner as one model. `with_gguf`: also files for llama.cpp.
+
+    Raises:
+        UserError: no sound weights of the stage, `target` is taken or no name for a folder, disk full, or
+            weights that cannot be merged or written as GGUF.
+    """
+    check_target(target)
+    if with_gguf and find_spec("gguf") is None:
+        raise UserError("--gguf needs the package gguf; pip install 'emads[gguf]'")
+    config, sources = run.config, {role: find_weights(run, stage, role) for role in TEAM_ROLES}
+    has_adapters = config.model.adapter != "none"
+    if with_merged and not has_adapters:
+        raise UserError(f"{run.path} trains full weights, one model per role: there is nothing to merge")
+    if with_merged and config.model.adapter == "qlora":
+        raise UserError(
+            "adapters on a 4-bit base cannot be merged without loss; export them without --merged"
+        )
+    record = TeamRecord(
+        format="emads-team/1",
+        name=config.name,
+        stage=stage,
+        weights="adapters" if has_adapters else "roles",
+        roles={role: owner_of(config.model, role) for role in TEAM_ROLES},
+        merged=with_merged,
+        gguf=with_gguf,
+        base_model=_name_base(config),
+        versions=describe_versions(config.model),
+        source=Source(
+            run=config.name,
+            digest=run.digest,
+            steps={owner_of(config.model, role): path.name for role, path in sources.items()},
+        ),
+        config=_without_machine(config),
+        evaluation=read_evaluation(run, stage),
+    )
+    base = find_weights(run, BASE, RECONCILER) if has_adapters else None
+
+    def write(folder: Path) -> None:
+        if base is not None:
+            _copy_model(base, folder / BASE)
+            for owner in record.owners:
+                _copy_adapter(sources[_speaker(record, owner)], folder / ADAPTERS / owner)
+        else:
+            for role, source in sources.items():
+                _copy_model(source, folder / FULL / role)
+        if with_merged:
+            for owner in record.owners:
+                write_merged(folder / BASE, folder / ADAPTERS / owner, folder / MERGED / owner)
+        if with_gguf:
+            from training.export.gguf_files import write_gguf  # its package is an extra
+
+            write_gguf(folder, record)
+        (folder / RECORD).write_bytes(encode_json(record.model_dump(mode="json")))
+        (folder / CARD).write_text(render_card(record))
+
+    step = step_in_name(target) or 0
+    publish(target.parent, target.name, write, run=name_identity(record), step=step)
+    return open_team_folder(target)
+
+
+def check_target(target: Path) -> None:
+    """Refuse a place where no folder can be made.
+
+    Raises:
+        UserError: it is taken, or its name has other characters than a folder's.
+    """
+    if not is_checkpoint_name(target.name):
+        raise UserError(f"--to {target}: name the folder with letters, digits, _ . @ and - alone")
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise UserError(f"--to {target} exists; choose another folder, or delete it")
+
+
+def read_evaluation(run: Run, stage: str) -> dict[str, Any] | None:
+    """Return the sealed scores of a stage, of the team (None where it has none) and of each role."""
+    if not (run.path / SUMMARY_FILE).is_file():
+        return None
+    summary = read_summary(run.path)
+    team = summary["team"].get(stage)
+    roles = {role: stages[stage] for role, stages in summary["roles"].items() if stage in stages}
+    return {"team": team, "roles": roles} if team or roles else None
+
+
+def _speaker(record: TeamRecord, owner: str) -> str:
+    return next(role for role, own in record.roles.items() if own == owner)
+
+
+def _name_base(config: RunConfig) -> str | None:
+    """Return the hub's name of the base; a local folder has none."""
+    preset = config.model.preset
+    if preset == SMOLLM2:
+        return HUB_ID
+    if Path(preset).exists() or preset.startswith(("/", ".", "~")):
+        return None
+    return PRETRAINED.get(preset, preset if "/" in preset else None)
+
+
+def _without_machine(config: RunConfig) -> RunConfig:
+    """Return the config without addresses and paths of the machine that trained it."""
+    changed: dict[str, Any] = {"engine": EngineConfig()}
+    if "/" in config.model.preset and _name_base(config) is None:
+        changed["model"] = config.model.model_copy(update={"preset": BASE_IN_FOLDER})
+    return config.model_copy(update=changed)
+
+
+def _copy_model(source: Path, target: Path) -> None:
+    """Copy a model's folder without the manifest of its checkpoint.
+
+    Raises:
+        UserError: it holds something else than data.
+    """
+    target.mkdir(parents=True)
+    for file in sorted(source.iterdir()):
+        if file.name == MANIFEST:
+            continue
+        if file.suffix not in SUFFIXES:
+            raise UserError(f"{file} is no file of a model that is exported (safetensors and text alone)")
+        shutil.copyfile(file, target / file.name)
+
+
+def _copy_adapter(source: Path, target: Path) -> None:
+    target.mkdir(parents=True)
+    shutil.copyfile(source / WEIGHTS, target / WEIGHTS)
+    settings: Mapping[str, Any] = json.loads((source / ADAPTER_CONFIG).read_text())
+    write_atomic(
+        target / ADAPTER_CONFIG, encode_json({**settings, "base_model_name_or_path": BASE_IN_FOLDER})
+    )

@@ -1,0 +1,205 @@
+"""Models and adapters in llama.cpp's format, written with the `gguf` package.
+
+With adapters: the base once, a LoRA file per owner, and the merged models where they are exported. With full
+weights: a file per role. The tiny tokenizer (Unigram on a cut of its own) has no counterpart in llama.cpp:
+such a file holds no vocabulary, and its callers send token ids. Names of tensors are the package's own.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from gguf import (
+    MODEL_ARCH,
+    GGMLQuantizationType,
+    GGUFWriter,
+    TensorNameMap,
+    TokenType,
+    get_tensor_name_map,
+    quants,
+)
+from safetensors.torch import load_file
+from torch import Tensor
+
+from roles.errors import UserError
+from training.export.team_folder import ADAPTERS, BASE, FULL, GGUF, MERGED, TeamRecord
+from training.models.adapters import WEIGHTS
+
+ENDING = ".gguf"
+LORA_ENDING = ".lora.gguf"
+ARCHITECTURES = {
+    "LlamaForCausalLM": (MODEL_ARCH.LLAMA, "smollm"),
+    "Qwen2ForCausalLM": (MODEL_ARCH.QWEN2, "qwen2"),
+    "Qwen3ForCausalLM": (MODEL_ARCH.QWEN3, "qwen2"),
+}  # class of transformers -> architecture, and name of the cut of its byte-level vocabulary
+_FACTORS = {".lora_A.weight": ".lora_a", ".lora_B.weight": ".lora_b"}
+_PREFIX = "base_model.model."
+
+
+def write_gguf(folder: Path, record: TeamRecord) -> None:
+    """Write gguf/ of a folder whose other parts stand already.
+
+    Raises:
+        UserError: an architecture that is not written here.
+    """
+    home = folder / GGUF
+    home.mkdir()
+    if record.weights == FULL:
+        for role in record.roles:
+            write_model(folder / FULL / role, home / f"{role}{ENDING}", name=f"{record.name}-{role}")
+        return
+    write_model(folder / BASE, home / f"{BASE}{ENDING}", name=f"{record.name}-{BASE}")
+    for owner in record.owners:
+        name = f"{record.name}-{owner}"
+        write_lora(folder / BASE, folder / ADAPTERS / owner, home / f"{owner}{LORA_ENDING}", name=name)
+        if record.merged:
+            write_model(folder / MERGED / owner, home / f"{owner}{ENDING}", name=name)
+
+
+def write_model(model: Path, target: Path, *, name: str) -> None:
+    """Write a model's folder as one file, in the precision of its weights.
+
+    Raises:
+        UserError: an architecture or a tokenizer that is not written here.
+    """
+    config = _read_json(model / "config.json")
+    architecture, cut = _find_architecture(config)
+    writer = GGUFWriter(target, architecture.name.lower())
+    writer.add_type("model")
+    writer.add_name(name)
+    _add_shape(writer, config)
+    _add_tokenizer(writer, model, config, cut)
+    names = get_tensor_name_map(architecture, config["num_hidden_layers"])
+    for file in sorted(model.glob("*.safetensors")):
+        for key, tensor in load_file(file).items():
+            if key == "lm_head.weight" and config.get("tie_word_embeddings", False):
+                continue
+            _add_tensor(writer, _rename(names, key), _turn(key, tensor, config))
+    _finish(writer)
+
+
+def write_lora(base: Path, adapter: Path, target: Path, *, name: str) -> None:
+    """Write a PEFT folder as a LoRA file for the base's file.
+
+    Raises:
+        UserError: an architecture that is not written here.
+    """
+    config = _read_json(base / "config.json")
+    architecture, _ = _find_architecture(config)
+    settings = _read_json(adapter / "adapter_config.json")
+    writer = GGUFWriter(target, architecture.name.lower())
+    writer.add_type("adapter")
+    writer.add_name(name)
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", float(settings["lora_alpha"]))
+    names = get_tensor_name_map(architecture, config["num_hidden_layers"])
+    for key, tensor in load_file(adapter / WEIGHTS).items():
+        ending = next(one for one in _FACTORS if key.endswith(one))
+        module = f"{key.removeprefix(_PREFIX).removesuffix(ending)}.weight"
+        # rows of B are outputs, which the format orders as it orders the weight's own rows
+        turned = _turn(module, tensor, config) if ending == ".lora_B.weight" else tensor
+        _add_tensor(writer, _rename(names, module) + _FACTORS[ending], turned)
+    _finish(writer)
+
+
+def _find_architecture(config: Mapping[str, Any]) -> tuple[MODEL_ARCH, str]:
+    (name,) = config["architectures"]
+    if name not in ARCHITECTURES:
+        raise UserError(
+            f"--gguf: {name} is not written here (known: {', '.join(ARCHITECTURES)}); leave --gguf out"
+        )
+    return ARCHITECTURES[name]
+
+
+def _add_shape(writer: GGUFWriter, config: Mapping[str, Any]) -> None:
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
+    writer.add_key_length(width)
+    writer.add_value_length(width)
+    writer.add_rope_dimension_count(width)
+    rope = config.get("rope_parameters") or {}
+    writer.add_rope_freq_base(float(rope.get("rope_theta", config.get("rope_theta", 10_000.0))))
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_vocab_size(config["vocab_size"])
+
+
+def _add_tokenizer(writer: GGUFWriter, model: Path, config: Mapping[str, Any], cut: str) -> None:
+    stored = _read_json(model / "tokenizer.json")
+    template = model / "chat_template.jinja"
+    if template.is_file():
+        writer.add_chat_template(template.read_text())
+    for add, key in ((writer.add_eos_token_id, "eos_token_id"), (writer.add_pad_token_id, "pad_token_id")):
+        if isinstance(config.get(key), int):
+            add(config[key])
+    if stored["model"]["type"] != "BPE":
+        writer.add_tokenizer_model("none")
+        return
+    added = {one["id"]: one for one in stored["added_tokens"]}
+    tokens = {number: token for token, number in stored["model"]["vocab"].items()}
+    tokens |= {number: one["content"] for number, one in added.items()}
+    rows = range(config["vocab_size"])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(cut)
+    writer.add_token_list([tokens.get(number, f"[PAD{number}]") for number in rows])
+    writer.add_token_types([_find_type(tokens, added, number) for number in rows])
+    merges = stored["model"]["merges"]
+    writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in merges])
+    writer.add_add_bos_token(False)
+
+
+def _find_type(tokens: Mapping[int, str], added: Mapping[int, Any], number: int) -> TokenType:
+    if number not in tokens:
+        return TokenType.UNUSED
+    if number not in added:
+        return TokenType.NORMAL
+    return TokenType.CONTROL if added[number]["special"] else TokenType.USER_DEFINED
+
+
+def _turn(key: str, tensor: Tensor, config: Mapping[str, Any]) -> Tensor:
+    """Return rows in the format's order: of Llama models it interleaves the halves that positions turn."""
+    heads = {
+        "self_attn.q_proj.weight": config["num_attention_heads"],
+        "self_attn.k_proj.weight": config.get("num_key_value_heads") or config["num_attention_heads"],
+    }
+    number = next((count for ending, count in heads.items() if key.endswith(ending)), None)
+    if number is None or config["architectures"] != ["LlamaForCausalLM"]:
+        return tensor
+    half = tensor.shape[0] // number // 2
+    return tensor.view(number, 2, half, -1).transpose(1, 2).reshape(tensor.shape)
+
+
+def _rename(names: TensorNameMap, key: str) -> str:
+    found = names.get_name(key, try_suffixes=(".weight", ".bias"))
+    if found is None:
+        raise UserError(f"--gguf: the format has no name for the tensor {key}; leave --gguf out")
+    return found
+
+
+def _add_tensor(writer: GGUFWriter, name: str, tensor: Tensor) -> None:
+    """Add a tensor in its own precision; vectors are float32, as the format wants them."""
+    values = tensor.to(torch.float32).contiguous().numpy()
+    kind = GGMLQuantizationType.BF16 if tensor.dtype == torch.bfloat16 and tensor.ndim > 1 else None
+    if kind is None:
+        writer.add_tensor(name, values)
+    else:
+        writer.add_tensor(name, quants.quantize(values, kind), raw_dtype=kind)
+
+
+def _finish(writer: GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return value

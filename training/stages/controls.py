@@ -1,0 +1,227 @@
+"""The controls of joint training: the same compute spent in other ways.
+
+Equal compute is counted in learnt transcripts, a config's numbers alone. A role that goes on with SFT or GRPO
+in place of joint training learns from as many of its own transcripts as joint training gives it. The single
+agent's transcript holds what all seats write at one table, so it stands for one of every role: as many as
+each role has in SFT, then as many as it has in GRPO and joint training.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from evaluation.scoring.sealed_plays import score_episodes
+from evaluation.scoring.single_agent import play_alone
+from evaluation.scoring.team_players import BEST_HABITS
+from roles.errors import UserError
+from roles.team import RECONCILER, TEAM_ROLES
+from scenarios.base import Scenario, Split
+from scenarios.team import TeamScenario
+from scenarios.team.single import SINGLE
+from simulator.records import Episode
+from training.config.grpo_config import GrpoConfig
+from training.config.run_config import RunConfig
+from training.data.demonstrations import TokenRow, demonstration_row, team_scenario
+from training.data.drawn_scenarios import DrawnScenarios
+from training.data.single_agent import make_scenario, single_family, single_role
+from training.models.adapters import list_owners, roles_of
+from training.models.engine_factory import serve
+from training.models.weights import is_finished, load_trainable, load_weights
+from training.runs.run_folder import Run
+from training.runs.workers import report_progress
+from training.stages.evaluation import find_repeats, outcomes_folder, store_scores
+from training.stages.from_config import make_chat, test_cases
+from training.stages.grpo import train_on_scenarios
+from training.stages.grpo import train_role as train_role_by_grpo
+from training.stages.order import SOURCE
+from training.stages.sft import count_rows, first_further_row, train_on_rows
+from training.stages.sft import train_role as train_role_by_sft
+
+NUM_SEATS_IN_ONE = len(TEAM_ROLES) - 1  # the single agent's longest turn offers for all of them
+
+
+def check_controls(config: RunConfig) -> None:
+    """Refuse a config whose controls cannot be trained.
+
+    Raises:
+        UserError: one adapter for all roles leaves none for the single agent.
+    """
+    if config.model.adapter_sharing == "shared":
+        raise UserError(
+            "controls train a single agent beside the roles, and with model.adapter_sharing 'shared' there is"
+            " one adapter for all: set it to per_role, or leave the controls out"
+        )
+
+
+def count_joint_transcripts(config: RunConfig, role: str) -> int:
+    """The role's transcripts that joint training plays and learns from."""
+    marl = config.marl
+    sets = marl.max_steps * marl.scenarios_per_step * marl.report_sets
+    decisions = marl.decisions_per_set if marl.protocol == "assess" else 1
+    return sets * decisions if role == RECONCILER else sets
+
+
+def count_sft_steps(config: RunConfig, owner: str) -> int:
+    """SFT steps that learn from as many transcripts as joint training, a pass over one counted once."""
+    count = sum(count_joint_transcripts(config, role) for role in roles_of(owner) if role in TEAM_ROLES)
+    return max(1, round(count * config.marl.updates_per_batch / config.sft.batch_size))
+
+
+def count_grpo_steps(config: RunConfig, owner: str) -> int:
+    """GRPO steps that play as many transcripts as joint training."""
+    count = sum(count_joint_transcripts(config, role) for role in roles_of(owner) if role in TEAM_ROLES)
+    return max(1, round(count / (config.grpo.prompts_per_step * config.grpo.group_size)))
+
+
+def count_single_grpo_steps(config: RunConfig) -> int:
+    """GRPO steps of the single agent: as many as a role's, then one plan for every joint decision."""
+    return config.grpo.max_steps + count_grpo_steps(config, RECONCILER)
+
+
+def train_sft_instead(path: Path, owner: str) -> None:
+    """Go on with SFT after GRPO, on the run's demonstrations."""
+    run = Run.open(path)
+    if not is_finished(run, "sft_instead", owner):
+        first_row = first_further_row(run.config)
+        steps = count_sft_steps(run.config, owner)
+        train_role_by_sft(run, "sft_instead", owner, steps, first_row=first_row)
+
+
+def train_sft_best_habit(path: Path, owner: str) -> None:
+    """Go on with SFT after GRPO on meetings of experts who all hold the best habits."""
+    run = Run.open(path)
+    if not is_finished(run, "sft_best_habit", owner):
+        first_row = count_rows(run.config, run.config.sft.max_steps)
+        steps = count_sft_steps(run.config, owner)
+        train_role_by_sft(run, "sft_best_habit", owner, steps, first_row=first_row, habits=BEST_HABITS)
+
+
+def train_grpo_instead(path: Path, owner: str) -> None:
+    """Go on with the role's own GRPO, on scenarios that it did not see."""
+    run = Run.open(path)
+    if is_finished(run, "grpo_instead", owner):
+        return
+    config = run.config
+    grpo = config.grpo.model_copy(update={"max_steps": count_grpo_steps(config, owner)})
+    first_index = config.data.first_grpo_index + config.grpo.max_steps * config.grpo.prompts_per_step
+    train_role_by_grpo(run, "grpo_instead", owner, grpo, first_index=first_index)
+
+
+def train_single_sft(path: Path) -> None:
+    """Fine-tune the single agent from the base on as many demonstrations and steps as each role."""
+    run = Run.open(path)
+    if is_finished(run, "single_sft", SINGLE):
+        return
+    config = run.config
+    model, tokenizer = load_trainable(run, SOURCE["single_sft"], SINGLE)
+    chat, style = make_chat(tokenizer, config), config.model.prompts
+    family, role = single_family(style, config.team_reward), single_role(style)
+
+    def write(split: Split, count: int) -> list[TokenRow]:
+        cases = (_draw(config, split, index) for index in range(count))
+        return [demonstration_row(family, case, chat, {SINGLE: role}) for case in cases]
+
+    steps = config.sft.max_steps
+    train_on_rows(
+        run,
+        "single_sft",
+        SINGLE,
+        model,
+        tokenizer,
+        write("train", count_rows(config, steps)),
+        write("validation", config.sft.num_validation_rows if config.sft.validate_every else 0),
+        source=SOURCE["single_sft"],
+        max_steps=steps,
+    )
+
+
+def train_single_grpo(path: Path) -> None:
+    """Train the single agent by GRPO on the team reward of its plans, on joint training's cases."""
+    run = Run.open(path)
+    if is_finished(run, "single_grpo", SINGLE):
+        return
+    config = run.config
+    model, tokenizer = load_trainable(run, SOURCE["single_grpo"], SINGLE)
+    style, grpo = config.model.prompts, _single_grpo_config(config)
+    guards = grpo.guards
+    first = config.data.first_marl_index
+    train_on_scenarios(
+        run,
+        SINGLE,
+        model,
+        tokenizer,
+        DrawnScenarios(
+            lambda place: _draw(config, "train", first + place), grpo.max_steps * grpo.prompts_per_step
+        ),
+        DrawnScenarios(
+            partial(_draw, config, "validation"), guards.validation_scenarios if guards.validate_every else 0
+        ),
+        stage="single_grpo",
+        grpo=grpo,
+        families={SINGLE: single_family(style, config.team_reward)},
+        roles={SINGLE: single_role(style)},
+    )
+
+
+def evaluate_single(path: Path, stage: str) -> None:
+    """Score the single agent after one of its stages on the team's sealed cases."""
+    run = Run.open(path)
+    name = f"evaluate/{stage}/team"
+    if run.is_done(name):
+        return
+    config = run.config
+    model, tokenizer = load_weights(run, stage, SINGLE)
+    chat = make_chat(tokenizer, config)
+    grpo = _single_grpo_config(config)
+    with serve(run, {SINGLE: model}, stage, end_id=chat.end_id) as engine:
+
+        def play(
+            part: Sequence[TeamScenario], temperature: float, first_place: int, stream: str
+        ) -> list[Episode]:
+            return play_alone(
+                part,
+                engine=engine,
+                chat=chat,
+                temperature=temperature,
+                max_completion_tokens=grpo.max_completion_tokens,
+                stream=stream,
+                style=config.model.prompts,
+                policy=SINGLE,
+                max_turns=grpo.max_turns,
+                first_place=first_place,
+            )
+
+        scores = score_episodes(
+            stage,
+            test_cases(config),
+            play,
+            weights=config.team_reward,
+            folder=outcomes_folder(run),
+            repeats=find_repeats(config),
+        )
+    store_scores(run, name, [scores])
+    report_progress(20)
+
+
+def list_control_owners(config: RunConfig) -> tuple[str, ...]:
+    """Owners of weights that joint training trains."""
+    return tuple(owner for owner in list_owners(config.model) if set(roles_of(owner)) & set(TEAM_ROLES))
+
+
+def _single_grpo_config(config: RunConfig) -> GrpoConfig:
+    """The run's GRPO section with the single agent's steps and room for a turn that speaks for all seats."""
+    return config.grpo.model_copy(
+        update={
+            "max_steps": count_single_grpo_steps(config),
+            "max_completion_tokens": NUM_SEATS_IN_ONE * config.marl.max_completion_tokens,
+            "agent": "react",
+            "model_weight": 0.0,  # labels are of roles
+            "verifier_weight": 1.0,
+        }
+    )
+
+
+def _draw(config: RunConfig, split: Split, index: int) -> Scenario:
+    """The team case of this index as the single agent reads it."""
+    data = config.data
+    return make_scenario(team_scenario(split, data.seed, index, data.difficulties), config.model.prompts)
