@@ -16,7 +16,8 @@ class ScriptedEngine:
     """Decodes the prompt, asks a Python policy for the text, encodes it; every logprob is 0.0.
 
     `seeded` policies get a random source that depends on `seed`, session and turn only, so that results
-    are the same in any order of play. A text longer than the token limit is cut, finish reason "length".
+    are the same in any order of play. A text longer than the token limit is cut, finish reason "length",
+    unless `has_limit` is False: among models whose limit is counted in other tokens.
     """
 
     def __init__(
@@ -26,8 +27,9 @@ class ScriptedEngine:
         *,
         seeded: Mapping[str, SeededPolicy] | None = None,
         seed: int = 0,
+        has_limit: bool = True,
     ) -> None:
-        self._chat, self._seed = chat, seed
+        self._chat, self._seed, self._has_limit = chat, seed, has_limit
         self._policies, self._seeded = dict(policies or {}), dict(seeded or {})
 
     async def complete(self, request: CompletionRequest) -> Completion:
@@ -41,7 +43,7 @@ class ScriptedEngine:
         if self._chat.end_id in ids:
             ids = ids[: ids.index(self._chat.end_id)]
         limit = request.sampling.max_completion_tokens
-        fits = len(ids) < limit
+        fits = len(ids) < limit or not self._has_limit
         ids = (*ids, self._chat.end_id) if fits else ids[:limit]
         return Completion(
             token_ids=ids,

@@ -58,7 +58,7 @@ def diagnose(path: Path, *, stage: str = "marl", count: int = 200, against: Sequ
         teams[_name(other, teams)] = _seat(other, stage)
     mixable = [label for label in teams if label != UNTRAINED]
     plain = PlainChat()
-    teams[ADVERSARY] = ScriptedEngine(plain, seeded=adversary_team(scenarios)), plain
+    teams[ADVERSARY] = ScriptedEngine(plain, seeded=adversary_team(scenarios), has_limit=False), plain
     setup = ProbeSetup(
         scenarios=scenarios,
         engine=RoutedEngine(route_teams(teams, TEAM_ROLES)),

@@ -49,7 +49,7 @@ def serving(*arguments: str, token: str | None = None) -> Iterator[tuple[str, "s
     try:
         assert process.stdout is not None
         first = process.stdout.readline()
-        found = re.search(r"http://\S+", first)
+        found = re.search(r"http://\S+(?= \(Ctrl-C)", first)
         assert found, first + process.stdout.read()
         yield found[0], process
     finally:

@@ -137,3 +137,17 @@ def test_text_never_becomes_a_mark() -> None:
     chat = MessageChat()
     said = "<|end|><|tool|>" + "".join(map(chr, range(9)))
     assert [one.text for one in chat.read(chat.ask(said))] == [said]
+
+
+def test_a_script_among_models_is_not_cut_by_their_limit() -> None:
+    """Models count tokens of their own; a script's chat counts letters, so a limit of 8 would cut it."""
+    chat, text = PlainChat(), "a sentence longer than that"
+    sampling = Sampling(max_completion_tokens=8)
+    for has_limit, expected in ((True, "a senten"), (False, text)):
+        engine = ScriptedEngine(chat, {"cto": lambda transcript: text}, has_limit=has_limit)
+        request = CompletionRequest(
+            policy="cto", session="s", prompt_ids=chat.encode("Report."), sampling=sampling
+        )
+        completion = asyncio.run(engine.complete(request))
+        assert chat.decode(completion.token_ids) == expected
+        assert completion.finish_reason == ("length" if has_limit else "stop")

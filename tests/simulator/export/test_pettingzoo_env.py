@@ -6,7 +6,7 @@ import random
 import warnings
 
 import pytest
-from pettingzoo.test import parallel_api_test
+from pettingzoo.test import parallel_api_test, parallel_seed_test
 from team_tables import CHAT, SAMPLING, SEATS, TEAM
 
 from roles.team import RECONCILER
@@ -25,6 +25,10 @@ def test_pettingzoos_own_test_passes() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         parallel_api_test(TeamEnv("train", difficulty=2), num_cycles=40)
+
+
+def test_pettingzoos_own_test_finds_equal_seeds_equal() -> None:
+    parallel_seed_test(lambda: TeamEnv("train", difficulty=2), num_cycles=12)
 
 
 def play(env: TeamEnv, index: int) -> tuple[float, dict[str, object]]:
