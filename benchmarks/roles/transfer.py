@@ -9,7 +9,6 @@ coverage, needs and vetoes. Step 0 is zero-shot: neither has seen a report.
 """
 
 import argparse
-import copy
 import tempfile
 import time
 from collections.abc import Sequence
@@ -58,19 +57,26 @@ def measure_transfer(
     tokenizer = train_tokenizer(texts, 512)
     chat = HFChat(tokenizer, short_prompts=True)
     untrained = build_tiny_model(ModelConfig(), tokenizer, seed)
-    role_trained = copy.deepcopy(untrained)
+    role_trained = copy_model(untrained, tokenizer)
     _train(role_trained, tokenizer, chat, role, seat_share=0.0, steps=role_steps, first_row=0, seed=seed)
     found = []
     for steps in seat_steps:
         rewards = []
         for start in (untrained, role_trained):
-            model = copy.deepcopy(start)
+            model = copy_model(start, tokenizer)
             _train(
                 model, tokenizer, chat, role, seat_share=1.0, steps=steps, first_row=FIRST_SEAT_ROW, seed=seed
             )
             rewards.append(_score(model, chat, role, num_cases, seed))
         found.append(Transfer(seat_steps=steps, untrained=rewards[0], role_trained=rewards[1]))
     return found
+
+
+def copy_model(model: Any, tokenizer: Any) -> Any:
+    """A new model of the same weights: a trainer binds the forward pass of a model to its own weights."""
+    copied = build_tiny_model(ModelConfig(), tokenizer, seed=0)
+    copied.load_state_dict(model.state_dict())
+    return copied
 
 
 def _train(

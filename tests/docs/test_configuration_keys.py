@@ -18,7 +18,7 @@ from training.config.run_config import RunConfig
 SECTIONS = "|".join(name for name, value in RunConfig().__iter__() if isinstance(value, BaseModel))
 KEY = re.compile(rf"(?<![\w./-])((?:{SECTIONS})(?:\.[a-z_0-9]+)+)(?![\w/(-])")
 # Fields of summary.json and files whose paths begin like a section.
-NOT_KEYS = {"evaluation.stats", "data.rows"}
+NOT_KEYS = {"evaluation.stats", "data.rows", "review.md", "review.example.com"}
 
 
 def list_keys(model: BaseModel, path: str = "") -> Iterator[str]:
