@@ -23,7 +23,6 @@ from emads.cli.seat_options import (
     read_seat_options,
 )
 from roles.errors import UserError
-from training.export.team_folder import is_team_folder
 
 
 def evaluate(
@@ -75,6 +74,8 @@ def evaluate(
             )
         )
     paths = runs or [DEFAULT_RUN]
+    from training.export.team_folder import is_team_folder
+
     if len(paths) == 1 and is_team_folder(paths[0]) and tasks is None:
         if again or gate is not None:
             raise UserError(

@@ -57,14 +57,16 @@ class GrpoMemoryConfig(Section):
 class GrpoConfig(Section):
     """Group-relative policy optimisation of each role alone, on its own verifier."""
 
-    max_steps: Count = 60
+    max_steps: Count = 100
     """Optimizer steps per role; 0 leaves the stage out."""
     prompts_per_step: PositiveCount = 8
     """Scenarios per step."""
     group_size: GroupSize = 8
     """Trajectories per scenario that are compared with each other, 2 or more."""
-    learning_rate: Rate = 2e-4
+    learning_rate: Rate = 3e-4
     """Peak learning rate."""
+    rate_schedule: Literal["constant", "linear"] = "linear"
+    """Learning rate as it is (constant), or down to 0 in a straight line over max_steps (linear)."""
     adam_epsilon: Rate = 1e-4
     """Adam's epsilon: near a weight's gradient (1e-4 here) it keeps small, noisy gradients small."""
     temperature: Temperature = 1.0

@@ -10,7 +10,7 @@ from training.config.section import Count, PositiveCount, Rate, Section, check_m
 class SftConfig(Section):
     """Supervised fine-tuning of each role on demonstrations."""
 
-    max_steps: Count = 900
+    max_steps: Count = 800
     """Optimizer steps per role; 0 leaves the base model as it is."""
     batch_size: PositiveCount = 16
     """Demonstrations per optimizer step."""

@@ -30,6 +30,9 @@ from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints, Stateful
 
 
+SCHEDULERS = {"constant": "constant_with_warmup", "linear": "linear"}  # transformers' names; both warm up
+
+
 def verified_reward(
     completions: list[Any], verified_reward: list[float | None], **kwargs: Any
 ) -> list[float | None]:
@@ -135,7 +138,7 @@ def run_grpo(
         num_iterations=config.num_iterations,
         steps_per_generation=config.steps_per_generation * (num_rows // micro),
         learning_rate=config.learning_rate,
-        lr_scheduler_type="constant_with_warmup",
+        lr_scheduler_type=SCHEDULERS[config.rate_schedule],
         adam_epsilon=config.adam_epsilon,
         warmup_steps=min(5, config.max_steps // 10),
         beta=config.loss.kl_coefficient,

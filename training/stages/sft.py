@@ -19,7 +19,7 @@ from scenarios.base import Split
 from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
 from training.data.demonstrations import Habits, TokenRow, supervised_rows, take_turns
-from training.data.replans import replan_rows
+from training.joint.replans import replan_rows
 from training.learner.fsdp import is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of

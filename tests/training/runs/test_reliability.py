@@ -21,10 +21,13 @@ from emads.reliability.malicious.input_files import PROBES
 from emads.reliability.malicious.probes import Payload
 from emads.reliability.stages import checkpoint_damage, tiny_runs
 from emads.reliability.stages.prepared_runs import PreparedRuns
+from training.roles import rollouts
 from training.runs import checkpoints
 from training.runs.faults import Fault, parse_faults
+from training.runs.resume import StageCheckpoints
 from training.runs.run_errors import DIVERGED, OUT_OF_MEMORY
 from training.runs.run_folder import Run
+from training.stages import base
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +43,8 @@ def prepared() -> Iterator[PreparedRuns]:
     ):
         scored = [one for name, one in list(sys.modules.items()) if name.startswith("training.")]
         replaced = [(one, "score_episode") for one in scored if hasattr(one, "score_episode")]
-        replaced += [(tiny_runs.base, "TOKENIZER_SCENARIOS"), (tiny_runs.rollouts, "episode_reward")]
-        for owner, name in [*replaced, (tiny_runs.StageCheckpoints, "clear")]:
+        replaced += [(base, "TOKENIZER_SCENARIOS"), (rollouts, "episode_reward")]
+        for owner, name in [*replaced, (StageCheckpoints, "clear")]:
             patch.setattr(owner, name, getattr(owner, name))
         yield PreparedRuns(Path(folder) / "pr", "pr")
 

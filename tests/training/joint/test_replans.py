@@ -5,7 +5,7 @@ from tiny_models import tiny_chat
 from roles.team import RECONCILER
 from scenarios.base import Style
 from training.data.demonstrations import TokenRow, team_scenario
-from training.data.replans import play_experts, replan_rows
+from training.joint.replans import play_experts, replan_rows
 
 NUM_ROWS = 3
 STYLE: Style = "short"
