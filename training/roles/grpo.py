@@ -29,7 +29,6 @@ from training.roles.shared_prompts import SharedPrompts
 from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints, Stateful
 
-
 SCHEDULERS = {"constant": "constant_with_warmup", "linear": "linear"}  # transformers' names; both warm up
 
 
