@@ -80,9 +80,9 @@ class CreditConfig(Section):
 class MarlGuardsConfig(GuardsConfig):
     """Validation of joint training, and alarm and anchor for a role whose own score falls."""
 
-    validate_every: Count = 10
+    validate_every: Count = 20
     """Joint steps between greedy validations; the best weights are kept. 0 never validates."""
-    validation_scenarios: PositiveCount = 100
+    validation_scenarios: PositiveCount = 200
     """Team cases of the validation split that are played each time."""
     drift_alarm: Weight = 0.05
     """Fall of a role's own verified score, mean of drift_window steps, that is reported; 0 never."""
