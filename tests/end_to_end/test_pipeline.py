@@ -57,6 +57,7 @@ SETTINGS = (
     "marl.report_sets=2",
     "marl.decisions_per_set=3",
     "marl.credit.scheme=shared",
+    "marl.rate_schedule=constant",
     "evaluation.num_role_scenarios=20",
     "evaluation.num_team_scenarios=20",
     "evaluation.num_bootstrap=100",
