@@ -130,7 +130,7 @@ class MarlConfig(Section):
     """Adam's epsilon: near a weight's gradient it keeps small, noisy gradients small."""
     rate_schedule: Literal["constant", "linear"] = "linear"
     """Learning rates as they are (constant), or down to 0 in a straight line over max_steps (linear)."""
-    role_learning_rates: dict[str, Rate] = Field(default={})
+    role_learning_rates: dict[str, Rate] = Field(default={"reconcile": 3e-4})
     """Peak learning rates of single roles, in place of learning_rate."""
     frozen_roles: tuple[str, ...] = ()
     """Roles that play and are not trained."""
