@@ -83,7 +83,7 @@ def test_sharded_weights_learn_what_whole_ones_do(weights: Weights) -> None:
 @pytest.mark.process
 def test_swapped_reports_are_decided_on_alike_on_every_rank(weights: Weights) -> None:
     assert gap(weights["swaps-two"], weights["swaps-one"]) < 1e-9
-    assert gap(weights["swaps-one"], weights["start"]) > 1e-3
+    assert gap(weights["swaps-one"], weights["start"]) > 5e-4
 
 
 @pytest.mark.process

@@ -17,7 +17,8 @@ CHILD = ("-m", "emads.reliability.joint.rank_stage")
 SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "model.intermediate_size=48", "data.difficulties=[1]", "marl.max_steps=2", "marl.scenarios_per_step=3",
-    "marl.report_sets=2", "marl.decisions_per_set=2", "marl.learning_rate=0.001",
+    "marl.report_sets=2", "marl.decisions_per_set=2", "marl.learning_rate=0.001", "marl.adam_epsilon=1e-8",
+    "marl.rate_schedule=constant", "marl.credit.scheme=shared",
     "marl.max_completion_tokens=40", "marl.guards.validate_every=1", "marl.guards.validation_scenarios=2",
 )  # fmt: skip
 
