@@ -8,25 +8,20 @@ import typer
 
 from emads.cli.choices import check_at_least
 from emads.cli.seat_options import (
-    ApiOption,
-    PriceOption,
-    PricesOption,
-    SeatCostOption,
-    SeatKeyOption,
-    SeatOption,
+    SeatChoice,
     YesOption,
     confirm_cost,
     end_seats,
-    read_seat_options,
+    takes_seats,
 )
 from roles.errors import UserError
 
 EXAMPLE = "emads bench --seat all=openai:MODEL@http://127.0.0.1:8000/v1"
 
 
+@partial(takes_seats, leave_out=("replies",))
 def bench(
     ctx: typer.Context,
-    seat: SeatOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of plays and card (default runs/bench/PLAYERS).")
     ] = None,
@@ -35,11 +30,8 @@ def bench(
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="Begin no case later than this.")] = None,
     yes: YesOption = False,
-    price: PriceOption = None,
-    prices: PricesOption = None,
-    max_cost: SeatCostOption = None,
-    api_key_env: SeatKeyOption = None,
-    api: ApiOption = None,
+    *,
+    seats: SeatChoice,
 ) -> int:
     """Measure models on a fixed set of 600 cases, alone and at the table; writes a result card.
 
@@ -47,9 +39,7 @@ def bench(
     """
     if ctx.invoked_subcommand is not None:
         return 0
-    chosen = read_seat_options(
-        seat, price=price, prices=prices, max_cost=max_cost, api_key_env=api_key_env, api=api
-    )
+    chosen = seats.read()
     if chosen is None:
         raise UserError(f"name the players: {EXAMPLE}, or --seat all=scripted")
     check_at_least("--cases", 1 if cases is None else cases, 1)
@@ -57,10 +47,10 @@ def bench(
         raise UserError(f"--minutes {minutes:g} must be above 0")
     from emads.bench.run import name_folder, run_bench
 
-    seats, options = chosen
-    folder = out or name_folder("runs/bench", seats)
+    players, options = chosen
+    folder = out or name_folder("runs/bench", players)
     stop = run_bench(
-        seats,
+        players,
         options,
         folder,
         limit=cases,

@@ -9,22 +9,17 @@ import typer
 from emads.cli.choices import check_at_least, choose_roles, choose_stage, open_existing
 from emads.cli.options import DEFAULT_RUN, RunsArgument
 from emads.cli.seat_options import (
-    ApiOption,
     OutOption,
-    PriceOption,
-    PricesOption,
-    RepliesOption,
-    SeatCostOption,
-    SeatKeyOption,
-    SeatOption,
+    SeatChoice,
     YesOption,
     confirm_cost,
     end_seats,
-    read_seat_options,
+    takes_seats,
 )
 from roles.errors import UserError
 
 
+@takes_seats
 def evaluate(
     runs: RunsArgument = None,
     again: Annotated[bool, typer.Option("--again", help="Play everything anew.")] = False,
@@ -39,27 +34,14 @@ def evaluate(
     count: Annotated[int, typer.Option(help="With --seat or an exported team: sealed cases.")] = 100,
     out: OutOption = None,
     yes: YesOption = False,
-    seat: SeatOption = None,
-    price: PriceOption = None,
-    prices: PricesOption = None,
-    max_cost: SeatCostOption = None,
-    api_key_env: SeatKeyOption = None,
-    api: ApiOption = None,
-    replies: RepliesOption = None,
+    *,
+    seats: SeatChoice,
 ) -> int:
     """Score every finished stage of a run on the sealed test split; several runs are compared as seeds.
 
     With --seat the run's team plays with other players in these seats, and is compared with itself.
     """
-    chosen = read_seat_options(
-        seat,
-        price=price,
-        prices=prices,
-        max_cost=max_cost,
-        api_key_env=api_key_env,
-        api=api,
-        replies=replies,
-    )
+    chosen = seats.read()
     if chosen is not None:
         if again or gate is not None or tasks is not None or len(runs or ()) > 1:
             raise UserError("--seat goes with at most one RUN, and without --again, --gate and --tasks")
@@ -105,6 +87,7 @@ def evaluate(
     return evaluate_runs(paths, again=again, gate=gate)
 
 
+@takes_seats
 def diagnose(
     run: Annotated[
         Path | None,
@@ -116,13 +99,8 @@ def diagnose(
         list[Path] | None, typer.Option(help="Other runs to swap roles with. Repeatable.")
     ] = None,
     out: OutOption = None,
-    seat: SeatOption = None,
-    price: PriceOption = None,
-    prices: PricesOption = None,
-    max_cost: SeatCostOption = None,
-    api_key_env: SeatKeyOption = None,
-    api: ApiOption = None,
-    replies: RepliesOption = None,
+    *,
+    seats: SeatChoice,
 ) -> int:
     """Find roles that add nothing, are ignored or always agree; swap roles between stages and runs.
 
@@ -130,15 +108,7 @@ def diagnose(
     """
     choose_stage(stage, with_base=False)
     check_at_least("--count", count, 20)
-    chosen = read_seat_options(
-        seat,
-        price=price,
-        prices=prices,
-        max_cost=max_cost,
-        api_key_env=api_key_env,
-        api=api,
-        replies=replies,
-    )
+    chosen = seats.read()
     if chosen is not None:
         if against:
             raise UserError("--against swaps roles of runs: leave it out with --seat")

@@ -1,9 +1,11 @@
 """Options that name players by seat, and how their endpoints are asked."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -14,60 +16,97 @@ if TYPE_CHECKING:
     from emads.seats.players import Seats
     from emads.seats.prices import ApiOptions
 
-SeatOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--seat",
-        help="Who plays a seat: cto=openai:MODEL@URL, risk=scripted, coo=run:RUN/STAGE, cost=human, all=...",
-    ),
-]
-PriceOption = Annotated[
-    list[str] | None,
-    typer.Option("--price", help="Price of a million tokens: MODEL=INPUT,OUTPUT. Repeatable; never guessed."),
-]
-PricesOption = Annotated[
-    Path | None, typer.Option("--prices", help="YAML file of prices: MODEL: {input: 2.5, output: 10}.")
-]
-SeatCostOption = Annotated[
-    float | None,
-    typer.Option("--max-cost", help="Stop before the endpoints have cost more (exit status 8)."),
-]
-SeatKeyOption = Annotated[
-    list[str] | None,
-    typer.Option("--api-key-env", help="Environment variable of the API key, or MODEL=VARIABLE. Repeatable."),
-]
-ApiOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--api",
-        help="How endpoints are asked: requests_per_minute=60, concurrency=4, timeout_s=60, temperature=1,"
-        " max_completion_tokens=4096, tools=text. Repeatable.",
-    ),
-]
-RepliesOption = Annotated[
-    Path | None,
-    typer.Option(help="File that keeps every paid reply: the same call goes on from it at no cost."),
-]
+Result = TypeVar("Result")
+
+SEAT_OPTIONS: dict[str, Any] = {  # name -> type and help, in the order of --help
+    "seat": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--seat",
+            help="Who plays a seat: cto=openai:MODEL@URL, risk=scripted, coo=run:RUN/STAGE, cost=human,"
+            " all=...",
+        ),
+    ],
+    "price": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--price", help="Price of a million tokens: MODEL=INPUT,OUTPUT. Repeatable; never guessed."
+        ),
+    ],
+    "prices": Annotated[
+        Path | None, typer.Option("--prices", help="YAML file of prices: MODEL: {input: 2.5, output: 10}.")
+    ],
+    "max_cost": Annotated[
+        float | None,
+        typer.Option("--max-cost", help="Stop before the endpoints have cost more (exit status 8)."),
+    ],
+    "api_key_env": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--api-key-env", help="Environment variable of the API key, or MODEL=VARIABLE. Repeatable."
+        ),
+    ],
+    "api": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--api",
+            help="How endpoints are asked: requests_per_minute=60, concurrency=4, timeout_s=60,"
+            " temperature=1, max_completion_tokens=4096, tools=text. Repeatable.",
+        ),
+    ],
+    "replies": Annotated[
+        Path | None,
+        typer.Option(help="File that keeps every paid reply: the same call goes on from it at no cost."),
+    ],
+}
 
 OutOption = Annotated[Path | None, typer.Option(help="With --seat: folder of plays, replies and results.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Start without a question about the cost.")]
 
 
-def read_seat_options(seat: Sequence[str] | None, **options: Any) -> "tuple[Seats, ApiOptions] | None":
-    """Return players by seat and how endpoints are asked; None where no seat is named.
+class SeatChoice:
+    """What a user gave of the options of players by seat."""
 
-    Raises:
-        UserError: an option of endpoints without --seat, or a value that cannot be read.
-    """
-    if not seat:
-        given = [name for name, value in options.items() if value]
-        if given:
-            raise UserError(f"--{given[0].replace('_', '-')} goes with --seat SEAT=openai:MODEL@URL")
-        return None
-    from emads.seats.players import read_seats
-    from emads.seats.prices import read_api_options
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
 
-    return read_seats(seat), read_api_options(**{name: value for name, value in options.items() if value})
+    def read(self) -> "tuple[Seats, ApiOptions] | None":
+        """Return players by seat and how endpoints are asked; None where no seat is named.
+
+        Raises:
+            UserError: an option of endpoints without --seat, or a value that cannot be read.
+        """
+        given = {name: value for name, value in self._values.items() if value}
+        seat = given.pop("seat", None)
+        if not seat:
+            if given:
+                raise UserError(
+                    f"--{next(iter(given)).replace('_', '-')} goes with --seat SEAT=openai:MODEL@URL"
+                )
+            return None
+        from emads.seats.players import read_seats
+        from emads.seats.prices import read_api_options
+
+        return read_seats(seat), read_api_options(**given)
+
+
+def takes_seats(verb: Callable[..., Result], *, leave_out: Sequence[str] = ()) -> Callable[..., Result]:
+    """Give a verb the options of players by seat after its own; they reach it as one argument, `seats`."""
+    options = {name: kind for name, kind in SEAT_OPTIONS.items() if name not in leave_out}
+
+    @wraps(verb)
+    def verb_with_options(**given: Any) -> Result:
+        seats = SeatChoice({name: given.pop(name) for name in options})
+        return verb(**given, seats=seats)
+
+    own = [one for one in signature(verb).parameters.values() if one.name != "seats"]
+    added = [
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
+        for name, kind in options.items()
+    ]
+    verb_with_options.__signature__ = Signature([*own, *added])  # type: ignore[attr-defined]
+    verb_with_options.__annotations__ = {one.name: one.annotation for one in [*own, *added]}
+    return verb_with_options
 
 
 def confirm_cost(estimate: str, is_agreed: bool) -> bool:

@@ -8,18 +8,13 @@ import typer
 from emads.cli.choices import check_at_least, choose_stage
 from emads.cli.options import EngineOption
 from emads.cli.seat_options import (
-    ApiOption,
-    PriceOption,
-    PricesOption,
-    RepliesOption,
-    SeatCostOption,
-    SeatKeyOption,
-    SeatOption,
-    read_seat_options,
+    SeatChoice,
+    takes_seats,
 )
 from roles.errors import UserError
 
 
+@takes_seats
 def serve(
     team: Annotated[
         str | None,
@@ -58,13 +53,8 @@ def serve(
     waiting: Annotated[int, typer.Option(help="Jobs that may wait; one more is refused with 429.")] = 256,
     grace: Annotated[float, typer.Option(help="Seconds for jobs at work when the server is ended.")] = 30.0,
     engine: EngineOption = None,
-    seat: SeatOption = None,
-    price: PriceOption = None,
-    prices: PricesOption = None,
-    max_cost: SeatCostOption = None,
-    api_key_env: SeatKeyOption = None,
-    api: ApiOption = None,
-    replies: RepliesOption = None,
+    *,
+    seats: SeatChoice,
 ) -> None:
     """Serve a team to other programs: OpenAI-compatible chat, MCP tools, an A2A agent; /health and /metrics.
 
@@ -75,16 +65,8 @@ def serve(
         choose_stage(stage)
     check_at_least("--at-once", at_once, 1)
     check_at_least("--waiting", waiting, 0)
-    seats = read_seat_options(
-        seat,
-        price=price,
-        prices=prices,
-        max_cost=max_cost,
-        api_key_env=api_key_env,
-        api=api,
-        replies=replies,
-    )
-    if team is None and seats is None:
+    chosen_seats = seats.read()
+    if team is None and chosen_seats is None:
         raise UserError("give a TEAM: a run, an exported team's folder, or scripted; or players by --seat")
     try:
         from emads.commands.serve import Place, serve_team
@@ -108,5 +90,5 @@ def serve(
         most_waiting=waiting,
         grace_s=grace,
         engine=engine,
-        seats=seats,
+        seats=chosen_seats,
     )

@@ -26,18 +26,13 @@ from emads.cli.options import (
     WorldOption,
 )
 from emads.cli.seat_options import (
-    ApiOption,
-    PriceOption,
-    PricesOption,
-    RepliesOption,
-    SeatCostOption,
-    SeatKeyOption,
-    SeatOption,
-    read_seat_options,
+    SeatChoice,
+    takes_seats,
 )
 from roles.errors import UserError, unknown
 
 
+@takes_seats
 def simulate(
     players: Annotated[
         list[Path] | None,
@@ -74,13 +69,8 @@ def simulate(
     agent: AgentOption = None,
     limit: LimitOption = None,
     questions: QuestionsOption = None,
-    seat: SeatOption = None,
-    price: PriceOption = None,
-    prices: PricesOption = None,
-    max_cost: SeatCostOption = None,
-    api_key_env: SeatKeyOption = None,
-    api: ApiOption = None,
-    replies: RepliesOption = None,
+    *,
+    seats: SeatChoice,
 ) -> int:
     """Play case files or test scenarios with a team and show who said what.
 
@@ -93,16 +83,8 @@ def simulate(
     check_at_least("--count", 1 if count is None else count, 1)
     check_at_least("--world", world or 0, 0)
     check_at_least("--questions", questions or 0, 0)
-    seats = read_seat_options(
-        seat,
-        price=price,
-        prices=prices,
-        max_cost=max_cost,
-        api_key_env=api_key_env,
-        api=api,
-        replies=replies,
-    )
-    source, cases = choose_players(players or (), team, stage, engine, has_seats=seats is not None)
+    chosen_seats = seats.read()
+    source, cases = choose_players(players or (), team, stage, engine, has_seats=chosen_seats is not None)
     if cases and (index is not None or count is not None):
         raise UserError("--index and --count choose test scenarios: leave them out when case files are given")
     if cases and company is not None:
@@ -116,8 +98,8 @@ def simulate(
     outputs = Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
     chosen: dict[str, Any] = {"cases": cases, "index": index or 0, "count": count or 1, **rules}
     chosen["questions"] = questions
-    if seats is not None:
-        chosen |= {"seats": seats[0], "api": seats[1]}
+    if chosen_seats is not None:
+        chosen |= {"seats": chosen_seats[0], "api": chosen_seats[1]}
     if is_full:
         from emads.commands.simulation.simulate_full import simulate_full
 
