@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from emads.seats.players import ApiPlayer
 from roles.errors import UserError, unknown
-from scenarios.written.strict_yaml import parse_yaml
+from scenarios.written.strict_yaml import parse_yaml, read_settings
 from simulator.engines.openai.endpoint import EndpointSettings, read_api_key
 from simulator.engines.openai.wire import ToolShape
 
@@ -114,14 +114,9 @@ def read_api_options(
         raise UserError(f"--max-cost {max_cost:g} must be above 0")
     found = {} if prices is None else read_price_file(prices)
     found |= dict(_read_price(one) for one in price)
-    settings: dict[str, Any] = {}
-    for one in api:
-        key, equals, text = one.partition("=")
-        if not equals:
-            raise UserError(f"--api {one!r} is not of the form KEY=VALUE")
-        if key not in (*TUNABLE, "tools"):
-            raise unknown("setting of --api", key, [*TUNABLE, "tools"])
-        settings[key] = parse_yaml(text, f"--api {key}")
+    settings = read_settings(
+        api, (*TUNABLE, "tools"), option="--api", what="setting of --api", form="KEY=VALUE"
+    )
     shape = settings.pop("tools", "native")
     if shape not in SHAPES:
         raise unknown("shape of tools", str(shape), list(SHAPES))

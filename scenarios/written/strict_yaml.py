@@ -4,14 +4,14 @@ No anchors, aliases or tags; `parse_located_yaml` also tells the line of every p
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from roles.errors import UserError
+from roles.errors import UserError, unknown
 
 Place = tuple[str | int, ...]  # keys and places in lists, from the outside in
 
@@ -109,6 +109,25 @@ def parse_yaml(text: str, source: str) -> Any:
         UserError: malformed, with source and line.
     """
     return _load(text, source).value
+
+
+def read_settings(
+    assignments: Iterable[str], known: Collection[str], *, option: str, what: str, form: str = "key=value"
+) -> dict[str, Any]:
+    """Read `key=value` arguments of a command line option, values in YAML; `form` is what a user is told.
+
+    Raises:
+        UserError: no "=", a key that is not among `known` (named as `what`), malformed YAML.
+    """
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals:
+            raise UserError(f"{option} {assignment!r} is not of the form {form}")
+        if key not in known:
+            raise unknown(what, key, list(known))
+        values[key] = parse_yaml(text, f"{option} {key}")
+    return values
 
 
 def parse_located_yaml(text: str, source: str) -> Located:

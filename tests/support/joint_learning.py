@@ -24,6 +24,7 @@ CONFIG = MarlConfig().changed(
     decisions_per_set=2,
     credit__scheme="shared",  # the other schemes: test_joint_options.py
     learning_rate=1e-3,
+    rate_factors={},
     max_completion_tokens=600,
 )
 WEIGHTS = TeamRewardWeights()

@@ -127,11 +127,11 @@ class MarlConfig(Section):
     learning_rate: Rate = 1.5e-3
     """Peak learning rate."""
     adam_epsilon: Rate = 1e-4
-    """Adam's epsilon: near a weight's gradient it keeps small, noisy gradients small."""
+    """Adam's epsilon: a weight whose usual gradient is well below it moves by less than a full step."""
     rate_schedule: Literal["constant", "linear"] = "linear"
     """Learning rates as they are (constant), or down to 0 in a straight line over max_steps (linear)."""
-    role_learning_rates: dict[str, Rate] = Field(default={"reconcile": 3e-4})
-    """Peak learning rates of single roles, in place of learning_rate."""
+    rate_factors: dict[str, Annotated[float, Field(gt=0, le=10)]] = Field(default={"reconcile": 0.2})
+    """By how much the peak rates of single roles differ from learning_rate, as a factor."""
     frozen_roles: tuple[str, ...] = ()
     """Roles that play and are not trained."""
     alternate_every: Count = 0
@@ -166,7 +166,7 @@ class MarlConfig(Section):
 
     @model_validator(mode="after")
     def _check_marl(self) -> Self:
-        for key in ("role_learning_rates", "frozen_roles"):
+        for key in ("rate_factors", "frozen_roles"):
             for role in getattr(self, key):
                 if role not in TEAM_ROLES:
                     raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))

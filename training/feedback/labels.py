@@ -7,6 +7,7 @@ ids, so that training never reads them from text again.
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,7 +61,7 @@ class Provenance(_Record):
     source: Literal["web", "simulated", "import"] = "web"  # who or what made the label
 
 
-class _Label(_Record):
+class _Label(_Record, ABC):
     """What labels of every kind hold."""
 
     case: Name  # key of the scenario
@@ -89,14 +90,14 @@ class _Label(_Record):
         return _digest([self.case, self.seat, prompt, answers, type(self).__name__])
 
     @property
+    @abstractmethod
     def judged(self) -> tuple[tuple[Message, ...], ...]:
         """The answers that the reviewer was shown."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def ruling(self) -> str:
         """What the reviewer said, as a value that can be compared between labels of one item."""
-        raise NotImplementedError
 
 
 class Correction(_Label):

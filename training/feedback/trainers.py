@@ -106,9 +106,8 @@ def run_dpo(
         train_dataset=dataset,
         data_collator=collate,
         processing_class=tokenizer,
-        callbacks=[StepReporter(on_step)],
     )
-    return _train(trainer, checkpoints)
+    return _train(trainer, on_step, checkpoints)
 
 
 def run_kto(
@@ -170,9 +169,8 @@ def run_kto(
         train_dataset=dataset,
         data_collator=collate,
         processing_class=tokenizer,
-        callbacks=[StepReporter(on_step)],
     )
-    return _train(trainer, checkpoints)
+    return _train(trainer, on_step, checkpoints)
 
 
 def run_reward_model(
@@ -207,9 +205,8 @@ def run_reward_model(
         args=args,
         train_dataset=Dataset.from_list(columns),
         processing_class=tokenizer,
-        callbacks=[StepReporter(on_step)],
     )
-    return _train(trainer, checkpoints)
+    return _train(trainer, on_step, checkpoints)
 
 
 def sum_logprobs(model: nn.Module, rows: Sequence[TokenRow]) -> list[float]:
@@ -285,8 +282,9 @@ def _common(
     }
 
 
-def _train(trainer: ResumableTrainer, checkpoints: StageCheckpoints | None) -> int:
+def _train(trainer: ResumableTrainer, on_step: OnStep, checkpoints: StageCheckpoints | None) -> int:
     trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(StepReporter(on_step))
     trainer.keep_checkpoints(checkpoints)
     trainer.train_on()
     return int(trainer.state.global_step)

@@ -194,7 +194,7 @@ class TeamUpdater:
         )
 
     def _peak_rate(self, role: str) -> float:
-        return self.config.role_learning_rates.get(role, self.config.learning_rate)
+        return self.config.learning_rate * self.config.rate_factors.get(role, 1.0)
 
     def _set_rates(self) -> None:
         """The learning rates of the coming update, by the schedule."""

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from roles.errors import UserError, unknown
+from roles.errors import UserError
 from scenarios.registry import families
-from scenarios.written.strict_yaml import parse_yaml
+from scenarios.written.strict_yaml import read_settings
 from simulator.export.atomic_files import explain_os_errors, write_atomic
 from simulator.line_files import read_lines
 from training.config.feedback_config import (
@@ -57,14 +57,7 @@ def resolve_settings(stage: str, overrides: Sequence[str]) -> FeedbackConfig:
         UserError: an unknown key or a value out of range; names it.
     """
     kind = FEEDBACK_CONFIGS[stage]
-    values: dict[str, Any] = {}
-    for assignment in overrides:
-        key, equals, text = assignment.partition("=")
-        if not equals:
-            raise UserError(f"--set {assignment!r} is not of the form key=value")
-        if key not in kind.model_fields:
-            raise unknown(f"setting of {stage}", key, list(kind.model_fields))
-        values[key] = parse_yaml(text, f"--set {key}")
+    values = read_settings(overrides, kind.model_fields, option="--set", what=f"setting of {stage}")
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -142,7 +135,6 @@ def train_preferences(path: Path, stage: str, role: str) -> None:
         return
     model, tokenizer = load_trainable(run, settings.source, role)
     labels, chat = _resolved(run, stage, role), make_chat(tokenizer, run.config)
-    pairs, verdicts = preference_rows(labels, chat), verdict_rows(labels, chat)
     before, name = copy_weights(model, role), f"{stage}/{role}"
     checkpoints = StageCheckpoints(run, name, every_steps=settings.checkpoint_every)
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(name):
@@ -153,14 +145,23 @@ def train_preferences(path: Path, stage: str, role: str) -> None:
             "checkpoints": checkpoints,
         }
         if stage == "dpo":
+            pairs = preference_rows(labels, chat)
             _require(pairs, "comparison", run, stage, role)
-            step = run_dpo(model, tokenizer, pairs, settings, **options)
+            step, num_rows = run_dpo(model, tokenizer, pairs, settings, **options), len(pairs)
         else:
+            verdicts = verdict_rows(labels, chat)
             _require(verdicts, "verdict", run, stage, role)
-            step = run_kto(model, tokenizer, verdicts, settings, **options)
-    num_rows = float(len(pairs) if stage == "dpo" else len(verdicts))
+            step, num_rows = run_kto(model, tokenizer, verdicts, settings, **options), len(verdicts)
     finish_stage(
-        run, stage, role, model, tokenizer, before, step=step, train_s=checkpoints.train_s, num_rows=num_rows
+        run,
+        stage,
+        role,
+        model,
+        tokenizer,
+        before,
+        step=step,
+        train_s=checkpoints.train_s,
+        num_rows=float(num_rows),
     )
     checkpoints.clear()
 

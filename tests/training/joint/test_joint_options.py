@@ -146,20 +146,20 @@ def test_specialists_and_reconciler_take_turns(scripted: Engines) -> None:
 
 
 def test_roles_have_learning_rates_of_their_own() -> None:
-    learner = make_learner(change(role_learning_rates={"cto": 0.5}))
+    learner = make_learner(change(rate_factors={"cto": 0.5}))
     rates = {role: one.param_groups[0]["lr"] for role, one in learner.updater.optimizers.items()}
-    assert rates == {role: 0.5 if role == "cto" else CONFIG.learning_rate for role in ROLES}
+    assert rates == {role: CONFIG.learning_rate * (0.5 if role == "cto" else 1) for role in ROLES}
 
 
 def test_rates_fall_in_a_straight_line_to_zero_unless_they_are_constant(scripted: Engines) -> None:
-    falling = make_learner(change(max_steps=4, rate_schedule="linear", role_learning_rates={"cto": 0.4}))
+    falling = make_learner(change(max_steps=4, rate_schedule="linear", rate_factors={"cto": 0.4}))
     constant = make_learner(change(max_steps=4, rate_schedule="constant"))
     for share in (1.0, 0.75, 0.5, 0.25):
         falling.step(draw(2))
         constant.step(draw(2))
         rates = {role: one.param_groups[0]["lr"] for role, one in falling.updater.optimizers.items()}
         assert rates == pytest.approx(
-            {role: share * (0.4 if role == "cto" else CONFIG.learning_rate) for role in ROLES}
+            {role: share * CONFIG.learning_rate * (0.4 if role == "cto" else 1) for role in ROLES}
         )
         assert constant.updater.optimizers["cto"].param_groups[0]["lr"] == CONFIG.learning_rate
     before = all_weights(falling)
@@ -415,7 +415,7 @@ def test_overlapped_training_goes_on_exactly(scripted: Engines) -> None:
     ("assignments", "parts"),
     [
         (["marl.frozen_roles=[ctoo]"], ["marl.frozen_roles", "'ctoo'", "did you mean 'cto'"]),
-        (["marl.role_learning_rates={legal: 0.1}"], ["role_learning_rates", "'legal'"]),
+        (["marl.rate_factors={legal: 0.1}"], ["rate_factors", "'legal'"]),
         (
             ["marl.credit.estimator=remax", "marl.credit.scheme=difference"],
             ["remax", "difference", "use shared"],

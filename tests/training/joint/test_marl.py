@@ -302,7 +302,7 @@ def test_kl_is_logged_where_it_was_measured_only(scripted: Engines) -> None:
 
 
 def test_kl_to_the_starting_team_is_zero_at_first_and_grows(scripted: Engines) -> None:
-    config = CONFIG.changed(loss__kl_coefficient=0.1, learning_rate=0.01)
+    config = CONFIG.changed(loss__kl_coefficient=0.1, learning_rate=0.01, adam_epsilon=1e-8)
     references = {role: small_model(place).eval() for place, role in enumerate(ROLES)}
     learner = make_learner(config, references=references)
     first, second = learner.step(draw(3)), learner.step(draw(3))

@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from roles.errors import UserError, unknown
-from scenarios.written.strict_yaml import parse_yaml
+from roles.errors import UserError
+from scenarios.written.strict_yaml import read_settings
 from simulator.engines.openai.endpoint import EndpointSettings, find_completions_url, read_api_key
 from training.data.teacher.teacher import TeachingRules
 
@@ -27,14 +27,9 @@ def resolve_teacher(
         raise UserError("--teacher needs --model, the name under which the endpoint serves the model")
     find_completions_url(url)
     variable = values.pop("api_key_env", None)
-    known = [*EndpointSettings.model_fields, *TeachingRules.model_fields]
-    for override in overrides:
-        key, equals, text = override.partition("=")
-        if not equals:
-            raise UserError(f"--teacher-set {override!r} is not of the form key=value")
-        if key not in known or key in NOT_SET_BY_KEY:
-            raise unknown("teacher setting", key, [name for name in known if name not in NOT_SET_BY_KEY])
-        values[key] = parse_yaml(text, f"--teacher-set {key}")
+    fields = [*EndpointSettings.model_fields, *TeachingRules.model_fields]
+    known = [name for name in fields if name not in NOT_SET_BY_KEY]
+    values |= read_settings(overrides, known, option="--teacher-set", what="teacher setting")
     if variable is not None:
         values["api_key"] = read_api_key(variable)
     rules = {key: values.pop(key) for key in TeachingRules.model_fields if key in values}
