@@ -24,6 +24,7 @@ from simulator.chat import Chat
 from simulator.engines.base import PolicyEngine, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from training.config.grpo_config import GrpoConfig
+from training.models.engine_factory import rest_engine
 from training.roles.alarms import Alarms
 from training.roles.completion_logprobs import ReferencePolicy
 from training.roles.curriculum import Curriculum
@@ -140,6 +141,7 @@ class Rollouts:
             stream=f"grpo/{self._num_calls}",
             first_place=own_rank() * len(prompts),
         )
+        rest_engine(self._engine)
         own_scored = score_all(played, self._score, timeout_s=config.reward_timeout_s)
         weights = (config.verifier_weight, config.model_weight)
         own_scored = add_model_scores(own_scored, read_transcripts(played), self._judge, weights)

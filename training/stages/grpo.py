@@ -118,7 +118,7 @@ def train_on_scenarios(
     with (
         tempfile.TemporaryDirectory(prefix="emads-") as scratch,
         explain_memory_errors(name),
-        open_rollouts(run, end_id=chat.end_id) as engine,
+        open_rollouts(run, end_id=chat.end_id, ranks=ranks) as engine,
     ):
         outcome = run_grpo(
             model,

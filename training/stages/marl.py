@@ -11,7 +11,6 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.hf_chat import HFChat
@@ -42,17 +41,14 @@ def train_marl(path: Path, ranks: Ranks = ONE_RANK, *, max_steps: int | None = N
     """Train the team; with `max_steps` it stops there and can be resumed."""
     run = Run.open(path)
     config = run.config
-    if config.engine.name == "vllm" and ranks.size > 1:
-        raise UserError(
-            "engine.name 'vllm' plays on one rank; under torchrun use transformers or vllm_server"
-        )
     with ranks.first_alone():
         if all(is_finished(run, "marl", role) for role in TEAM_ROLES):
             return
         models, tokenizer = load_team(run, SOURCE["marl"])
     chat = make_chat(tokenizer, config)
     before = {role: copy_weights(model, role) for role, model in models.items()}
-    with open_rollouts(run, end_id=chat.end_id) as engine:
+    num_models = len({id(model) for model in models.values()})
+    with open_rollouts(run, end_id=chat.end_id, num_models=num_models, ranks=ranks) as engine:
         learner = _make_learner(run, models, chat, engine, ranks)
         last = min(config.marl.max_steps, max_steps or config.marl.max_steps)
         checkpoints = StageCheckpoints(run, "marl", every_steps=config.marl.checkpoint_every)
