@@ -1,4 +1,4 @@
-"""Runs with random adapters or weights, to be exported: a round trip needs different weights, not good ones."""
+"""Makes runs of random weights or adapters to export: a round trip needs different weights, not good ones."""
 
 from pathlib import Path
 
