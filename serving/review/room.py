@@ -17,7 +17,7 @@ from training.feedback.queue import QueuedItem, read_queue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewSettings:
-    """What is reviewed, by whom, and how.
+    """Settings of a review: what, by whom, and how.
 
     Example: ReviewSettings(store=Path("company.db"), reviewers=("ann", "ben"))
     """

@@ -33,7 +33,7 @@ class Session:
 
     @property
     def is_signed_in(self) -> bool:
-        """Whether a reviewer has signed in."""
+        """Tell whether a reviewer has signed in."""
         return bool(self.name)
 
     @property

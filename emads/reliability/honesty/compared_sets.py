@@ -102,7 +102,7 @@ def _swap_reports(
 def _counterfactuals(
     case: CaseRewards, scheme: str, seat: str, sets: Sequence[_Set], swapped: list[tuple[float, ...]]
 ) -> list[tuple[float, ...]]:
-    """What the scheme reads beside the sets' own rewards: a row of numbers for each set."""
+    """Return the scheme's further input beside the sets' own rewards: a row of numbers for each set."""
     if scheme in ("cross_rescored", "hierarchical"):
         return swapped
     if scheme == "difference":

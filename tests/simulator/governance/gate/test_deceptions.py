@@ -127,7 +127,8 @@ def test_two_processes_that_make_the_key_at_once_have_one_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second begins while the first has opened the file and not written it."""
-    path, draw, seen = tmp_path / "s.key", secrets.token_bytes, []
+    path, draw = tmp_path / "s.key", secrets.token_bytes
+    seen: list[bytes] = []
 
     def draw_and_be_overtaken(length: int) -> bytes:
         if not seen:
