@@ -196,7 +196,7 @@ def read_counts(folder: Path) -> dict[str, int]:
 
 
 def digest(folder: Path, stage: str) -> dict[str, str]:
-    """Return digests of what a finished stage left: final weights, optimizer and all other state, metrics without times."""
+    """Return digests of a finished stage: weights, optimizer and all other state, metrics without times."""
     found: dict[str, str] = {}
     published = folder / "checkpoints" / ("marl" if stage == "marl" else STAGES[stage])
     for file in sorted(published.rglob("*.safetensors")):

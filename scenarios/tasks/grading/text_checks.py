@@ -133,7 +133,7 @@ def parse_quantity(text: str) -> Quantity | None:
 
 
 def match_number(expected: str, answer: str, *, absolute: float = 0.0, relative: float = 0.0) -> bool:
-    """Tell whether two numbers differ by at most the larger tolerance; tolerances count as written (0.1 is 1/10).
+    """Tell whether two numbers differ by at most the larger tolerance, as it is written (0.1 is 1/10).
 
     A currency or percent sign may be missing on either side; where both have one, they must be the same.
     It changes no value: 15% is 15, never 0.15.
