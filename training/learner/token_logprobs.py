@@ -62,7 +62,9 @@ def _logprobs(
     head = _head(model)
     if logit_rows:
         weight = head.weight
-        if torch.is_autocast_enabled(hidden.device.type):  # its backward pass is outside of it
+        if not hidden.is_meta and torch.is_autocast_enabled(
+            hidden.device.type
+        ):  # its backward pass is outside of it
             precision = torch.get_autocast_dtype(hidden.device.type)
             hidden, weight = hidden.to(precision), weight.to(precision)
         pieces = (hidden, weight, batch.targets, temperature, logit_rows)
