@@ -227,7 +227,9 @@ def main() -> None:
     parser.add_argument("team", help=f"{', '.join(TEAMS)}, or an exported folder")
     parser.add_argument("--consumers", type=Path, required=True, help="bin/ of an environment without emads")
     parser.add_argument("--prompts", type=int, default=4, help="test questions per role")
-    parser.add_argument("--no-vllm", action="store_true")
+    parser.add_argument(
+        "--without", action="append", default=[], choices=["transformers", "llama.cpp", "vllm"]
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(given.team)
@@ -253,9 +255,11 @@ def main() -> None:
             )
 
         for title, consumer, files in list_files(folder):
+            if consumer in given.without:
+                continue
             start = time.monotonic()
             show(title, ask_files(given.consumers / "python", folder.path, consumer, files, prompts), start)
-        if not given.no_vllm:
+        if "vllm" not in given.without:
             start = time.monotonic()
             title = "vllm serve" + " --enable-lora" * (folder.record.weights == ADAPTERS)
             show(title, ask_vllm(given.consumers, folder, prompts, Path(scratch) / "vllm.log"), start)
