@@ -56,7 +56,7 @@ TRIPS = (
     b"\n", b"\r\n", b"\t", b": ", b"- ", b"---\n", b"&a [*a]", b"!!python/object:os.system ", b"<<: *x",
     b"|\n ", b"<think>", b"</think>", b"<tool_call>", b"</tool_call>", b"```", b"\xe2\x80\xae",
     b"\xf0\x9f\x98\x80" * 30, b"\\frac{", b"\\sqrt", b"^" * 200, b"**9**9**9", b"(" * 900, b"=" * 300,
-    b"%s%n{0.__class__}", b"../../etc/passwd",
+    b"%s%n{0.__class__}", b"../../etc/passwd", b"9" * 400,
 )  # fmt: skip
 
 
