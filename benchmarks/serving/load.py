@@ -4,8 +4,8 @@
     python -m benchmarks.serving.load http://127.0.0.1:8400 --count 64 --at-once 1 --at-once 8 --at-once 64
 
 A decision is a whole case: reports, decision, votes. A role call asks the CTO's weights one question of its
-family. Every call has a text of its own. Refused calls (429) wait as they are told and ask again; what gets no
-answer is lost.
+family. Every call has a text of its own. Refused calls (429) wait as they are told and ask again; what gets
+no answer is lost.
 """
 
 import argparse
