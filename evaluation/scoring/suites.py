@@ -30,7 +30,7 @@ def read_suite(name: str, count: int) -> tuple[TaskFolder, Family]:
         UserError: unknown suite, its package is not installed, or it has fewer questions.
     """
     if name not in SUITES:
-        raise unknown("--suite", name, SUITES)
+        raise unknown("--suite", name, list(SUITES))
     if find_spec("reasoning_gym") is None:
         raise UserError("--suite reasoning-gym needs its package; pip install reasoning-gym")
     names = _list_data_sets()
