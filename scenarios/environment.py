@@ -53,9 +53,18 @@ def reset(
     Raises:
         ValueError: coordinates out of range, max_steps < 1.
     """
+    return start(family.generate(split, seed, index, difficulty), max_steps=max_steps)
+
+
+def start(scenario: Scenario, *, max_steps: int = MAX_STEPS) -> State:
+    """The state before the first action on this scenario.
+
+    Raises:
+        ValueError: max_steps < 1.
+    """
     if max_steps < 1:
         raise ValueError(f"max_steps must be at least 1, got {max_steps}")
-    return State(scenario=family.generate(split, seed, index, difficulty), max_steps=max_steps)
+    return State(scenario=scenario, max_steps=max_steps)
 
 
 def step(family: Family, state: State, action: Action, *, preset: str = "default") -> Transition:

@@ -125,22 +125,34 @@ def serve_env(
     count: Annotated[int, typer.Option(help="Number of rows.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the rows' scenarios.")] = 0,
     difficulties: Annotated[str, typer.Option(help="Difficulties of the rows, as 1,2 or 1-3.")] = "1-3",
+    tasks: Annotated[list[Path] | None, typer.Option(help="Folder of imported tasks to serve, too.")] = None,
+    standard: Annotated[str, typer.Option(help="nemo-gym or openenv.")] = "nemo-gym",
 ) -> None:
-    """Serve role families over HTTP as NeMo Gym environments, for other trainers."""
-    from scenarios.registry import FAMILIES
+    """Serve role families, seats of the team and tasks over HTTP, for other trainers."""
+    from serving.environments.plays import open_kinds
 
-    if name not in FAMILIES:
-        raise unknown("family", name, list(FAMILIES))
+    if standard not in ("nemo-gym", "openenv"):
+        raise unknown("standard", standard, ["nemo-gym", "openenv"])
+    kinds = open_kinds(*(tasks or ()))
+    if name not in kinds:
+        raise unknown("family", name, list(kinds))
     check_at_least("--count", count, 1)
     check_at_least("--seed", seed, 0)
     levels = parse_difficulties(difficulties)
     if rows is not None:
         from serving.environments.http_rows import write_rows
 
-        write_rows(rows, name, split="train", seed=seed, count=count, difficulties=levels)
+        write_rows(rows, name, split="train", seed=seed, count=count, difficulties=levels, kinds=kinds)
         typer.echo(f"rows: {rows}")
+    if standard == "openenv":
+        try:
+            from serving.environments import openenv_env
+        except ImportError:
+            raise UserError("needs the package openenv; see docs/how-to/use-other-trainers.md") from None
+        openenv_env.serve(port, kinds, name)
+        return
     try:
         from serving.environments.http_env import serve
     except ImportError:
         raise UserError("serving needs FastAPI and uvicorn; pip install 'emads[http]'") from None
-    serve(port)
+    serve(port, kinds)

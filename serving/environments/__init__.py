@@ -1,5 +1,5 @@
-"""Role families as HTTP environments for other trainers.
+"""Roles, seats and tasks as environments for other trainers.
 
-Belongs here: the HTTP contract and its data rows.
+Belongs here: one core (plays) and an adapter per standard.
 Not here: rules of a family (scenarios).
 """

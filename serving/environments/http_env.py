@@ -1,173 +1,163 @@
-"""Role families over HTTP as NeMo Gym's resources servers are: seed_session, one path per tool, verify.
+"""Scenarios over HTTP as NeMo Gym's resources servers are: seed, one path per tool, verify, close, aggregate.
 
-A session is one play of one scenario, known by a cookie. Harnesses send a model's tool calls to the path of
-the tool's name, so a model can reach every path here. It gains nothing: a session keeps its scenario, and its
-first answer is its only one. The test split is not served. The server listens on 127.0.0.1 alone, and the
-guard in front of it refuses other names in Host and pages of other origins.
-Source: NVIDIA-NeMo/Gym, nemo_gym/base_resources_server.py. pip install 'emads[http]'.
+Agents seed with a row and are known by a cookie; environment servers seed with an id of their own
+(`resources_session_id`). Harnesses send a model's tool calls to the path of the tool's name, so a model can
+reach every path here. It gains nothing: a session keeps its scenario, and its first answer is its only one.
+The test split is not served. The server listens on 127.0.0.1 alone, and the guard in front of it refuses
+other names in Host and pages of other origins.
+Source: nemo-gym 0.7.0, base_resources_server.py. pip install 'emads[http]'.
 """
 
 import secrets
-from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from roles.base import AnswerError, parse_strict_json
-from roles.errors import unknown
-from scenarios import environment
-from scenarios.base import Family, ToolCall
-from scenarios.registry import FAMILIES
+from serving.environments.plays import KINDS, Kind, ScenarioName
+from serving.environments.sessions import MAX_SESSIONS, Sessions
 from serving.guard import Limits, settle_access
 from serving.server import run_server
 
 COOKIE = "emads_session"
-MAX_SESSIONS = 10_000  # those that were not used for longest are forgotten first
 MAX_BODY_BYTES = 4 << 20  # of a row with its rollout
 MAX_CALL_BYTES = 64 << 10  # of a tool call's arguments
-MOST = 2**63 - 1  # of a seed or an index
+
+M = TypeVar("M", bound=BaseModel)
+Id = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class ScenarioName(BaseModel):
-    """Which scenario a row is about.
-
-    Example: ScenarioName(family="cto", split="train", seed=0, index=7, difficulty=2)
-    """
-
+class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    family: str
-    split: Literal["train", "validation"]
-    seed: int = Field(ge=0, le=MOST)
-    index: int = Field(ge=0, le=MOST)
-    difficulty: int = Field(ge=1, le=10)
+
+class EpisodeId(_Strict):
+    """One attempt at one rollout."""
+
+    rollout_id: Id
+    attempt: int = Field(default=0, ge=0)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Session:
-    """One play of one scenario."""
+class TaskId(_Strict):
+    """One task of one task set."""
 
-    name: ScenarioName
-    state: environment.State
-    verdict: dict[str, Any] | None = None  # of its first answer
+    taskset: Id
+    task_id: Id
 
 
-class Sessions:
-    """All plays of one server."""
+class SeedRequest(_Strict):
+    """The seed of an environment server; `task_data` is a row."""
 
-    def __init__(self, families: Mapping[str, Family], max_sessions: int) -> None:
-        self._families, self._max_sessions = families, max_sessions
-        self._by_token: OrderedDict[str, _Session] = OrderedDict()
-
-    def open(self, token: str | None, name: ScenarioName) -> str:
-        """Return the session's token; opening it again with the same scenario changes nothing.
-
-        Raises:
-            HTTPException: 409 where the session plays another scenario, 422 for an unknown family.
-        """
-        if token is not None and token in self._by_token:
-            if self._by_token[token].name != name:
-                raise HTTPException(409, "this session plays another scenario")
-            return token
-        if name.family not in self._families:
-            raise HTTPException(422, str(unknown("family", name.family, list(self._families))))
-        family = self._families[name.family]
-        token = secrets.token_hex(16)
-        state = environment.reset(family, name.split, name.seed, name.index, name.difficulty)
-        self._by_token[token] = _Session(name=name, state=state)
-        while len(self._by_token) > self._max_sessions:
-            self._by_token.popitem(last=False)
-        return token
-
-    def call_tool(self, token: str | None, call: ToolCall) -> str:
-        """Return the tool's observation; a call that it refuses is an observation too.
-
-        Raises:
-            HTTPException: 404 without a session.
-        """
-        session = self._find(token)
-        if session is None:
-            raise HTTPException(404, "no such session; POST /seed_session first")
-        if session.state.is_done:
-            return "error: the episode is over"
-        family = self._families[session.name.family]
-        moved = environment.step(family, session.state, call)
-        session.state = moved.state
-        return moved.observation
-
-    def verify(self, token: str | None, name: ScenarioName, answer: str) -> dict[str, Any]:
-        """Return the reward of the session's first answer, with its components.
-
-        Raises:
-            HTTPException: 409 where the session plays another scenario.
-        """
-        session = self._find(token)
-        if session is None:
-            return {
-                "reward": 0.0,
-                "mask_sample": True,
-                "failure_kind": "session_lost",
-                "failure_reason": "no such session; POST /seed_session first",
-            }
-        if session.name != name:
-            raise HTTPException(409, "this session plays another scenario")
-        if session.verdict is None:
-            session.verdict = self._judge(session, answer)
-        return dict(session.verdict)
-
-    def _judge(self, session: _Session, answer: str) -> dict[str, Any]:
-        family, state = self._families[session.name.family], session.state
-        parts: Mapping[str, float] = {}
-        if not state.is_done:
-            last = environment.step(family, state, answer)
-            session.state, parts = last.state, last.parts
-        verdict = session.state.verdict
-        assert verdict is not None
-        return {
-            "reward": parts.get("total", 0.0),
-            "mask_sample": False,
-            "failure": verdict.failure,
-            "exact": verdict.exact,
-            **{f"reward_{part}": value for part, value in parts.items() if part != "total"},
-        }
-
-    def _find(self, token: str | None) -> _Session | None:
-        if token is None or token not in self._by_token:
-            return None
-        self._by_token.move_to_end(token)
-        return self._by_token[token]
+    resources_session_id: Id
+    episode_id: EpisodeId
+    task_id: TaskId
+    task_data: dict[str, Any]
 
 
-def make_app(families: Mapping[str, Family] = FAMILIES, *, max_sessions: int = MAX_SESSIONS) -> FastAPI:
+class CloseRequest(_Strict):
+    """The close of an environment server."""
+
+    resources_session_id: Id
+    episode_id: EpisodeId
+
+
+class VerifyRequest(_Strict):
+    """The verification that an environment server asks for; `verification_input` holds the response."""
+
+    episode_id: EpisodeId
+    task_id: TaskId
+    verification_input: dict[str, Any]
+
+
+def make_app(kinds: Mapping[str, Kind] = KINDS, *, max_sessions: int = MAX_SESSIONS) -> FastAPI:
     """Return the server's app; every session is in this process."""
     app = FastAPI(title="emads environments")
-    sessions = Sessions(families, max_sessions)
+    sessions = Sessions(kinds, max_sessions)
 
     @app.post("/seed_session")
     async def seed_session(request: Request, response: Response) -> dict[str, Any]:
         row = await _read_object(request)
-        token = sessions.open(request.cookies.get(COOKIE), _read_name(row))
+        if "resources_session_id" in row:
+            seed = _validate(SeedRequest, row)
+            sessions.seed(seed.resources_session_id, _read_name(seed.task_data), _key(seed.episode_id))
+            response.set_cookie(COOKIE, seed.resources_session_id, httponly=True, samesite="strict")
+            return {"resources_session_id": seed.resources_session_id}
+        token = request.cookies.get(COOKIE)
+        if sessions.find(token) is None or token is None:
+            token = secrets.token_hex(16)
+        sessions.seed(token, _read_name(row))
         response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
         return {}
+
+    @app.post("/close_session")
+    async def close_session(request: Request) -> dict[str, str]:
+        close = _validate(CloseRequest, await _read_object(request))
+        sessions.close(close.resources_session_id, _key(close.episode_id))
+        return {"resources_session_id": close.resources_session_id}
 
     @app.post("/verify")
     async def verify(request: Request) -> dict[str, Any]:
         row = await _read_object(request)
-        if not isinstance(row.get("response"), dict):
-            raise HTTPException(422, "response: give the Responses object of the rollout")
-        answer = find_answer(row["response"])
-        return {**row, **sessions.verify(request.cookies.get(COOKIE), _read_name(row), answer)}
+        if "verification_input" in row:
+            asked = _validate(VerifyRequest, row)
+            answer = find_answer(_read_response(asked.verification_input))
+            verdict = sessions.verify(sessions.find_by_owner(_key(asked.episode_id)), answer)
+            return {**asked.verification_input, **verdict}
+        answer = find_answer(_read_response(row))
+        return {**row, **sessions.verify(request.cookies.get(COOKIE), answer, _read_name(row))}
+
+    @app.post("/aggregate_metrics")
+    async def aggregate_metrics(request: Request) -> dict[str, Any]:
+        body = await _read_object(request)
+        verified = body.get("verify_responses")
+        if not isinstance(verified, list) or not all(isinstance(one, dict) for one in verified):
+            raise HTTPException(422, "verify_responses: give a list of verify responses")
+        return aggregate(verified)
+
+    @app.get("/reverify_mode")
+    async def reverify_mode() -> str:
+        return "unsupported"  # the reward counts the session's tool calls
 
     @app.post("/{tool}")
     async def call_tool(tool: str, request: Request) -> dict[str, str]:
         arguments = await _read_object(request, MAX_CALL_BYTES)
-        call = ToolCall(name=tool, arguments=arguments)
-        return {"observation": sessions.call_tool(request.cookies.get(COOKIE), call)}
+        return {"observation": sessions.call(request.cookies.get(COOKIE), tool, arguments)}
 
     return app
+
+
+def aggregate(verified: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means of the numbers in verify responses: over all, and by `_ng_task_index` where it is given.
+
+    Responses with `mask_sample` are counted and left out of the means.
+
+    Example: aggregate([{"reward": 1.0}, {"reward": 0.0}])["key_metrics"]["mean/reward"] == 0.5
+    """
+    counted = [one for one in verified if one.get("mask_sample") is not True]
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    for one in counted:
+        task = one.get("_ng_task_index")
+        if isinstance(task, int):
+            groups.setdefault(task, []).append(one)
+    overall = _means(counted)
+    return {
+        "group_level_metrics": [{"_ng_task_index": task, **_means(group)} for task, group in groups.items()],
+        "agent_metrics": {**overall, "count": len(counted), "masked": len(verified) - len(counted)},
+        "key_metrics": {key: overall[key] for key in ("mean/reward", "mean/exact") if key in overall},
+        "repeat_level_metrics": [],
+    }
+
+
+def _means(responses: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    values: dict[str, list[float]] = {}
+    for one in responses:
+        for key, value in one.items():
+            if isinstance(value, int | float) and not key.startswith("_") and key != "mask_sample":
+                values.setdefault(key, []).append(float(value))
+    return {f"mean/{key}": fmean(numbers) for key, numbers in values.items()}
 
 
 def find_answer(response: Mapping[str, Any]) -> str:
@@ -183,14 +173,25 @@ def find_answer(response: Mapping[str, Any]) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def serve(port: int, families: Mapping[str, Family] = FAMILIES) -> None:
+def serve(port: int, kinds: Mapping[str, Kind] = KINDS) -> None:
     """Serve on 127.0.0.1 until it is interrupted.
 
     Raises:
         UserError: the port is taken, or none.
     """
     access, limits = settle_access(port=port), Limits(max_body_bytes=MAX_BODY_BYTES)
-    run_server(make_app(families), access, name=f"environments {', '.join(families)}", limits=limits)
+    run_server(make_app(kinds), access, name=f"environments {', '.join(kinds)}", limits=limits)
+
+
+def _key(episode: EpisodeId) -> str:
+    return f"{episode.rollout_id}/{episode.attempt}"
+
+
+def _read_response(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    response = row.get("response")
+    if not isinstance(response, dict):
+        raise HTTPException(422, "response: give the Responses object of the rollout")
+    return response
 
 
 async def _read_object(request: Request, most: int = MAX_BODY_BYTES) -> dict[str, Any]:
@@ -208,9 +209,13 @@ async def _read_object(request: Request, most: int = MAX_BODY_BYTES) -> dict[str
 
 
 def _read_name(row: Mapping[str, Any]) -> ScenarioName:
+    return _validate(ScenarioName, row.get("scenario"), "scenario")
+
+
+def _validate(model: type[M], value: Any, *prefix: str) -> M:
     try:
-        return ScenarioName.model_validate(row.get("scenario"))
+        return model.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(["scenario", *map(str, first["loc"])])
+        where = ".".join([*prefix, *map(str, first["loc"])])
         raise HTTPException(422, f"{where}: {first['msg']}") from None

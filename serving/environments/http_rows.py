@@ -5,24 +5,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from roles.base import Role
-from roles.registry import ROLES
-from scenarios.base import Family, Scenario, Split
-from scenarios.registry import FAMILIES
+from serving.environments.plays import KINDS, Kind, Play, ScenarioName, start_play
 from simulator.export.episode_files import write_lines
 
 
-def make_row(scenario: Scenario, role: Role) -> dict[str, Any]:
+def make_row(play: Play) -> dict[str, Any]:
     """One row: the request to a Responses API, and the scenario's name. No fact, no truth.
 
-    Example: make_row(scenario, ROLES["cto"])["scenario"]["family"] == "cto"
+    Example: make_row(start_play(name))["scenario"]["family"] == "cto"
     """
+    scenario = play.scenario
+    system, user = play.messages
     return {
         "responses_create_params": {
-            "input": [
-                {"role": "developer", "content": role.mandate},
-                {"role": "user", "content": scenario.brief},
-            ],
+            "input": [{**system, "role": "developer"}, user],
             "tools": [
                 {
                     "type": "function",
@@ -31,7 +27,7 @@ def make_row(scenario: Scenario, role: Role) -> dict[str, Any]:
                     "parameters": tool.parameters,
                     "strict": False,
                 }
-                for tool in role.tools
+                for tool in play.tools
             ],
             "parallel_tool_calls": False,
         },
@@ -49,20 +45,29 @@ def write_rows(
     path: Path,
     family: str,
     *,
-    split: Split,
+    split: str,
     seed: int,
     count: int,
     difficulties: Sequence[int],
-    families: Mapping[str, Family] = FAMILIES,
-    roles: Mapping[str, Role] = ROLES,
+    kinds: Mapping[str, Kind] = KINDS,
 ) -> Path:
-    """Write a JSONL file of the family's first `count` scenarios of a split, difficulties in turn."""
-    made = families[family]
+    """Write a JSONL file of the family's first `count` scenarios of a split, difficulties in turn.
+
+    Raises:
+        UserError: a scenario that the family does not have.
+    """
 
     def rows() -> Iterable[str]:
         for index in range(count):
-            scenario = made.generate(split, seed, index, difficulties[index % len(difficulties)])
-            yield json.dumps(make_row(scenario, roles[scenario.role]))
+            difficulty = difficulties[index % len(difficulties)]
+            name = {
+                "family": family,
+                "split": split,
+                "seed": seed,
+                "index": index,
+                "difficulty": difficulty,
+            }
+            yield json.dumps(make_row(start_play(ScenarioName.model_validate(name), kinds)))
 
     write_lines(path, rows())
     return path

@@ -135,17 +135,19 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
         seats = list(self._case.seats)
         if self.phase == "report":
             return observations | {
-                seat: _printable(f"{_introduce(game, seat)}{game.write_report_brief(seat, with_tools=False)}")
+                seat: to_printable(
+                    f"{_introduce(game, seat)}{game.write_report_brief(seat, with_tools=False)}"
+                )
                 for seat in seats
             }
         said = self._said["report"]
         reports = {seat: game.read_report(seat, text) for seat, text in said.items()}
         if self.phase == "decide":
             brief = game.write_decision_brief(reports)
-            return observations | {RECONCILER: _printable(f"{_introduce(game, RECONCILER)}{brief}")}
+            return observations | {RECONCILER: to_printable(f"{_introduce(game, RECONCILER)}{brief}")}
         decision = game.read_decision(reports, self._said["decide"][RECONCILER])
         return observations | {
-            seat: _printable(game.write_vote_brief(decision, seat, reports)) for seat in seats
+            seat: to_printable(game.write_vote_brief(decision, seat, reports)) for seat in seats
         }
 
     def _inform(self) -> dict[str, dict[str, Any]]:
@@ -166,6 +168,6 @@ def _introduce(game: PlanGame, seat: str) -> str:
     return f"{game.prompt_role(seat, with_tools=False).mandate}\n\n"
 
 
-def _printable(text: str) -> str:
+def to_printable(text: str) -> str:
     """Return the text with "?" for characters that are not in the space; agents' notes may hold any."""
     return "".join(character if character in CHARACTERS else "?" for character in text)[:MAX_CHARS]

@@ -24,7 +24,18 @@ LINES = sorted({line for page in PAGES for line in read_shell_lines(page) if not
 MAKE_TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 # Programs of others, and what a shell does by itself.
 OTHERS = (
-    *("source ", "export ", "mypy", "pre-commit ", "pytest ", "ruff ", "inspect ", "trl "),
+    *(
+        "source ",
+        "export ",
+        "mypy",
+        "pre-commit ",
+        "pytest ",
+        "ruff ",
+        "inspect ",
+        "trl ",
+        "vf-eval ",
+        "vf-validate ",
+    ),
     *("accelerate launch ", "python3 -m venv ", "git ", "pip ", "cp ", "sed ", "PYTHONPATH="),
 )
 WRITTEN_BY_READER = (

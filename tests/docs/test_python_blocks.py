@@ -26,7 +26,7 @@ def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_blocks_that_do_not_run_say_why() -> None:
     reasons = {(name, block.reason) for name, blocks in BLOCKS.items() for block in blocks if block.reason}
     assert reasons == {
-        ("docs/how-to/use-other-trainers.md", "needs the verifiers package and a running server"),
+        ("docs/how-to/use-other-trainers.md", "needs the package openenv and a running server"),
         ("docs/how-to/export.md", "needs an exported team with adapters"),
         ("docs/how-to/serve.md", "needs a running server"),
         (

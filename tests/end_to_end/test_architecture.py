@@ -32,7 +32,8 @@ QUARANTINE = {  # library -> files that may import it
     "gguf": ("training/*",),
     "uvicorn": ("serving/*",),
     "pettingzoo": ("simulator/export/pettingzoo_env.py",),
-    "gymnasium": ("simulator/export/pettingzoo_env.py",),
+    "gymnasium": ("simulator/export/pettingzoo_env.py", "serving/environments/gymnasium_env.py"),
+    "openenv": ("serving/environments/openenv_env.py",),
     "opentelemetry": ("simulator/export/telemetry.py",),
     "httpx": ("simulator/engines/vllm/server_client.py", "training/export/push.py"),  # errors of a hub
     "httpx2": ("simulator/engines/openai/*",),

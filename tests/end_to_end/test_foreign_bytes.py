@@ -28,7 +28,6 @@ from evaluation.scoring.baselines import expert_episode
 from evaluation.scoring.external_tasks import read_task_folder
 from evaluation.summary.gate_files import read_gate_file
 from roles.errors import UserError
-from roles.registry import ROLES
 from scenarios.registry import FAMILIES
 from scenarios.tasks.grading.expressions import ExpressionError, parse_expression
 from scenarios.tasks.grading.latex import read_latex
@@ -39,6 +38,7 @@ from scenarios.team import PlanGame, generate
 from scenarios.written.written_case import read_case
 from serving.environments.http_env import make_app
 from serving.environments.http_rows import make_row
+from serving.environments.plays import KINDS, Play
 from simulator.engines.openai.reply import EndpointError, read_error_text, read_message
 from simulator.export.episode_files import episode_to_json, read_episodes
 from simulator.governance.gate.approvals import read_or_create_key
@@ -206,7 +206,7 @@ def export_as(tool: Tool, folder: Path) -> bytes:
 CASE = generate("train", 0, 3, 3)
 EPISODE = expert_episode(CASE, "measured", "exact")
 SCENARIOS = [FAMILIES[name].generate("train", 0, 5, 3) for name in FAMILIES]
-ROW = make_row(SCENARIOS[0], ROLES[SCENARIOS[0].role])
+ROW = make_row(Play(KINDS[SCENARIOS[0].family], SCENARIOS[0]))
 CALL = b'Let me see. <tool_call>{"name": "measure", "arguments": {"option": "A"}}</tool_call>'
 REPLY = {
     "choices": [

@@ -1,13 +1,13 @@
-"""Our scenarios, rewards and tools inside other trainers: TRL's own commands and its `environment_factory`.
+"""Our scenarios and rewards inside other trainers: folders and rewards for TRL's own commands.
 
 - `write_trl_folder` turns demonstrations or cases into a folder that `trl sft` and `trl grpo` open as it is;
 - reward functions by import path: `training.data.interop.verified_reward`, or one part of the verdict alone;
-- `environment_factory(role)` gives a class whose methods are the role's tools, for TRL's `GRPOTrainer`.
-Nothing here trains. Truth stays behind the verifier: rows carry coordinates, which make the case again.
+
+Roles that use their tools in TRL are in `serving.environments.trl_env`. Nothing here trains. Truth stays
+behind the verifier: rows carry coordinates, which make the case again.
 """
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,9 @@ from typing import Any
 from datasets import Dataset, Features, Json, List, Value
 from transformers import PreTrainedTokenizerBase
 
-from roles.base import Tool
 from roles.errors import unknown
 from roles.registry import ROLES
-from scenarios.base import Scenario, Split, Style, ToolCall, ToolError, Verdict
+from scenarios.base import Scenario, Split, Style, Verdict
 from scenarios.registry import FAMILIES, families
 from training.data.demonstrations import difficulty_of
 from training.data.folders.columns import load_messages, load_tools
@@ -134,68 +133,6 @@ def _judge(completions: Sequence[Any], columns: dict[str, Any]) -> Iterator[Verd
         scenario = find_scenario(*coordinates, style)
         text = completion if isinstance(completion, str) else str(completion[-1].get("content") or "")
         yield families(style)[scenario.family].verify(scenario, text)
-
-
-def environment_factory(role: str) -> type:
-    """A class for TRL's `environment_factory`: `reset(**row)`, the role's tools as methods.
-
-    Example: GRPOTrainer(..., reward_funcs=[verified_reward], environment_factory=environment_factory("cost"))
-
-    Raises:
-        UserError: unknown role.
-    """
-    if role not in ROLES:
-        raise unknown("role", role, list(ROLES))
-    methods = {tool.name: _make_method(tool) for tool in ROLES[role].tools}
-    return type(f"{ROLES[role].title}Environment", (_Environment,), methods)
-
-
-class _Environment:
-    """One rollout of one case; TRL makes as many as it needs and resets them."""
-
-    def reset(self, **row: Any) -> None:
-        """Take the case whose coordinates the row holds."""
-        self._style: Style = row.get("style", "full")
-        *coordinates, _ = (row.get(name) for name in COORDINATES)
-        self._scenario = find_scenario(*coordinates, self._style)
-
-    def _call(self, name: str, arguments: dict[str, Any]) -> str:
-        try:
-            return families(self._style)[self._scenario.family].call_tool(
-                self._scenario, ToolCall(name=name, arguments=arguments)
-            )
-        except ToolError as error:
-            return f"error: {error}"
-
-
-def _make_method(tool: Tool) -> Callable[..., str]:
-    """A method with the signature, types and docstring from which TRL writes the tool's schema."""
-
-    def method(self: Any, **arguments: Any) -> str:
-        return str(self._call(tool.name, arguments))
-
-    properties = tool.parameters["properties"]
-    hints = {name: _hint(schema) for name, schema in properties.items()}
-    lines = [f"    {name}: {schema.get('description', name)}" for name, schema in properties.items()]
-    method.__name__ = method.__qualname__ = tool.name
-    method.__doc__ = "\n".join([tool.description, *(["", "Args:", *lines] if lines else [])])
-    method.__annotations__ = {**hints, "return": str}
-    names = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    names += [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=hint)
-        for name, hint in hints.items()
-    ]
-    method.__signature__ = inspect.Signature(names, return_annotation=str)  # type: ignore[attr-defined]
-    return method
-
-
-def _hint(schema: dict[str, Any]) -> Any:
-    kind = schema["type"]
-    if kind == "array":
-        return list[_hint(schema["items"])]  # type: ignore[misc]
-    if kind == "object":
-        return dict[str, _hint(schema["additionalProperties"])]  # type: ignore[misc]
-    return {"string": str, "integer": int, "number": float, "boolean": bool}[kind]
 
 
 def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:

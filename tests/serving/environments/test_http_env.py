@@ -14,12 +14,12 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from roles.registry import ROLES
 from scenarios import environment
 from scenarios.base import Scenario, ToolCall
 from scenarios.registry import FAMILIES
 from serving.environments.http_env import COOKIE, MAX_BODY_BYTES, find_answer, make_app
 from serving.environments.http_rows import make_row, write_rows
+from serving.environments.plays import KINDS, Play
 from serving.guard import LOOPBACK
 
 CTO = FAMILIES["cto"]
@@ -90,7 +90,7 @@ def draw(family: str = "cto", index: int = 7, difficulty: int = 2) -> Scenario:
 
 
 def row_of(scenario: Scenario) -> dict[str, Any]:
-    return make_row(scenario, ROLES[scenario.role])
+    return make_row(Play(KINDS[scenario.family], scenario))
 
 
 def responded(text: str) -> dict[str, Any]:
@@ -299,3 +299,55 @@ def test_it_listens_on_this_machine_alone() -> None:
     finally:
         process.terminate()
         process.wait(20)
+
+
+def seed_of(session: str, scenario: Scenario, rollout: str = "r") -> dict[str, Any]:
+    episode = {"rollout_id": rollout, "attempt": 0}
+    task = {"taskset": "emads", "task_id": scenario.key}
+    return {
+        "resources_session_id": session,
+        "episode_id": episode,
+        "task_id": task,
+        "task_data": row_of(scenario),
+    }
+
+
+def test_an_environment_server_seeds_calls_verifies_and_closes_by_its_own_ids() -> None:
+    client, scenario = TestClient(make_app()), draw()
+    seed = seed_of("one", scenario)
+    for _ in range(2):
+        assert client.post("/seed_session", json=seed).json() == {"resources_session_id": "one"}
+    assert client.post("/seed_session", json=seed_of("one", draw(index=8))).status_code == 409
+    steps = CTO.demonstrate(scenario, random.Random(0))
+    for step in steps[:-1]:
+        assert step.call is not None
+        client.post(f"/{step.call.name}", json=dict(step.call.arguments))
+    asked = {key: seed[key] for key in ("episode_id", "task_id")}
+    got = client.post(
+        "/verify", json={**asked, "verification_input": {"response": responded(steps[-1].text)}}
+    )
+    assert got.json()["reward"] == expected_parts(scenario)["total"]
+    close = {"resources_session_id": "one", "episode_id": seed["episode_id"]}
+    stranger = {**close, "episode_id": {"rollout_id": "other"}}
+    assert client.post("/close_session", json=stranger).status_code == 409
+    for _ in range(2):
+        assert client.post("/close_session", json=close).json() == {"resources_session_id": "one"}
+    assert client.post("/seed_session", json=seed).status_code == 409
+    lost = client.post("/verify", json={**asked, "verification_input": {"response": responded("{}")}})
+    assert lost.json()["mask_sample"] is True
+    assert client.post("/seed_session", json={**seed, "more": 1}).status_code == 422
+
+
+def test_metrics_are_means_without_masked_samples() -> None:
+    verified = [
+        {"_ng_task_index": 0, "reward": 1.0, "exact": True, "mask_sample": False},
+        {"_ng_task_index": 0, "reward": 0.0, "exact": False, "mask_sample": False},
+        {"_ng_task_index": 1, "reward": 0.5, "exact": False, "mask_sample": False},
+        {"_ng_task_index": 1, "reward": 0.0, "exact": False, "mask_sample": True},
+    ]
+    got = TestClient(make_app()).post("/aggregate_metrics", json={"verify_responses": verified}).json()
+    assert got["key_metrics"] == {"mean/reward": 0.5, "mean/exact": pytest.approx(1 / 3)}
+    assert [one["mean/reward"] for one in got["group_level_metrics"]] == [0.5, 0.5]
+    assert (got["agent_metrics"]["count"], got["agent_metrics"]["masked"]) == (3, 1)
+    wrong = TestClient(make_app()).post("/aggregate_metrics", json={"verify_responses": {}})
+    assert wrong.status_code == 422

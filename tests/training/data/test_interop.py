@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from datasets import load_dataset
+from played_cases import expected, expert_steps, name_case
 from safetensors.torch import load_file
 from tiny_models import DIFFICULTIES, same_weights, tiny_tokenizer
 from transformers.utils.chat_template_utils import get_json_schema
@@ -20,10 +21,10 @@ from transformers.utils.chat_template_utils import get_json_schema
 from roles.errors import UserError
 from roles.registry import ROLES
 from scenarios.registry import FAMILIES
+from serving.environments.trl_env import environment_factory, played_reward
 from training.config.model_config import ModelConfig
 from training.data.demonstrations import role_scenario
 from training.data.interop import (
-    environment_factory,
     exact_reward,
     feasible_reward,
     verified_reward,
@@ -149,6 +150,14 @@ def test_an_environment_has_the_roles_tools(role: str) -> None:
     assert row
     for name, arguments, observation in row:
         assert getattr(environment, name)(**arguments) == observation
+    steps = expert_steps(name_case(role))
+    environment.reset(**name_case(role).model_dump())
+    for step in steps[:-1]:
+        assert step.call is not None
+        getattr(environment, step.call.name)(**step.call.arguments)
+    (reward,) = played_reward([[{"role": "assistant", "content": steps[-1].text}]], [environment])
+    assert reward == expected(name_case(role), steps).reward
+    environment.reset(**name_case(role).model_dump())
     name = ROLES[role].tools[-1].name
     assert getattr(environment, name)(nonsense=3).startswith("error: ")
 
@@ -167,7 +176,7 @@ def write_calls(role: str) -> list[tuple[str, dict[str, Any], str]]:
 
 
 def test_unknown_roles_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="unknown role 'ceo'"):
+    with pytest.raises(UserError, match="unknown family 'ceo'"):
         environment_factory("ceo")
     with pytest.raises(UserError, match="unknown role 'ceo'"):
         write_trl_folder(tmp_path, "ceo", count=1, difficulties=(1,))
