@@ -50,9 +50,9 @@ def find_part(case: PlayableCase, seat: str, option: str, names: list[str]) -> P
 
     A single name may be the code of an efficient part, as short prompts list them.
     """
-    wanted = sorted(names)
+    wanted, count = set(names), len(names)
     parts = case.parts_of(seat, option) or ()
-    found = next((part for part in parts if sorted(part.choice) == wanted), None)
+    found = next((one for one in parts if len(one.choice) == count and wanted.issuperset(one.choice)), None)
     if found is None and len(names) == 1:
         coded = code_parts(case, seat).get(names[0])
         return coded if coded is not None and coded.option == option else None
