@@ -195,8 +195,8 @@ def _spoken(value: Any) -> str:
         return ", ".join(map(str, value)) or "none"
     if _is_offer(value):
         return _say_offer(value)
-    if isinstance(value, dict) and all(isinstance(item, str | int) for item in value.values()):
-        return ", ".join(f"{name} {item}" for name, item in value.items())
+    if isinstance(value, dict) and set(value) == {"seat", "option", "cost_at_most"}:
+        return "{seat} for another offer on {option} that costs at most {cost_at_most}".format_map(value)
     if value is None:
         return "none"
     return value if isinstance(value, str) else json.dumps(value)
