@@ -56,7 +56,7 @@ def make_funding(public: PublicCase, option: str, offers: Sequence[TabledOffer])
         option=option,
         offers=chosen,
         cost=sum(offer.cost for offer in chosen),
-        worth=public.options[option].base + sum(offer.worth for offer in chosen),
+        worth=public.base[option] + sum(offer.worth for offer in chosen),
     )
 
 
@@ -64,19 +64,21 @@ def list_fundings(public: PublicCase, table: Table, option: str) -> list[Funding
     """Every plan on the option that can be run by the reports: at most one offer per seat."""
     if any(report is not None and option in report.veto for report in table.values()):
         return []
-    offered, picks_by_seat = offers_on(table, option), list[list[TabledOffer | None]]()
-    for seat in public.seats:
-        report = table.get(seat)
-        is_needed = report is not None and option in report.needs
-        own = [offer for offer in offered if offer.seat == seat]
-        picks_by_seat.append([*own] if is_needed else [None, *own])
-    base, plans = public.options[option].base, []
-    for picks in itertools.product(*picks_by_seat):
-        chosen = tuple(offer for offer in picks if offer is not None)
-        cost = sum([offer.cost for offer in chosen])
+    needed = {seat for seat, report in table.items() if report is not None and option in report.needs}
+    if not needed <= set(public.seats):
+        return []
+    offered = offers_on(table, option)
+    by_seat: list[list[TabledOffer | None]] = [
+        [*(() if seat in needed else (None,)), *(offer for offer in offered if offer.seat == seat)]
+        for seat in public.seats
+    ]
+    base, plans = public.base[option], []
+    for picks in itertools.product(*by_seat):
+        offers = tuple(offer for offer in picks if offer is not None)
+        cost = sum([offer.cost for offer in offers])
         if cost <= public.budget:
-            worth = base + sum([offer.worth for offer in chosen])
-            plans.append(Funding(option=option, offers=chosen, cost=cost, worth=worth))
+            worth = base + sum([offer.worth for offer in offers])
+            plans.append(Funding(option=option, offers=offers, cost=cost, worth=worth))
     return plans
 
 

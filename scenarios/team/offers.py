@@ -50,9 +50,10 @@ def find_part(case: PlayableCase, seat: str, option: str, names: list[str]) -> P
 
     A single name may be the code of an efficient part, as short prompts list them.
     """
-    wanted, count = set(names), len(names)
+    wanted = sorted(names)
     parts = case.parts_of(seat, option) or ()
-    found = next((one for one in parts if len(one.choice) == count and wanted.issuperset(one.choice)), None)
+    same_size = (part for part in parts if len(part.choice) == len(wanted))
+    found = next((part for part in same_size if sorted(part.choice) == wanted), None)
     if found is None and len(names) == 1:
         coded = code_parts(case, seat).get(names[0])
         return coded if coded is not None and coded.option == option else None
