@@ -190,7 +190,7 @@ def read_measurements(path: Path) -> list[dict[str, Any]]:
 
 
 def cell_of(line: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What was measured."""
+    """The cell of the grid that a line measures."""
     return tuple(line[key] for key in ("way", "role", "count", "reviewer", "draw"))
 
 

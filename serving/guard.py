@@ -48,7 +48,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the guard lets through, beyond `Access`. Example: Limits(open_paths=frozenset({"/health"}))"""
+    """Limits of requests, beyond `Access`. Example: Limits(open_paths=frozenset({"/health"}))"""
 
     max_body_bytes: int = MAX_BODY_BYTES  # of a request
     body_timeout_s: float = BODY_TIMEOUT_S  # until its last byte is here

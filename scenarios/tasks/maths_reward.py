@@ -61,7 +61,7 @@ def maths_reward(
 
 
 def count_equations(text: str) -> tuple[int, int]:
-    """How many different equations `expression = number` are right, and how many there are.
+    """Numbers of different equations `expression = number`: the right ones, and all.
 
     The expression has an operator; a result with decimals may be rounded to them.
     """

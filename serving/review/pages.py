@@ -1,4 +1,4 @@
-"""What all pages share: sessions, form tokens, templates, and the page that says why not."""
+"""Parts that all pages share: sessions, form tokens, templates and the page of a refusal."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ Form = Mapping[str, Sequence[str]]
 
 
 class RefusalError(Exception):
-    """Why a request is not served; the message is for the person who asked."""
+    """Refusal of a request; the message is for the person who asked."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)

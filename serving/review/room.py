@@ -16,7 +16,7 @@ from training.feedback.queue import QueuedItem, read_queue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewSettings:
-    """What is reviewed, by whom, and how.
+    """The queue under review, its reviewers and the rules of review.
 
     Example: ReviewSettings(store=Path("company.db"), reviewers=("ann", "ben"))
     """

@@ -138,7 +138,7 @@ def train_on_scenarios(
 
 
 def _load_judge(run: Run, role: str, grpo: GrpoConfig) -> Judge | None:
-    """What scores transcripts beside the verifier; None where the config gives it no weight."""
+    """The model that scores transcripts beside the verifier; None where the config gives it no weight."""
     return load_reward_model(run, role).score if grpo.model_weight else None
 
 

@@ -34,8 +34,8 @@ def train_sft_own(path: Path, owner: str) -> None:
     file = run.path / FOLDER / f"{owner}.jsonl"
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps([row.token_ids, row.loss_mask]) for row in sample_right(run, owner)]
-        write_atomic(file, "".join(f"{line}\n" for line in lines))
+        kept_rows = sample_right(run, owner)
+        write_atomic(file, "".join(json.dumps([row.token_ids, row.loss_mask]) + "\n" for row in kept_rows))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     kept = [TokenRow(token_ids=tuple(ids), loss_mask=tuple(mask)) for ids, mask in lines]
     steps, first_row = count_control_steps(run.config), first_further_row(run.config)

@@ -20,7 +20,7 @@ Table = dict[str, CheckedReport | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a cheat brings in one case.
+    """Gain of a cheat in one case.
 
     Example: Effect(gain=-0.1, advantages={"shared": [[0.05, -0.05]]})
     """

@@ -89,7 +89,7 @@ def _cheat(
 def _counterfactuals(
     case: CaseRewards, scheme: str, seat: str, sets: Sequence[_Set], chairs: Sequence[str]
 ) -> list[tuple[float, ...]]:
-    """What the scheme reads beside the sets' own rewards: a row of numbers for each set."""
+    """Inputs of the scheme beside the sets' own rewards: a row of numbers for each set."""
     if scheme in ("cross_rescored", "hierarchical"):
         return [
             tuple(

@@ -33,7 +33,7 @@ class Probe:
 
 
 def try_file(folder: Path, probe: Probe) -> str:
-    """What was wrong: a payload that ran, no refusal, a refusal that is not one clear line; "" if nothing."""
+    """The fault found: a payload that ran, no refusal, a refusal that is not one clear line; "" if none."""
     folder.mkdir(parents=True)
     marker = folder / "executed"
     work = folder / "file"

@@ -167,19 +167,19 @@ def _train_and_exit(folder: Path, stage: str, planned: Sequence[Fault]) -> None:
 
 
 def read_log(folder: Path) -> str:
-    """What all forks of this folder printed."""
+    """Output of all forks of this folder."""
     file = folder.with_suffix(".log")
     return file.read_text() if file.exists() else ""
 
 
 def read_counts(folder: Path) -> dict[str, int]:
-    """How often the last fork that came to its end reached each place."""
+    """Visits of each place by the last fork that came to its end."""
     counts: dict[str, int] = json.loads(folder.with_suffix(".counts").read_text())
     return counts
 
 
 def digest(folder: Path, stage: str) -> dict[str, str]:
-    """What a finished stage left: final weights, optimizer and all other state, metrics without times."""
+    """Digests of a finished stage: final weights, optimizer and all other state, metrics without times."""
     found: dict[str, str] = {}
     published = folder / "checkpoints" / ("marl" if stage == "marl" else STAGES[stage])
     for file in sorted(published.rglob("*.safetensors")):

@@ -30,7 +30,7 @@ Tolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Check(BaseModel):
-    """How an answer is compared with what is expected.
+    """Comparison of an answer with the expected one.
 
     Example: Check(kind="number", expected="1,250", absolute=0.5)
     """
@@ -45,7 +45,7 @@ class Check(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a verifier says of one answer.
+    """Score of one answer.
 
     Example: Score(value=0.0, explanation="41 instead of 42", failure="wrong")
     """
@@ -146,7 +146,7 @@ def match_number(expected: str, answer: str, *, absolute: float = 0.0, relative:
 
 
 def match_pattern(pattern: str, answer: str) -> bool:
-    """Whether the whole answer matches, in time linear in its length: RE2 has no backtracking.
+    """Return whether the whole answer matches, in time linear in its length: RE2 has no backtracking.
 
     Raises:
         UserError: a pattern that RE2 refuses (look-around, back-references, over its memory).

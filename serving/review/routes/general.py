@@ -71,7 +71,7 @@ async def show_rows(request: Request) -> Response:
 
 @router.get("/progress")
 async def show_progress(request: Request) -> Response:
-    """How much is done, by whom, and how far reviewers agree."""
+    """Show labels by reviewer, and the agreement between reviewers."""
     site = find_site(request)
     reviewer = site.require_reviewer(request)
     return site.show(request, "progress.html", progress=describe_progress(site.room, reviewer))
