@@ -47,7 +47,7 @@ class PlayedTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """Fault of a play that is no demonstration. Example: Rejection(reason="answer", detail="no final answer")"""
+    """Fault of a play. Example: Rejection(reason="answer", detail="no final answer")"""
 
     reason: Reason
     detail: str
