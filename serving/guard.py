@@ -137,7 +137,7 @@ class Guard:
             return HTTPStatus.MISDIRECTED_REQUEST, "this service does not answer to the name in Host"
         if scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS:
             origins = headers.getlist("origin")
-            if any(urlsplit(origin).netloc.lower() != host.lower() for origin in origins):
+            if any(_site_of(origin) != host.lower() for origin in origins):
                 return HTTPStatus.FORBIDDEN, "the request comes from a page of another origin"
             if any(site not in OWN_SITES for site in headers.getlist("sec-fetch-site")):
                 return HTTPStatus.FORBIDDEN, "the request comes from a page of another site"
@@ -226,6 +226,14 @@ async def _refuse(send: Send, status: HTTPStatus, message: str) -> None:
 def _one(headers: Headers, name: str) -> str | None:
     values = headers.getlist(name)
     return values[0] if len(values) == 1 else None
+
+
+def _site_of(origin: str) -> str | None:
+    """Return name and port in an Origin header; None where it is no address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _name_of(host: str) -> str:

@@ -61,7 +61,7 @@ def maths_reward(
 
 
 def count_equations(text: str) -> tuple[int, int]:
-    """Numbers of different equations `expression = number`: the right ones, and all.
+    """Count the different equations `expression = number` that are right, and all of them.
 
     The expression has an operator; a result with decimals may be rounded to them.
     """

@@ -46,7 +46,7 @@ class InboxRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Filters of the rows that are shown. Example: Filters(state="waiting", kind="", words="bank")"""
+    """Choice of the rows that are shown. Example: Filters(state="waiting", kind="", words="bank")"""
 
     state: str = "waiting"  # of STATES; "" for all
     kind: str = ""  # of KINDS; "" for all

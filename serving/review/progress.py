@@ -1,4 +1,4 @@
-"""Progress of a review: labels by reviewer, and agreement between reviewers."""
+"""Counts of what is reviewed and by whom, and the agreement of reviewers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

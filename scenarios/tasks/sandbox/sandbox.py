@@ -46,7 +46,7 @@ Outcome = Literal["finished", "timeout", "output_limit"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Resources that a program may use. Example: Limits(cpu_s=1)"""
+    """Bounds of a program. Example: Limits(cpu_s=1)"""
 
     wall_s: float = 6.0
     cpu_s: int = 2
@@ -205,7 +205,7 @@ def _memory_file(name: str, content: bytes) -> Iterator[int]:
 
 
 def _collect(process: subprocess.Popen[bytes], limits: Limits) -> tuple[Outcome, bytes, bytes]:
-    """Output of the program until it ends or passes a limit; at most `output_bytes` are kept."""
+    """Read what the program writes until it ends or passes a limit; at most `output_bytes` are kept."""
     assert process.stdout is not None
     assert process.stderr is not None
     deadline, room = time.monotonic() + limits.wall_s, limits.output_bytes
