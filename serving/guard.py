@@ -48,7 +48,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the guard lets through, beyond `Access`. Example: Limits(open_paths=frozenset({"/health"}))"""
+    """Limits of requests, beyond `Access`. Example: Limits(open_paths=frozenset({"/health"}))"""
 
     max_body_bytes: int = MAX_BODY_BYTES  # of a request
     body_timeout_s: float = BODY_TIMEOUT_S  # until its last byte is here
@@ -137,7 +137,7 @@ class Guard:
             return HTTPStatus.MISDIRECTED_REQUEST, "this service does not answer to the name in Host"
         if scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS:
             origins = headers.getlist("origin")
-            if any(urlsplit(origin).netloc.lower() != host.lower() for origin in origins):
+            if any(_site_of(origin) != host.lower() for origin in origins):
                 return HTTPStatus.FORBIDDEN, "the request comes from a page of another origin"
             if any(site not in OWN_SITES for site in headers.getlist("sec-fetch-site")):
                 return HTTPStatus.FORBIDDEN, "the request comes from a page of another site"
@@ -226,6 +226,14 @@ async def _refuse(send: Send, status: HTTPStatus, message: str) -> None:
 def _one(headers: Headers, name: str) -> str | None:
     values = headers.getlist(name)
     return values[0] if len(values) == 1 else None
+
+
+def _site_of(origin: str) -> str | None:
+    """Return name and port in an Origin header; None where it is no address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _name_of(host: str) -> str:

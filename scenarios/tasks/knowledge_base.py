@@ -95,7 +95,7 @@ def find_names(records: Records, text: str, most: int = 10) -> list[str]:
 
 
 def walk(records: Records, start: str, path: Sequence[str]) -> str:
-    """Where a chain of relations leads; KeyError where an entity lacks one."""
+    """Return the end of a chain of relations; KeyError where an entity lacks one."""
     for relation in path:
         start = records[start][relation]
     return start

@@ -147,7 +147,7 @@ def write_program(specification: Specification) -> str:
 
 
 def compute(specification: Specification, numbers: Sequence[int]) -> int:
-    """What the function returns for a list."""
+    """Return the function's result for a list."""
     xs = list(numbers)[: specification["cut"]]
     for name, k in specification["steps"]:
         xs = STEPS[name].compute(xs, k)

@@ -61,7 +61,7 @@ def maths_reward(
 
 
 def count_equations(text: str) -> tuple[int, int]:
-    """How many different equations `expression = number` are right, and how many there are.
+    """Count the different equations `expression = number` that are right, and all of them.
 
     The expression has an operator; a result with decimals may be rounded to them.
     """

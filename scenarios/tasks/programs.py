@@ -104,7 +104,7 @@ def _without_rules(specification: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_blind_to_rules(specification: Mapping[str, Any], hidden: Sequence[Any]) -> bool:
-    """Whether the careless reading passes every hidden case."""
+    """Tell whether the careless reading passes every hidden case."""
     careless = _without_rules(specification)
     return all(compute(careless, numbers) == result for numbers, result in hidden)
 

@@ -43,7 +43,7 @@ class Rejection:
 
 
 class RowError(Exception):
-    """Why a row is no task; becomes a Rejection."""
+    """Reason that a row is no task; becomes a Rejection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def read_questions(
 
 
 def choose_check(layout: str, choice: str, answer: str) -> Check:
-    """How answers are compared with this one: as `choice` says, or by what the answer looks like."""
+    """Return the check of answers against this one: as `choice` says, or by what the answer looks like."""
     kind: Any = choice
     if choice == "auto":
         kind = "number" if layout == "gsm8k" or parse_quantity(answer) is not None else "exact"

@@ -51,7 +51,7 @@ def assign_split(question: str) -> Split:
 
 
 class SealKey:
-    """What opens test splits; made by `unseal_test`."""
+    """Permission to read test splits; made by `unseal_test`."""
 
     def __init__(self) -> None:
         self.is_valid = True

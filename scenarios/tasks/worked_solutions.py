@@ -68,6 +68,6 @@ def _check_annotation(annotation: str) -> str:
 
 
 def _is_rounded(value: Fraction, written: Fraction, text: str) -> bool:
-    """Whether a result with decimals is the value rounded to them; whole results must be exact."""
+    """Tell whether a result with decimals is the value rounded to them; whole results must be exact."""
     decimals = len(text.strip().rstrip("%").partition(".")[2])
     return decimals > 0 and abs(value - written) <= Fraction(1, 2 * 10**decimals)

@@ -46,7 +46,7 @@ class InboxRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Which rows are shown. Example: Filters(state="waiting", kind="", words="bank")"""
+    """Choice of the rows that are shown. Example: Filters(state="waiting", kind="", words="bank")"""
 
     state: str = "waiting"  # of STATES; "" for all
     kind: str = ""  # of KINDS; "" for all
@@ -64,7 +64,7 @@ class Filters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemState:
-    """How far an item of the queue is.
+    """Progress of an item of the queue.
 
     Example: ItemState(state="waiting", word="1 of 2 labels", tone="warn", may_adjudicate=False)
     """

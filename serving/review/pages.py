@@ -1,4 +1,4 @@
-"""What all pages share: sessions, form tokens, templates, and the page that says why not."""
+"""Parts that all pages share: sessions, form tokens, templates, and the page that says why not."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ Form = Mapping[str, Sequence[str]]
 
 
 class RefusalError(Exception):
-    """Why a request is not served; the message is for the person who asked."""
+    """Refusal of a request; the message is for the person who asked."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -49,7 +49,8 @@ class Website:
     def find_session(self, request: Request) -> Session | None:
         """Return the browser's session, before or after its sign-in; None without one."""
         names = self.room.settings.reviewers
-        return read_cookie(self.room.key, request.cookies.get(COOKIE), names, time.time())
+        session = read_cookie(self.room.key, request.cookies.get(COOKIE), names, time.time())
+        return None if session is None or session.mark in self.room.ended else session
 
     def require_reviewer(self, request: Request) -> str:
         """Return who asks.

@@ -1,4 +1,4 @@
-"""How much is reviewed, by whom, and how far reviewers agree."""
+"""Counts of what is reviewed and by whom, and the agreement of reviewers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ LABEL_TITLES = {"verdict": "approved or rejected", "comparison": "which is bette
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How far reviewers agree on one kind of label.
+    """Agreement of reviewers on one kind of label.
 
     Example: Agreement(kind="verdict", num_items=12, fleiss=0.61, pairs=(("ann", "ben", 12, 0.61),))
     """

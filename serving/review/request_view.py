@@ -91,7 +91,7 @@ class RequestView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestState:
-    """How far a request is.
+    """Progress of a request.
 
     Example: RequestState(word="approved", tone="good", told="by ann", next_id=None, is_open=False)
     """

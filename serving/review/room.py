@@ -7,6 +7,7 @@ from pathlib import Path
 
 from roles.errors import UserError
 from serving.review.audit import AuditLog
+from serving.review.sessions import SIGN_OUT
 from simulator.governance.gate.approvals import NotApprovedError, find_key
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.runner import GovernanceServices, open_services
@@ -16,7 +17,7 @@ from training.feedback.queue import QueuedItem, read_queue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewSettings:
-    """What is reviewed, by whom, and how.
+    """Settings of a review: what, by whom, and how.
 
     Example: ReviewSettings(store=Path("company.db"), reviewers=("ann", "ben"))
     """
@@ -74,6 +75,7 @@ class Room:
     key: bytes
     services: GovernanceServices
     audit: AuditLog
+    ended: set[str] = field(default_factory=set)  # marks of sessions that were signed out
     _labels: "_Labels" = field(default_factory=lambda: _Labels())
     _items: tuple[object, dict[str, QueuedItem]] = field(default_factory=lambda: (None, {}))
     _requests: dict[str, ReviewRequest] = field(default_factory=dict)  # sealed, so never shown anew
@@ -147,7 +149,8 @@ async def open_room(settings: ReviewSettings) -> AsyncIterator[Room]:
                     services.desk.reviewers.register(name)
                 except NotApprovedError as error:
                     raise UserError(f"--reviewer {name!r}: {error}") from None
-            room = Room(settings=settings, key=key, services=services, audit=audit)
+            ended = {entry.thread for entry in audit.read() if entry.kind == SIGN_OUT}
+            room = Room(settings=settings, key=key, services=services, audit=audit, ended=ended)
             room.list_items()
             room.list_labels()
             yield room

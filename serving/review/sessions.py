@@ -1,9 +1,10 @@
 """Reviewers' personal tokens, their sessions in the browser, and the token of every form.
 
-All are HMACs under the store's key, so nothing is kept: a token holds while its name is given at the start, a
-session until it expires, and a restart ends neither.
+All are HMACs under the store's key, so only ends are kept, in the audit log: a token holds while its name is
+given at the start, a session until it expires or its reviewer signs out, and a restart ends neither.
 """
 
+import hashlib
 import hmac
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from simulator.governance.gate.seals import is_sealed, seal
 
 COOKIE = "emads_review"
+SIGN_OUT = "sign_out"  # what the audit log calls the end of a session
 SESSION_S = 12 * 3600
 NONCE_CHARS = 32
 MAX_COOKIE_CHARS = 2_000
@@ -31,8 +33,13 @@ class Session:
 
     @property
     def is_signed_in(self) -> bool:
-        """Whether a reviewer has signed in."""
+        """Tell whether a reviewer has signed in."""
         return bool(self.name)
+
+    @property
+    def mark(self) -> str:
+        """Return what names the session and opens nothing."""
+        return hashlib.sha256(self.nonce.encode()).hexdigest()[:NONCE_CHARS]
 
 
 def make_token(key: bytes, name: str) -> str:

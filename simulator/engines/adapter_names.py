@@ -5,6 +5,7 @@ from typing import Any
 
 SINGLE = "default"  # the adapter of a model that one role has to itself
 SHARED = "team"  # the adapter that all roles share
+START = "start_"  # then an adapter's name: what it was when the stage began, frozen
 
 
 def adapter_of(model: Any, role: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Episodes in the Agent Trajectory Interchange Format (ATIF v1.7, RFC 0001 of the Harbor framework).
+"""Episodes in the Agent Trajectory Interchange Format (ATIF v1.8, RFC 0001 of the Harbor framework).
 
 One document per episode: the root tells the meeting, and every role's transcript is an embedded subagent
 trajectory with exact token ids and logprobs. docs/how-to/play-cases.md lists the fields. No truth, no score.
@@ -19,7 +19,7 @@ from simulator.export.atomic_files import write_atomic
 from simulator.records import Episode, Trajectory, Turn
 from simulator.tool_calls import BadToolCallError, parse_tool_calls
 
-SCHEMA_VERSION = "ATIF-v1.7"
+SCHEMA_VERSION = "ATIF-v1.8"
 
 
 def write_atif(path: Path, episode: Episode, chat: Chat, *, roles: Mapping[str, Role] = ROLES) -> Path:

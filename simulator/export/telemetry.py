@@ -1,8 +1,9 @@
 """Episodes as OpenTelemetry spans, by option: the only module that knows OpenTelemetry, and only when asked.
 
-One span per episode with one child per completion (GenAI semantic conventions) and per tool call; reports,
-questions, drafts, votes and entries of the decision log are events of the episode. No prompt, no completion
-text, no truth and no score is in a span.
+An episode is `invoke_workflow`, each role in it `invoke_agent`; below a role stand its completions (`chat`)
+and its tool calls (`execute_tool`). Reports, questions, drafts, votes and entries of the decision log are
+events of the episode. No prompt, no completion text, no truth and no score is in a span.
+Source: github.com/open-telemetry/semantic-conventions-genai, model/gen-ai/spans.yaml.
 """
 
 import time
@@ -18,6 +19,8 @@ from simulator.records import Turn
 from simulator.tool_calls import BadToolCallError, parse_tool_calls
 
 SCOPE = "emads.simulator"
+PROVIDER = "emads"  # the conventions name no provider for weights of one's own
+WORKFLOW = "team"
 UNTOLD = ("interrupt_id", "nonce", "signature", "feedback", "action")  # permissions, and words of people
 MISSING = (
     "spans need OpenTelemetry, which is not installed; pip install 'emads[otel]', or leave the option out"
@@ -57,53 +60,73 @@ def trace_episodes(tracer: Any) -> Watch:
         UserError: OpenTelemetry is not installed.
     """
     try:
-        from opentelemetry.trace import set_span_in_context
+        from opentelemetry import trace
     except ImportError:
         raise UserError(MISSING) from None
 
     def watch(case: PlayableCase, session: str) -> SpanObserver:
-        return SpanObserver(tracer, set_span_in_context, case, session)
+        return SpanObserver(tracer, trace, case, session)
 
     return watch
+
+
+class _AgentSpan:
+    """The span of one role, and what its completions used so far."""
+
+    def __init__(self, span: Any, context: Any) -> None:
+        self.span, self.context = span, context
+        self.num_read = self.num_written = self.num_transcript = 0  # tokens
+        self.end_ns = 0
+
+    def end(self) -> None:
+        self.span.set_attribute("gen_ai.usage.input_tokens", self.num_read)
+        self.span.set_attribute("gen_ai.usage.output_tokens", self.num_written)
+        self.span.end(end_time=self.end_ns)
 
 
 class SpanObserver:
     """An Observer that writes one episode as spans."""
 
-    def __init__(self, tracer: Any, set_span_in_context: Any, case: PlayableCase, session: str) -> None:
-        self._tracer = tracer
-        self._episode = tracer.start_span(
-            "invoke_agent team",
-            attributes={
-                "gen_ai.operation.name": "invoke_agent",
-                "gen_ai.agent.name": "team",
-                "gen_ai.conversation.id": session,
+    def __init__(self, tracer: Any, api: Any, case: PlayableCase, session: str) -> None:
+        """`api`: the module `opentelemetry.trace`."""
+        self._tracer, self._api, self._session = tracer, api, session
+        self._episode, self._inside = self._start(
+            "invoke_workflow",
+            WORKFLOW,
+            {
+                "gen_ai.workflow.name": WORKFLOW,
+                "emads.session": session,
                 "emads.scenario_key": case.key,
                 "emads.seats": list(case.seats),
                 "emads.num_options": len(case.options),
             },
         )
-        self._inside = set_span_in_context(self._episode)
-        self._num_tokens: dict[str, int] = {}  # of each role's transcript so far
+        self._agents: dict[str, _AgentSpan] = {}
 
     def on_turn(self, role: str, turn: Turn, duration_s: float) -> None:
         end_ns = time.time_ns()
-        num_read = self._num_tokens.get(role, 0) + len(turn.context_ids)
-        self._num_tokens[role] = num_read + len(turn.completion_ids)
-        span = self._tracer.start_span(
-            f"chat {role}",
-            context=self._inside,
-            start_time=end_ns - round(duration_s * 1e9),
-            attributes={
-                "gen_ai.operation.name": "chat",
-                "gen_ai.agent.name": role,
+        start_ns = end_ns - round(duration_s * 1e9)
+        agent = self._find_agent(role, start_ns, turn.policy_version)
+        num_read, num_written = agent.num_transcript + len(turn.context_ids), len(turn.completion_ids)
+        span, _ = self._start(
+            "chat",
+            turn.policy_version,
+            {
+                "gen_ai.provider.name": PROVIDER,
+                "gen_ai.conversation.id": self._session,
+                "gen_ai.request.model": turn.policy_version,
                 "gen_ai.response.model": turn.policy_version,
                 "gen_ai.response.finish_reasons": [turn.finish_reason],
                 "gen_ai.usage.input_tokens": num_read,
-                "gen_ai.usage.output_tokens": len(turn.completion_ids),
+                "gen_ai.usage.output_tokens": num_written,
             },
+            context=agent.context,
+            start_ns=start_ns,
         )
         span.end(end_time=end_ns)
+        agent.num_transcript = num_read + num_written
+        agent.num_read, agent.num_written = agent.num_read + num_read, agent.num_written + num_written
+        agent.end_ns = end_ns
 
     def on_tool(self, role: str, call: str, observation: str) -> None:
         try:
@@ -111,17 +134,13 @@ class SpanObserver:
         except BadToolCallError:
             parsed = ()
         name = parsed[0].name if parsed else "malformed"
-        span = self._tracer.start_span(
-            f"execute_tool {name}",
-            context=self._inside,
-            attributes={
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.agent.name": role,
-                "gen_ai.tool.name": name,
-                "emads.tool.is_error": observation.startswith("error: "),
-            },
-        )
-        span.end()
+        agent = self._find_agent(role, time.time_ns())
+        attributes = {"gen_ai.tool.name": name, "gen_ai.tool.type": "function"}
+        span, _ = self._start("execute_tool", name, attributes, context=agent.context)
+        if observation.startswith("error: "):
+            self._fail(span, "tool_error")
+        agent.end_ns = time.time_ns()
+        span.end(end_time=agent.end_ns)
 
     def on_report(self, role: str, text: str, parsed: Any) -> None:
         told = {}
@@ -160,9 +179,50 @@ class SpanObserver:
             self._episode.set_attribute("emads.status", str(body["status"]))
 
     def on_end(self, error: str | None) -> None:
+        for agent in self._agents.values():
+            agent.end()
         if error is not None:
-            self._episode.set_attribute("error.type", error[:200])
+            self._fail(self._episode, "_OTHER", error[:200])
         self._episode.end()
+
+    def _find_agent(self, role: str, start_ns: int, model: str | None = None) -> _AgentSpan:
+        """Return the role's span; it begins with the role's first completion or call."""
+        if role not in self._agents:
+            attributes = {
+                "gen_ai.provider.name": PROVIDER,
+                "gen_ai.agent.name": role,
+                "gen_ai.conversation.id": self._session,
+            }
+            if model is not None:
+                attributes["gen_ai.request.model"] = model
+            self._agents[role] = _AgentSpan(
+                *self._start("invoke_agent", role, attributes, context=self._inside, start_ns=start_ns)
+            )
+        return self._agents[role]
+
+    def _start(
+        self,
+        operation: str,
+        name: str,
+        attributes: Mapping[str, Any],
+        *,
+        context: Any = None,
+        start_ns: int | None = None,
+    ) -> tuple[Any, Any]:
+        """Return a new span, named as the conventions say, and the context for its children."""
+        kinds = self._api.SpanKind
+        span = self._tracer.start_span(
+            f"{operation} {name}",
+            context=context,
+            kind=kinds.CLIENT if operation == "chat" else kinds.INTERNAL,
+            start_time=start_ns,
+            attributes={"gen_ai.operation.name": operation, **attributes},
+        )
+        return span, self._api.set_span_in_context(span)
+
+    def _fail(self, span: Any, kind: str, description: str | None = None) -> None:
+        span.set_attribute("error.type", kind)
+        span.set_status(self._api.Status(self._api.StatusCode.ERROR, description))
 
     def _add(self, name: str, role: str, parsed: Mapping[str, Any], **more: Any) -> None:
         attributes = {f"emads.{key}": value for key, value in {"role": role, **parsed, **more}.items()}

@@ -90,6 +90,10 @@ def _ask_again(state: FullState) -> str:
 
 
 @cache
+def _compile(seats: tuple[str, ...]) -> FullGraph:
+    return _draw(seats).compile()
+
+
 def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullState, FullState]:
     graph = StateGraph(FullState, context_schema=FullContext)
     executors = [f"execute_{role}" for role in seats]
@@ -131,7 +135,7 @@ def _draw(seats: tuple[str, ...]) -> StateGraph[FullState, FullContext, FullStat
 
 def full_graph(seats: tuple[str, ...], checkpointer: BaseCheckpointSaver[str] | None) -> FullGraph:
     """Return the compiled graph of these seats on a checkpointer; None: it can be drawn, not played."""
-    return _draw(seats).compile(checkpointer=checkpointer)
+    return _compile(seats).copy({"checkpointer": checkpointer})
 
 
 def open_full() -> FullGraph:

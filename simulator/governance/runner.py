@@ -118,6 +118,7 @@ async def open_services(
     Raises:
         UserError: the file or the URL cannot be used, or the file is an old copy (see `high_water_mark`).
     """
+    path = path and path.resolve()  # a link to the store has no mark of its own
     with ExitStack() as stack:
         stack.enter_context(naming_damage(path))
         connection = stack.enter_context(closing(open_store(path)))

@@ -65,7 +65,7 @@ def test_two_episodes_are_ruled_on_and_written(
         assert names == wanted | ({"index.html"} if ending == "html" else set())
     for page in (tmp_path / "minutes").iterdir():
         assert f"Minutes of the marl team of run {run.name}" in page.read_text()
-    assert (tmp_path / "s.jsonl").read_text().count('"invoke_agent team"') == COUNT
+    assert (tmp_path / "s.jsonl").read_text().count('"invoke_workflow team"') == COUNT
 
 
 @pytest.mark.process

@@ -160,3 +160,11 @@ def test_a_short_token_and_a_port_out_of_range_are_refused() -> None:
 def test_a_further_name_is_answered_to() -> None:
     access = settle_access(port=8400, names=["Team.example"])
     assert ask(access, host="team.example")[1] == 1
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://[", "http://[::1", "http://]:80", "http://[x]", "null", "http://a@[b"]
+)
+def test_an_origin_that_is_no_address_is_another_one(origin: str) -> None:
+    answer, reached = ask(LOCAL, "POST", content=b"x", origin=origin)
+    assert (answer.status_code, reached) == (403, 0)

@@ -11,52 +11,93 @@ from typing import Any
 
 import torch
 from joint_learning import FaultyEngine
-from tiny_models import small_model, tiny_chat
+from peft import LoraConfig, get_peft_model
+from tiny_models import small_model, speak_by_adapters, tiny_chat
 
 from emads.reliability.joint.scripted_models import half_expert_team
 from roles.registry import ROLES
 from scenarios.team import generate
 from simulator.reward import TeamRewardWeights
 from training.config.marl_config import MarlConfig
+from training.data.demonstrations import TokenRow
 from training.joint import marl
 from training.joint.marl import JointLearner
-from training.joint.role_weights import full_weights
-from training.learner.fsdp import join_ranks, leave_ranks, shard_model
+from training.joint.overlap import copy_models
+from training.joint.role_weights import role_weights
+from training.learner.fsdp import join_ranks, leave_ranks, shard_model, whole
 from training.learner.ranks import Ranks
+from training.models.adapters import keep_start
+from training.runs.shard_files import split_shards, write_shards
 from training.runs.state_files import read_state, write_state
 
 LEARNING = MarlConfig(report_sets=2, decisions_per_set=2, learning_rate=1e-3, max_completion_tokens=40)
 CASES = [generate("train", 0, index, 1 + index % 2) for index in range(15)]
 
 
-def make_learner(ranks: Ranks, *, sharded: bool, options: dict[str, Any]) -> JointLearner:
-    models = {role: small_model(place).double() for place, role in enumerate(ROLES)}
-    actors = None
+def make_learner(
+    ranks: Ranks,
+    *,
+    options: dict[str, Any],
+    sharded: bool = False,
+    adapters: bool = False,
+    offloaded: bool = False,
+) -> JointLearner:
+    models: dict[str, Any] = {role: small_model(place).double() for place, role in enumerate(ROLES)}
+    references, actors = None, None
+    if adapters:
+        models = dict.fromkeys(ROLES, adapted_model())
+        references = models
     if sharded:
-        actors = {role: small_model(place).double() for place, role in enumerate(ROLES)}
-        for model in models.values():
-            shard_model(model)
+        actors = copy_models(models)
+        for model in {id(one): one for one in models.values()}.values():
+            shard_model(model, cpu_offload=offloaded)
     return JointLearner(
         models,
         LEARNING.changed(**options),
         chat=tiny_chat(),
         reward_weights=TeamRewardWeights(),
         seed=0,
+        references=references,
+        anchor_rows=anchor_rows if options.get("guards__anchor") else None,
         ranks=ranks,
         actors=actors,
     )
 
 
+def adapted_model() -> Any:
+    """A frozen base in bfloat16 with an adapter of each role in float32, and what they were at the start."""
+    lora = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+    model: Any = get_peft_model(small_model().bfloat16(), lora, adapter_name="cto")
+    for role in list(ROLES)[1:]:
+        model.add_adapter(role, lora)
+    speak_by_adapters(model)
+    keep_start(model)
+    return model
+
+
+def anchor_rows(role: str, step: int) -> list[TokenRow]:
+    """Demonstrations as long as they are: the same ones on every rank."""
+    return [TokenRow(token_ids=tuple(range(20, 40 + step)), loss_mask=(0,) * 10 + (1,) * (10 + step))]
+
+
 def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
     """Steps from `first` to `last`, from the named state where there is one; state and weights are left."""
-    learner = make_learner(ranks, sharded=job.get("sharded", False), options=job.get("options", {}))
+    kind = {name: job[name] for name in ("sharded", "adapters", "offloaded") if name in job}
+    learner = make_learner(ranks, options=job.get("options", {}), **kind)
+    if job.get("fallen"):
+        learner.updater.drift.fallen = set(ROLES)
     if "load" in job:
         learner.load_state(read_state(folder, job["load"]))
     for step in range(job["first"], job["last"]):
         learner.step(CASES[3 * step : 3 * step + 3])
-    state = learner.state()
+    state, shards = split_shards(learner.state())
+    assert bool(shards) == job.get("sharded", False), "a sharded tensor is never whole"
+    if shards:
+        write_shards(folder, job["name"], shards)
     weights = {
-        f"{role}.{n}": p for role in ROLES for n, p in full_weights(learner.models[role], role).items()
+        f"{role}.{name}": whole(weight)
+        for role in ROLES
+        for name, weight in role_weights(learner.models[role], role).items()
     }
     for role, critic in learner.updater.critics.items():
         weights |= {f"{role}.head.{name}": value.detach() for name, value in critic.head.named_parameters()}

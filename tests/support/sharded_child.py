@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.distributed.tensor import DTensor
 
-from training.stages import sft, sft_on_ranks
+from training.stages import role_on_ranks, sft
 
 _begin = PartialState.__init__
 
@@ -28,4 +28,4 @@ def _gather_sharded(model: nn.Module, **options: Any) -> Any:
 if __name__ == "__main__":
     PartialState.__init__ = _begin_as_gpu
     setattr(sft, "get_model_state_dict", _gather_sharded)  # noqa: B010 (not exported there)
-    sys.exit(sft_on_ranks.main(sys.argv[1:]))
+    sys.exit(role_on_ranks.main(sys.argv[1:]))

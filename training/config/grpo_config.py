@@ -21,7 +21,7 @@ from training.config.section import (
 
 
 class GrpoLossConfig(LossConfig):
-    """Loss of GRPO: clipping is TRL's; KL and the correction for another engine are here."""
+    """Loss of GRPO. The clip acts where a batch of rollouts is trained on more than once."""
 
     importance: Literal["none", "call"] = "none"
     """Correction for what the engine sampled: truncated weights per call; a vLLM engine sets it to `call`."""

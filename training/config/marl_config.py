@@ -8,7 +8,6 @@ from roles.errors import unknown
 from roles.team import TEAM_ROLES
 from training.config.rl_sections import GuardsConfig, LossConfig
 from training.config.section import (
-    ClipRange,
     Count,
     GroupSize,
     PositiveCount,
@@ -26,10 +25,6 @@ class MarlLossConfig(LossConfig):
     """Token weight: 1 / all own tokens (dapo), 1 / its row's (grpo), 1 / max_completion_tokens (dr_grpo)."""
     clip_level: Literal["token", "sequence"] = "token"
     """A ratio is the token's own (token) or the geometric mean over its row (sequence, as in GSPO)."""
-    clip_low: ClipRange = 0.2
-    """The probability ratio is clipped below at 1 - clip_low."""
-    clip_high: ClipRange = 0.2
-    """The probability ratio is clipped above at 1 + clip_high."""
     kl_kind: Literal["k1", "k2", "k3", "k3_ratio"] = "k3"
     """Estimator of the KL divergence; k3_ratio is k3 times the probability ratio."""
     kl_target: Weight = 0.0

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from training.config.section import Count, PositiveCount, Section, Weight
+from training.config.section import ClipRange, Count, PositiveCount, Section, Weight
 
 
 class LossConfig(Section):
@@ -12,6 +12,10 @@ class LossConfig(Section):
 
     kind: Literal["grpo", "dr_grpo", "dapo"] = "grpo"
     """Token weight: 1 / all own tokens (dapo), 1 / its row's (grpo), 1 / max_completion_tokens (dr_grpo)."""
+    clip_low: ClipRange = 0.2
+    """The probability ratio is clipped below at 1 - clip_low."""
+    clip_high: ClipRange = 0.2
+    """The probability ratio is clipped above at 1 + clip_high."""
     kl_coefficient: Weight = 0.0
     """Weight of the KL divergence to the policy before this stage; 0 loads no reference."""
     importance_cap: Annotated[float, Field(ge=1)] = 2.0

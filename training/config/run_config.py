@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -29,6 +30,8 @@ class EngineConfig(Section):
     """vLLM's own engine arguments, for example {max_model_len: 4096}; with `vllm` alone."""
     servers: tuple[str, ...] = ()
     """Addresses of `vllm serve` instances of one model, for `vllm_server`."""
+    adapter_folder: str = ""
+    """Folder for adapters that all `servers` see; empty: memory, for servers on this machine."""
     structured: bool = False
     """Hold simulated answers to their JSON schema, with `vllm` alone; training never does."""
     request_timeout_s: Annotated[float, Field(gt=0)] = 600.0
@@ -40,6 +43,14 @@ class EngineConfig(Section):
             raise ValueError(f"vllm options are given but name is {self.name!r}: set name to vllm")
         if bool(self.servers) != (self.name == "vllm_server"):
             raise ValueError("servers and name vllm_server go together: give both or neither")
+        if self.adapter_folder and self.name != "vllm_server":
+            raise ValueError(f"adapter_folder is for name vllm_server, not {self.name!r}: leave it out")
+        far = [one for one in self.servers if urlsplit(one).hostname not in ("127.0.0.1", "localhost", "::1")]
+        if far and not self.adapter_folder:
+            raise ValueError(
+                f"the server {far[0]} is on another machine and reads adapters from files: set adapter_folder"
+                " to a folder that it and this machine share"
+            )
         if self.structured and self.name != "vllm":
             raise ValueError(f"structured answers need name vllm, not {self.name!r}")
         return self

@@ -16,9 +16,12 @@ AnchorRows = Callable[[str, int], Sequence[TokenRow]]  # (role, step) -> demonst
 
 
 def backward_anchor(
-    model: nn.Module, demonstrations: Sequence[TokenRow], role: str, config: MarlConfig
+    model: nn.Module, demonstrations: Sequence[TokenRow], role: str, config: MarlConfig, share: float = 1.0
 ) -> float:
-    """Add the gradient of anchor_coefficient times the mean of -log p over own tokens; the loss."""
+    """Add the gradient of anchor_coefficient times the mean of -log p over own tokens; the loss.
+
+    `share`: of it that this rank adds, where the ranks' gradients of the same rows are summed.
+    """
     rows = [
         TrainingRow(
             role=role,
@@ -38,7 +41,7 @@ def backward_anchor(
     for batch in batches:
         with routed_roles(model, batch):
             logprobs, _ = token_logprobs(model, batch, logit_rows=config.memory.logit_rows)
-            loss = -config.guards.anchor_coefficient * logprobs.sum() / num_tokens
+            loss = -share * config.guards.anchor_coefficient * logprobs.sum() / num_tokens
             loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     return total

@@ -9,7 +9,7 @@ import torch
 
 from scenarios.team import TeamScenario
 from training.joint.marl import JointLearner
-from training.joint.role_weights import full_weights, load_role_weights
+from training.joint.role_weights import load_role_weights, place_role_weights, role_weights
 
 
 class BestTeam:
@@ -34,7 +34,7 @@ class BestTeam:
         if self.reward is None or reward > self.reward:
             self.reward, self.rewards, self.step = reward, rewards, self.learner.num_steps
             self.weights = {
-                role: {name: tensor.clone() for name, tensor in full_weights(model, role).items()}
+                role: {name: tensor.clone() for name, tensor in role_weights(model, role).items()}
                 for role, model in self.learner.models.items()
             }
         falls = [best - now for best, now in zip(self.rewards, rewards, strict=True)]
@@ -64,4 +64,7 @@ class BestTeam:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`."""
         self.reward, self.rewards, self.step = state["reward"], list(state["rewards"]), state["step"]
-        self.weights = {role: dict(tensors) for role, tensors in state["weights"].items()}
+        self.weights = {
+            role: place_role_weights(self.learner.models[role], role, stored)
+            for role, stored in state["weights"].items()
+        }

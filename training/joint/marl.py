@@ -32,6 +32,7 @@ from training.joint.update import TeamUpdater
 from training.joint.watches import MassWatch
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
+from training.models.engine_factory import rest_engine
 
 SHORT_GAME: MakeGame = partial(PlanGame, style="short")
 
@@ -93,6 +94,7 @@ class JointLearner:
 
     def learn(self, groups: Sequence[EpisodeGroup]) -> dict[str, float]:
         """Score, credit and update on these groups; returns the step's metrics."""
+        rest_engine(self.engine)
         scored = self.scorer.score(groups)
         rows = self.make_rows(scored)
         stats = self.updater.update(rows)

@@ -17,7 +17,7 @@ from simulator.engines.adapter_names import adapter_of
 from training.config.marl_config import MarlConfig
 from training.joint.anchor import AnchorRows, backward_anchor
 from training.joint.credit.critic import Critic
-from training.joint.role_weights import full_state, full_weights, load_full_state, load_role_weights
+from training.joint.role_weights import load_optimizer, load_role_weights, role_weights
 from training.joint.watches import DriftWatch
 from training.learner.fsdp import is_sharded, whole
 from training.learner.kl import KLController
@@ -91,8 +91,10 @@ class TeamUpdater:
     def sync_actors(self) -> None:
         """Copy the trained weights into the models that play."""
         if self.actors is not self.models:
-            for role, model in self.models.items():
-                load_role_weights(self.actors[role], role, full_weights(model, role))
+            for role in self._first_roles():
+                places = role_weights(self.actors[role], role)
+                for name, weight in role_weights(self.models[role], role).items():
+                    places[name].copy_(whole(weight))  # one at a time: all at once would be a second model
 
     def _learns(self, role: str) -> bool:
         """Whether it is this role's turn to be trained."""
@@ -126,27 +128,28 @@ class TeamUpdater:
         for role in roles:
             fallen = self.config.guards.anchor == "sft" and role in self.drift.fallen
             if fallen and self.anchor_rows is not None:
-                backward_anchor(self.models[role], self.anchor_rows(role, self.num_steps), role, self.config)
+                model = self.models[role]
+                share = 1.0 if is_sharded(model) else 1 / self.ranks.size  # all ranks have the same rows
+                backward_anchor(model, self.anchor_rows(role, self.num_steps), role, self.config, share)
+        owners: dict[Owner, list[str]] = {}
         for role in roles:
-            owner = self._owner(role)
-            if owner in done:
-                continue
-            together = [other for other in roles if self._owner(other) == owner]
-            parameters = role_parameters(self.models[role], role)
-            has_gradient = self.ranks.add_gradients(
-                parameters, has_gradient=any(p.grad is not None for p in parameters)
-            )
+            owners.setdefault(self._owner(role), []).append(role)
+        sets = [role_parameters(self.models[together[0]], together[0]) for together in owners.values()]
+        learns = [any(stats[role].num_rows for role in together) for together in owners.values()]
+        learns = self.ranks.add_gradients(sets, learns)
+        for (owner, (role, *_)), parameters, is_learning in zip(owners.items(), sets, learns, strict=True):
             done[owner] = 0.0
-            if has_gradient and (self.ranks.size > 1 or any(stats[one].num_rows for one in together)):
+            if is_learning:
                 norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.max_grad_norm)
                 done[owner] = float(inject_loss_fault(whole(norm)))
                 if math.isfinite(done[owner]):  # else the weights stay, and the norm is logged as it is
                     self.optimizers[role].step()
-        for role in roles:
-            tokens = stats[role].num_tokens
-            kl, count = self.ranks.sum([(stats[role].kl or 0.0) * tokens, tokens])
-            if count:
-                self.kl[role].update(kl / count)
+        tokens = [stats[role].num_tokens for role in roles]
+        measured = [(stats[role].kl or 0.0) * count for role, count in zip(roles, tokens, strict=True)]
+        totals = self.ranks.sum([*measured, *tokens])
+        for place, role in enumerate(roles):
+            if totals[len(roles) + place]:
+                self.kl[role].update(totals[place] / totals[len(roles) + place])
         return {role: replace(stats[role], grad_norm=done[self._owner(role)]) for role in roles}
 
     def _count(self, rows: Sequence[TrainingRow], model: nn.Module) -> RowCounts:
@@ -216,8 +219,8 @@ class TeamUpdater:
         """Weights, optimizers and position: all that the next step depends on."""
         return {
             "num_steps": self.num_steps,
-            "models": {role: full_weights(self.models[role], role) for role in self._first_roles()},
-            "optimizers": {role: full_state(self.optimizers[role]) for role in self._first_roles()},
+            "models": {role: role_weights(self.models[role], role) for role in self._first_roles()},
+            "optimizers": {role: self.optimizers[role].state_dict() for role in self._first_roles()},
             "critics": {role: critic.state() for role, critic in self.critics.items()},
             "kl": {role: one.coefficient for role, one in self.kl.items()},
             "drift": self.drift.state(),
@@ -232,7 +235,7 @@ class TeamUpdater:
         self.num_steps = state["num_steps"]
         for role in self._first_roles():
             load_role_weights(self.models[role], role, state["models"][role])
-            load_full_state(self.optimizers[role], state["optimizers"][role])
+            load_optimizer(self.optimizers[role], state["optimizers"][role])
         self.sync_actors()
         for role, critic in self.critics.items():
             critic.load_state(state["critics"][role])

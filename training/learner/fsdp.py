@@ -25,6 +25,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor
 
 from roles.errors import UserError
+from simulator.engines.adapter_names import START
 from training.learner import token_logprobs
 from training.learner.ranks import ONE_RANK, Ranks
 
@@ -71,6 +72,9 @@ def shard_model(model: Any, *, bf16: bool = False, cpu_offload: bool = False) ->
 
     With `bf16` passes compute in bfloat16; weights, gradients' sums and optimizer stay in float32.
     """
+    for name, parameter in model.named_parameters():  # what may learn later must be known to do so now
+        if "lora_" in name and f".{START}" not in name:
+            parameter.requires_grad_(True)
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=torch.float32 if bf16 else None
     )
@@ -100,12 +104,3 @@ def compute_device(model: nn.Module) -> torch.device:
 def whole(tensor: Tensor) -> Tensor:
     """The full tensor of a sharded one, on every rank (all must call it); any other as it is."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def place_like(stored: Tensor, place: Tensor) -> Tensor:
-    """This rank's part of a full tensor, sharded as `place` is; as it is where that is not sharded."""
-    if not isinstance(place, DTensor):
-        return stored
-    from torch.distributed.tensor import distribute_tensor
-
-    return distribute_tensor(stored.to(place.device), place.device_mesh, place.placements)

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from simulator.engines.adapter_names import START
 from training.config.marl_config import MarlConfig
 from training.learner.fsdp import compute_device
 from training.learner.importance import EXACT, Mismatch, MismatchSums, call_weights, ratios_of
@@ -145,14 +146,22 @@ def backward_team(
 
     Sharded weights are gathered by all ranks at once: `agree` makes the number of passes the same on all.
 
+    Args:
+        references: of each role the model that KL is measured from; `model` itself stands for what its
+            adapters were when `keep_start` kept them.
+
     Raises:
         ValueError: KL asked for without a reference.
     """
-    references = references or {}
     weights = dict.fromkeys(rows, config.loss.kl_coefficient) | dict(kl_coefficients or {})
     for role in rows:
-        if weights[role] > 0 and role not in references:
+        if weights[role] > 0 and role not in (references or {}):
             raise ValueError("kl_coefficient > 0 needs a reference model")
+    references = {
+        role: one
+        for role, one in (references or {}).items()
+        if role in rows and (weights[role] > 0 or config.loss.measure_kl)
+    }
     counts = counts or {role: count_rows(of_role) for role, of_role in rows.items()}
     live = {role: [row for row in of_role if row.has_signal] for role, of_role in rows.items()}
     sums = {role: _Sums() for role in rows}
@@ -167,6 +176,9 @@ def backward_team(
         )
     )
     for _ in range(agree(len(batches)) - len(batches)):
+        for reference in _distinct(references):
+            with torch.no_grad():
+                idle_pass(reference, config, device)
         idle_pass(model, config, device)
     for batch in batches:
         with routed_roles(model, batch):
@@ -193,8 +205,11 @@ def count_rows(rows: Sequence[TrainingRow]) -> RowCounts:
 
 def idle_pass(model: nn.Module, config: MarlConfig, device: torch.device) -> None:
     """A pass without effect, while other ranks have rows and this one has none left."""
-    logprobs, _ = token_logprobs(model, idle_batch(device), logit_rows=config.memory.logit_rows)
-    (0 * logprobs.sum()).backward()  # type: ignore[no-untyped-call]
+    batch = idle_batch(device)
+    with routed_roles(model, batch):
+        logprobs, _ = token_logprobs(model, batch, logit_rows=config.memory.logit_rows)
+        if torch.is_grad_enabled():
+            (0 * logprobs.sum()).backward()  # type: ignore[no-untyped-call]
 
 
 def _batch_loss(
@@ -208,6 +223,10 @@ def _batch_loss(
     gaps: Mapping[str, MismatchSums],
 ) -> Tensor:
     """The loss of one micro-batch, summed over its roles; its parts are added to `sums`."""
+    before = {
+        id(one): _reference_logprobs(one, model, batch, config)
+        for one in _distinct({role: references[role] for role in batch.role_own if role in references})
+    }
     logprobs, entropy = token_logprobs(
         model, batch, temperature=config.temperature, logit_rows=config.memory.logit_rows
     )
@@ -215,8 +234,8 @@ def _batch_loss(
     total = torch.zeros((), device=losses.device)
     for role, own in batch.role_own.items():
         loss = reduce_losses(losses[own], batch, own, counts[role], config)
-        if role in references and (kl_weights[role] > 0 or config.loss.measure_kl):
-            base = _reference_logprobs(references[role], batch, config)[own]
+        if role in references:
+            base = before[id(references[role])][own]
             terms, kl = kl_loss(config.loss.kl_kind, logprobs[own], base, batch.sampling_logprobs[own])
             if kl_weights[role] > 0:
                 loss = loss + kl_weights[role] * reduce_losses(terms, batch, own, counts[role], config)
@@ -268,9 +287,16 @@ def reduce_losses(
     return (losses / lengths[batch.row_of[own]]).sum() / counts.rows
 
 
+def _distinct(models: Mapping[str, nn.Module]) -> list[nn.Module]:
+    """Each model once, in order."""
+    return list({id(one): one for one in models.values()}.values())
+
+
 @torch.no_grad()
-def _reference_logprobs(reference: nn.Module, batch: RowBatch, config: MarlConfig) -> Tensor:
-    with routed_roles(reference, batch):
+def _reference_logprobs(
+    reference: nn.Module, model: nn.Module, batch: RowBatch, config: MarlConfig
+) -> Tensor:
+    with routed_roles(reference, batch, prefix=START if reference is model else ""):
         return token_logprobs(
             reference, batch, temperature=config.temperature, logit_rows=config.memory.logit_rows
         )[0]

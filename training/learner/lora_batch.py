@@ -10,47 +10,76 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from peft.tuners.lora import Linear as LoraLinear
+from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 
-from simulator.engines.adapter_names import adapter_of
+from roles.errors import UserError
+from simulator.engines.adapter_names import START, adapter_of
+from training.learner.fsdp import is_sharded
 from training.learner.packing import RowBatch
 
 Stretches = Mapping[str, tuple[int, int]]  # adapter -> first token and end
 
 
 @contextmanager
-def routed_roles(model: nn.Module, batch: RowBatch) -> Iterator[None]:
+def routed_roles(model: nn.Module, batch: RowBatch, *, prefix: str = "") -> Iterator[None]:
     """While this is open, each token of the batch passes through the adapter of its role, and trains it.
 
     Keep it open until the backward pass is done: checkpointed layers are computed again there. Models
-    without adapters are left as they are.
+    without adapters are left as they are. `prefix`: before the adapter's name, START for what it was.
+    In a sharded model every adapter takes part, most with no token: ranks reduce the gradients of the same
+    weights, whichever roles they have.
 
     Raises:
+        UserError: adapters on something else than linear layers.
         ValueError: an adapter's tokens do not stand together.
     """
-    layers = [module for module in model.modules() if isinstance(module, LoraLinear)]
+    layers = _find_layers(model)
     if not layers:
         yield
         return
-    stretches = _stretches(model, batch)
+    stretches = {prefix + name: place for name, place in _stretches(model, batch).items()}
+    if is_sharded(model):
+        stretches |= {name: (0, 0) for name in _adapters(model, prefix) if name not in stretches}
     for name, parameter in model.named_parameters():
         if any(f".{adapter}." in name for adapter in stretches) and "lora_" in name:
             parameter.requires_grad_(torch.is_grad_enabled() or parameter.requires_grad)
+    before = [layer.__dict__.get("forward") for layer in layers]  # a route that this one stands in for
     for layer in layers:
         _route(layer, stretches)
     try:
         yield
     finally:
-        for layer in layers:
-            layer.__dict__.pop("forward", None)
+        for layer, forward in zip(layers, before, strict=True):
+            del layer.__dict__["forward"]
+            if forward is not None:
+                layer.forward = forward
+
+
+def _adapters(model: Any, prefix: str) -> list[str]:
+    """The adapters that learn, or with the prefix START those that are kept."""
+    names = [name for name in model.peft_config if not name.startswith(START)]
+    return [prefix + name for name in names]
+
+
+def _find_layers(model: nn.Module) -> list[Any]:
+    """Every layer with adapters, quantised ones among them."""
+    found = [(name, module) for name, module in model.named_modules() if isinstance(module, LoraLayer)]
+    for name, module in found:
+        if not isinstance(module.get_base_layer(), nn.Linear):
+            kind = type(module.get_base_layer()).__name__
+            raise UserError(
+                f"joint training takes adapters on linear layers; {name} is of kind {kind}:"
+                " set model.lora_targets"
+            )
+    return [module for _, module in found]
 
 
 def _stretches(model: nn.Module, batch: RowBatch) -> Stretches:
     """Of each adapter the tokens that it speaks for; roles that share one stand side by side."""
     stretches: dict[str, tuple[int, int]] = {}
     for role, (start, stop) in batch.role_tokens.items():
-        name = adapter_of(model, role)
+        name = adapter_of(model, role) if role else _adapters(model, "")[0]  # no role: an idle pass
         assert name is not None
         first, end = stretches.get(name, (start, start))
         if end != start:
@@ -69,7 +98,7 @@ def _route(layer: Any, stretches: Stretches) -> None:
 def _routed_forward(layer: Any, x: Tensor, stretches: Stretches) -> Tensor:
     """Base of all tokens, plus B A x * scale of each adapter on its stretch; x is (lines, tokens, width)."""
     base: Tensor = layer.base_layer(x)
-    if len(stretches) > 1 and len(x) > 1:
+    if len(x) > 1 and sum(stop > start for start, stop in stretches.values()) > 1:
         raise ValueError("several adapters in one batch need a packed line")
     lengths = tuple(len(x) * (stop - start) for start, stop in stretches.values())
     scales = tuple(float(layer.scaling[name]) for name in stretches)

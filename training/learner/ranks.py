@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 Item = TypeVar("Item")
+BUCKET = 2**26  # numbers that are summed at once: a copy of 256 MiB in float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,10 @@ class Ranks:
         dist.all_gather_object(gathered, item)
         return gathered
 
+    def first(self, item: Item) -> Item:
+        """The first rank's item."""
+        return self.gather(item)[0]
+
     def wait(self) -> None:
         """Go on when all ranks have come here: before what one of them wrote, or is to remove, is read."""
         if self.size > 1:
@@ -68,28 +73,31 @@ class Ranks:
         dist.all_reduce(tensor, dist.ReduceOp.MAX)
         return int(tensor)
 
-    def add_gradients(self, parameters: Sequence[nn.Parameter], *, has_gradient: bool) -> bool:
-        """Sum the gradients over all ranks in place; whether any rank had one.
+    def add_gradients(self, sets: Sequence[Sequence[nn.Parameter]], learns: Sequence[bool]) -> list[bool]:
+        """Sum the gradients of sets of weights over all ranks in place; of each whether any rank `learns`.
 
-        They are sums, not means, because every rank has divided by the counts of all ranks.
+        They are sums, not means, because every rank has divided by the counts of all ranks. They travel in
+        buckets; those of sharded weights were summed in the backward pass.
         """
         if self.size == 1:
-            return has_gradient
-        if not self.sum([float(has_gradient)])[0]:
-            return False
-        for parameter in parameters:
-            if parameter.grad is None and not isinstance(parameter, DTensor):
-                parameter.grad = torch.zeros_like(parameter)
-        gradients: list[Tensor] = [p.grad for p in parameters if p.grad is not None]
-        if isinstance(gradients[0], DTensor):
-            return True  # summed while they were sharded
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
-        dist.all_reduce(flat)
-        start = 0
-        for gradient in gradients:
-            gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient))
-            start += gradient.numel()
-        return True
+            return list(learns)
+        anywhere = [total > 0 for total in self.sum([float(one) for one in learns])]
+        gradients: list[Tensor] = []
+        for parameters, is_learning in zip(sets, anywhere, strict=True):
+            for parameter in parameters if is_learning else ():
+                if isinstance(parameter, DTensor):
+                    continue
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                gradients.append(parameter.grad)
+        for bucket in _cut_buckets(gradients):
+            flat = torch.cat([gradient.flatten() for gradient in bucket])
+            dist.all_reduce(flat)
+            for gradient, part in zip(
+                bucket, flat.split_with_sizes([one.numel() for one in bucket]), strict=True
+            ):
+                gradient.copy_(part.view_as(gradient))
+        return anywhere
 
     def mean(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Metrics averaged over the ranks that have them."""
@@ -102,6 +110,19 @@ class Ranks:
             values = [one[name] for one in gathered if name in one]
             averaged[name] = sum(values) / len(values)
         return averaged
+
+
+def _cut_buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """In order, neighbours of one precision together, at most BUCKET numbers or one tensor."""
+    bucket: list[Tensor] = []
+    for gradient in gradients:
+        held = sum(one.numel() for one in bucket)
+        if bucket and (held + gradient.numel() > BUCKET or bucket[0].dtype != gradient.dtype):
+            yield bucket
+            bucket = []
+        bucket.append(gradient)
+    if bucket:
+        yield bucket
 
 
 ONE_RANK = Ranks(rank=0, size=1)

@@ -6,6 +6,7 @@ expects; in a team every adapter has its role's name, or `team` where all roles 
 Source: arXiv:2106.09685 (LoRA), arXiv:2305.14314 (QLoRA).
 """
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +26,7 @@ from transformers import BitsAndBytesConfig, PreTrainedModel
 
 from roles.errors import UserError
 from roles.registry import ROLES
-from simulator.engines.adapter_names import SHARED, SINGLE, adapter_of
+from simulator.engines.adapter_names import SHARED, SINGLE, START, adapter_of
 from training.config.model_config import ModelConfig
 
 WEIGHTS = "adapter_model.safetensors"
@@ -133,6 +134,19 @@ def load_adapters(base: PreTrainedModel, folders: Mapping[str, Path]) -> PeftMod
         raise ValueError("no adapters to load")
     model.set_adapter(next(iter(folders)))
     return model
+
+
+def keep_start(model: Any) -> None:
+    """Keep what every adapter is now, frozen, on the same base: a reference without a second model."""
+    for name in list(model.peft_config):
+        config = copy.copy(model.peft_config[name])
+        config.inference_mode = True
+        model.add_adapter(START + name, config)
+        parameters = dict(model.named_parameters())
+        for key, kept in parameters.items():
+            if f".{START}{name}." in key:
+                kept.data.copy_(parameters[key.replace(f".{START}{name}.", f".{name}.")].data)
+                kept.requires_grad_(False)
 
 
 def activate(model: nn.Module, role: str) -> None:

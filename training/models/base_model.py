@@ -165,8 +165,10 @@ def quiet_libraries() -> None:
 
 
 def find_device() -> torch.device:
-    """The GPU of this process where there is one, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """The GPU of this process (under a launcher that of its local rank) where there is one, else the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 def load_checkpoint(path: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -186,7 +188,7 @@ def load_frozen_base(path: Path, config: ModelConfig) -> tuple[PreTrainedModel, 
     packed = quantization(config)
     if packed is not None:
         return load_model(
-            path, dtype=torch.bfloat16, quantization_config=packed, device_map={"": 0}
+            path, dtype=torch.bfloat16, quantization_config=packed, device_map={"": find_device()}
         ), tokenizer
     model: Any = load_model(path, dtype=getattr(torch, config.dtype))
     return model.to(find_device()), tokenizer

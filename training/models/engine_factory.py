@@ -9,6 +9,7 @@ vLLM takes a minute or so to start: keep one engine open for as many steps as th
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, get_args
 
 import torch
@@ -28,8 +29,10 @@ from roles.team import (
 from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.vllm.engine import VLLMEngine
+from simulator.engines.vllm.options import share_gpu
 from simulator.engines.vllm.server_client import VLLMServerEngine
 from training.config.run_config import EngineConfig, RunConfig
+from training.learner.ranks import ONE_RANK, Ranks
 from training.models.weights import BASE, find_weights
 from training.runs.run_folder import Run
 
@@ -44,8 +47,11 @@ def make_engine(
     seed: int,
     base: Path | None,
     schemas: Mapping[str, Mapping[str, Any]] | None = None,
+    shared: Mapping[str, Any] | None = None,
 ) -> PolicyEngine:
     """The engine that the config names, with no policy yet; `close_engine` it.
+
+    `shared`: how a client of running servers stands to those of the other ranks.
 
     `base`: the folder of the model that adapters were trained on, tokenizer included; None where every
     policy has full weights. Only vLLM reads it. `schemas`: see `team_schemas`; used if config.structured.
@@ -56,7 +62,13 @@ def make_engine(
     if config.name == "transformers":
         return TransformersEngine(end_id=end_id, seed=seed)
     if config.name == "vllm_server":
-        return VLLMServerEngine(config.servers, end_id=end_id, request_timeout_s=config.request_timeout_s)
+        return VLLMServerEngine(
+            config.servers,
+            end_id=end_id,
+            store=Path(config.adapter_folder) if config.adapter_folder else None,
+            request_timeout_s=config.request_timeout_s,
+            **(shared or {}),
+        )
     return VLLMEngine(
         base,
         end_id=end_id,
@@ -81,13 +93,14 @@ def open_engine(
     seed: int,
     base: Path | None,
     schemas: Mapping[str, Mapping[str, Any]] | None = None,
+    shared: Mapping[str, Any] | None = None,
 ) -> Iterator[PolicyEngine]:
     """`make_engine`, closed at the end.
 
     Raises:
         UserError: as `make_engine`.
     """
-    engine = make_engine(config, end_id=end_id, seed=seed, base=base, schemas=schemas)
+    engine = make_engine(config, end_id=end_id, seed=seed, base=base, schemas=schemas, shared=shared)
     try:
         yield engine
     finally:
@@ -131,21 +144,23 @@ def serve_models(
         UserError: as `make_engine`.
     """
     schemas = team_schemas() if constrained and config.model.prompts == "short" else None
-    with open_engine(
-        engine or config.engine, end_id=end_id, seed=config.seed, base=base, schemas=schemas
-    ) as opened:
+    chosen = _share_gpu(config, engine or config.engine, num_models=len(models))
+    with open_engine(chosen, end_id=end_id, seed=config.seed, base=base, schemas=schemas) as opened:
         for role, model in models.items():
             opened.set_policy(role, model, version=f"{role}@{stage}")
         yield opened
 
 
 @contextmanager
-def open_rollouts(run: Run, *, end_id: int) -> Iterator[PolicyEngine | None]:
+def open_rollouts(
+    run: Run, *, end_id: int, num_models: int = 1, ranks: Ranks = ONE_RANK
+) -> Iterator[PolicyEngine | None]:
     """The engine that a stage samples its rollouts on, from its first step to its last.
 
     None for the embedded engine on a CPU: it starts at once, so that training makes one for every batch.
     On a GPU it is kept with the decode steps that it has recorded, except where plays overlap with updates
-    and two engines are at work at a time.
+    and two engines are at work at a time. Every rank has an engine of its own; of clients of running servers
+    the first rank's alone hands over adapters. `num_models`: that play, each with its own weights.
 
     Raises:
         UserError: as `make_engine`.
@@ -155,9 +170,39 @@ def open_rollouts(run: Run, *, end_id: int) -> Iterator[PolicyEngine | None]:
         is_kept = torch.cuda.is_available() and not run.config.marl.max_staleness
         yield TransformersEngine(end_id=end_id, seed=run.config.seed) if is_kept else None
         return
-    base = find_weights(run, BASE, RECONCILER)
-    with open_engine(config, end_id=end_id, seed=run.config.seed, base=base) as engine:
+    with ranks.first_alone():
+        base = find_weights(run, BASE, RECONCILER)
+    shared = {
+        "name": ranks.first(token_hex(4)),
+        "is_loader": ranks.rank == 0,
+        "spare_versions": run.config.marl.max_staleness + 1 if ranks.size > 1 else 0,
+    }
+    config = _share_gpu(run.config, config, num_models=num_models, is_training=True)
+    with open_engine(config, end_id=end_id, seed=run.config.seed, base=base, shared=shared) as engine:
         yield engine
+        ranks.wait()  # nobody takes its adapters away from ranks that still play
+
+
+def rest_engine(engine: PolicyEngine | None) -> None:
+    """Let an engine beside the learner give its memory back until it is called again."""
+    if isinstance(engine, VLLMEngine):
+        engine.sleep()
+
+
+def _share_gpu(
+    config: RunConfig, engine: EngineConfig, *, num_models: int, is_training: bool = False
+) -> EngineConfig:
+    """The engine's section with what the run says of adapters and of who else is on the GPU."""
+    if engine.name != "vllm":
+        return engine
+    options = share_gpu(
+        engine.vllm,
+        lora_rank=config.model.lora_rank,
+        num_engines=num_models if config.model.adapter == "none" else 1,
+        beside_learner=is_training,
+        sleeps=is_training and not config.marl.max_staleness,
+    )
+    return engine.changed(vllm=options)
 
 
 def choose_engine(config: EngineConfig, name: str | None) -> EngineConfig:

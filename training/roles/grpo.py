@@ -26,6 +26,7 @@ from training.roles.resumable_trainer import ResumableTrainer
 from training.roles.rollouts import Rollouts
 from training.roles.sft import OnStep, StepReporter
 from training.roles.shared_prompts import SharedPrompts
+from training.roles.trainer_ranks import agree
 from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints, Stateful
 
@@ -84,7 +85,7 @@ class _RolloutReporter(StepReporter):
         self._rollouts, self._stop_on_alarm = rollouts, stop_on_alarm
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self._stop_on_alarm and self._rollouts.alarms.standing:
+        if agree(self._stop_on_alarm and bool(self._rollouts.alarms.standing)):
             control.should_training_stop = True
 
 
@@ -144,6 +145,8 @@ def run_grpo(
         temperature=config.temperature,
         loss_type=config.loss.kind,
         scale_rewards=config.scale_rewards,
+        epsilon=config.loss.clip_low,
+        epsilon_high=config.loss.clip_high,
         max_completion_length=config.max_turns * config.max_completion_tokens,
         gradient_checkpointing=gradient_checkpointing,
         logging_steps=1,

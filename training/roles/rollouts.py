@@ -24,6 +24,7 @@ from simulator.chat import Chat
 from simulator.engines.base import PolicyEngine, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from training.config.grpo_config import GrpoConfig
+from training.models.engine_factory import rest_engine
 from training.roles.alarms import Alarms
 from training.roles.completion_logprobs import ReferencePolicy
 from training.roles.curriculum import Curriculum
@@ -35,6 +36,7 @@ from training.roles.rollout_metrics import (
     training_columns,
 )
 from training.roles.scoring import FaultWindow, Judge, Scored, add_model_scores, score_all, usable_groups
+from training.roles.trainer_ranks import own_rank, share
 from training.runs.faults import spoil_reward
 
 logger = logging.getLogger(__name__)
@@ -137,25 +139,34 @@ class Rollouts:
             version=f"{self._role}@{trainer.state.global_step}",
             temperature=config.temperature,
             stream=f"grpo/{self._num_calls}",
+            first_place=own_rank() * len(prompts),
         )
-        scored = score_all(played, self._score, timeout_s=config.reward_timeout_s)
+        rest_engine(self._engine)
+        own_scored = score_all(played, self._score, timeout_s=config.reward_timeout_s)
         weights = (config.verifier_weight, config.model_weight)
-        scored = add_model_scores(scored, read_transcripts(played), self._judge, weights)
+        own_scored = add_model_scores(own_scored, read_transcripts(played), self._judge, weights)
+        # all that is measured and decided from here on is of all ranks, and the same in each of them
+        scored = share(own_scored)
+        everywhere = share([one if isinstance(one, SoloEpisode) else None for one in played])
         usable = usable_groups(scored, config.group_size)
         kept = [
             (episode, one.parts)
-            for episode, one, counts in zip(played, scored, usable, strict=True)
-            if counts and isinstance(episode, SoloEpisode) and one.parts is not None
+            for episode, one, counts in zip(everywhere, scored, usable, strict=True)
+            if counts and episode is not None and one.parts is not None
         ]
         self.episodes = [episode for episode, _ in kept]
-        self.row_scale = len(played) / len(kept) if kept else 0.0
+        self.row_scale = len(scored) / len(kept) if kept else 0.0
         self.metrics = self._measure([parts for _, parts in kept], scored, model)
         self._faults.take(scored, num_usable=len(kept))
-        filler = iter(self.episodes)
-        columns = training_columns([next(filler) if counts else None for counts in usable], self._chat.end_id)
+        own_usable = usable_groups(own_scored, config.group_size)
+        own = [
+            one if counts and isinstance(one, SoloEpisode) else None
+            for one, counts in zip(played, own_usable, strict=True)
+        ]
+        columns = training_columns(own, self._chat.end_id)
         totals = [
             one.parts["total"] if one.parts and counts else None
-            for one, counts in zip(scored, usable, strict=True)
+            for one, counts in zip(own_scored, own_usable, strict=True)
         ]
         return columns | {"verified_reward": totals}
 
@@ -167,8 +178,12 @@ class Rollouts:
         version: str,
         temperature: float,
         stream: str,
+        first_place: int = 0,
     ) -> list[SoloEpisode | Exception]:
-        """One episode per scenario; what a play raises stands in its place."""
+        """One episode per scenario; what a play raises stands in its place.
+
+        `first_place`: of these among the scenarios of all ranks, which sample as one process would.
+        """
         config, results = self._config, ResultCache()
         engine = self._engine or TransformersEngine(end_id=self._chat.end_id, seed=self._seed)
         engine.set_policy(self._role, model, version=version)
@@ -190,7 +205,7 @@ class Rollouts:
                     results=results,
                     kind=config.agent,
                 )
-                for position, scenario in enumerate(scenarios)
+                for position, scenario in enumerate(scenarios, start=first_place)
             )
             return await asyncio.gather(*plays, return_exceptions=True)
 

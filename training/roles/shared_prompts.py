@@ -5,11 +5,13 @@ A group's trajectories begin with one prompt, often most of their tokens: they a
 """
 
 from collections.abc import Sequence
+from functools import wraps
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from training.learner.packing import make_batches
 from training.learner.rows import TrainingRow
@@ -22,6 +24,12 @@ class SharedPrompts:
     """To be mixed in before a GRPO trainer: its forward pass, or the same numbers with shared prompts."""
 
     shares_prompts: bool = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        trainer: Any = self
+        if trainer.args.world_size > 1:
+            _take_shared_prompts(trainer.model)
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -42,11 +50,26 @@ class SharedPrompts:
         for start in range(0, len(input_ids), size):
             ids, mask = input_ids[start : start + size], attention_mask[start : start + size]
             with trainer.accelerator.autocast():
-                found.append(
-                    completion_logprobs(model, ids, mask, logits_to_keep, temperature=trainer.temperature)
-                )
+                given = (ids, mask, logits_to_keep, trainer.temperature)
+                if isinstance(model, DistributedDataParallel):
+                    found.append(model(shared_prompts=given))  # through its forward: it sums gradients then
+                else:
+                    found.append(completion_logprobs(model, *given))
         logprobs, entropies = (torch.cat(one) for one in zip(*found, strict=True))
         return logprobs, entropies, None
+
+
+def _take_shared_prompts(model: Any) -> None:
+    """Let `model(shared_prompts=...)` be `completion_logprobs`; all else goes on to its own forward."""
+    forward = model.forward
+
+    @wraps(forward)
+    def forward_or_share(*args: Any, shared_prompts: Any = None, **kwargs: Any) -> Any:
+        if shared_prompts is None:
+            return forward(*args, **kwargs)
+        return completion_logprobs(model, *shared_prompts)
+
+    model.forward = forward_or_share
 
 
 def completion_logprobs(
@@ -54,7 +77,6 @@ def completion_logprobs(
     input_ids: Int[Tensor, "rows width"],
     attention_mask: Int[Tensor, "rows width"],
     num_completion: int,
-    *,
     temperature: float,
 ) -> tuple[Float[Tensor, "rows completion"], Float[Tensor, "rows completion"]]:
     """Log-probabilities (with gradient) and entropies (without) at the last `num_completion` places.

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import TrainerCallback
 
+from training.roles.trainer_ranks import agree
 from training.runs.resume import load_tensors, trained_tensors
 
 Measure = Callable[[], tuple[float, Mapping[str, float]]]  # a score (higher is better), and what to log
@@ -74,6 +75,6 @@ class ValidateEvery(TrainerCallback):
                 control.should_training_stop = True
 
     def _validate(self, step: int) -> None:
-        score, metrics = self._measure()
+        score, metrics = agree(self._measure())  # processes that measured apart would part for good
         self._keeper.offer(step, score)
         self._report(step, {**metrics, "validation/best_step": float(self._keeper.best_step)})

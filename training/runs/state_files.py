@@ -18,6 +18,7 @@ from torch import Tensor
 
 from simulator.export.atomic_files import encode_json
 from training.runs.checkpoints import DamagedCheckpointError
+from training.runs.shard_files import Shard, shards_folder
 
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -25,9 +26,9 @@ _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 def write_state(folder: Path, name: str, value: Any) -> None:
     """Write `name.json` and, if there are tensors, `name.safetensors`.
 
-    `value` may nest dicts (keys of text, int, float, bool), lists, tuples, numbers, text, None, tensors and
-    numpy arrays. Deques become lists; NaN and infinities are kept. Equal values give equal bytes: the order
-    of a dict is not kept.
+    `value` may nest dicts (keys of text, int, float, bool), lists, tuples, numbers, text, None, tensors,
+    numpy arrays, and Shards (training/runs/shard_files.py). Deques become lists; NaN and infinities are kept.
+    Equal values give equal bytes: the order of a dict is not kept.
 
     Raises:
         TypeError: anything else, naming its type.
@@ -49,7 +50,7 @@ def read_state(folder: Path, name: str) -> Any:
         structure = json.loads((folder / f"{name}.json").read_bytes())
         file = folder / f"{name}.safetensors"
         tensors = load_file(file) if file.is_file() else {}
-        return _decode(structure, tensors)
+        return _decode(structure, tensors, shards_folder(folder, name))
     except (OSError, ValueError, KeyError, TypeError, SafetensorError, RecursionError) as error:
         raise DamagedCheckpointError(f"state {folder / name} cannot be read: {error}") from None
 
@@ -59,6 +60,8 @@ def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
         key = str(len(tensors))
         tensors[key] = value.detach().to("cpu", copy=True).contiguous()
         return {"$tensor": key}
+    if isinstance(value, Shard):
+        return {"$shard": [value.key, *value.shape]}
     if isinstance(value, np.ndarray):
         return {"$array": _encode(torch.from_numpy(value.copy()), tensors)}
     if value is None or isinstance(value, bool | str):
@@ -80,22 +83,24 @@ def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
     raise TypeError(f"a state cannot hold {type(value).__name__}")
 
 
-def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+def _decode(value: Any, tensors: Mapping[str, Tensor], shards: Path) -> Any:
     if isinstance(value, list):
-        return [_decode(item, tensors) for item in value]
+        return [_decode(item, tensors, shards) for item in value]
     if not isinstance(value, dict):
         return value
     if len(value) != 1 or not next(iter(value)).startswith("$"):
-        return {key: _decode(item, tensors) for key, item in value.items()}
+        return {key: _decode(item, tensors, shards) for key, item in value.items()}
     ((kind, content),) = value.items()
     if kind == "$tensor":
         return tensors[content]
+    if kind == "$shard":
+        return Shard(key=content[0], shape=tuple(content[1:]), folder=shards)
     if kind == "$array":
-        return _decode(content, tensors).numpy()
+        return _decode(content, tensors, shards).numpy()
     if kind == "$float":
         return _SPECIAL[content]
     if kind == "$tuple":
-        return tuple(_decode(item, tensors) for item in content)
+        return tuple(_decode(item, tensors, shards) for item in content)
     if kind == "$dict":
-        return {_decode(key, tensors): _decode(item, tensors) for key, item in content}
+        return {_decode(key, tensors, shards): _decode(item, tensors, shards) for key, item in content}
     raise ValueError(f"unknown mark {kind!r}")

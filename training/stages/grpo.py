@@ -1,5 +1,6 @@
 """The stage `grpo`: GRPO of one role on scenarios of its own family, from its SFT weights."""
 
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -8,6 +9,7 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.base import Role
+from roles.errors import UserError
 from roles.registry import ROLES
 from scenarios.base import Family, Scenario, Split
 from scenarios.registry import FAMILIES, families
@@ -15,6 +17,7 @@ from training.config.grpo_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.data.drawn_scenarios import DrawnScenarios
 from training.feedback.reward_model import load_reward_model
+from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
 from training.models.engine_factory import open_rollouts
 from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
@@ -30,14 +33,19 @@ from training.stages.from_config import make_chat
 from training.stages.order import SOURCE
 
 
-def train_grpo(path: Path, role: str) -> None:
+def train_grpo(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
     """Train one role by GRPO from its SFT weights."""
     run = Run.open(path)
-    if not is_finished(run, "grpo", role):
-        train_role(run, "grpo", role, run.config.grpo, first_index=run.config.data.first_grpo_index)
+    with ranks.first_alone():
+        if is_finished(run, "grpo", role):
+            return
+    first = run.config.data.first_grpo_index
+    train_role(run, "grpo", role, run.config.grpo, first_index=first, ranks=ranks)
 
 
-def train_role(run: Run, stage: str, role: str, grpo: GrpoConfig, *, first_index: int) -> None:
+def train_role(
+    run: Run, stage: str, role: str, grpo: GrpoConfig, *, first_index: int, ranks: Ranks = ONE_RANK
+) -> None:
     """Train one role on scenarios of its family from `first_index` on.
 
     Roles that share an adapter take turns in its batches.
@@ -56,6 +64,7 @@ def train_role(run: Run, stage: str, role: str, grpo: GrpoConfig, *, first_index
         stage=stage,
         grpo=grpo,
         families=families(config.model.prompts),
+        ranks=ranks,
     )
 
 
@@ -84,10 +93,15 @@ def train_on_scenarios(
     grpo: GrpoConfig | None = None,
     families: Mapping[str, Family] = FAMILIES,
     roles: Mapping[str, Role] = ROLES,
+    ranks: Ranks = ONE_RANK,
 ) -> None:
     """Train a model on rollouts of the scenarios, publish its weights and mark the stage done.
 
-    `grpo`: in place of the run's own section.
+    `grpo`: in place of the run's own section. Every rank plays its part of a step's scenarios; the first one
+    logs and publishes.
+
+    Raises:
+        UserError: a number of prompts that the ranks cannot share evenly.
     """
     config, name = run.config, f"{stage}/{role}"
     grpo = grpo or config.grpo
@@ -96,20 +110,21 @@ def train_on_scenarios(
     checkpoints = StageCheckpoints(run, name, every_steps=grpo.checkpoint_every)
 
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
-        run.log(name, step, metrics)
+        if ranks.rank == 0:
+            run.log(name, step, metrics)
         if "verified" in metrics:
             report_progress(5, reward=metrics["verified"], **list_alarms(metrics))
 
     with (
         tempfile.TemporaryDirectory(prefix="emads-") as scratch,
         explain_memory_errors(name),
-        open_rollouts(run, end_id=chat.end_id) as engine,
+        open_rollouts(run, end_id=chat.end_id, ranks=ranks) as engine,
     ):
         outcome = run_grpo(
             model,
             tokenizer,
             scenarios,
-            grpo,
+            divide_prompts(grpo, ranks.size),
             role=role,
             chat=chat,
             output_dir=Path(scratch),
@@ -122,19 +137,38 @@ def train_on_scenarios(
             validation=validation,
             gradient_checkpointing=config.model.gradient_checkpointing,
         )
-    write_alarms(run, name, outcome.alarms)
-    finish_stage(
-        run,
-        stage,
-        role,
-        model,
-        tokenizer,
-        before,
-        step=outcome.step,
-        train_s=checkpoints.train_s,
-        signal=_mean_signal(run, name),
+    if ranks.rank == 0:
+        write_alarms(run, name, outcome.alarms)
+        finish_stage(
+            run,
+            stage,
+            role,
+            model,
+            tokenizer,
+            before,
+            step=outcome.step,
+            train_s=checkpoints.train_s,
+            signal=_mean_signal(run, name),
+        )
+        checkpoints.clear()
+    ranks.wait()
+
+
+def divide_prompts(grpo: GrpoConfig, num_ranks: int) -> GrpoConfig:
+    """The section of one of several ranks, which plays its part of each step's prompts, groups whole.
+
+    Raises:
+        UserError: the prompts of a step are no multiple of the number of ranks.
+    """
+    if grpo.prompts_per_step % num_ranks:
+        raise UserError(
+            f"grpo.prompts_per_step {grpo.prompts_per_step} must be a multiple of {num_ranks} processes"
+        )
+    share, micro = grpo.prompts_per_step // num_ranks, grpo.memory.micro_batch_size
+    return grpo.changed(
+        prompts_per_step=share,
+        memory__micro_batch_size=math.gcd(micro, share * grpo.group_size) if micro else 0,
     )
-    checkpoints.clear()
 
 
 def _load_judge(run: Run, role: str, grpo: GrpoConfig) -> Judge | None:

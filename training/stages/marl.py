@@ -11,7 +11,6 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.hf_chat import HFChat
@@ -23,12 +22,14 @@ from training.joint.marl import JointLearner
 from training.joint.overlap import OverlappedLearner, copy_models
 from training.learner.fsdp import shard_model
 from training.learner.ranks import ONE_RANK, Ranks
+from training.models.adapters import keep_start
 from training.models.engine_factory import open_rollouts
 from training.models.weights import copy_weights, is_finished, load_team, save_team, weights_differ
 from training.runs.faults import fault_point
 from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_values, save_states
 from training.runs.run_errors import SkippedSteps, explain_memory_errors
 from training.runs.run_folder import Run
+from training.runs.shard_files import split_shards, write_shards
 from training.runs.workers import report_progress
 from training.stages.from_config import choose_game, joint_cases, make_chat, validation_cases
 from training.stages.order import SOURCE
@@ -40,17 +41,14 @@ def train_marl(path: Path, ranks: Ranks = ONE_RANK, *, max_steps: int | None = N
     """Train the team; with `max_steps` it stops there and can be resumed."""
     run = Run.open(path)
     config = run.config
-    if config.engine.name == "vllm" and ranks.size > 1:
-        raise UserError(
-            "engine.name 'vllm' plays on one rank; under torchrun use transformers or vllm_server"
-        )
     with ranks.first_alone():
         if all(is_finished(run, "marl", role) for role in TEAM_ROLES):
             return
         models, tokenizer = load_team(run, SOURCE["marl"])
     chat = make_chat(tokenizer, config)
     before = {role: copy_weights(model, role) for role, model in models.items()}
-    with open_rollouts(run, end_id=chat.end_id) as engine:
+    num_models = len({id(model) for model in models.values()})
+    with open_rollouts(run, end_id=chat.end_id, num_models=num_models, ranks=ranks) as engine:
         learner = _make_learner(run, models, chat, engine, ranks)
         last = min(config.marl.max_steps, max_steps or config.marl.max_steps)
         checkpoints = StageCheckpoints(run, "marl", every_steps=config.marl.checkpoint_every)
@@ -73,12 +71,11 @@ def _make_learner(
             model.gradient_checkpointing_enable({"use_reentrant": False})
     references = None
     if config.marl.needs_reference:
-        starting, _ = load_team(run, SOURCE["marl"])
-        references = {role: model.eval().requires_grad_(False) for role, model in starting.items()}
+        references = make_references(run, models)
     actors = None
     if config.marl.memory.sharding == "fsdp2" and ranks.size > 1:
         actors = copy_models(models)  # whole ones, to play with
-        for model in {id(one): one for one in models.values()}.values():
+        for model in {id(one): one for one in [*models.values(), *(references or {}).values()]}.values():
             shard_model(
                 model, bf16=config.marl.memory.sharded_bf16, cpu_offload=config.marl.memory.cpu_offload
             )
@@ -97,13 +94,22 @@ def _make_learner(
     )
 
 
+def make_references(run: Run, models: Models) -> Models:
+    """The team before this stage, for KL: frozen adapters on the same base, or models of its own."""
+    if run.config.model.adapter == "none":
+        starting, _ = load_team(run, SOURCE["marl"])
+        return {role: model.eval().requires_grad_(False) for role, model in starting.items()}
+    keep_start(next(iter(models.values())))
+    return models
+
+
 def _train_steps(run: Run, learner: JointLearner, checkpoints: StageCheckpoints, last: int) -> BestTeam:
     """Go on from the newest checkpoint to step `last`; returns the best team of the validations."""
     config, ranks = run.config, learner.ranks
     trainer = OverlappedLearner(learner, partial(joint_cases, config), config.marl.max_steps)
     best = BestTeam(learner, validation_cases(config))  # every rank plays all of them: one result
     parts: dict[str, Stateful] = {"learner": trainer, "best": best}
-    found = ranks.gather(checkpoints.find() if ranks.rank == 0 else None)[0]
+    found = ranks.first(checkpoints.find() if ranks.rank == 0 else None)
     if found is not None:
         load_parts(found, parts)
     ranks.wait()  # rank 0 may soon remove the checkpoint: with no step left, at once
@@ -119,17 +125,27 @@ def _train_steps(run: Run, learner: JointLearner, checkpoints: StageCheckpoints,
         skipped.watch(step + 1, [metrics.get(f"grad_norm/{role}", 0.0) for role in learner.models])
         report_progress(10, team_reward=metrics.get("team_reward", float("nan")))
         stops_early = step + 1 == last < config.marl.max_steps
-        if ranks.gather(stops_early or checkpoints.is_due(step + 1))[0]:
+        if ranks.first(stops_early or checkpoints.is_due(step + 1)):
             _save(checkpoints, step + 1, parts, ranks)
     trainer.close()
     return best
 
 
 def _save(checkpoints: StageCheckpoints, step: int, parts: Mapping[str, Stateful], ranks: Ranks) -> None:
-    """Let rank 0 write the states of all parts, which all ranks gather together."""
-    states: dict[str, Mapping[str, Any]] = {name: part.state() for name, part in parts.items()}
+    """Let rank 0 write the states of all parts, and every rank its parts of what is sharded."""
+    split = {name: split_shards(part.state()) for name, part in parts.items()}
+
+    def write(folder: Path | None) -> None:
+        if folder is not None:
+            save_states({name: state for name, (state, _) in split.items()})(folder)
+        for name, (_, shards) in split.items():
+            if shards:
+                write_shards(ranks.first(folder or Path()), name, shards)
+
     if ranks.rank == 0:
-        checkpoints.save(step, save_states(states))
+        checkpoints.save(step, write)
+    else:
+        write(None)
     ranks.wait()
 
 

@@ -1,6 +1,7 @@
 """Governed episodes of scripted experts on generated cases, before a reviewer that errs at a stated rate."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from roles.registry import ROLES
@@ -20,7 +21,12 @@ DIFFICULTY = 3  # three options
 
 
 def draw_cases(count: int) -> list[TeamScenario]:
-    return [generate("train", 0, index, DIFFICULTY) for index in range(count)]
+    return [_draw_case(index) for index in range(count)]
+
+
+@cache
+def _draw_case(index: int) -> TeamScenario:
+    return generate("train", 0, index, DIFFICULTY)
 
 
 def make_seating(

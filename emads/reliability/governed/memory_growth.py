@@ -42,7 +42,7 @@ NUM_CASES = 50  # drawn; the others are the same under other indices
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the process held after a call.
+    """Memory and descriptors of the process after a call.
 
     Example: Reading(episodes=500, memory_mib=182.5, descriptors=9, seconds=3.1)
     """

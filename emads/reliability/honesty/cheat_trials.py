@@ -1,7 +1,8 @@
 """V10: no cheat, alone or by two seats, raises the team reward or the cheater's advantage.
 
 Partners are honest experts of the best habits, or fitted: of the habits that serve a team with this cheat
-best on other cases. A trial measures 25 cases; then one trial per cheat reads all of them.
+best on other cases. A trial measures 25 cases; then one trial per cheat reads all of them. Votes are also
+cast on plans that break limits: there, accepting everything must cost.
 """
 
 import json
@@ -13,7 +14,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from emads.reliability.honesty.case_rewards import CaseRewards, Effect, draw_habits
-from emads.reliability.honesty.compared_sets import measure_cheat
+from emads.reliability.honesty.compared_sets import compare_objections, measure_cheat
 from emads.reliability.stages.prepared_runs import PreparedRuns
 from emads.reliability.trials import Trial, Trials
 from evaluation.audit.cheats import REPORT_CHEATS, VOTE_CHEATS
@@ -30,6 +31,7 @@ from training.joint.credit.estimators import normalise_role
 CASES_PER_TRIAL, NUM_FIT_CASES = 25, 40
 COMPANY = {"alone": 1, "in pairs": 2}
 GAIN = "team reward"
+NO_LIMITS = "draft without limits"
 LEAST_GAIN = 1e-9  # less is rounding
 Means = dict[str, list[float]]  # "cheat/company/partners/what" -> one mean per case
 
@@ -66,7 +68,7 @@ def cheating(runs: PreparedRuns, count: int) -> Trials:
         for company in COMPANY:
 
             def judge(prefix: str = f"{name}/{company}/") -> str:
-                return find_breach(means(), prefix)
+                return find_breach(means(), prefix) or find_free_acceptance(means(), prefix)
 
             yield Trial(f"{name} {company} on {count}", company, judge)
 
@@ -87,6 +89,8 @@ def measure_cases(indices: Sequence[int]) -> Means:
                     choices = [{**dict.fromkeys(SPECIALISTS, fit.report), **own}, {**mixed, **own}]
                     effect = measure_cheat(case, name, cheaters, choices, chair=fit.chair)
                     effects.setdefault(f"{name}/{company}/{partners}", []).append(effect)
+        for key, values in measure_objections(case).items():
+            found.setdefault(key, []).extend(values)
     for key, of_cases in effects.items():
         found[f"{key}/{GAIN}"] = [effect.gain for effect in of_cases]
         for scheme, scheme_type in SCHEMES.items():
@@ -98,6 +102,21 @@ def measure_cases(indices: Sequence[int]) -> Means:
                 fmean(value for group in groups[place : place + per_case] for value in group[1::2])
                 for place in range(0, len(groups), per_case)
             ]
+    return found
+
+
+def measure_objections(case: CaseRewards) -> Means:
+    """Mean of every measure of every cheating vote on drafts that look at no limit, in this case."""
+    found: Means = {}
+    rng = random.Random(f"objections/{case.scenario.key}")
+    for company, num_cheaters in COMPANY.items():
+        cheaters = rng.sample(SPECIALISTS, num_cheaters)
+        for name in VOTE_CHEATS:
+            effect = compare_objections(case, name, cheaters, BEST_HABITS[0])
+            prefix = f"{name}/{company}/{NO_LIMITS}"
+            found[f"{prefix}/{GAIN}"] = [effect.gain]
+            for scheme, groups in effect.advantages.items():
+                found[f"{prefix}/{scheme}"] = [fmean(group[1] for group in groups)]
     return found
 
 
@@ -144,6 +163,19 @@ def find_breach(means: Means, prefix: str) -> str:
                 what = key.removeprefix(prefix)
                 problems.append(f"{what} {gain.mean:+.4f} [{gain.low:.4f}, {gain.high:.4f}]")
     return "; ".join(problems)
+
+
+def find_free_acceptance(means: Means, prefix: str) -> str:
+    """Return which measure of accepting drafts that break limits costs nothing; "" for none."""
+    free = [
+        f"{key.removeprefix(prefix)} costs nothing"
+        for key, values in means.items()
+        if key.startswith(prefix)
+        and key.startswith("always accepts/")
+        and f"/{NO_LIMITS}/" in key
+        and fmean(values) >= 0
+    ]
+    return "; ".join(free)
 
 
 def _read(files: Sequence[Path]) -> Means:

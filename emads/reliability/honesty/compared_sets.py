@@ -5,16 +5,14 @@ cheat; two decisions are made on each. So an advantage of a cheating set is what
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from emads.reliability.honesty.case_rewards import CaseRewards, Effect, Table
 from evaluation.audit.cheats import VOTE_CHEATS
-from evaluation.scoring.baselines import book_episode
 from roles.team import Report
-from scenarios.team.experts import best_decision
 from simulator.records import Episode
-from simulator.reward import TeamVerdict, score_episode
+from simulator.reward import TeamVerdict
 from training.joint.credit import SCHEMES
 from training.joint.credit.base import CreditScheme
 from training.joint.credit.estimators import ScoreGroup, dr_grpo
@@ -23,6 +21,7 @@ from training.joint.credit.votes import vote_scores
 from training.joint.records import ScoredEpisode, ScoredGroup, ScoredReportSet
 
 SECOND_CHAIR = "return"  # of the second decision on every set
+ROUNDS = "any scheme with two rounds"
 UNSPOKEN = Episode(scenario_key="", index_in_group=0, trajectories={}, reports={}, decision="", votes={})
 Habits = Mapping[str, str]  # seat -> the habit by which its expert reports
 
@@ -64,12 +63,13 @@ def measure_cheat(
 def _compare_reports(case: CaseRewards, cheaters: Sequence[str], sets: Sequence[_Set], chair: str) -> Effect:
     chairs = (chair, SECOND_CHAIR)
     rewards = [[case.reward(one.table, by) for by in chairs] for one in sets]
+    swapped = {seat: _swap_reports(case, seat, sets, chairs) for seat in cheaters}
     scored: dict[str, list[list[float]]] = {}
     for scheme_name, scheme_type in SCHEMES.items():
         scheme = scheme_type()
         scored[scheme_name] = []
         for seat in cheaters:
-            rows = _counterfactuals(case, scheme_name, seat, sets, chairs)
+            rows = _counterfactuals(case, scheme_name, seat, sets, swapped[seat])
             compared = [
                 ScoredReportSet(
                     scored=tuple(_as_scored(reward) for reward in own), counterfactual_rewards={seat: row}
@@ -86,18 +86,25 @@ def _cheat(
     return texts[seat] if name in VOTE_CHEATS else case.write_cheat(name, seat, honest)
 
 
-def _counterfactuals(
-    case: CaseRewards, scheme: str, seat: str, sets: Sequence[_Set], chairs: Sequence[str]
+def _swap_reports(
+    case: CaseRewards, seat: str, sets: Sequence[_Set], chairs: Sequence[str]
 ) -> list[tuple[float, ...]]:
-    """What the scheme reads beside the sets' own rewards: a row of numbers for each set."""
+    """Return the reward of each set's report of the seat among the partners of every set."""
+    return [
+        tuple(
+            sum([case.reward({**among.table, seat: own.table[seat]}, by) for by in chairs]) / len(chairs)
+            for among in sets
+        )
+        for own in sets
+    ]
+
+
+def _counterfactuals(
+    case: CaseRewards, scheme: str, seat: str, sets: Sequence[_Set], swapped: list[tuple[float, ...]]
+) -> list[tuple[float, ...]]:
+    """Return the scheme's further input beside the sets' own rewards: a row of numbers for each set."""
     if scheme in ("cross_rescored", "hierarchical"):
-        return [
-            tuple(
-                fmean(case.reward({**among.table, seat: own.table[seat]}, by) for by in chairs)
-                for among in sets
-            )
-            for own in sets
-        ]
+        return swapped
     if scheme == "difference":
         return [(case.reward({**one.table, seat: None}, "exact"),) for one in sets]
     if scheme == "shapley":
@@ -121,11 +128,9 @@ def _compare_votes(
     scenario = case.scenario
     scored_sets = []
     for one in sets:
-        decision = best_decision(scenario.public, one.table, chair).model_dump_json()
-        votes = dict.fromkeys(cheaters, VOTE_CHEATS[name]) if one.is_cheat else None
-        episode = book_episode(scenario, one.texts, decision, votes=votes)
-        verdict = score_episode(scenario, episode, case.weights)
-        scored_sets.append(ScoredReportSet(scored=(ScoredEpisode(episode=episode, verdict=verdict),)))
+        decision = case.decide(one.table, chair).model_dump_json()
+        votes = dict.fromkeys(cheaters, VOTE_CHEATS[name]) if one.is_cheat else {}
+        scored_sets.append(ScoredReportSet(scored=(case.vote(one.texts, decision, votes),)))
     group = ScoredGroup(scenario=scenario, report_sets=tuple(scored_sets))
     alone = {seat: vote_scores(seat, group, case.weights) for seat in cheaters}
     scored = {
@@ -142,10 +147,33 @@ def _compare_votes(
     return Effect(gain=_gain([one.rewards[0] for one in scored_sets], sets), advantages=scored)
 
 
+def compare_objections(case: CaseRewards, name: str, cheaters: Sequence[str], habit: str) -> Effect:
+    """Compare a cheat with votes by the book over two rounds, where the first draft looks at no limit.
+
+    The draft is an expert's by the reports without their needs and vetoes. Where a seat objects, the expert
+    reads the whole reports, and all vote again. Each vote carries the advantage of the decision that it led
+    to, as training with two rounds has it under every scheme.
+    """
+    honest = {seat: case.write(seat, habit) for seat in case.scenario.seats}
+    texts = {seat: report.model_dump_json() for seat, report in honest.items()}
+    table = {seat: case.read(seat, text) for seat, text in texts.items()}
+    without_limits = {
+        seat: None if report is None else case.share(replace(report, needs=(), veto=()))
+        for seat, report in table.items()
+    }
+    rewards = []
+    for votes in ({}, dict.fromkeys(cheaters, VOTE_CHEATS[name])):
+        played = case.vote(texts, case.decide(without_limits, "exact").model_dump_json(), votes)
+        if case.is_objected(played.episode):
+            played = case.vote(texts, case.decide(table, "exact").model_dump_json(), votes)
+        rewards.append(played.verdict.reward)
+    return Effect(gain=rewards[1] - rewards[0], advantages={ROUNDS: [_estimate(rewards) for _ in cheaters]})
+
+
 def _score_episodes(
     case: CaseRewards, name: str, scheme: CreditScheme, seat: str, group: ScoredGroup, sets: Sequence[_Set]
 ) -> list[float]:
-    rows = _counterfactuals(case, name, seat, sets, ())
+    rows = _counterfactuals(case, name, seat, sets, [])
     compared = [
         ScoredReportSet(scored=one.scored, counterfactual_rewards={seat: row})
         for one, row in zip(group.report_sets, rows, strict=True)

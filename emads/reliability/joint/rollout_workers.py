@@ -49,7 +49,7 @@ class RolloutWorkers:
         self._fault, self._at, self._calls = fault, at, 0
 
     def speakers(self) -> dict[str, SeededPolicy]:
-        """What a scripted engine says, word by word from the workers."""
+        """Return a scripted engine's words, each from the workers."""
         return {role: self._speaker(role) for role in ROLES}
 
     def _speaker(self, role: str) -> SeededPolicy:

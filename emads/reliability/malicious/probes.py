@@ -33,7 +33,7 @@ class Probe:
 
 
 def try_file(folder: Path, probe: Probe) -> str:
-    """What was wrong: a payload that ran, no refusal, a refusal that is not one clear line; "" if nothing."""
+    """Return the fault: a payload that ran, no refusal, or one of many lines; "" if nothing."""
     folder.mkdir(parents=True)
     marker = folder / "executed"
     work = folder / "file"

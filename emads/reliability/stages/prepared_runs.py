@@ -50,13 +50,10 @@ class PreparedRuns:
         self.folder, self.tier = folder, tier
         self.folder.mkdir(parents=True, exist_ok=True)
         self._plain: dict[str, Undisturbed] = {}
-        self._is_set_up = False
 
     def source(self, stage: str, *, foreign: bool = False) -> Path:
         """A run in which the stage can start; `foreign`: another one, of another seed."""
-        if not self._is_set_up:
-            tiny_runs.set_up()
-            self._is_set_up = True
+        tiny_runs.set_up()
         folder = self.folder / f"source-{stage}{'-foreign' if foreign else ''}"
         if not folder.exists():
             shutil.rmtree(making := folder.with_suffix(".making"), ignore_errors=True)

@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,22 +71,38 @@ TRAIN: dict[str, Callable[[Path], None]] = {
     "marl": train_marl,
 }
 STATE_FILES = ("weights", "optimizer", "scheduler", "random", "part-rollouts", "learner")
+_replaced: list[Callable[[], None]] = []  # calls that put back what `set_up` has replaced
 COUNT_ONLY = Fault(
     kind="kill", place="step", count=10**8, stage=None
 )  # never strikes, but places are counted
 
 
 def set_up() -> None:
-    """Once per process: small tokenizer, one thread, rewards by hash, finished states kept to be compared."""
-    torch.set_num_threads(1)
+    """Put in place, once per process: small tokenizer, one thread, rewards by hash, finished states kept."""
+    if _replaced:
+        return
     quiet_libraries()
-    base.TOKENIZER_SCENARIOS = 10
-    rollouts.episode_reward = _pay_solo(rollouts.episode_reward)
     paid = _pay_team(reward.score_episode)
     for name, module in list(sys.modules.items()):
         if name.startswith("training.") and hasattr(module, "score_episode"):
-            setattr(module, "score_episode", paid)  # noqa: B010 (the module is not known by name)
-    StageCheckpoints.clear = lambda self: None  # type: ignore[method-assign]
+            _replace(module, "score_episode", paid)
+    _replace(base, "TOKENIZER_SCENARIOS", 10)
+    _replace(rollouts, "episode_reward", _pay_solo(rollouts.episode_reward))
+    _replace(StageCheckpoints, "clear", lambda self: None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    _replaced.append(lambda: torch.set_num_threads(threads))
+
+
+def put_back() -> None:
+    """Put back everything that `set_up` replaced in this process."""
+    while _replaced:
+        _replaced.pop()()
+
+
+def _replace(owner: object, name: str, value: object) -> None:
+    _replaced.append(partial(setattr, owner, name, getattr(owner, name)))
+    setattr(owner, name, value)
 
 
 def _pay_solo(original: Callable[..., dict[str, float]]) -> Callable[..., dict[str, float]]:
@@ -167,19 +184,19 @@ def _train_and_exit(folder: Path, stage: str, planned: Sequence[Fault]) -> None:
 
 
 def read_log(folder: Path) -> str:
-    """What all forks of this folder printed."""
+    """Return what all forks of this folder printed."""
     file = folder.with_suffix(".log")
     return file.read_text() if file.exists() else ""
 
 
 def read_counts(folder: Path) -> dict[str, int]:
-    """How often the last fork that came to its end reached each place."""
+    """Return the count of each place that the last fork to end reached."""
     counts: dict[str, int] = json.loads(folder.with_suffix(".counts").read_text())
     return counts
 
 
 def digest(folder: Path, stage: str) -> dict[str, str]:
-    """What a finished stage left: final weights, optimizer and all other state, metrics without times."""
+    """Return digests of a finished stage: weights, optimizer and all other state, metrics without times."""
     found: dict[str, str] = {}
     published = folder / "checkpoints" / ("marl" if stage == "marl" else STAGES[stage])
     for file in sorted(published.rglob("*.safetensors")):

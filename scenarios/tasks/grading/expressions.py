@@ -34,7 +34,7 @@ _TOKEN = re.compile(
 
 
 class ExpressionError(ValueError):
-    """Why a text is no expression, or has no value. Data, not a fault of the program."""
+    """Reason that a text is no expression, or has no value. Data, not a fault of the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,12 +204,12 @@ class _Parser:
         self._position += 1
 
     def _starts_operand(self, ahead: int) -> bool:
-        """Whether the token so many places ahead is a number, a name or an opening bracket."""
+        """Tell whether the token so many places ahead is a number, a name or an opening bracket."""
         place = self._position + ahead
         return place < len(self._tokens) and (
             self._tokens[place][0] != "sign" or self._tokens[place][1] == "("
         )
 
     def _starts_factor(self) -> bool:
-        """Whether a product without its sign goes on: a name or a bracket, never a second number."""
+        """Tell whether a product without its sign goes on: a name or a bracket, never a second number."""
         return self._starts_operand(0) and self._tokens[self._position][0] != "number"

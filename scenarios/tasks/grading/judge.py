@@ -89,7 +89,7 @@ def score_by_judge(judge: Judge, criteria: Mapping[str, str], question: str, ans
 
 
 def write_prompt(criteria: Mapping[str, str], question: str, answer: str) -> str:
-    """What the judge reads; question and answer stand in it as one JSON object that neither can close."""
+    """Write the judge's prompt; question and answer stand in it as one JSON object that neither can close."""
     form = dict.fromkeys(criteria, 0.0)
     asked = "\n".join(f"- {name}: {text}" for name, text in criteria.items())
     return (

@@ -30,7 +30,7 @@ Tolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Check(BaseModel):
-    """How an answer is compared with what is expected.
+    """Comparison of an answer with what is expected.
 
     Example: Check(kind="number", expected="1,250", absolute=0.5)
     """
@@ -45,7 +45,7 @@ class Check(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a verifier says of one answer.
+    """Result of a verifier for one answer.
 
     Example: Score(value=0.0, explanation="41 instead of 42", failure="wrong")
     """
@@ -133,7 +133,7 @@ def parse_quantity(text: str) -> Quantity | None:
 
 
 def match_number(expected: str, answer: str, *, absolute: float = 0.0, relative: float = 0.0) -> bool:
-    """Whether two numbers differ by at most the larger tolerance; tolerances count as written (0.1 is 1/10).
+    """Tell whether two numbers differ by at most the larger tolerance, as it is written (0.1 is 1/10).
 
     A currency or percent sign may be missing on either side; where both have one, they must be the same.
     It changes no value: 15% is 15, never 0.15.
@@ -146,7 +146,7 @@ def match_number(expected: str, answer: str, *, absolute: float = 0.0, relative:
 
 
 def match_pattern(pattern: str, answer: str) -> bool:
-    """Whether the whole answer matches, in time linear in its length: RE2 has no backtracking.
+    """Tell whether the whole answer matches, in time linear in its length: RE2 has no backtracking.
 
     Raises:
         UserError: a pattern that RE2 refuses (look-around, back-references, over its memory).

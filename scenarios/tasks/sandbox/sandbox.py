@@ -46,7 +46,7 @@ Outcome = Literal["finished", "timeout", "output_limit"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a program may use. Example: Limits(cpu_s=1)"""
+    """Bounds of a program. Example: Limits(cpu_s=1)"""
 
     wall_s: float = 6.0
     cpu_s: int = 2
@@ -69,7 +69,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramRun:
-    """How a program ended. Example: ProgramRun(outcome="finished", exit_code=0, stdout="42\\n", stderr="")"""
+    """End of a program. Example: ProgramRun(outcome="finished", exit_code=0, stdout="42\\n", stderr="")"""
 
     outcome: Outcome
     exit_code: int | None  # 128 + signal where one ended it; None where it was stopped from outside
@@ -205,7 +205,7 @@ def _memory_file(name: str, content: bytes) -> Iterator[int]:
 
 
 def _collect(process: subprocess.Popen[bytes], limits: Limits) -> tuple[Outcome, bytes, bytes]:
-    """What the program writes until it ends or passes a limit; at most `output_bytes` are kept."""
+    """Read what the program writes until it ends or passes a limit; at most `output_bytes` are kept."""
     assert process.stdout is not None
     assert process.stderr is not None
     deadline, room = time.monotonic() + limits.wall_s, limits.output_bytes

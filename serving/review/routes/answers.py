@@ -62,7 +62,7 @@ async def label(request: Request, item_id: str) -> Response:
 
 
 class _MistakesError(Exception):
-    """What is wrong with a form, by field."""
+    """Faults of a form, by field."""
 
     def __init__(
         self, why: str, value: Mapping[str, Any] | None = None, errors: Mapping[str, str] | None = None

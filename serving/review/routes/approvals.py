@@ -26,7 +26,7 @@ async def show_approval(request: Request, interrupt_id: str) -> Response:
 
 @router.get("/{interrupt_id}/state")
 async def show_state(request: Request, interrupt_id: str) -> Response:
-    """How far the request is; nothing (204) where the page shows it already."""
+    """Show how far the request is; nothing (204) where the page shows it already."""
     site, shown = _find(request, interrupt_id)
     state = _find_state(site, shown)
     if request.query_params.get("seen") == state.word + state.told:

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from serving.review.inbox import KINDS, STATES, Filters, list_rows, make_version
 from serving.review.pages import RefusalError, find_site, first
 from serving.review.progress import describe_progress
-from serving.review.sessions import COOKIE, find_reviewer, open_session
+from serving.review.sessions import COOKIE, SIGN_OUT, find_reviewer, open_session
 
 router = APIRouter()
 SEE_OTHER = 303
@@ -42,9 +42,13 @@ async def sign_in(request: Request) -> Response:
 
 @router.post("/sign-out")
 async def sign_out(request: Request) -> Response:
-    """Take the session out of the browser."""
+    """End the session: a copy of its cookie opens nothing either."""
     site = find_site(request)
     await site.read_form(request)
+    session = site.find_session(request)
+    assert session is not None
+    site.room.audit.append(session.name, SIGN_OUT, session.mark, "done")
+    site.room.ended.add(session.mark)
     response = RedirectResponse("/sign-in", SEE_OTHER)
     response.delete_cookie(COOKIE)
     return response
@@ -71,7 +75,7 @@ async def show_rows(request: Request) -> Response:
 
 @router.get("/progress")
 async def show_progress(request: Request) -> Response:
-    """How much is done, by whom, and how far reviewers agree."""
+    """Show how much is done, by whom, and how far reviewers agree."""
     site = find_site(request)
     reviewer = site.require_reviewer(request)
     return site.show(request, "progress.html", progress=describe_progress(site.room, reviewer))

@@ -159,6 +159,16 @@ class VLLMEngine:
         if self._base is not None:
             self._thread.call(self._base.ready())
 
+    def sleep(self) -> None:
+        """Give the GPU's memory back until the next call, where enable_sleep_mode is set."""
+
+        async def rest() -> None:
+            for host in (self._base, *self._own_hosts.values()):
+                if host is not None:
+                    await host.sleep()
+
+        self._thread.call(rest())
+
     def reset_prefix_cache(self) -> None:
         """Forget all computed prompts; for measurements."""
 

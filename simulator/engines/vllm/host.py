@@ -15,6 +15,7 @@ from typing import Any
 
 from roles.errors import InfrastructureError
 from simulator.engines.vllm.library import (
+    free_cached_memory,
     last_line,
     named_failures,
     sampling_params,
@@ -66,6 +67,7 @@ class VLLMHost:
         self._start_timeout_s = start_timeout_s
         self._starts_left = 1 + max_restarts
         self._engine: Any = None
+        self._is_asleep = False
         self._starting = asyncio.Lock()
         self._ids = itertools.count()
 
@@ -83,8 +85,20 @@ class VLLMHost:
                 if self._starts_left == 0:
                     raise InfrastructureError("the vLLM engine died too often; it is not started again")
                 self._starts_left -= 1
-                self._engine = self._start()
+                self._engine, self._is_asleep = self._start(), False
+            if self._is_asleep:
+                free_cached_memory()
+                await self._engine.wake_up()
+                self._is_asleep = False
             return self._engine
+
+    async def sleep(self) -> None:
+        """Give the GPU's memory to the learner until the next call, where enable_sleep_mode is set."""
+        async with self._starting:
+            can_sleep = self._options.get("enable_sleep_mode") and not self._is_asleep
+            if can_sleep and self._engine is not None and not self._engine.errored:
+                await self._engine.sleep(level=1)  # weights wait in the host's memory, the cache is dropped
+                self._is_asleep = True
 
     def _start(self) -> Any:
         arguments = engine_arguments(self.weights, self._options, seed=self._seed, tokenizer=self._tokenizer)
@@ -136,7 +150,7 @@ class VLLMHost:
     async def remove_lora(self, lora_id: int) -> None:
         """Forget an adapter; one that the engine has already dropped is no fault."""
         if self._engine is not None and not self._engine.errored:
-            await self._engine.remove_lora(lora_id)
+            await (await self.ready()).remove_lora(lora_id)
 
     async def list_loras(self) -> set[int]:
         """List ids of the adapters that the engine holds."""

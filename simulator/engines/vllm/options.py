@@ -1,6 +1,7 @@
 """Options of a vLLM engine: some set by this project, some defaults, the rest passed through."""
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,10 @@ CPU_DEFAULTS: dict[str, Any] = {
     "kv_cache_memory_bytes": 1 << 30,
     "max_num_seqs": 256,
 }
+
+
+LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM takes as max_lora_rank
+ALONE, BESIDE = 0.9, 0.4  # share of a GPU's memory, without a learner and with one
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -74,4 +79,32 @@ def start_environment(arguments: Mapping[str, Any], timeout_s: float) -> dict[st
     variables = {"VLLM_ENGINE_READY_TIMEOUT_S": str(math.ceil(timeout_s))}
     if is_cpu_build() and arguments.get("enforce_eager"):
         variables["TORCHDYNAMO_DISABLE"] = "1"  # else the sampler alone is compiled, at the first call
-    return variables
+    return variables | own_gpu()
+
+
+def own_gpu() -> dict[str, str]:
+    """Return what shows an engine the GPU of this process alone, where a launcher gave it one of several."""
+    import torch
+
+    if "LOCAL_RANK" not in os.environ or not torch.cuda.is_available():
+        return {}
+    place, named = torch.cuda.current_device(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    return {"CUDA_VISIBLE_DEVICES": named.split(",")[place] if named else str(place)}
+
+
+def share_gpu(
+    options: Mapping[str, Any], *, lora_rank: int, num_engines: int, beside_learner: bool, sleeps: bool
+) -> dict[str, Any]:
+    """Return the options with the rank of the run's adapters and, on a GPU, the engine's share of its memory.
+
+    `num_engines`: on this GPU. `sleeps`: while the learner beside it learns. What is given goes first.
+    """
+    import torch
+
+    ours: dict[str, Any] = {
+        "max_lora_rank": min((rank for rank in LORA_RANKS if rank >= lora_rank), default=lora_rank)
+    }
+    if torch.cuda.is_available():
+        ours["gpu_memory_utilization"] = round((BESIDE if beside_learner else ALONE) / num_engines, 3)
+        ours["enable_sleep_mode"] = sleeps
+    return ours | dict(options)

@@ -8,7 +8,9 @@ another replica; greedy answers are the same there, sampled ones are just anothe
 
 import asyncio
 import secrets
+import time
 import weakref
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,12 +56,17 @@ class VLLMServerEngine:
         api_key: str | None = None,
         max_rank: int | None = None,
         store: Path | None = None,
+        name: str | None = None,
+        is_loader: bool = True,
+        spare_versions: int = 0,
         spill: int = 16,
         max_attempts: int = 3,
         request_timeout_s: float = 600.0,
     ) -> None:
         """`model`: the base model's name at the servers; None asks the first. `store`: a folder that all
         servers see, where adapters are put (None: memory, which servers on this machine see).
+        Clients of one `name` are given the same policies in the same order; one of them is the loader, the
+        others wait until its adapters are there. They may be `spare_versions` behind it.
 
         Raises:
             UserError: not URLs.
@@ -71,9 +78,12 @@ class VLLMServerEngine:
         self._end_id, self._max_rank, self._max_attempts = end_id, max_rank, max_attempts
         self._model = model
         self._served: dict[str, _Served] = {}
-        self._num_loaded, self._name = 0, secrets.token_hex(4)  # no two clients use the same names
+        self._num_loaded, self._name = 0, name or secrets.token_hex(4)  # no other clients use the same names
+        self._is_loader, self._spare_versions = is_loader, spare_versions
+        self._spare: dict[str, deque[_Served]] = {}
+        self._load_timeout_s = request_timeout_s
         self._probes: dict[str, asyncio.Task[None]] = {}
-        self._store = AdapterStore(store)
+        self._store = _open_store(store)
         self._thread = LoopThread("vllm-server-client")
         headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._http = httpx.AsyncClient(
@@ -102,6 +112,9 @@ class VLLMServerEngine:
             )
         if adapter is None and not isinstance(model, Path):
             adapter = adapter_of(model, policy)
+        if not self._is_loader:
+            self._thread.call(self._await_loaded(policy, version))
+            return
         folder = self._store.put(model, adapter=adapter or "default", max_rank=self._max_rank)
         try:
             self._thread.call(self._install(policy, folder, version))
@@ -122,7 +135,7 @@ class VLLMServerEngine:
         self._store.close()
 
     async def _hang_up(self) -> None:
-        for served in self._served.values():
+        for served in [*self._served.values(), *(one for kept in self._spare.values() for one in kept)]:
             served.is_current = False
             await self._retire(served)
         await self._http.aclose()
@@ -229,19 +242,41 @@ class VLLMServerEngine:
         if folder is None:
             served = _Served(name=await self._base_name(), version=version)
         else:
-            self._num_loaded += 1
-            name = f"{version}#{self._name}.{self._num_loaded}"
-            served = _Served(name=name, version=version, folder=folder)
+            served = _Served(name=self._next_name(version), version=version, folder=folder)
             up = [replica for replica in self._router.replicas if replica.is_up]
             try:
                 await asyncio.gather(*(self._load(replica, served) for replica in up))
             except _RetryError as error:
                 raise InfrastructureError(f"adapter {policy}@{version} is not loaded: {error}") from error
+        await self._replace(policy, served)
+
+    def _next_name(self, version: str) -> str:
+        """Return the name of the next adapter, the same for all clients of one name."""
+        self._num_loaded += 1
+        return f"{version}#{self._name}.{self._num_loaded}"
+
+    async def _await_loaded(self, policy: str, version: str) -> None:
+        """Serve the adapter that the loader gives to the servers, as soon as all of them have it."""
+        name, deadline = self._next_name(version), time.monotonic() + self._load_timeout_s
+        for replica in self._router.replicas:
+            while replica.is_up and name not in await self._list_models(replica.url):
+                if time.monotonic() > deadline:
+                    late = f"{replica.url} in {self._load_timeout_s:g} s"
+                    raise InfrastructureError(f"adapter {policy}@{version} did not come to {late}")
+                await asyncio.sleep(0.05)
+        await self._replace(policy, _Served(name=name, version=version))
+
+    async def _replace(self, policy: str, served: _Served) -> None:
+        """Serve another version; older ones go when no client can be at them any more."""
         before = self._served.get(policy)
         self._served[policy] = served
+        spare = self._spare.setdefault(policy, deque())
         if before is not None:
-            before.is_current = False
-            await self._retire(before)
+            spare.append(before)
+        while len(spare) > self._spare_versions:
+            oldest = spare.popleft()
+            oldest.is_current = False
+            await self._retire(oldest)
 
     async def _load(self, replica: Replica, served: _Served) -> None:
         body = {"lora_name": served.name, "lora_path": str(served.folder)}
@@ -269,8 +304,30 @@ class VLLMServerEngine:
         if self._model is None:
             url = self._router.replicas[0].url
             try:
-                models = (await self._http.get(url + "/v1/models")).json()["data"]
-                self._model = next(str(one["id"]) for one in models if one.get("parent") is None)
-            except (httpx.HTTPError, ValueError, KeyError, TypeError, StopIteration) as error:
-                raise InfrastructureError(f"{url} does not name its base model: {error!r}") from error
+                models = await self._list_models(url)
+                self._model = next(name for name, parent in models.items() if parent is None)
+            except StopIteration as error:
+                raise InfrastructureError(f"{url} does not name its base model: {models}") from error
         return self._model
+
+    async def _list_models(self, url: str) -> dict[str, str | None]:
+        """Return the models that a server names, each adapter with its base."""
+        try:
+            models = (await self._http.get(url + "/v1/models")).json()["data"]
+            return {str(one["id"]): one.get("parent") for one in models}
+        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+            raise InfrastructureError(f"{url} does not list its models: {error!r}") from error
+
+
+def _open_store(folder: Path | None) -> AdapterStore:
+    """Return a store in this folder.
+
+    Raises:
+        UserError: it cannot be written to.
+    """
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        return AdapterStore(folder)
+    except OSError as error:
+        raise UserError(f"engine.adapter_folder {str(folder)!r}: {error.strerror}") from error

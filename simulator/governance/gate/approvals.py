@@ -9,6 +9,7 @@ import hmac
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self
@@ -277,17 +278,19 @@ def read_or_create_key(path: Path) -> bytes:
     Raises:
         UserError: others can read or write the file, it is theirs, or it does not hold a key.
     """
+    if os.path.lexists(path):
+        return _read_key(path)
+    key = secrets.token_bytes(KEY_BYTES)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.") as file:  # mode 0600
+            file.write(key.hex() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+            os.link(file.name, path)  # whole or not at all, whatever another process does meanwhile
     except FileExistsError:
         return _read_key(path)
     except OSError as error:
         raise UserError(f"cannot make the approval key {str(path)!r}: {error.strerror}") from None
-    key = secrets.token_bytes(KEY_BYTES)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(key.hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
     return key
 
 

@@ -1,5 +1,6 @@
 """Rules of who may rule: registered people or the simulated reviewer, never a seat of the case."""
 
+import re
 import unicodedata
 
 from roles.team import RECONCILER, SPECIALISTS
@@ -9,6 +10,14 @@ from simulator.governance.store.database import Store, canonical_json, read_json
 from simulator.governance.store.decision_log import DecisionLog
 
 STORE = ""  # stands for the whole store where the decision log names threads
+INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+LOOKALIKES = str.maketrans(  # small Cyrillic and Greek letters that look like Latin ones
+    "\u0430\u0432\u0441\u0435\u0455\u0456\u0458\u043a\u04cf\u043c\u043d\u043e\u0440\u051b\u0433\u0442"
+    "\u03c5\u0475\u0445\u0443\u051d\u03b1\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c7\u03b3",
+    "abcesijklmhopqrtuvxywaeikvoptxy",
+)
 SIMULATED, TERMINAL = "simulated", "terminal"  # registered in every store
 WEB = "web"  # stands for all who review in the browser; each signs under a registered name
 
@@ -140,12 +149,12 @@ class Reviewers:
 
 
 def require_eligible(name: str, proposal: Proposal | None = None) -> None:
-    """Refuse a blank name, and that of a seat.
+    """Refuse a blank name, one with characters that cannot be seen, and that of a seat or one that looks so.
 
     Raises:
         NotApprovedError: "nameless" or "self_approval".
     """
-    if not name.strip() or name != name.strip() or not name.isprintable():
+    if not name.strip() or name != name.strip() or not name.isprintable() or INVISIBLE.search(name):
         refuse("nameless", f"{name!r} is no reviewer's name")
     seats = {*SPECIALISTS, RECONCILER}
     if proposal is not None:
@@ -155,5 +164,6 @@ def require_eligible(name: str, proposal: Proposal | None = None) -> None:
 
 
 def _fold(name: str) -> str:
-    """Return the name as it is compared: without case, compatibility characters as the plain ones."""
-    return unicodedata.normalize("NFKC", name).casefold()
+    """Return the name as it is compared: small, without accents, lookalikes as the Latin letters."""
+    plain = unicodedata.normalize("NFKD", name).casefold()
+    return "".join(c for c in plain if not unicodedata.combining(c)).translate(LOOKALIKES)

@@ -1,4 +1,8 @@
-"""Writes a request as text for a person at a terminal, from what is signed."""
+"""Writes a request as text for a person at a terminal, from what is signed.
+
+Every line of words that a seat, ReconcileGPT or the case's author wrote begins with a bar, so that none of
+them looks like a line of the gate's.
+"""
 
 import textwrap
 from collections.abc import Iterator
@@ -37,20 +41,18 @@ def show(text: str) -> str:
 def _write_lines(request: ReviewRequest) -> Iterator[str]:
     proposal = request.proposal
     yield f"Case {proposal.case}: {proposal.words.title}"
-    for paragraph in proposal.words.context.splitlines():
-        yield from textwrap.wrap(paragraph, WIDTH, initial_indent="  ", subsequent_indent="  ")
+    yield from _quote(proposal.words.context)
     yield f"Money: {_say_money(proposal)}"
     yield "Options and their best plans by the reports, in k$"
     for line in proposal.options:
         mark = "->" if line.option == proposal.option else "  "
-        meaning = proposal.words.meanings.get(line.option, "no words were given")
-        yield f"  {mark} {line.option}: {meaning}. {_say_option_line(line)}"
+        yield f"  {mark} {line.option}: {_say_option_line(line)}"
+        yield from _quote(proposal.words.meanings.get(line.option, "no words were given"), indent=7)
     yield f"Proposal, attempt {proposal.attempt + 1}, revision {proposal.revision}: {_say_option(proposal)}"
     yield f"  {TYPES[proposal.decision_type]}; risk {proposal.risk_score} of 12"
     if proposal.reason:
-        yield from textwrap.wrap(
-            f"ReconcileGPT: {proposal.reason}", WIDTH, initial_indent="  ", subsequent_indent="  "
-        )
+        yield "  ReconcileGPT's reason"
+        yield from _quote(proposal.reason, indent=4)
     yield (
         f"  responsible: {' '.join(proposal.responsible)}; accountable: {proposal.accountable}; "
         f"consulted: {' '.join(proposal.consulted) or 'nobody else'}"
@@ -76,6 +78,13 @@ def _write_lines(request: ReviewRequest) -> Iterator[str]:
     yield f"Digest of the proposal: {proposal.digest}"
 
 
+def _quote(text: str, *, indent: int = 2) -> Iterator[str]:
+    """Yield words of others in lines that fit a terminal, a bar before each."""
+    bar = " " * indent + "| "
+    for paragraph in text.splitlines():
+        yield from textwrap.wrap(paragraph, WIDTH, initial_indent=bar, subsequent_indent=bar)
+
+
 def _say_money(proposal: Proposal) -> str:
     if proposal.attempt:
         return f"{proposal.budget} k$ are left, the reserve included"
@@ -93,9 +102,9 @@ def _say_option_line(line: OptionLine) -> str:
 def _say_option(proposal: Proposal) -> str:
     if proposal.option == NO_OPTION:
         return "no option"
-    meaning = proposal.words.meanings.get(proposal.option)
-    named = f"option {proposal.option}" + (f", {meaning}" if meaning else "")
-    return f"{named}; cost {proposal.cost} of {proposal.budget} k$, worth {proposal.worth} k$"
+    return (
+        f"option {proposal.option}; cost {proposal.cost} of {proposal.budget} k$, worth {proposal.worth} k$"
+    )
 
 
 def _spell_report(role: str, report: ReportLine | None) -> Iterator[str]:
@@ -110,7 +119,8 @@ def _spell_report(role: str, report: ReportLine | None) -> Iterator[str]:
     if report.veto:
         yield f"  {role} vetoes {' '.join(report.veto)}"
     if report.note:
-        yield f"  {role} notes: {report.note}"
+        yield f"  {role} notes"
+        yield from _quote(report.note, indent=4)
     if report.num_false_claims:
         yield f"  {role}: {report.num_false_claims} claims were struck out as false"
     if not report.offers and not report.veto:

@@ -232,3 +232,43 @@ def test_a_sign_in_opens_a_new_session_and_tokens_do_not_work_for_others(tmp_pat
             assert (await browser.open("/")).status_code == 401
 
     asyncio.run(run())
+
+
+def test_a_session_that_was_signed_out_opens_nothing_in_another_browser(tmp_path: Path) -> None:
+    """A copy of the cookie, before the app is started again and after."""
+
+    async def look(site: Site, cookie: str) -> list[int]:
+        thief = site.browser()
+        thief.client.cookies.set(COOKIE, cookie, domain="127.0.0.1")
+        return [(await thief.open(path)).status_code for path in ("/", "/progress")]
+
+    async def run() -> None:
+        async with opened(tmp_path) as (site, _):
+            browser, other = await site.signed_in("ann"), await site.signed_in("ann")
+            cookie = str(browser.client.cookies[COOKIE])
+            await browser.open("/")
+            assert await look(site, cookie) == [200, 200]
+            assert (await browser.send("/sign-out")).status_code == 303
+            assert await look(site, cookie) == [401, 401]
+            assert (await other.open("/")).status_code == 200
+        async with opened(tmp_path) as (site, _):
+            assert await look(site, cookie) == [401, 401]
+
+    asyncio.run(run())
+
+
+def test_a_session_from_before_the_sign_in_is_never_the_signed_in_one(tmp_path: Path) -> None:
+    """Somebody plants a cookie of their own and waits until the reviewer signs in with it."""
+
+    async def run() -> None:
+        async with opened(tmp_path) as (site, _):
+            planted = site.browser()
+            await planted.open("/sign-in")
+            cookie = str(planted.client.cookies[COOKIE])
+            victim = site.browser()
+            victim.client.cookies.set(COOKIE, cookie, domain="127.0.0.1")
+            assert (await victim.sign_in(make_token(site.room.key, "ann"))).status_code == 303
+            assert (await planted.open("/")).status_code == 401
+            assert str(planted.client.cookies[COOKIE]) == cookie
+
+    asyncio.run(run())

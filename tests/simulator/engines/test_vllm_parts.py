@@ -5,9 +5,10 @@ import json
 import os
 import re
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -22,9 +23,12 @@ from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.loop_thread import LoopThread
 from simulator.engines.vllm.adapters import CONFIG, MEMORY, PREFIX, WEIGHTS, AdapterStore
+from simulator.engines.vllm.host import VLLMHost
 from simulator.engines.vllm.library import quiet_start
+from simulator.engines.vllm.options import own_gpu, share_gpu
 from simulator.engines.vllm.reply import BadReplyError, read_completion, read_problem
 from simulator.engines.vllm.serve_command import server_command
+from simulator.engines.vllm.server_client import VLLMServerEngine
 from training.config.loading import load_config
 from training.config.run_config import EngineConfig
 from training.models.engine_factory import choose_engine, close_engine, make_engine, team_schemas
@@ -194,8 +198,10 @@ def test_the_factory_makes_the_engine_that_the_config_names() -> None:
     assert isinstance(plain, TransformersEngine)
     assert plain.seed == 3
     close_engine(plain)
-    with pytest.raises(UserError, match="'ftp://a' is not a URL"):
-        make_engine(EngineConfig(name="vllm_server", servers=("ftp://a",)), end_id=1, seed=0, base=None)
+    with pytest.raises(UserError, match=r"'ftp://127\.0\.0\.1' is not a URL"):
+        make_engine(
+            EngineConfig(name="vllm_server", servers=("ftp://127.0.0.1",)), end_id=1, seed=0, base=None
+        )
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
@@ -277,3 +283,146 @@ def test_servers_are_started_with_what_the_client_relies_on() -> None:
     ):
         assert part in line
     assert "float32" not in server_command(Path("/m"), port=1, on_cpu=False)
+
+
+class SleepingEngine:
+    """What a host asks of an AsyncLLM, in order; calls on one that sleeps are a fault."""
+
+    errored = False
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def sleep(self, level: int) -> None:
+        self.asked.append(f"sleep {level}")
+
+    async def wake_up(self) -> None:
+        self.asked.append("wake")
+
+    async def remove_lora(self, number: int) -> None:
+        assert self.asked[-1:] != ["sleep 1"], "the engine sleeps"
+        self.asked.append(f"remove {number}")
+
+
+@pytest.mark.parametrize("sleeps", [True, False])
+def test_an_engine_beside_the_learner_sleeps_until_it_is_asked_again(
+    sleeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = SleepingEngine()
+    monkeypatch.setattr(VLLMHost, "_start", lambda self: engine)
+    options = {"enable_sleep_mode": sleeps}
+    host = VLLMHost(Path("w"), options, seed=0, tokenizer=None, start_timeout_s=1, max_restarts=0)
+
+    async def work() -> None:
+        await host.sleep()  # not started yet: nothing to do
+        await host.ready()
+        for _ in range(2):
+            await host.sleep()
+        await host.remove_lora(3)
+        await host.ready()
+
+    asyncio.run(work())
+    assert engine.asked == (["sleep 1", "wake", "remove 3"] if sleeps else ["remove 3"])
+
+
+def test_an_engine_has_its_share_of_the_gpu_and_the_rank_of_the_adapters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def shared(**given: Any) -> dict[str, Any]:
+        usual = {"lora_rank": 24, "num_engines": 1, "beside_learner": True, "sleeps": True}
+        return share_gpu({"max_model_len": 99}, **usual | given)
+
+    assert shared() == {"max_lora_rank": 32, "max_model_len": 99}  # without a GPU
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert shared()["gpu_memory_utilization"] == 0.4
+    assert shared()["enable_sleep_mode"] is True
+    assert shared(beside_learner=False, sleeps=False)["gpu_memory_utilization"] == 0.9
+    assert shared(num_engines=5)["gpu_memory_utilization"] * 5 <= 0.4  # roles with full weights
+    given = share_gpu(
+        {"gpu_memory_utilization": 0.2}, lora_rank=8, num_engines=1, beside_learner=True, sleeps=True
+    )
+    assert given["gpu_memory_utilization"] == 0.2
+
+
+def test_an_engine_of_a_rank_sees_the_ranks_gpu_alone_and_no_launcher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert own_gpu() == {}
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    assert own_gpu() == {"CUDA_VISIBLE_DEVICES": "1"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    with quiet_start(**own_gpu()):
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "6"
+        assert not {"LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"} & set(os.environ)
+    assert os.environ["LOCAL_RANK"] == "1"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,6"
+
+
+class AdapterServer(BaseHTTPRequestHandler):
+    """A server that loads adapters from folders; what it was asked stands in `asked`."""
+
+    asked: ClassVar[list[str]] = []
+    loaded: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        models = [{"id": "base"}, *({"id": name, "parent": "base"} for name in self.loaded)]
+        self.answer({"data": models})
+
+    def do_POST(self) -> None:
+        given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path.endswith("/load_lora_adapter"):
+            assert (Path(given["lora_path"]) / WEIGHTS).exists()
+            self.loaded.append(given["lora_name"])
+        else:
+            self.loaded.remove(given["lora_name"])
+        self.asked.append(self.path.rsplit("/", 1)[-1])
+        self.answer({})
+
+    def answer(self, content: Any) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+def test_ranks_share_what_one_of_them_gives_to_the_servers(tmp_path: Path) -> None:
+    """Two clients: a version is loaded once, from the shared folder, and stays while the other needs it."""
+    AdapterServer.asked.clear()
+    AdapterServer.loaded.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), AdapterServer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url, model = f"http://127.0.0.1:{server.server_port}", make_live()
+    first, other = (
+        VLLMServerEngine([url], end_id=1, store=tmp_path, name="run", is_loader=is_loader, spare_versions=1)
+        for is_loader in (True, False)
+    )
+    try:
+        waiting = threading.Thread(target=other.set_policy, args=("cto", model), kwargs={"version": "cto@0"})
+        waiting.start()  # before the loader has it
+        first.set_policy("cto", model, version="cto@0")
+        waiting.join(10)
+        assert not waiting.is_alive()
+        for version in ("cto@1", "cto@2"):
+            for engine in (first, other):
+                engine.set_policy("cto", model, version=version)
+        assert AdapterServer.asked == ["load_lora_adapter"] * 3 + ["unload_lora_adapter"]
+        assert AdapterServer.loaded == ["cto@1#run.2", "cto@2#run.3"]
+    finally:
+        other.close()
+        first.close()
+        server.shutdown()
+    assert AdapterServer.loaded == []
+
+
+def test_servers_on_other_machines_need_a_folder_that_they_see() -> None:
+    with pytest.raises(ValidationError, match=r"http://node2:8000 is on another machine.*set adapter_folder"):
+        EngineConfig(name="vllm_server", servers=("http://127.0.0.1:8000", "http://node2:8000"))
+    EngineConfig(name="vllm_server", servers=("http://node2:8000",), adapter_folder="/shared/adapters")

@@ -227,6 +227,53 @@ def read_spans(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def children(spans: list[dict[str, Any]], parent: dict[str, Any]) -> list[dict[str, Any]]:
+    """In the order in which they began."""
+    inside = [span for span in spans if span["parent_id"] == parent["context"]["span_id"]]
+    return sorted(inside, key=lambda span: span["start_time"])
+
+
+# github.com/open-telemetry/semantic-conventions-genai, model/gen-ai/spans.yaml: kind, and what is required or
+# required where it is known
+SPANS = {
+    "invoke_workflow": ("INTERNAL", {"gen_ai.workflow.name"}),
+    "invoke_agent": ("INTERNAL", {"gen_ai.provider.name", "gen_ai.agent.name", "gen_ai.conversation.id"}),
+    "chat": ("CLIENT", {"gen_ai.provider.name", "gen_ai.request.model", "gen_ai.conversation.id"}),
+    "execute_tool": ("INTERNAL", {"gen_ai.tool.name", "gen_ai.tool.type"}),
+}
+NAMED_BY = {
+    "invoke_workflow": "gen_ai.workflow.name",
+    "invoke_agent": "gen_ai.agent.name",
+    "chat": "gen_ai.request.model",
+    "execute_tool": "gen_ai.tool.name",
+}
+
+
+def test_spans_follow_the_conventions_of_generative_ai(tmp_path: Path) -> None:
+    """Names are those of OpenTelemetry's own package; spans are named by the attribute that it says."""
+    names = pytest.importorskip("opentelemetry.semconv._incubating.attributes.gen_ai_attributes")
+    known = {value for name, value in vars(names).items() if name.startswith("GEN_AI_")}
+    (case,), path = draw(1), tmp_path / "spans.jsonl"
+    with write_spans(path) as watch:
+        play([case], watch)
+        observer = watch(case, "s")
+        observer.on_tool("cto", format_tool_call("", ToolCall(name="measure", arguments={})), "latency 35")
+        observer.on_tool("cto", "<tool_call>x</tool_call>", "error: no JSON")
+        observer.on_end(None)
+    spans = read_spans(path)
+    operations = [span["attributes"]["gen_ai.operation.name"] for span in spans]
+    assert set(operations) == set(SPANS) <= {one.value for one in names.GenAiOperationNameValues}
+    for span, operation in zip(spans, operations, strict=True):
+        kind, required = SPANS[operation]
+        told = {name for name in span["attributes"] if not name.startswith("emads.")}
+        assert span["kind"] == f"SpanKind.{kind}"
+        assert required <= told <= known | {"error.type"}
+        assert span["name"] == f"{operation} {span['attributes'][NAMED_BY[operation]]}"
+        assert ("error.type" in told) == (span["status"]["status_code"] == "ERROR")
+    failed = [span for span in spans if span["status"]["status_code"] == "ERROR"]
+    assert [span["attributes"]["error.type"] for span in failed] == ["tool_error"]
+
+
 def test_spans_tell_the_episode_and_no_truth(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.sdk")
     cases = [replace(case, truth={"sentinel": "TRUTH"}) for case in draw(3)]
@@ -245,15 +292,24 @@ def test_spans_tell_the_episode_and_no_truth(tmp_path: Path) -> None:
         assert root["attributes"]["emads.scenario_key"] == case.key
         events = [event["name"] for event in root["events"]]
         assert events == ["report"] * 4 + ["decision"] + ["vote"] * 4
-        inside = [span for span in spans if span["parent_id"] == root["context"]["span_id"]]
-        assert sorted(span["name"] for span in inside) == sorted(
-            f"chat {role}" for role, path in episode.trajectories.items() for _ in path.turns
+        agents = children(spans, root)
+        assert sorted(span["name"] for span in agents) == sorted(
+            f"invoke_agent {role}" for role in episode.trajectories
         )
-        for role, trajectory in episode.trajectories.items():
-            last = [span for span in inside if span["attributes"]["gen_ai.agent.name"] == role][-1]
-            used = last["attributes"]["gen_ai.usage.input_tokens"]
-            assert used + len(trajectory.turns[-1].completion_ids) == len(trajectory.token_ids)
-            assert last["start_time"] < last["end_time"]
+        for agent in agents:
+            turns = episode.trajectories[agent["attributes"]["gen_ai.agent.name"]].turns
+            chats = children(spans, agent)
+            assert [span["name"] for span in chats] == [f"chat {turn.policy_version}" for turn in turns]
+            used = [span["attributes"]["gen_ai.usage.input_tokens"] for span in chats]
+            assert used[-1] == sum(len(t.context_ids) for t in turns) + sum(
+                len(t.completion_ids) for t in turns[:-1]
+            )
+            assert agent["attributes"]["gen_ai.usage.input_tokens"] == sum(used)
+            assert agent["attributes"]["gen_ai.usage.output_tokens"] == sum(
+                len(t.completion_ids) for t in turns
+            )
+            assert agent["start_time"] <= chats[0]["start_time"] < chats[0]["end_time"]
+            assert agent["end_time"] == chats[-1]["end_time"]
     text = path.read_text()
     assert "TRUTH" not in text
     for case in cases:
@@ -267,4 +323,5 @@ def test_a_failed_episode_is_a_span_with_its_error(tmp_path: Path) -> None:
     with write_spans(tmp_path / "spans.jsonl") as watch:
         play(cases, watch, engine=Broken(cases))
     (root,) = [span for span in read_spans(tmp_path / "spans.jsonl") if span["parent_id"] is None]
-    assert root["attributes"]["error.type"] == "gpu lost"
+    assert root["attributes"]["error.type"] == "_OTHER"  # kinds are few; the status tells which
+    assert root["status"] == {"status_code": "ERROR", "description": "gpu lost"}

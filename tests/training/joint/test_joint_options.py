@@ -39,10 +39,10 @@ from training.joint.credit.estimators import ESTIMATORS
 from training.joint.marl import JointLearner
 from training.joint.metrics import team_behaviour
 from training.joint.overlap import OverlappedLearner, copy_models
-from training.joint.role_weights import full_weights
+from training.joint.role_weights import role_weights
 from training.joint.score import share_of_agreement
 from training.joint.watches import MASS_WINDOW, DriftWatch, MassWatch, gradient_mass
-from training.learner.fsdp import shard_model
+from training.learner.fsdp import shard_model, whole
 from training.models.adapters import named_role_parameters
 
 
@@ -382,8 +382,8 @@ def test_a_sharded_learner_may_have_rollouts_ahead_of_it(scripted: Engines, tmp_
         )
         run_overlapped(sharded, 2)[0].close()
         for role in ROLES:
-            for name, weight in full_weights(sharded.models[role], role).items():
-                torch.testing.assert_close(weight, dict(plain.models[role].named_parameters())[name])
+            for name, weight in role_weights(sharded.models[role], role).items():
+                torch.testing.assert_close(whole(weight), dict(plain.models[role].named_parameters())[name])
     finally:
         dist.destroy_process_group()
 

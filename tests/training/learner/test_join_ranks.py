@@ -66,7 +66,7 @@ class StrictBackends:
 
 
 @pytest.mark.parametrize("devices", [{"cpu", "meta"}, {"meta"}])
-def test_a_step_sums_counts_on_the_host_and_each_set_of_gradients_once(
+def test_a_step_sums_counts_on_the_host_and_all_gradients_at_once(
     devices: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gradients on the meta device stand for those on a GPU; nccl alone takes no step."""
@@ -74,13 +74,14 @@ def test_a_step_sums_counts_on_the_host_and_each_set_of_gradients_once(
     monkeypatch.setattr("training.learner.ranks.dist.all_reduce", backends.all_reduce)
     weights = [torch.nn.Parameter(torch.zeros(size, device="meta")) for size in (3, 5)]
     weights[0].grad = torch.zeros(3, device="meta")  # this rank had no rows for the other one
+    unused = [torch.nn.Parameter(torch.zeros(7, device="meta"))]
     ranks = Ranks(rank=0, size=2)
     if "cpu" not in devices:
         with pytest.raises(RuntimeError, match="device type cpu"):
-            ranks.add_gradients(weights, has_gradient=True)
+            ranks.add_gradients([weights, unused], [True, False])
         return
-    assert ranks.add_gradients(weights, has_gradient=True)
-    assert backends.seen == [("cpu", (1,)), ("meta", (8,))]
+    assert ranks.add_gradients([weights, unused], [True, False]) == [True, False]
+    assert backends.seen == [("cpu", (2,)), ("meta", (8,))]
 
 
 def test_roles_on_one_base_play_with_one_copy_of_it() -> None:

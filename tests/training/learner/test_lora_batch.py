@@ -5,16 +5,20 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import Linear as LoraLinear
+from peft.tuners.lora import LoraLayer
 from tiny_models import small_model, speak_by_adapters
 from training_rows import make_rows
 
 from emads.reliability.joint.scripted_models import next_token_logprobs
+from roles.errors import UserError
+from simulator.engines.adapter_names import START
 from training.config.marl_config import MarlConfig
 from training.learner.learner import backward_role, backward_team
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import join_rows, make_batches
 from training.learner.token_logprobs import token_logprobs
-from training.models.adapters import activate, named_role_parameters
+from training.models.adapters import activate, keep_start, named_role_parameters, role_parameters
 
 CONFIG = MarlConfig().changed(memory__row_layout="shared_prompt")
 TEAM = ("cto", "coo", "reconcile")
@@ -115,3 +119,58 @@ def test_scattered_tokens_of_an_adapter_are_refused() -> None:
         [row for of_role in rows.values() for row in of_role], layout="packed", max_tokens=9999
     )
     assert list(batch.role_tokens) == list(TEAM)
+
+
+class Quantised(torch.nn.Module, LoraLayer):
+    """What PEFT puts on a 4-bit layer: a LoRA layer that is not its `Linear`."""
+
+    forward = LoraLinear.forward
+
+
+def test_roles_on_a_quantised_base_are_routed_too() -> None:
+    plain, quantised = adapted_model(), adapted_model()
+    rows = team_rows(plain)
+    for module in quantised.modules():
+        if isinstance(module, LoraLinear):
+            setattr(module, "__class__", Quantised)  # noqa: B010
+    for model in (plain, quantised):
+        backward_team(model, rows, CONFIG)
+    for role in TEAM:
+        found, expected = role_gradients(quantised, role), role_gradients(plain, role)
+        assert found.keys() == expected.keys()
+        assert len(found) == 2 * 7
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_adapters_on_embeddings_are_refused() -> None:
+    lora = LoraConfig(r=4, target_modules=["embed_tokens"], task_type="CAUSAL_LM")
+    model: Any = get_peft_model(small_model(0), lora, adapter_name="cto")
+    with pytest.raises(UserError, match=r"embed_tokens is of kind Embedding: set model\.lora_targets"):
+        backward_role(model, make_rows(model, [2], role="cto"), CONFIG)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_kl_to_the_start_needs_no_second_base(checkpointing: bool) -> None:
+    """The model with kept adapters gives the numbers and gradients that a second whole model gives."""
+    config = CONFIG.changed(loss__kl_coefficient=0.5)
+    model, second = adapted_model(), adapted_model()
+    rows = team_rows(model)
+    keep_start(model)
+    with torch.no_grad():
+        for role in TEAM:
+            for parameter in role_parameters(model, role):
+                parameter.add_(0.05)  # learnt since
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.enable_input_require_grads()
+    found = backward_team(model, rows, config, references=dict.fromkeys(TEAM, model))
+    gradients = {role: role_gradients(model, role) for role in TEAM}
+    model.zero_grad()
+    expected = backward_team(model, rows, config, references=dict.fromkeys(TEAM, second))
+    for role in TEAM:
+        assert found[role].kl == pytest.approx(expected[role].kl, abs=1e-9)
+        assert (found[role].kl or 0.0) > 1e-3
+        for name, value in role_gradients(model, role).items():
+            torch.testing.assert_close(gradients[role][name], value)
+    assert not any(p.grad is not None for name, p in model.named_parameters() if START in name)
+    assert len({p.data_ptr() for n, p in model.named_parameters() if n.endswith("embed_tokens.weight")}) == 1

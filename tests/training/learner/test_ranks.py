@@ -1,6 +1,7 @@
 """Two real processes under torchrun on gloo: the steps, checkpoints and sharding are those of one process."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,9 @@ from training.learner.ranks import ONE_RANK, Ranks
 PACKED = {"memory__row_layout": "shared_prompt", "memory__logit_rows": 16, "memory__micro_batch_tokens": 200}
 HEADS = {"credit__estimator": "gae", "credit__critic_learning_rate": 0.01, "credit__critic_epochs": 2}
 SWAPS = {"credit__scheme": "hierarchical"}
+HELD = {"guards__anchor": "sft", "guards__anchor_coefficient": 0.5, "guards__drift_alarm": 0.0}
+LORA: dict[str, Any] = {"adapters": True, "options": PACKED | {"loss__kl_coefficient": 0.5}}
+OFFLOADED = {"sharded": True, "offloaded": True}
 ON_TWO = [
     {"name": "two", "first": 0, "last": 5},
     {"name": "two-2", "first": 0, "last": 2},
@@ -21,6 +25,11 @@ ON_TWO = [
     {"name": "heads-two", "first": 0, "last": 4, "options": HEADS},
     {"name": "heads-two-2", "first": 0, "last": 2, "options": HEADS},
     {"name": "swaps-two", "first": 0, "last": 3, "options": SWAPS},
+    {"name": "sharded-2", "first": 0, "last": 1, "sharded": True, "options": PACKED},
+    {"name": "sharded-on", "first": 1, "last": 2, "sharded": True, "load": "sharded-2", "options": PACKED},
+    {"name": "offloaded", "first": 0, "last": 2, **OFFLOADED, "options": PACKED},
+    {"name": "lora-sharded", "first": 0, "last": 2, "sharded": True, **LORA},
+    {"name": "held-two", "first": 0, "last": 2, "fallen": True, "options": HELD},
     {"name": "heads-sharded", "first": 0, "last": 2, "sharded": True, "options": PACKED | HEADS},
 ]
 ON_ONE = [
@@ -29,6 +38,10 @@ ON_ONE = [
     {"name": "one-3", "first": 2, "last": 3, "load": "two-2"},
     {"name": "whole", "first": 0, "last": 2, "options": PACKED},
     {"name": "whole-3", "first": 2, "last": 3, "load": "whole", "options": PACKED},
+    {"name": "lora", "first": 0, "last": 2, **LORA},
+    {"name": "lora-start", "first": 0, "last": 0, **LORA},
+    {"name": "held-one", "first": 0, "last": 2, "fallen": True, "options": HELD},
+    {"name": "free-one", "first": 0, "last": 2},
     {"name": "sharded-3", "first": 2, "last": 3, "load": "sharded", "options": PACKED},
     {"name": "heads-start", "first": 0, "last": 0, "options": HEADS},
     {"name": "heads-one", "first": 0, "last": 4, "options": HEADS},
@@ -37,6 +50,7 @@ ON_ONE = [
     {"name": "heads-whole", "first": 0, "last": 2, "options": PACKED | HEADS},
 ]
 ON_TWO_AGAIN = [
+    {"name": "resharded", "first": 2, "last": 3, "sharded": True, "load": "whole", "options": PACKED},
     {"name": "mixed", "first": 3, "last": 5, "load": "one-3"},
     {"name": "heads-mixed", "first": 3, "last": 4, "load": "heads-one-3", "options": HEADS},
 ]
@@ -60,7 +74,7 @@ def gap(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
 @pytest.mark.process
 def test_two_ranks_learn_what_one_does(weights: Weights) -> None:
     assert gap(weights["two"], weights["one"]) < 1e-9
-    assert gap(weights["one"], weights["start"]) > 1e-3
+    assert gap(weights["one"], weights["start"]) > 5e-4
 
 
 @pytest.mark.process
@@ -81,6 +95,31 @@ def test_sharded_weights_learn_what_whole_ones_do(weights: Weights) -> None:
 
 
 @pytest.mark.process
+def test_sharded_checkpoints_go_on_by_any_number_of_ranks(weights: Weights) -> None:
+    """Each rank writes its parts: two go on to the bit, one as well, and two from one's."""
+    assert gap(weights["sharded-on"], weights["sharded"]) == 0.0
+    assert gap(weights["sharded-3"], weights["whole-3"]) < 1e-9
+    assert gap(weights["resharded"], weights["whole-3"]) < 1e-9
+
+
+@pytest.mark.process
+def test_offloaded_weights_learn_what_whole_ones_do(weights: Weights) -> None:
+    assert gap(weights["offloaded"], weights["sharded"]) == 0.0
+
+
+@pytest.mark.process
+def test_a_sharded_base_serves_the_adapters_of_all_roles(weights: Weights) -> None:
+    """A base in bfloat16 under adapters in float32, with KL to what these were, as one process has it."""
+    assert gap(weights["lora-sharded"], weights["lora"]) < 0.1 * gap(weights["lora"], weights["lora-start"])
+
+
+@pytest.mark.process
+def test_an_anchor_pulls_as_hard_on_two_ranks_as_on_one(weights: Weights) -> None:
+    assert gap(weights["held-two"], weights["held-one"]) < 1e-9
+    assert gap(weights["held-one"], weights["free-one"]) > 1e-4
+
+
+@pytest.mark.process
 def test_swapped_reports_are_decided_on_alike_on_every_rank(weights: Weights) -> None:
     assert gap(weights["swaps-two"], weights["swaps-one"]) < 1e-9
     assert gap(weights["swaps-one"], weights["start"]) > 5e-4
@@ -97,7 +136,7 @@ def test_value_heads_are_one_on_all_ranks(weights: Weights) -> None:
             {name: value for name, value in weights[job].items() if kind in name}
             for job in ("heads-one", "heads-start")
         ]
-        assert gap(*moved) > 1e-3
+        assert gap(*moved) > 5e-4
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 7])

@@ -21,32 +21,36 @@ from emads.reliability.malicious.input_files import PROBES
 from emads.reliability.malicious.probes import Payload
 from emads.reliability.stages import checkpoint_damage, tiny_runs
 from emads.reliability.stages.prepared_runs import PreparedRuns
-from training.roles import rollouts
 from training.runs import checkpoints
 from training.runs.faults import Fault, parse_faults
 from training.runs.resume import StageCheckpoints
 from training.runs.run_errors import DIVERGED, OUT_OF_MEMORY
 from training.runs.run_folder import Run
-from training.stages import base
+
+REPLACED = ("score_episode", "episode_reward", "TOKENIZER_SCENARIOS")
 
 
 @pytest.fixture(scope="module")
 def prepared() -> Iterator[PreparedRuns]:
-    """In memory where there is such a folder: syncing thousands of files to a busy disk takes minutes.
-
-    What the checks replace in this process, `tiny_runs.set_up`, is put back for the tests of other files.
-    """
+    """In memory where there is such a folder: syncing thousands of files to a busy disk takes minutes."""
     memory = Path("/dev/shm")
-    with (
-        tempfile.TemporaryDirectory(prefix="emads-", dir=memory if memory.is_dir() else None) as folder,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        scored = [one for name, one in list(sys.modules.items()) if name.startswith("training.")]
-        replaced = [(one, "score_episode") for one in scored if hasattr(one, "score_episode")]
-        replaced += [(base, "TOKENIZER_SCENARIOS"), (rollouts, "episode_reward")]
-        for owner, name in [*replaced, (StageCheckpoints, "clear")]:
-            patch.setattr(owner, name, getattr(owner, name))
+    with tempfile.TemporaryDirectory(prefix="emads-", dir=memory if memory.is_dir() else None) as folder:
         yield PreparedRuns(Path(folder) / "pr", "pr")
+    tiny_runs.put_back()
+
+
+def test_what_the_checks_replace_is_put_back() -> None:
+    def look() -> list[Any]:
+        places = [module for name, module in sorted(sys.modules.items()) if name.startswith("training.")]
+        found = [vars(place).get(name) for place in places for name in REPLACED]
+        return [*found, StageCheckpoints.clear, torch.get_num_threads()]
+
+    before = look()
+    tiny_runs.set_up()
+    during = look()
+    tiny_runs.set_up()
+    tiny_runs.put_back()
+    assert before == look() != during
 
 
 def run_check(prepared: PreparedRuns, name: str) -> list[dict[str, Any]]:

@@ -110,7 +110,7 @@ class Critic:
                 (first,) = self.ranks.sum([float(loss.detach())])
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            self.ranks.add_gradients(list(self.head.parameters()), has_gradient=True)
+            self.ranks.add_gradients([list(self.head.parameters())], [True])
             self.optimizer.step()
         return first
 

@@ -18,6 +18,8 @@ from training.runs.resume import StageCheckpoints
 from training.runs.run_errors import SkippedSteps
 from training.runs.run_folder import Run
 from training.stages.base import train_base
+from training.stages.grpo import divide_prompts
+from training.stages.role_on_ranks import main
 from training.stages.sft import train_sft
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -31,7 +33,9 @@ SETTINGS = (
 
 def launch_two(run: Run, *options: str, status: int = 0) -> str:
     """SFT of a role by two processes over gloo."""
-    return launch_ranks(2, "-m", "training.stages.sft_on_ranks", run.path, "cto", *options, status=status)
+    return launch_ranks(
+        2, "-m", "training.stages.role_on_ranks", run.path, "sft", "cto", *options, status=status
+    )
 
 
 @pytest.mark.process
@@ -44,7 +48,7 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     launch_two(runs[1])
     launch(
         "accelerate", "launch", "--cpu", "--num_processes", 1, "--num_machines", 1, "--mixed_precision", "no",
-        "--dynamo_backend", "no", "-m", "training.stages.sft_on_ranks", runs[2].path, "cto",
+        "--dynamo_backend", "no", "-m", "training.stages.role_on_ranks", runs[2].path, "sft", "cto",
     )  # fmt: skip
     launched = weights_of(load_weights(runs[2], "sft", "cto")[0])
     one, two = (weights_of(load_weights(run, "sft", "cto")[0]) for run in runs[:2])
@@ -96,12 +100,68 @@ def test_fsdp2_through_accelerate_trains_as_one_process_does(tmp_path: Path) -> 
         FSDP2,
         ROOT / "tests" / "support" / "sharded_child.py",
     )
-    launch(*command, sharded.path, "cto")
+    launch(*command, sharded.path, "sft", "cto")
     ends = [weights_of(load_weights(run, "sft", "cto")[0]) for run in (one, sharded)]
     base = weights_of(load_weights(one, "base", "cto")[0])
     assert not same_weights(ends[1], base)
     for name, value in ends[0].items():
         assert torch.allclose(ends[1][name], value, atol=5e-3), name
+
+
+GRPO = (
+    "grpo.max_steps=3", "grpo.prompts_per_step=2", "grpo.group_size=4", "grpo.max_turns=1",
+    "grpo.max_completion_tokens=6", "grpo.learning_rate=0.01", "grpo.adam_epsilon=1e-3",
+    "grpo.memory.micro_batch_size=4", "grpo.loss.kl_coefficient=0.1", "grpo.curriculum=true",
+    "grpo.checkpoint_every=1", "sft.max_steps=0",
+)  # fmt: skip
+
+
+@pytest.mark.process
+def test_two_processes_play_and_learn_by_grpo_as_one_does(tmp_path: Path) -> None:
+    """Rewards drawn from a hash of what was said, as the model knows nothing; one of two runs is killed."""
+    one, two, killed = (
+        Run.create(tmp_path / name, load_config(None, [*SETTINGS, *GRPO]))
+        for name in ("one", "two", "killed")
+    )
+    for run in (one, two, killed):
+        train_base(run.path)
+        train_sft(run.path, "cto")
+    child = ROOT / "tests" / "support" / "grpo_child.py"
+    launch_ranks(1, child, one.path, "grpo", "cto")
+    launch_ranks(2, child, two.path, "grpo", "cto")
+    launch_ranks(2, child, killed.path, "grpo", "cto", "--fault", "kill@step:2", status=1)
+    assert "grpo/cto: going on after step 1" in launch_ranks(2, child, killed.path, "grpo", "cto")
+    alone, shared, again = (weights_of(load_weights(run, "grpo", "cto")[0]) for run in (one, two, killed))
+    start = weights_of(load_weights(one, "sft", "cto")[0])
+    moved = max(float((alone[name] - start[name]).abs().max()) for name in start)
+    assert moved > 1e-3
+    for name, value in alone.items():
+        torch.testing.assert_close(shared[name], value, atol=0.01 * moved, rtol=0)
+    assert same_weights(shared, again)
+    logs = [
+        [
+            {name: row.metrics[name] for name in ("verified", "reward/total", "curriculum/success")}
+            for row in rows
+        ]
+        for rows in (list(run.read_metrics("grpo/cto")) for run in (one, two))
+    ]
+    assert len(logs[0]) == 3
+    assert logs[0] == [pytest.approx(row) for row in logs[1]]  # of all episodes, not of one process's own
+
+
+def test_what_ranks_cannot_do_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run.create(tmp_path / "run", load_config(None, [*SETTINGS, "grpo.prompts_per_step=3"]))
+    with pytest.raises(UserError, match=r"grpo\.prompts_per_step 3 must be a multiple of 2 processes"):
+        divide_prompts(run.config.grpo, 2)
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    assert main([str(run.path), "sft", "cto"]) == 2
+    assert "DeepSpeed is not supported" in capsys.readouterr().err
+    monkeypatch.delenv("ACCELERATE_USE_DEEPSPEED")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    assert main([str(run.path), "grpo", "cto"]) == 2
+    assert "GRPO plays with whole weights, so it is not sharded" in capsys.readouterr().err
 
 
 def test_sharded_training_neither_saves_nor_goes_on_inside_a_stage(tmp_path: Path) -> None:

@@ -1,0 +1,85 @@
+"""SFT or GRPO of one role on several processes of `accelerate launch`; SFT may be sharded by an FSDP2 config.
+
+    accelerate launch --num_processes 2 -m training.stages.role_on_ranks RUN grpo ROLE
+    accelerate launch --config_file configs/accelerate/fsdp2.yaml \
+        -m training.stages.role_on_ranks RUN sft ROLE
+
+accelerate shards on accelerators only, and starts several CPU processes by mpirun only: without a GPU
+`torchrun --nproc_per_node 2 -m training.stages.role_on_ranks RUN sft ROLE` is data parallel over gloo. A
+data-parallel stage that was killed goes on from its newest checkpoint, by as many processes as before; a
+sharded one starts again. `--fault KIND@PLACE:COUNT` breaks it on purpose.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from accelerate import PartialState
+from accelerate.utils import DistributedType, parse_flag_from_env
+
+from roles.errors import UserError
+from roles.registry import ROLES
+from simulator.engines.adapter_names import SHARED
+from training.learner.ranks import Ranks
+from training.models.base_model import quiet_libraries
+from training.runs.faults import parse_faults, plan_faults
+from training.runs.run_folder import Run
+from training.runs.workers import show_progress
+from training.stages.grpo import train_grpo
+from training.stages.sft import train_sft
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Train ROLE in RUN; 2 after a user's mistake, and other numbers as `emads` has them."""
+    parser = argparse.ArgumentParser(prog="accelerate launch ... -m training.stages.role_on_ranks")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("stage", choices=["sft", "grpo"])
+    parser.add_argument("role", choices=[*ROLES, SHARED])
+    parser.add_argument("--fault", action="append", default=[], metavar="KIND@PLACE:COUNT")
+    options = parser.parse_args(arguments)
+    quiet_libraries()
+    try:
+        plan_faults(parse_faults(options.fault))
+        config = Run.open(options.run).config
+        check_launcher(options.stage)
+        place = PartialState(cpu=not torch.cuda.is_available())
+        is_sharded = parse_flag_from_env("ACCELERATE_USE_FSDP")
+        if is_sharded and place.distributed_type == DistributedType.MULTI_CPU:
+            place.print("accelerate shards on accelerators only: here every process holds all weights")
+        ranks = Ranks(rank=place.process_index, size=place.num_processes)
+        train = train_sft if options.stage == "sft" else train_grpo
+        units = config.sft.max_steps if options.stage == "sft" else 5 * config.grpo.max_steps
+        with show_progress(f"{options.stage}/{options.role}", units, shown=place.is_main_process):
+            train(options.run, options.role, ranks)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.status
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    return 0
+
+
+def check_launcher(stage: str) -> None:
+    """Refuse what accelerate was told to do and these stages cannot.
+
+    Raises:
+        UserError: DeepSpeed, or GRPO sharded.
+    """
+    if parse_flag_from_env("ACCELERATE_USE_DEEPSPEED"):
+        raise UserError(
+            "DeepSpeed is not supported: it keeps gradients and optimizer where checkpoints and skipped steps"
+            " do not find them; launch SFT with configs/accelerate/fsdp2.yaml, or without a config"
+        )
+    if stage == "grpo" and parse_flag_from_env("ACCELERATE_USE_FSDP"):
+        raise UserError(
+            "GRPO plays with whole weights, so it is not sharded: launch it without an FSDP config"
+            " (model.adapter=lora keeps one frozen base and a small adapter on every GPU)"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
