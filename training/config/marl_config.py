@@ -25,6 +25,8 @@ class MarlLossConfig(LossConfig):
     """Token weight: 1 / all own tokens (dapo), 1 / its row's (grpo), 1 / max_completion_tokens (dr_grpo)."""
     clip_level: Literal["token", "sequence"] = "token"
     """A ratio is the token's own (token) or the geometric mean over its row (sequence, as in GSPO)."""
+    kl_max_entropy: Weight = 0.0
+    """KL counts only at tokens where the starting policy's entropy is at most this (nats); 0: at all."""
     kl_kind: Literal["k1", "k2", "k3", "k3_ratio"] = "k3"
     """Estimator of the KL divergence; k3_ratio is k3 times the probability ratio."""
     kl_target: Weight = 0.0
@@ -45,7 +47,14 @@ class CreditConfig(Section):
     """Credit of joint training: from the team reward to each role's advantages."""
 
     scheme: Literal[
-        "shared", "episode", "role_normalised", "difference", "shapley", "cross_rescored", "hierarchical"
+        "shared",
+        "episode",
+        "role_normalised",
+        "difference",
+        "shapley",
+        "cross_valued",
+        "cross_rescored",
+        "hierarchical",
     ] = "shapley"
     """How an episode's team reward becomes each role's score; training/joint/credit/ has a file for each."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
@@ -59,12 +68,7 @@ class CreditConfig(Section):
 
     @model_validator(mode="after")
     def _check_estimator(self) -> Self:
-        if self.estimator == "remax" and self.scheme in (
-            "difference",
-            "shapley",
-            "cross_rescored",
-            "hierarchical",
-        ):
+        if self.estimator == "remax" and self.scheme not in ("shared", "episode", "role_normalised"):
             raise ValueError(
                 f"estimator remax subtracts a greedy reward, which has no meaning under scheme {self.scheme}:"
                 " use shared, episode or role_normalised"
@@ -167,7 +171,7 @@ class MarlConfig(Section):
                     raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))
         if set(self.frozen_roles) >= set(TEAM_ROLES):
             raise ValueError("frozen_roles names every role: nothing would be trained")
-        rescored = self.credit.scheme in ("difference", "shapley", "cross_rescored", "hierarchical")
+        rescored = self.credit.scheme not in ("shared", "episode", "role_normalised")
         if self.protocol == "full" and rescored:
             raise ValueError(
                 f"credit.scheme {self.credit.scheme} values decisions that nobody took, and a governed"
