@@ -131,15 +131,18 @@ def serve_vllm(bin_folder: Path, command: str, log: Path) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    words = [word for word in shlex.split(command) if word != "vllm"]
+    _, _, model, *words = shlex.split(
+        command
+    )  # the CPU build's `vllm serve` stops: its package has another name
+    module = ["-m", "vllm.entrypoints.openai.api_server", "--model", model]
     options = ["--dtype", "float32", "--enforce-eager", "--max-model-len", "2048", "--max-num-seqs", "8"]
     places = ["--host", "127.0.0.1", "--port", str(port)]
     quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "TORCHDYNAMO_DISABLE": "1"}
     cpu = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with log.open("wb") as out:
-        server = subprocess.Popen(
-            [bin_folder / "vllm", *words, *options, *places],
+        process = subprocess.Popen(
+            [bin_folder / "python", *module, *words, *options, *places],
             stdout=out,
             stderr=subprocess.STDOUT,
             env=environment | quiet | cpu,
@@ -151,13 +154,13 @@ def serve_vllm(bin_folder: Path, command: str, log: Path) -> Iterator[str]:
             with suppress(httpx.TransportError):
                 if httpx.get(f"{url}/health").status_code == 200:
                     break
-            if server.poll() is not None or time.monotonic() > end:
+            if process.poll() is not None or time.monotonic() > end:
                 raise SystemExit(f"vllm did not start:\n{log.read_text()[-3000:]}")
             time.sleep(1.0)
         yield url
     finally:
-        server.terminate()
-        server.wait(60)
+        process.terminate()
+        process.wait(60)
 
 
 def ask_server(url: str, names: dict[str, str], prompts: Answers) -> Answers:
@@ -227,7 +230,9 @@ def main() -> None:
     parser.add_argument("team", help=f"{', '.join(TEAMS)}, or an exported folder")
     parser.add_argument("--consumers", type=Path, required=True, help="bin/ of an environment without emads")
     parser.add_argument("--prompts", type=int, default=4, help="test questions per role")
-    parser.add_argument("--no-vllm", action="store_true")
+    parser.add_argument(
+        "--without", action="append", default=[], choices=["transformers", "llama.cpp", "vllm"]
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(given.team)
@@ -253,9 +258,11 @@ def main() -> None:
             )
 
         for title, consumer, files in list_files(folder):
+            if consumer in given.without:
+                continue
             start = time.monotonic()
             show(title, ask_files(given.consumers / "python", folder.path, consumer, files, prompts), start)
-        if not given.no_vllm:
+        if "vllm" not in given.without:
             start = time.monotonic()
             title = "vllm serve" + " --enable-lora" * (folder.record.weights == ADAPTERS)
             show(title, ask_vllm(given.consumers, folder, prompts, Path(scratch) / "vllm.log"), start)

@@ -29,9 +29,9 @@ SETTINGS = (
 )
 
 
-def train_small_team(path: Path) -> Path:
+def train_small_team(path: Path, *settings: str) -> Path:
     """The run's folder, with weights after every stage."""
-    made = Run.create(path, load_config(None, SETTINGS))
+    made = Run.create(path, load_config(None, (*SETTINGS, *settings)))
     with contextlib.redirect_stdout(io.StringIO()):
         train_stage(made, "sft")
         train_stage(made, "grpo")

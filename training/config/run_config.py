@@ -106,6 +106,8 @@ class RunConfig(Section):
     """Checkpoints of an unfinished stage that are kept, 2 or more: a damaged one needs an older one."""
     price_per_hour: Weight = 0.0
     """Price of the whole machine per hour, in any currency; 0 shows no cost."""
+    report_to: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = ()
+    """Trackers that get the metrics of every stage, beside metrics.jsonl."""
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
     sft: SftConfig = SftConfig()
@@ -175,6 +177,7 @@ NEUTRAL_KEYS = frozenset(
         "num_workers",
         "checkpoints_kept",
         "price_per_hour",
+        "report_to",
         "sft.checkpoint_every",
         "sft.micro_batch_size",
         "grpo.checkpoint_every",

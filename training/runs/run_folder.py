@@ -27,6 +27,7 @@ from training.config.loading import load_config, read_config_file, render_config
 from training.config.run_config import RunConfig, digest_values
 from training.runs.faults import Fault
 from training.runs.provenance import describe_provenance
+from training.runs.tracking import check_trackers, stop_tracking, track
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -74,8 +75,10 @@ class Run:
         With `resume` a folder of another config is opened too, and keeps its own config.
 
         Raises:
-            UserError: another config without `resume`, a folder that is no run, not writable, disk full.
+            UserError: another config without `resume`, a folder that is no run, not writable, disk full, or
+                a tracker that is not installed.
         """
+        check_trackers(config.report_to)
         if (path / "config.yaml").exists():
             run = cls.open(path)
             if run.config != config and not resume:
@@ -113,9 +116,9 @@ class Run:
         return digest_values(read_config_file(self.path / "config.yaml"))
 
     def log(self, stage: str, step: int, metrics: Mapping[str, float]) -> None:
-        """Append one line to metrics.jsonl; a line that a kill cut short is dropped first.
+        """Append one line to metrics.jsonl, and tell the trackers of `report_to`.
 
-        Safe from several processes at once.
+        A line that a kill cut short is dropped first. Safe from several processes at once.
 
         Raises:
             UserError: the disk is full; the file then holds what it held before.
@@ -124,6 +127,7 @@ class Run:
         path = self.path / "metrics.jsonl"
         with explain_os_errors("write metrics", path), _locked(path) as descriptor:
             _append_line(descriptor, json.dumps(line, allow_nan=False))
+        track(self.path, self.config, stage, step, metrics)
 
     def read_metrics(self, stage: str | None = None) -> list[MetricRow]:
         """All rows in order, or those of one stage; a last line that a kill cut short is left out.
@@ -172,6 +176,7 @@ class Run:
         """Record that a stage is finished, with what later stages want to know of it (JSON values)."""
         record = {"stage": stage, "time_s": time.time(), "payload": dict(payload or {})}
         self.write_json(f"stages/{stage}.json", record)
+        stop_tracking()
 
     def is_done(self, stage: str) -> bool:
         """Whether `mark_done` was called for the stage."""
