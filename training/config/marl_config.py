@@ -25,8 +25,6 @@ class MarlLossConfig(LossConfig):
     """Token weight: 1 / all own tokens (dapo), 1 / its row's (grpo), 1 / max_completion_tokens (dr_grpo)."""
     clip_level: Literal["token", "sequence"] = "token"
     """A ratio is the token's own (token) or the geometric mean over its row (sequence, as in GSPO)."""
-    kl_max_entropy: Weight = 0.0
-    """KL counts only at tokens where the starting policy's entropy is at most this (nats); 0: at all."""
     kl_kind: Literal["k1", "k2", "k3", "k3_ratio"] = "k3"
     """Estimator of the KL divergence; k3_ratio is k3 times the probability ratio."""
     kl_target: Weight = 0.0
@@ -55,7 +53,7 @@ class CreditConfig(Section):
         "cross_valued",
         "cross_rescored",
         "hierarchical",
-    ] = "shapley"
+    ] = "cross_valued"
     """How an episode's team reward becomes each role's score; training/joint/credit/ has a file for each."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
     """How scores become advantages; training/joint/credit/estimators.py has a function for each."""

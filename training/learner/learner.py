@@ -235,11 +235,8 @@ def _batch_loss(
     for role, own in batch.role_own.items():
         loss = reduce_losses(losses[own], batch, own, counts[role], config)
         if role in references:
-            start, doubt = before[id(references[role])]
-            base = start[own]
+            base = before[id(references[role])][own]
             terms, kl = kl_loss(config.loss.kl_kind, logprobs[own], base, batch.sampling_logprobs[own])
-            if config.loss.kl_max_entropy > 0:
-                terms = terms * (doubt[own] <= config.loss.kl_max_entropy)
             if kl_weights[role] > 0:
                 loss = loss + kl_weights[role] * reduce_losses(terms, batch, own, counts[role], config)
             sums[role].kl = (sums[role].kl or 0.0) + float(kl.sum())
@@ -298,9 +295,8 @@ def _distinct(models: Mapping[str, nn.Module]) -> list[nn.Module]:
 @torch.no_grad()
 def _reference_logprobs(
     reference: nn.Module, model: nn.Module, batch: RowBatch, config: MarlConfig
-) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of the own tokens and entropies there."""
+) -> Tensor:
     with routed_roles(reference, batch, prefix=START if reference is model else ""):
         return token_logprobs(
             reference, batch, temperature=config.temperature, logit_rows=config.memory.logit_rows
-        )
+        )[0]

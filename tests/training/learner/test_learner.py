@@ -1,7 +1,6 @@
 """The learner against hand numbers, plain forward passes and TRL's own loss on the same batch."""
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -264,25 +263,6 @@ def test_kl_to_the_reference_enters_loss_and_gradient() -> None:
     assert all(parameter.grad is None for parameter in reference.parameters())
     without, with_kl = gradients(model, rows), gradients(model, rows, config, reference)
     assert largest_difference(with_kl, without) > 1e-4
-
-
-def test_kl_can_hold_the_tokens_alone_of_which_the_reference_is_sure() -> None:
-    model, reference = make_model(0), make_model(1)
-    rows = make_rows([0.5, -1.0], model=model)
-    terms: list[tuple[float, float]] = []  # entropy of the reference, k3 there
-    for row in rows:
-        mine, theirs = (next_token_logprobs(one, row.token_ids) for one in (model, reference))
-        for i, token in enumerate(row.token_ids):
-            if row.loss_mask[i]:
-                d = float(theirs[i - 1, token] - mine[i - 1, token])
-                entropy = -float((theirs[i - 1].exp() * theirs[i - 1]).sum())
-                terms.append((entropy, math.exp(d) - 1 - d))
-    middle = statistics.median(entropy for entropy, _ in terms) + 1e-5
-    config = CONFIG.changed(loss__kl_coefficient=0.3, loss__kl_max_entropy=middle)
-    held = math.fsum(k3 for entropy, k3 in terms if entropy <= middle) / 11
-    stats = backward_role(model, rows, config, reference=reference)
-    assert stats.loss == pytest.approx(backward_role(model, rows, CONFIG).loss + 0.3 * held, rel=1e-4)
-    assert stats.kl == pytest.approx(math.fsum(k3 for _, k3 in terms) / 11, rel=1e-4)
 
 
 def test_kl_without_a_reference_and_no_rows_are_refused() -> None:
