@@ -41,7 +41,7 @@ from training.export.team_folder import ADAPTERS, BASE, FULL, GGUF, MERGED, Team
 from training.models.adapters import activate
 
 NUM_TOKENS = 32  # of an answer
-START_S = 300.0  # in which a server must answer
+START_S = 900.0  # in which a server must answer
 Answers = dict[str, list[tuple[int, ...]]]
 
 
@@ -126,8 +126,11 @@ def ask_files(
 
 
 @contextmanager
-def serve_vllm(bin_folder: Path, command: str, log: Path) -> Iterator[str]:
-    """Run a printed `vllm serve` command from the consumers' environment; yield its address."""
+def serve_vllm(bin_folder: Path, command: str, longest: int, log: Path) -> Iterator[str]:
+    """Run a printed `vllm serve` command from the consumers' environment; yield its address.
+
+    `longest`: tokens of the longest prompt with its answer.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -135,7 +138,15 @@ def serve_vllm(bin_folder: Path, command: str, log: Path) -> Iterator[str]:
         command
     )  # the CPU build's `vllm serve` stops: its package has another name
     module = ["-m", "vllm.entrypoints.openai.api_server", "--model", model]
-    options = ["--dtype", "float32", "--enforce-eager", "--max-model-len", "2048", "--max-num-seqs", "8"]
+    options = [
+        "--dtype",
+        "float32",
+        "--enforce-eager",
+        "--max-model-len",
+        str(longest),
+        "--max-num-seqs",
+        "8",
+    ]
     places = ["--host", "127.0.0.1", "--port", str(port)]
     quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "TORCHDYNAMO_DISABLE": "1"}
     cpu = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
@@ -160,7 +171,9 @@ def serve_vllm(bin_folder: Path, command: str, log: Path) -> Iterator[str]:
         yield url
     finally:
         process.terminate()
-        process.wait(60)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(60)
+        process.kill()
 
 
 def ask_server(url: str, names: dict[str, str], prompts: Answers) -> Answers:
@@ -179,13 +192,14 @@ def ask_server(url: str, names: dict[str, str], prompts: Answers) -> Answers:
 def ask_vllm(bin_folder: Path, folder: TeamFolder, prompts: Answers, log: Path) -> Answers:
     """Ask every role at the first printed command: one server of all adapters, or a server per model."""
     record = folder.record
+    longest = max(len(prompt) for asked in prompts.values() for prompt in asked) + NUM_TOKENS
     commands = list_serve_commands(record, str(folder.path))[0][1].splitlines()
     if record.weights == ADAPTERS:
-        with serve_vllm(bin_folder, commands[0], log) as url:
+        with serve_vllm(bin_folder, commands[0], longest, log) as url:
             return ask_server(url, record.roles, prompts)
     said: Answers = {}
     for owner, command in zip(record.owners, commands, strict=True):
-        with serve_vllm(bin_folder, command.rsplit(" --port", 1)[0], log) as url:
+        with serve_vllm(bin_folder, command.rsplit(" --port", 1)[0], longest, log) as url:
             said |= ask_server(url, {owner: owner}, prompts)
     return said
 

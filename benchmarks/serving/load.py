@@ -3,8 +3,9 @@
     emads serve runs/demo
     python -m benchmarks.serving.load http://127.0.0.1:8400 --count 64 --at-once 1 --at-once 8 --at-once 64
 
-A decision is a whole case: reports, decision, votes. A role call is a chat with the CTO's weights. Every call
-has a text of its own. Refused calls (429) wait as they are told and ask again; what gets no answer is lost.
+A decision is a whole case: reports, decision, votes. A role call asks the CTO's weights one question of its
+family. Every call has a text of its own. Refused calls (429) wait as they are told and ask again; what gets
+no answer is lost.
 """
 
 import argparse
@@ -13,6 +14,8 @@ import time
 from pathlib import Path
 
 import openai
+
+from scenarios.registry import families
 
 CASE = Path(__file__).parents[2] / "examples/card-payments.yaml"
 ROLE = "cto"
@@ -46,11 +49,13 @@ async def run(given: argparse.Namespace) -> None:
     """Print a row per kind of call and number of callers."""
     client = openai.AsyncOpenAI(base_url=f"{given.url}/v1", api_key=given.token, max_retries=20, timeout=3600)
     name = given.model or (await client.models.list()).data[0].id
-    text = given.case.read_text()
+    question = families("short")[ROLE].generate("test", 0, 0, 1).brief
+    calls = {"decision": (name, given.case.read_text()), "role": (f"{name}/{ROLE}", question)}
     print(
         "| call | callers | calls | lost | p50 s | p95 s | calls/min |\n|---|---:|---:|---:|---:|---:|---:|"
     )
-    for call, model in (("decision", name), ("role", f"{name}/{ROLE}")):
+    for call in given.call or calls:
+        model, text = calls[call]
         for at_once in given.at_once or [1, 8, 64]:
             count = max(given.count if at_once > 1 else given.count // 4, 1)
             start = time.perf_counter()
@@ -68,6 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("url")
     parser.add_argument("--model", help="name of the team (default: the first that the server lists)")
+    parser.add_argument("--call", action="append", choices=["decision", "role"], help="default: both")
     parser.add_argument("--case", type=Path, default=CASE)
     parser.add_argument(
         "--count", type=int, default=64, help="calls per row; a single caller makes a quarter"

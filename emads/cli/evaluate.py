@@ -29,9 +29,18 @@ def evaluate(
     tasks: Annotated[
         Path | None, typer.Option(help="Folder of question files: these are answered instead.")
     ] = None,
-    stage: Annotated[str, typer.Option(help="With --tasks or --seat: weights after this stage.")] = "marl",
-    who: Annotated[str, typer.Option("--role", help="With --tasks: whose weights answer.")] = "cto",
-    count: Annotated[int, typer.Option(help="With --seat or an exported team: sealed cases.")] = 100,
+    suite: Annotated[
+        str | None, typer.Option(help="Outside check whose questions are answered instead: reasoning-gym.")
+    ] = None,
+    stage: Annotated[
+        str, typer.Option(help="With --tasks, --suite or --seat: weights after this stage.")
+    ] = "marl",
+    who: Annotated[
+        str, typer.Option("--role", help="With --tasks or --suite: whose weights answer.")
+    ] = "cto",
+    count: Annotated[
+        int, typer.Option(help="With --seat or an exported team: sealed cases; with --suite: questions.")
+    ] = 100,
     out: OutOption = None,
     yes: YesOption = False,
     *,
@@ -43,8 +52,10 @@ def evaluate(
     """
     chosen = seats.read()
     if chosen is not None:
-        if again or gate is not None or tasks is not None or len(runs or ()) > 1:
-            raise UserError("--seat goes with at most one RUN, and without --again, --gate and --tasks")
+        if again or gate is not None or tasks is not None or suite is not None or len(runs or ()) > 1:
+            raise UserError(
+                "--seat goes with at most one RUN, and without --again, --gate, --tasks and --suite"
+            )
         choose_stage(stage)
         check_at_least("--count", count, 1)
         from emads.commands.evaluation.play_seats import evaluate_seats
@@ -58,7 +69,7 @@ def evaluate(
     paths = runs or [DEFAULT_RUN]
     from training.export.team_folder import is_team_folder
 
-    if len(paths) == 1 and is_team_folder(paths[0]) and tasks is None:
+    if len(paths) == 1 and is_team_folder(paths[0]) and tasks is None and suite is None:
         if again or gate is not None:
             raise UserError(
                 f"{paths[0]} is an exported team: leave out --again and --gate, which go with runs"
@@ -73,14 +84,19 @@ def evaluate(
         return end_seats(
             evaluate_seats(None, stage, alone, ApiOptions(), count=count, out=out, confirm=confirm)
         )
-    if tasks is not None:
-        if again or gate is not None or len(paths) > 1:
-            raise UserError("--tasks goes with one run, and without --again and --gate")
+    if tasks is not None or suite is not None:
+        if again or gate is not None or len(paths) > 1 or (tasks is not None and suite is not None):
+            raise UserError("--tasks or --suite goes with one run, and without --again and --gate")
         choose_stage(stage)
+        check_at_least("--count", count, 1)
         (role,) = choose_roles([who])
-        from emads.commands.evaluation.evaluate_tasks import evaluate_tasks
+        from emads.commands.evaluation.evaluate_tasks import evaluate_folder, evaluate_suite
 
-        evaluate_tasks(open_existing(paths[0]), tasks, stage=stage, role=role)
+        path = open_existing(paths[0])
+        if tasks is not None:
+            evaluate_folder(path, tasks, stage=stage, role=role)
+        elif suite is not None:
+            evaluate_suite(path, suite, count, stage=stage, role=role)
         return 0
     from emads.commands.evaluation.evaluate import evaluate_runs
 

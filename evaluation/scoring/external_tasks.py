@@ -197,7 +197,6 @@ FAMILY = Family(
     call_tool=_call,
     demonstrate=_demonstrate,
 )
-FAMILIES: dict[str, Family] = {NAME: FAMILY}
 SOLVERS: dict[str, Role] = {ROLE.name: ROLE}
 
 

@@ -62,14 +62,23 @@ def make_funding(public: PublicCase, option: str, offers: Sequence[TabledOffer])
 
 def list_fundings(public: PublicCase, table: Table, option: str) -> list[Funding]:
     """Every plan on the option that can be run by the reports: at most one offer per seat."""
-    by_seat = [
-        [None, *(offer for offer in offers_on(table, option) if offer.seat == seat)] for seat in public.seats
+    if any(report is not None and option in report.veto for report in table.values()):
+        return []
+    needed = {seat for seat, report in table.items() if report is not None and option in report.needs}
+    if not needed <= set(public.seats):
+        return []
+    offered = offers_on(table, option)
+    by_seat: list[list[TabledOffer | None]] = [
+        [*(() if seat in needed else (None,)), *(offer for offer in offered if offer.seat == seat)]
+        for seat in public.seats
     ]
-    plans = []
+    base, plans = public.base[option], []
     for picks in itertools.product(*by_seat):
-        offers = [offer for offer in picks if offer is not None]
-        if find_obstacle(public, table, option, offers) is None:
-            plans.append(make_funding(public, option, offers))
+        offers = tuple(offer for offer in picks if offer is not None)
+        cost = sum([offer.cost for offer in offers])
+        if cost <= public.budget:
+            worth = base + sum([offer.worth for offer in offers])
+            plans.append(Funding(option=option, offers=offers, cost=cost, worth=worth))
     return plans
 
 

@@ -52,7 +52,8 @@ def find_part(case: PlayableCase, seat: str, option: str, names: list[str]) -> P
     """
     wanted = sorted(names)
     parts = case.parts_of(seat, option) or ()
-    found = next((part for part in parts if sorted(part.choice) == wanted), None)
+    same_size = (part for part in parts if len(part.choice) == len(wanted))
+    found = next((part for part in same_size if sorted(part.choice) == wanted), None)
     if found is None and len(names) == 1:
         coded = code_parts(case, seat).get(names[0])
         return coded if coded is not None and coded.option == option else None

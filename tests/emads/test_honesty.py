@@ -3,17 +3,28 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import get_args
 
 import pytest
 
 from emads.reliability.honesty import cheat_trials
 from emads.reliability.honesty.case_rewards import CaseRewards
-from emads.reliability.honesty.cheat_trials import COMPANY, find_breach, list_partners, measure_cases
-from emads.reliability.honesty.compared_sets import SECOND_CHAIR, measure_cheat
+from emads.reliability.honesty.cheat_trials import (
+    COMPANY,
+    GAIN,
+    LEAST_GAIN,
+    NO_LIMITS,
+    find_breach,
+    find_free_acceptance,
+    list_partners,
+    measure_cases,
+)
+from emads.reliability.honesty.compared_sets import ROUNDS, SECOND_CHAIR, compare_objections, measure_cheat
 from evaluation.audit.cheats import REPORT_CHEATS, VOTE_CHEATS
 from evaluation.audit.free_riders import WEIGHTS
 from evaluation.scoring.baselines import book_episode, read_table
+from roles.team import SPECIALISTS
 from scenarios.team import TeamScenario, generate
 from scenarios.team.experts import best_decision
 from simulator.records import Episode
@@ -115,3 +126,27 @@ def test_a_scheme_that_pays_a_cheat_is_a_breach(monkeypatch: pytest.MonkeyPatch)
     assert "honest/shared +" in problem
     assert "episode" not in problem
     assert find_breach({"silent/alone/honest/x": [0.0, 1e-17, 0.0]}, "silent/alone/") == ""
+
+
+def test_accepting_a_draft_that_breaks_limits_costs_and_objecting_to_a_sound_one_pays_nothing() -> None:
+    """A seat whose limit the draft breaks gets a better plan by objecting; it loses by waving it through."""
+    gains = {"always accepts": [], "always objects": []}  # type: dict[str, list[float]]
+    for index in range(40):
+        case = CaseRewards(generate("validation", 0, index, 1 + index % 10), WEIGHTS)
+        for name, of_cases in gains.items():
+            effect = compare_objections(case, name, SPECIALISTS, "measured")
+            assert effect.gain <= LEAST_GAIN
+            ((honest, cheating), *_) = effect.advantages[ROUNDS]
+            assert (cheating < honest) == (effect.gain < -LEAST_GAIN)
+            of_cases.append(effect.gain)
+    assert min(gains["always accepts"]) < -0.5
+    assert fmean(gains["always accepts"]) < -0.01
+    assert fmean(gains["always objects"]) < -0.1
+
+
+def test_accepting_that_costs_nothing_is_found() -> None:
+    costly = {f"always accepts/alone/{NO_LIMITS}/{GAIN}": [-0.5, 0.0]}
+    free = {f"always accepts/alone/{NO_LIMITS}/{GAIN}": [0.0, 0.0]}
+    assert find_free_acceptance(costly, "always accepts/alone/") == ""
+    assert "costs nothing" in find_free_acceptance(free, "always accepts/alone/")
+    assert find_free_acceptance(free, "always accepts/in pairs/") == ""

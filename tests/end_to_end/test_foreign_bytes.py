@@ -7,6 +7,7 @@ the settings say, so the time is fixed.
 
 import asyncio
 import json
+import re
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -56,8 +57,16 @@ TRIPS = (
     b"\n", b"\r\n", b"\t", b": ", b"- ", b"---\n", b"&a [*a]", b"!!python/object:os.system ", b"<<: *x",
     b"|\n ", b"<think>", b"</think>", b"<tool_call>", b"</tool_call>", b"```", b"\xe2\x80\xae",
     b"\xf0\x9f\x98\x80" * 30, b"\\frac{", b"\\sqrt", b"^" * 200, b"**9**9**9", b"(" * 900, b"=" * 300,
-    b"%s%n{0.__class__}", b"../../etc/passwd",
+    b"%s%n{0.__class__}", b"../../etc/passwd", b"9" * 400,
 )  # fmt: skip
+
+
+VALUES = (  # put in the place of every value of a document
+    b"9" * 400, b"-" + b"9" * 400, b"1e309", b"1.5", b"true", b"null", b'"x"', b"9223372036854775808",
+    b"4294967296", b"-1", b"[[]]", b'"\\ud800"', b'"\\u0000"',
+)  # fmt: skip
+VALUE = re.compile(rb'-?\d+(\.\d+)?|"[^"\\]*"|\btrue\b|\bfalse\b|\bnull\b')
+MOST_PLACES = 25  # of a document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,14 +362,37 @@ def test_damaged_bytes_end_in_a_result_or_the_documented_error(
     )
     @given(damage(documents))
     def check(content: bytes) -> None:
-        start = time.process_time()
-        try:
-            one.read(content, scratch)
-        except one.refuses as error:
-            said = str(error)
-        else:
-            said = "read"
-        assert 0 < len(said) < 2_000
-        assert time.process_time() - start < MOST_CPU_S
+        read_soon(one, content, scratch)
 
     check()
+
+
+@pytest.mark.slow
+def test_any_value_in_the_place_of_another_ends_in_a_result_or_the_documented_error(
+    reader: tuple[str, Reader, Path, Sequence[bytes]],
+) -> None:
+    """Repeated keys too."""
+    name, one, folder, documents = reader
+    if name in ("stores", "marks of stores", "GGUF", "approval keys"):
+        pytest.skip("no text with values in it")
+    scratch = folder if name == "labels of other tools" else folder / "scratch"
+    scratch.mkdir(exist_ok=True)
+    for document in documents[:6]:
+        places = [found.span() for found in VALUE.finditer(document)]
+        for start, end in places[:: max(1, len(places) // MOST_PLACES)]:
+            old = document[start:end]
+            for value in (*VALUES, old + b", " + old + b": " + old):
+                read_soon(one, document[:start] + value + document[end:], scratch)
+
+
+def read_soon(one: Reader, content: bytes, scratch: Path) -> None:
+    """Read the bytes: a result or the reader's documented error, in time."""
+    start = time.process_time()
+    try:
+        one.read(content, scratch)
+    except one.refuses as error:
+        said = str(error)
+    else:
+        said = "read"
+    assert 0 < len(said) < 2_000
+    assert time.process_time() - start < MOST_CPU_S

@@ -55,7 +55,11 @@ def test_a_name_of_this_machine_is_let_through(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8400", ""]
+    "host",
+    [
+        *("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8400", "", "localhost."),
+        *("localhost:", "127.1", "2130706433", "0.0.0.0", "[::ffff:127.0.0.1]", "localhost:80:80"),
+    ],
 )
 def test_another_name_in_host_is_refused(host: str) -> None:
     answer, reached = ask(LOCAL, host=host)

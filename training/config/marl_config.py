@@ -100,8 +100,8 @@ class MarlMemoryConfig(Section):
     """Rows side by side with padding, end to end, or end to end with every common prompt computed once."""
     sharding: Literal["none", "fsdp2"] = "none"
     """Under torchrun: every rank holds all weights (none), or its part of what is trained (fsdp2)."""
-    sharded_bf16: bool = False
-    """Whether sharded weights are gathered and multiplied in bfloat16; sums and optimizer stay float32."""
+    bf16: bool = False
+    """Whether passes multiply float32 weights in bfloat16; gradients' sums and optimizer stay float32."""
     cpu_offload: bool = False
     """Whether sharded weights and optimizer rest in the memory of the host."""
     logit_rows: Count = 0

@@ -47,13 +47,27 @@ def make_shardable(model: nn.Module) -> None:
     adapted.own_hidden = partial(_hidden, model)
 
 
+def compute_in_bf16(model: nn.Module) -> None:
+    """Let both passes multiply in bfloat16 (autocast); weights and their gradients stay in float32."""
+    adapted: Any = model
+    cast = torch.autocast(next(model.parameters()).device.type, torch.bfloat16)
+    adapted.own_logprobs = cast(partial(_logprobs, model))
+    adapted.own_hidden = cast(partial(_hidden, model))
+
+
 def _logprobs(
     model: nn.Module, batch: RowBatch, temperature: float, logit_rows: int
 ) -> tuple[Tensor, Tensor]:
     hidden = _hidden(model, batch)
     head = _head(model)
     if logit_rows:
-        pieces = (hidden, head.weight, batch.targets, temperature, logit_rows)
+        weight = head.weight
+        if not hidden.is_meta and torch.is_autocast_enabled(
+            hidden.device.type
+        ):  # its backward pass is outside of it
+            precision = torch.get_autocast_dtype(hidden.device.type)
+            hidden, weight = hidden.to(precision), weight.to(precision)
+        pieces = (hidden, weight, batch.targets, temperature, logit_rows)
         logprobs, entropy = _InPieces.apply(*pieces)  # type: ignore[no-untyped-call]
         return logprobs, entropy
     logits = head(hidden).float() / temperature

@@ -5,9 +5,10 @@ Counted from what the passes of training/learner keep, and held against peaks me
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from roles.registry import ROLES
+from simulator.engines.vllm.options import BESIDE
 from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
 from training.planning.shapes import Shape
@@ -65,14 +66,17 @@ def joint_memory(shape: Shape, config: RunConfig, ranks: int, *, tokens: float |
     model, memory = config.model, config.marl.memory
     owners = 1 if model.adapter_sharing == "shared" else len(ROLES)
     parts = ranks if memory.sharding == "fsdp2" else 1
-    value = 2 if model.dtype == "bfloat16" or memory.sharded_bf16 else 4
+    value = 2 if model.dtype == "bfloat16" or memory.bf16 else 4
     checkpointing = model.gradient_checkpointing
     held = float(memory.micro_batch_tokens) if tokens is None else tokens
     trained = float(owners * _trained_by_owner(shape, model))
     base = _frozen_bytes(shape, model)
+    kept = 4.0 * trained if config.marl.needs_reference else 0.0  # what was trained as it was, for KL
     gathered = 0.0  # a layer in use and the next one, embeddings and head
     if parts > 1:
         gathered = value * (2.0 * shape.layer_parameters + shape.num_parameters - shape.num_layer_parameters)
+    elif memory.bf16 and model.adapter == "none":
+        gathered = 2.0 * shape.num_parameters  # a model's weights in the precision of its pass
     is_offloaded = memory.cpu_offload and parts > 1
     stays = 0.0 if is_offloaded else 1 / parts
     if memory.logit_rows:
@@ -80,7 +84,7 @@ def joint_memory(shape: Shape, config: RunConfig, ranks: int, *, tokens: float |
     else:
         logits = KEPT_LOGIT_BYTES * held * shape.vocab
     return Memory(
-        weights=(base + 4.0 * trained) * stays + gathered,
+        weights=(base + 4.0 * trained + kept) * stays + gathered,
         gradients=4.0 * trained * stays,
         optimizer=8.0 * trained * stays,
         players=base + 4.0 * trained if parts > 1 else 0.0,
@@ -105,19 +109,33 @@ def role_memory(shape: Shape, config: RunConfig, phase: Phase) -> Memory:
     )
 
 
-def estimate_memory(shape: Shape, config: RunConfig, phases: Sequence[Phase], ranks: int) -> Memory:
-    """Of the phase that needs most, with the cache of what it samples side by side."""
+def estimate_memory(
+    shape: Shape, config: RunConfig, phases: Sequence[Phase], ranks: int, *, device_bytes: float = 80e9
+) -> Memory:
+    """Of the phase that needs most, with the cache of what it samples side by side.
+
+    With vLLM in the process the cache is its share of the device, less what the learner takes in turn.
+    """
     found = []
     for phase in phases:
         one = joint_memory(shape, config, ranks) if phase.name == JOINT else role_memory(shape, config, phase)
-        found.append(_with_cache(one, shape, config, phase, ranks if phase.name == JOINT else 1))
+        found.append(
+            _with_cache(one, shape, config, phase, ranks if phase.name == JOINT else 1, device_bytes)
+        )
     return max(found, key=lambda memory: memory.total, default=Memory())
 
 
-def _with_cache(memory: Memory, shape: Shape, config: RunConfig, phase: Phase, ranks: int) -> Memory:
+def _with_cache(
+    memory: Memory, shape: Shape, config: RunConfig, phase: Phase, ranks: int, device_bytes: float
+) -> Memory:
+    if not phase.sampled or config.engine.name == "vllm_server":
+        return memory
+    if config.engine.name == "vllm":
+        share = float(config.engine.vllm.get("gpu_memory_utilization", BESIDE)) * device_bytes
+        in_turn = 0.0 if config.marl.max_staleness else memory.activations + memory.working
+        return replace(memory, cache=max(0.0, share - in_turn))
     value = 2 if config.model.dtype == "bfloat16" else 4
-    values = {field.name: getattr(memory, field.name) for field in fields(memory)}
-    return Memory(**values | {"cache": phase.batch / ranks * phase.row * shape.cache_bytes(value)})
+    return replace(memory, cache=phase.batch / ranks * phase.row * shape.cache_bytes(value))
 
 
 def _trained_by_owner(shape: Shape, model: ModelConfig) -> int:

@@ -36,7 +36,7 @@ def show_plan(config: RunConfig, device: str, ranks: int, price: float | None, w
         title = f"{ranks} x {DEVICES[device].name}"
     lines = [f"{config.name}: {config.model.preset}, {shape.num_parameters / 1e6:,.1f} M parameters, {title}"]
     limit = None if device == "cpu" else DEVICES[device].memory
-    memory = estimate_memory(shape, config, phases, ranks)
+    memory = estimate_memory(shape, config, phases, ranks, device_bytes=limit or 0.0)
     lines += _memory_lines(memory)
     if limit is not None and memory.total > USABLE_SHARE * limit:
         lines.append(

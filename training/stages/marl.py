@@ -22,6 +22,7 @@ from training.joint.marl import JointLearner
 from training.joint.overlap import OverlappedLearner, copy_models
 from training.learner.fsdp import shard_model
 from training.learner.ranks import ONE_RANK, Ranks
+from training.learner.token_logprobs import compute_in_bf16
 from training.models.adapters import keep_start
 from training.models.engine_factory import open_rollouts
 from training.models.weights import copy_weights, is_finished, load_team, save_team, weights_differ
@@ -76,9 +77,10 @@ def _make_learner(
     if config.marl.memory.sharding == "fsdp2" and ranks.size > 1:
         actors = copy_models(models)  # whole ones, to play with
         for model in {id(one): one for one in [*models.values(), *(references or {}).values()]}.values():
-            shard_model(
-                model, bf16=config.marl.memory.sharded_bf16, cpu_offload=config.marl.memory.cpu_offload
-            )
+            shard_model(model, bf16=config.marl.memory.bf16, cpu_offload=config.marl.memory.cpu_offload)
+    elif config.marl.memory.bf16:
+        for model in {id(one): one for one in [*models.values(), *(references or {}).values()]}.values():
+            compute_in_bf16(model)
     return JointLearner(
         models,
         config.marl,

@@ -1,4 +1,4 @@
-"""`emads evaluate --tasks FOLDER`: a run's role answers the questions of an external benchmark, greedily."""
+"""`emads evaluate --tasks FOLDER` and `--suite NAME`: a run's role answers questions of others, greedily."""
 
 import asyncio
 from pathlib import Path
@@ -7,10 +7,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.scoring.external_tasks import FAMILIES, SOLVERS, read_task_folder, sum_up_tasks
+from evaluation.scoring.external_tasks import FAMILY, SOLVERS, TaskFolder, read_task_folder, sum_up_tasks
 from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, describe_solo
+from evaluation.scoring.suites import read_suite
 from evaluation.summary.run_table import role_title, short
-from scenarios.base import Scenario
+from scenarios.base import Family, Scenario
 from scenarios.tasks.imported import ROLE
 from simulator.agents.solo import SoloEpisode, play_solo
 from simulator.engines.base import Sampling
@@ -23,16 +24,38 @@ from training.stages.from_config import make_chat
 MAX_TURNS = 8
 
 
-def evaluate_tasks(path: Path, folder: Path, *, stage: str = "marl", role: str = "cto") -> Path:
+def evaluate_folder(path: Path, folder: Path, *, stage: str, role: str) -> Path:
+    """Play the questions of a folder.
+
+    Raises:
+        UserError: no usable question, or as `evaluate_tasks`.
+    """
+    return evaluate_tasks(
+        path, folder.resolve().name, read_task_folder(folder), FAMILY, stage=stage, role=role
+    )
+
+
+def evaluate_suite(path: Path, name: str, count: int, *, stage: str, role: str) -> Path:
+    """Play the first questions of a suite.
+
+    Raises:
+        UserError: unknown suite, its package is missing, or as `evaluate_tasks`.
+    """
+    tasks, family = read_suite(name, count)
+    return evaluate_tasks(path, f"{name}-{count}", tasks, family, stage=stage, role=role)
+
+
+def evaluate_tasks(
+    path: Path, name: str, tasks: TaskFolder, family: Family, *, stage: str = "marl", role: str = "cto"
+) -> Path:
     """Play every question with the role's weights and the calculator; returns the file of outcomes.
 
     A killed call goes on where it was.
 
     Raises:
-        UserError: no usable question, no weights, or outcomes of other questions.
+        UserError: no weights, or outcomes of other questions.
     """
     quiet_libraries()
-    tasks = read_task_folder(folder)
     run = Run.open(path)
     model, tokenizer = load_weights(run, stage, role)
     chat = make_chat(tokenizer, run.config)
@@ -52,7 +75,7 @@ def evaluate_tasks(path: Path, folder: Path, *, stage: str = "marl", role: str =
                 sampling=sampling,
                 session=f"tasks/{place}",
                 max_turns=MAX_TURNS,
-                families=FAMILIES,
+                families={family.name: family},
                 roles=SOLVERS,
             )
             for place, scenario in part
@@ -70,9 +93,9 @@ def evaluate_tasks(path: Path, folder: Path, *, stage: str = "marl", role: str =
             for _, scenario in part
         ]
 
-    file = run.path / "scores" / "tasks" / f"{folder.resolve().name}-{stage}-{role}.jsonl"
+    file = run.path / "scores" / "tasks" / f"{name}-{stage}-{role}.jsonl"
     outcomes = OutcomeFile(file, RoleOutcome).complete([one.key for one in tasks.scenarios], play_block)
-    _show(f"{folder.name}: {role_title(role)} after {stage}", outcomes)
+    _show(f"{name}: {role_title(role)} after {stage}", outcomes)
     if tasks.rejected:
         print(f"left out: {len(tasks.rejected)} rows, the first: {tasks.rejected[0]}")
     if tasks.num_with_files:

@@ -63,6 +63,7 @@ def measure_cheat(
 def _compare_reports(case: CaseRewards, cheaters: Sequence[str], sets: Sequence[_Set], chair: str) -> Effect:
     chairs = (chair, SECOND_CHAIR)
     rewards = [[case.reward(one.table, by) for by in chairs] for one in sets]
+    episodes = [tuple(map(_as_scored, own)) for own in rewards]
     swapped = {seat: _swap_reports(case, seat, sets, chairs) for seat in cheaters}
     scored: dict[str, list[list[float]]] = {}
     for scheme_name, scheme_type in SCHEMES.items():
@@ -71,10 +72,8 @@ def _compare_reports(case: CaseRewards, cheaters: Sequence[str], sets: Sequence[
         for seat in cheaters:
             rows = _counterfactuals(case, scheme_name, seat, sets, swapped[seat])
             compared = [
-                ScoredReportSet(
-                    scored=tuple(_as_scored(reward) for reward in own), counterfactual_rewards={seat: row}
-                )
-                for own, row in zip(rewards, rows, strict=True)
+                ScoredReportSet(scored=own, counterfactual_rewards={seat: row})
+                for own, row in zip(episodes, rows, strict=True)
             ]
             scored[scheme_name].append(_estimate(scheme.specialist_scores(seat, compared)))
     return Effect(gain=_gain([fmean(own) for own in rewards], sets), advantages=scored)

@@ -89,6 +89,39 @@ def test_a_request_that_cannot_be_served_is_refused_by_name(change: dict[str, An
     assert "/tmp" not in said
 
 
+SOUND = json.dumps(ask()).encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 50_000,
+        b'{"model": NaN}',
+        SOUND.replace(b'"model": "demo"', b'"model": "x", "model": "demo"'),
+        SOUND.replace(b'"demo"', b"9" * 400),
+        SOUND.replace(b"demo", b"\\ud800"),
+        b"\xef\xbb\xbf" + SOUND,
+        SOUND.decode().encode("utf-16"),
+        json.dumps(ask("a: " + "[" * 20_000)).encode(),
+        json.dumps(ask("a: &a [x]\nb: [*a, *a]")).encode(),
+        json.dumps(ask("!!python/object/apply:os.system ['id']")).encode(),
+        json.dumps(ask(CASE.replace("title:", 'title: "\x1b[2J" #'))).encode(),
+        json.dumps({**ask(), "model": "demo\r\nX-Evil: 1"}).encode(),
+    ],
+)
+def test_a_hostile_body_is_refused(body: bytes) -> None:
+    async def run() -> tuple[int, str, int]:
+        async with serve_scripted() as served:
+            answer = await served.http().post("/v1/chat/completions", content=body)
+            return answer.status_code, answer.json()["error"]["message"], len(answer.headers)
+
+    status, said, num_headers = asyncio.run(run())
+    assert status == 400
+    assert 0 < len(said) < 500
+    assert num_headers == 2
+
+
 def test_fields_that_change_nothing_here_and_fences_are_taken() -> None:
     async def run() -> str:
         async with serve_scripted() as served:

@@ -1,14 +1,19 @@
 """R7: kill -9 anywhere, take up again: the same end, the same log, no effect twice and none lost."""
 
 import asyncio
+import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from governed_tables import CALM, Person
 
+from emads.reliability.governed.cases import KEY, draw_cases, make_seating
 from emads.reliability.governed.killable_process import Countdown, play
 from emads.reliability.governed.kills import Killer, kill_and_resume, measure, start_killer, summarise
+from simulator.governance.runner import open_services, play_governed
 
 NUM_KILLS = 20
 
@@ -51,3 +56,40 @@ def test_killed_again_and_again_it_ends_the_same(
         assert num_kills < num_statements
     assert num_kills >= 4
     assert summarise(asyncio.run(play(path, Countdown(0))), path) == wanted
+
+
+def fork_player(path: Path, num_cases: int) -> int:
+    """A process that plays the cases before a person who approves all."""
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        cases = draw_cases(num_cases)
+
+        async def run() -> set[str]:
+            async with open_services(path, key=KEY) as services:
+                services.desk.reviewers.register("ann")
+                played = await play_governed(cases, services, make_seating(cases), Person(), CALM)
+                return {episode.status for episode in played}
+
+        status = 0 if asyncio.run(run()) <= {"completed", "violation"} else 2
+    finally:
+        os._exit(status)
+
+
+@pytest.mark.process
+def test_processes_that_play_one_store_at_the_same_time_do_everything_once(tmp_path: Path) -> None:
+    """Who comes second is told so or finds the case done; a last process finishes what all gave up."""
+    path, num_cases = tmp_path / "store.db", 3
+    children = [fork_player(path, num_cases) for _ in range(3)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert os.waitpid(fork_player(path, num_cases), 0)[1] == 0
+
+    async def count() -> Counter[str]:
+        async with open_services(path, key=KEY) as services:
+            assert services.log.find_unsound() is None
+            return Counter(entry.kind for entry in services.log.entries())
+
+    kinds = asyncio.run(count())
+    assert (kinds["committed"], kinds["closed"], kinds["executed"]) == (3, 3, 12)

@@ -3,9 +3,18 @@
 import asyncio
 import importlib.util
 import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import httpx
+import pytest
 from langgraph.graph.state import CompiledStateGraph
 
 from roles.team import SPECIALISTS
@@ -60,3 +69,42 @@ def test_the_governed_graph_opens_too() -> None:
     graph = open_graph("full")
     assert {"propose", "review", "commit", "execute_cto", "monitor", "replan"} <= set(graph.get_graph().nodes)
     assert set(graph.get_input_jsonschema()["properties"]) == set(FullState.__annotations__)
+
+
+@contextmanager
+def run_server(log: Path) -> Iterator[str]:
+    """`langgraph dev` on a port of its own; the address."""
+    address = "http://127.0.0.1:8463"
+    command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload"]
+    quiet = {"LANGSMITH_TRACING": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1", "PYTHONPATH": str(ROOT)}
+    with log.open("w") as out:
+        server = subprocess.Popen(
+            [*command, "--host", "127.0.0.1", "--port", "8463"],
+            cwd=ROOT,
+            stdout=out,
+            stderr=out,
+            env=os.environ | quiet,
+        )
+    try:
+        for _ in range(240):
+            assert server.poll() is None, log.read_text()[-3000:]
+            try:
+                httpx.get(f"{address}/ok").raise_for_status()
+                break
+            except httpx.TransportError:
+                time.sleep(0.5)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(find_spec("langgraph_api") is None, reason="pip install 'langgraph-cli[inmem]'")
+def test_langgraph_dev_serves_all_graphs_and_plays_the_scripted_case(tmp_path: Path) -> None:
+    with run_server(tmp_path / "log") as address:
+        found = httpx.post(f"{address}/assistants/search", json={}, timeout=60).json()
+        assert {one["graph_id"] for one in found} == {"scripted", "team", "full"}
+        asked = {"assistant_id": "scripted", "input": {"index": 3, "difficulty": 2}}
+        played = httpx.post(f"{address}/runs/wait", json=asked, timeout=120).json()
+    assert played == asyncio.run(open_graph("scripted").ainvoke({"index": 3, "difficulty": 2}))

@@ -10,6 +10,7 @@ import pytest
 import torch
 from datasets import Dataset
 from tiny_models import same_weights, small_model, tiny_tokenizer, weights_of
+from training_rows import make_rows as make_sampled_rows
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
@@ -20,7 +21,7 @@ from training.learner.kl import estimate_kl
 from training.learner.learner import backward_role, clipped_surrogate
 from training.learner.packing import micro_batches, pad_rows
 from training.learner.rows import TrainingRow
-from training.learner.token_logprobs import token_logprobs
+from training.learner.token_logprobs import compute_in_bf16, token_logprobs
 
 CONFIG = MarlConfig().changed(loss__clip_low=0.2, loss__clip_high=0.3)
 SCALE = 8.0  # of the random weights, so that the policy is far from uniform
@@ -395,3 +396,22 @@ def test_the_learner_changes_no_weights_by_itself() -> None:
     before = weights_of(model)
     backward_role(model, make_rows([1.0], model=model), CONFIG)
     assert same_weights(before, weights_of(model))
+
+
+@pytest.mark.parametrize("logit_rows", [0, 16])
+def test_passes_in_bfloat16_teach_float32_weights_the_same(logit_rows: int) -> None:
+    config = MarlConfig().changed(memory__logit_rows=logit_rows)
+    plain, cast = small_model(0, 4.0), small_model(0, 4.0)
+    rows = make_sampled_rows(plain, [3, 2], role="cto")
+    compute_in_bf16(cast)
+    seen: list[torch.dtype] = []
+    projection: Any = cast.model.layers[0].mlp.gate_proj
+    projection.register_forward_hook(lambda module, given, result: seen.append(result.dtype))
+    losses = [backward_role(model, rows, config).loss for model in (plain, cast)]
+    assert set(seen) == {torch.bfloat16}
+    assert losses[0] == pytest.approx(losses[1], abs=0.05)
+    for one, other in zip(plain.parameters(), cast.parameters(), strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        assert other.grad.dtype == torch.float32
+        assert torch.nn.functional.cosine_similarity(one.grad.flatten(), other.grad.flatten(), 0) > 0.98

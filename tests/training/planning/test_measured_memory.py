@@ -1,8 +1,12 @@
 """What the plan expects of a joint update against peaks that were measured on a GPU, within 8 percent."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from peak_child import STEPS, planned
 
 from benchmarks.gpu.learner import largest_batch, make_config, planned_memory
 from benchmarks.gpu.records import read_records
@@ -18,6 +22,23 @@ MEASURED = [
 def test_there_are_measurements_with_and_without_checkpoints() -> None:
     assert {one["checkpointing"] for one in MEASURED} == {True, False}
     assert {one["layout"] for one in MEASURED} == {"padded", "packed", "shared_prompt"}
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("kind", sorted(STEPS))
+def test_a_step_on_this_cpu_takes_what_is_planned(kind: str) -> None:
+    """The resident peak of a step of the 135M shape, in a process of its own, within 15 percent."""
+    child = Path(__file__).parents[2] / "support" / "peak_child.py"
+    done = subprocess.run(
+        [sys.executable, child, kind],
+        env=os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**18), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    )
+    assert planned(kind) == pytest.approx(float(done.stdout.splitlines()[-1]), rel=0.15)
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,30 @@ def test_joint_memory_by_hand_and_over_ranks() -> None:
     assert spared.activations < frozen.activations
 
 
+def test_a_reference_is_counted_and_so_is_a_copy_in_bfloat16() -> None:
+    """With adapters the reference is adapters alone; the base is there."""
+    full = RunConfig().changed(marl__memory__logit_rows=64)
+    lora = RunConfig(model=ModelConfig(adapter="lora", lora_rank=2))
+    for config, kept in ((full, 5 * 4 * 1952), (lora, 5 * 4 * BY_HAND.lora_parameters(2))):
+        with_kl = config.changed(marl__loss__kl_coefficient=0.1)
+        found = joint_memory(BY_HAND, with_kl, 1).weights - joint_memory(BY_HAND, config, 1).weights
+        assert found == kept
+    cast = full.changed(marl__memory__bf16=True)
+    assert joint_memory(BY_HAND, cast, 1).weights == joint_memory(BY_HAND, full, 1).weights + 2 * 1952
+
+
+def test_vllm_in_the_process_takes_its_share_in_turn_with_the_learner() -> None:
+    config = RunConfig().changed(engine={"name": "vllm", "vllm": {"gpu_memory_utilization": 0.5}})
+    joint, learner = replace(PHASE, name=JOINT), joint_memory(BY_HAND, config, 1)
+    in_turn = learner.activations + learner.working
+    for device, cache in ((4 * in_turn, in_turn), (in_turn, 0.0)):
+        found = estimate_memory(BY_HAND, config, [joint], 1, device_bytes=device)
+        assert found.cache == pytest.approx(cache)
+    ahead = config.changed(marl__max_staleness=1, marl__loss__importance="call")
+    found = estimate_memory(BY_HAND, ahead, [joint], 1, device_bytes=in_turn)
+    assert found.cache == pytest.approx(0.5 * in_turn)
+
+
 def test_the_plan_is_of_the_phase_that_needs_most() -> None:
     config = RunConfig().changed(marl__memory__logit_rows=64)
     joint = replace(PHASE, name=JOINT)

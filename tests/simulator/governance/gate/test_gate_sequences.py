@@ -129,9 +129,9 @@ class Worker:
     def state(self) -> Any:
         return self._run(self.graph.aget_state(self.config))
 
-    def history(self) -> list[Any]:
+    def history(self, limit: int) -> list[Any]:
         async def read() -> list[Any]:
-            return [one async for one in self.graph.aget_state_history(self.config)]
+            return [one async for one in self.graph.aget_state_history(self.config, limit=limit)]
 
         return list(self._run(read()))
 
@@ -250,8 +250,7 @@ class GateMachine(RuleBasedStateMachine):
     @rule(worker=workers, back=st.integers(0, 12), record=records, is_answered=st.booleans())
     def travel(self, worker: int, back: int, record: ApprovalRecord, is_answered: bool) -> None:
         """Go on from an earlier checkpoint, with an answer or without."""
-        history = self.workers[worker].history()
-        config = history[min(back, len(history) - 1)].config
+        config = self.workers[worker].history(back + 1)[-1].config
         step: Any = Command(resume={record.interrupt_id: record.model_dump()}) if is_answered else None
         self.workers[worker].go(step, config)
 
