@@ -76,7 +76,7 @@ class Team(Protocol):
 
     @property
     def stop(self) -> str | None:
-        """Why play ended early, such as a cost limit; None where it did not."""
+        """The reason for which play ended early, such as a cost limit; None where it did not."""
         ...
 
     def describe_usage(self) -> list[str]:

@@ -104,7 +104,7 @@ class MixedTeam:
 
     @property
     def stop(self) -> str | None:
-        """Why no more was asked of endpoints; None where nothing stopped the play."""
+        """The reason for which endpoints were asked no more; None where nothing stopped the play."""
         return self.ledger.stop
 
     @property

@@ -76,7 +76,7 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
 
 
 def _schedule(structure: Structure, choice: Choice) -> tuple[set[str], dict[str, int], dict[str, int]]:
-    """Who works overtime, days by contracted package, days saved by package."""
+    """People on overtime, days by contracted package, days saved by package."""
     overtime: set[str] = set()
     contracted: dict[str, int] = {}
     saved: dict[str, int] = {}
