@@ -32,7 +32,7 @@ MOST = 2**63 - 1  # of a seed or an index
 
 
 class ScenarioName(BaseModel):
-    """Which scenario a row is about.
+    """Coordinates of the scenario of a row.
 
     Example: ScenarioName(family="cto", split="train", seed=0, index=7, difficulty=2)
     """

@@ -47,9 +47,9 @@ class CreditConfig(Section):
     scheme: Literal[
         "shared", "episode", "role_normalised", "difference", "shapley", "cross_rescored", "hierarchical"
     ] = "shapley"
-    """How an episode's team reward becomes each role's score; training/joint/credit/ has a file for each."""
+    """Scheme from team reward to each role's score; training/joint/credit/ has a file for each."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
-    """How scores become advantages; training/joint/credit/estimators.py has a function for each."""
+    """Estimator of advantages from scores; training/joint/credit/estimators.py has a function for each."""
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
     """Decay of the advantage along a trajectory's own tokens, for estimator gae."""
     critic_learning_rate: Rate = 1e-3
@@ -118,7 +118,7 @@ class MarlConfig(Section):
     decisions_per_set: GroupSize = 2
     """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
     protocol: Literal["assess", "full"] = "assess"
-    """What is played: reports, decision, votes; or governed episodes with re-plans, one per report set."""
+    """Episodes to play: reports, decision, votes; or governed ones with re-plans, one per report set."""
     learning_rate: Rate = 1.5e-3
     """Peak learning rate."""
     adam_epsilon: Rate = 1e-4
@@ -132,7 +132,7 @@ class MarlConfig(Section):
     alternate_every: Count = 0
     """Train specialists and ReconcileGPT in turns of so many steps; 0 trains all in every step."""
     reward: Literal["team", "agreement_only"] = "team"
-    """What is rewarded: the team reward, or (for comparison only) the share of seats that accept."""
+    """Reward to learn from: the team reward, or (for comparison only) the share of seats that accept."""
     max_staleness: Count = 0
     """Steps that rollouts may be behind the weights: 0 plays and trains in turn, exactly."""
     updates_per_batch: PositiveCount = 1
