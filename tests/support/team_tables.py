@@ -27,8 +27,11 @@ def draw_scenarios(count: int) -> list[TeamScenario]:
     return [draw_scenario(index) for index in range(count)]
 
 
-def oracle_engine(scenarios: Sequence[PlayableCase], **habits: str | None) -> ScriptedEngine:
-    return ScriptedEngine(CHAT, seeded=oracle_team(scenarios, **habits))
+def oracle_engine(
+    scenarios: Sequence[PlayableCase], report_habit: str | None = None, funding_habit: str | None = None
+) -> ScriptedEngine:
+    experts = oracle_team(scenarios, report_habit=report_habit, funding_habit=funding_habit)
+    return ScriptedEngine(CHAT, seeded=experts)
 
 
 class WatchedEngine:
