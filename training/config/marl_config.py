@@ -45,8 +45,15 @@ class CreditConfig(Section):
     """Credit of joint training: from the team reward to each role's advantages."""
 
     scheme: Literal[
-        "shared", "episode", "role_normalised", "difference", "shapley", "cross_rescored", "hierarchical"
-    ] = "shapley"
+        "shared",
+        "episode",
+        "role_normalised",
+        "difference",
+        "shapley",
+        "cross_valued",
+        "cross_rescored",
+        "hierarchical",
+    ] = "cross_valued"
     """Scheme from team reward to each role's score; training/joint/credit/ has a file for each."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
     """Estimator of advantages from scores; training/joint/credit/estimators.py has a function for each."""
@@ -59,12 +66,7 @@ class CreditConfig(Section):
 
     @model_validator(mode="after")
     def _check_estimator(self) -> Self:
-        if self.estimator == "remax" and self.scheme in (
-            "difference",
-            "shapley",
-            "cross_rescored",
-            "hierarchical",
-        ):
+        if self.estimator == "remax" and self.scheme not in ("shared", "episode", "role_normalised"):
             raise ValueError(
                 f"estimator remax subtracts a greedy reward, which has no meaning under scheme {self.scheme}:"
                 " use shared, episode or role_normalised"
@@ -167,7 +169,7 @@ class MarlConfig(Section):
                     raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))
         if set(self.frozen_roles) >= set(TEAM_ROLES):
             raise ValueError("frozen_roles names every role: nothing would be trained")
-        rescored = self.credit.scheme in ("difference", "shapley", "cross_rescored", "hierarchical")
+        rescored = self.credit.scheme not in ("shared", "episode", "role_normalised")
         if self.protocol == "full" and rescored:
             raise ValueError(
                 f"credit.scheme {self.credit.scheme} values decisions that nobody took, and a governed"
