@@ -1,4 +1,4 @@
-"""How much one role learns from labels: each way of learning, number of labels and kind of reviewer.
+"""Gain of one role from labels, by way of learning, number of labels and kind of reviewer.
 
     python -m benchmarks.feedback runs/demo --role cto --out feedback.jsonl
 
@@ -17,18 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from emads.commands.labels import simulate_labels
-from evaluation.scoring.sealed_plays import score_role
 from evaluation.stats.intervals import paired_interval
 from simulator.line_files import LineFile, read_lines
-from training.data.demonstrations import role_scenario
 from training.feedback.labels import read_labels
 from training.feedback.reviewers import Kind, Reviewer
 from training.feedback.reward_model import RewardModel, load_reward_model
 from training.feedback.rows import preference_rows
 from training.models.base_model import quiet_libraries
-from training.models.engine_factory import serve
 from training.models.weights import load_weights, save_weights
 from training.runs.run_folder import Run
+from training.stages.evaluation import play_sealed
 from training.stages.feedback import (
     prepare_stage,
     train_corrections,
@@ -36,7 +34,7 @@ from training.stages.feedback import (
     train_preferences,
     train_reward,
 )
-from training.stages.from_config import make_chat, test_difficulties
+from training.stages.from_config import make_chat
 from training.stages.grpo import train_grpo
 
 SOURCE = "sft"
@@ -70,7 +68,7 @@ def main() -> None:
 def measure_all(run: Run, options: argparse.Namespace) -> None:
     """Every cell of the grid that the file lacks."""
     done = {cell_of(one) for one in read_measurements(options.out)}
-    start = play_sealed(run, SOURCE, options)
+    start = sample_sealed(run, SOURCE, options)
     for draw in options.draws:
         for count in options.counts:
             for reviewer in options.reviewers:
@@ -132,7 +130,7 @@ def measure(
             "ppo": lambda: train_ppo(copy.path, role),
         }
         trains[stage]()
-    scores = play_sealed(copy, stage, options)
+    scores = sample_sealed(copy, stage, options)
     change = paired_interval(scores, start)
     return {
         **facts,
@@ -169,32 +167,10 @@ def train_judge(run: Run, copy: Run, role: str, labels: Path, settings: list[str
     return {"accuracy": judge.accuracy(rows)}
 
 
-def play_sealed(run: Run, stage: str, options: argparse.Namespace) -> list[float]:
+def sample_sealed(run: Run, stage: str, options: argparse.Namespace) -> list[float]:
     """Verified reward of sampled play on the first sealed scenarios."""
-    config, role = run.config, options.role
-    model, tokenizer = load_weights(run, stage, role)
-    chat = make_chat(tokenizer, config)
-    scenarios = [
-        role_scenario(role, "test", config.data.seed, index, test_difficulties(config), config.model.prompts)
-        for index in range(options.scenarios)
-    ]
-    with (
-        tempfile.TemporaryDirectory(prefix="emads-plays-") as folder,
-        serve(run, {role: model}, stage, end_id=chat.end_id) as engine,
-    ):
-        scores = score_role(
-            role,
-            "measured",
-            scenarios,
-            engine=engine,
-            chat=chat,
-            max_turns=config.grpo.max_turns,
-            max_completion_tokens=config.grpo.max_completion_tokens,
-            max_failed_calls=config.grpo.max_failed_calls,
-            kind=config.grpo.agent,
-            folder=Path(folder),
-            style=config.model.prompts,
-        )
+    with tempfile.TemporaryDirectory(prefix="emads-plays-") as folder:
+        scores = play_sealed(run, stage, options.role, options.scenarios, Path(folder))
     return [float(value) for value in scores.sampled]
 
 
@@ -214,7 +190,7 @@ def read_measurements(path: Path) -> list[dict[str, Any]]:
 
 
 def cell_of(line: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What was measured."""
+    """The cell of the grid that a line measures."""
     return tuple(line[key] for key in ("way", "role", "count", "reviewer", "draw"))
 
 

@@ -76,7 +76,7 @@ class Team(Protocol):
 
     @property
     def stop(self) -> str | None:
-        """Why play ended early, such as a cost limit; None where it did not."""
+        """The reason for which play ended early, such as a cost limit; None where it did not."""
         ...
 
     def describe_usage(self) -> list[str]:
@@ -115,7 +115,7 @@ class ScriptedTeam:
     )
     rounds: int = 1
     weights: TeamRewardWeights = field(default_factory=TeamRewardWeights)
-    questions: int | None = None  # most questions of ReconcileGPT; None: one
+    questions: int | None = None  # most questions of ReconcileGPT, which asks none where it is None
     stop: str | None = None
 
     @property
@@ -144,7 +144,7 @@ class ScriptedTeam:
 
     def serve(self, cases: Sequence[PlayableCase]) -> AbstractContextManager[Engine]:
         """Return the scripted engine of these cases."""
-        return nullcontext(ScriptedEngine(self.chat, seeded=oracle_team(cases)))
+        return nullcontext(ScriptedEngine(self.chat, seeded=oracle_team(cases, asks=bool(self.questions))))
 
 
 def load_team(
@@ -163,6 +163,7 @@ def load_team(
     "risk=scripted", "coo=run:RUN/STAGE", "all=..."; without `source` they must name all. `api`: how endpoints
     are asked.
     `questions`: most questions of ReconcileGPT per case; None: as the run was trained, one with full prompts.
+    A scripted ReconcileGPT asks only where a number is given.
 
     Raises:
         UserError: no such run, unknown stage, engine, seat or player, no sound weights of the stage, a

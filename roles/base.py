@@ -41,7 +41,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """Who speaks: mandate, answer schema, tools.
+    """A member of the team: mandate, answer schema, tools.
 
     Example: ROLES["cto"].title == "CTO"
     """
@@ -55,7 +55,7 @@ class Role:
 
 
 class AnswerError(Exception):
-    """Why a model's text is not an answer. Caught by verifiers and turned into a verdict."""
+    """Fault of a text that is no answer. Verifiers catch it and make it a verdict."""
 
     def __init__(self, failure: str, explanation: str) -> None:
         super().__init__(explanation)

@@ -13,7 +13,7 @@ MAX_CALLS = 24  # of tools in one question
 
 
 class PartAnswer(Answer):
-    """What a seat would buy on one option, with its figures.
+    """The part that a seat would buy on one option, with its figures.
 
     Example: PartAnswer(part=["spare gateway"], cost=9, worth=14)
     """

@@ -36,7 +36,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a verifier says of one answer.
+    """Score of one answer by a verifier.
 
     Example: Verdict(reward=1.0, parts={"choice": 1.0, "figures": 1.0}, exact=True, feasible=True,
                      explanation="optimal: B at 42 k$", failure=None)

@@ -1,4 +1,4 @@
-"""Does a family obey the contract? One check per promise, for families inside and outside this package.
+"""Checks of a family against the contract, one per promise, for families inside and outside this package.
 
 Problems come back as text, "<check>: <scenario>: <what>", so that an author sees all of them at once.
 """

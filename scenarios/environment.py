@@ -15,7 +15,7 @@ Action = ToolCall | str  # a call of a tool, or the text of the final answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Where an episode stands. Never shown to a player: the scenario holds the truth.
+    """State of an episode. Never shown to a player: the scenario holds the truth.
 
     Example: reset(FAMILIES["cto"], "train", 0, 7, 2).scenario.brief
     """
@@ -34,7 +34,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """What an action led to.
+    """Result of an action.
 
     Example: step(family, state, '{"option": "B", "cost": 62}').reward
     """

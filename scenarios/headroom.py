@@ -1,4 +1,4 @@
-"""What a blind choice is worth: the zero of every graded part, so that guessing earns next to nothing."""
+"""Worth of a blind choice: the zero of every graded part, so that guessing earns next to nothing."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ NUM_PICKS = 3  # from there
 
 
 def blind_baseline(values: Sequence[int], difficulty: int) -> tuple[int, int]:
-    """What a blind pick among the feasible choices is worth, as (numerator, denominator).
+    """Worth of a blind pick among the feasible choices, as (numerator, denominator).
 
     The mean value; from difficulty 5 the mean of the best of three independent picks.
 
@@ -21,6 +21,6 @@ def blind_baseline(values: Sequence[int], difficulty: int) -> tuple[int, int]:
 
 
 def share_of_room(value: int, best: int, blind: tuple[int, int]) -> float:
-    """How far `value` stands between the blind choice (0, as is all below) and the best one (1)."""
+    """Place of `value` between the blind choice (0, as is all below) and the best one (1)."""
     numerator, denominator = blind
     return max(0.0, (value * denominator - numerator) / (best * denominator - numerator))

@@ -19,7 +19,7 @@ FORMAT_FAILURES = frozenset({"too_long", "no_answer", "not_json", "duplicate_key
 
 
 def is_parseable(verdict: Verdict) -> bool:
-    """Whether the answer was one strict JSON object of the role's schema, right or wrong."""
+    """Return whether the answer was one strict JSON object of the role's schema, right or wrong."""
     return verdict.failure not in FORMAT_FAILURES
 
 

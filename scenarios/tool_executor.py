@@ -1,4 +1,4 @@
-"""Where the tool calls of one episode arrive: a budget of calls, and results shared between rollouts.
+"""Tool calls of one episode: a budget of calls, and results shared between rollouts.
 
 Tools are pure functions of a scenario's facts, so what one rollout has asked is known to the next.
 """
@@ -18,7 +18,7 @@ MAX_KEY_CHARS = 2000  # longer arguments are not worth keeping
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """What a tool said, and what it depends on."""
+    """Result of a tool call, and the inputs that it depends on."""
 
     call_tool: Callable[[Scenario, ToolCall], str]
     facts: Mapping[str, Any]
@@ -44,7 +44,7 @@ class ResultCache:
         return len(self._entries)
 
     def call(self, family: Family, scenario: Scenario, call: ToolCall) -> str:
-        """What `family.call_tool` says, from memory where it was asked before.
+        """Result of `family.call_tool`, from memory where it was asked before.
 
         Raises:
             ToolError: as the tool does.

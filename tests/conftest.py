@@ -1,7 +1,12 @@
 """Options of the whole suite."""
 
+import os
+
 import pytest
 import trial_counts
+
+# Before any test imports torch: two workers with several threads each are far slower on two cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -119,7 +119,7 @@ def tool_transcripts(
 
 
 def expected_tokens(work: Sequence[Episode]) -> int:
-    """What every way must make."""
+    """Number of tokens that every way must make."""
     return sum(call.num_tokens for episode in work for stage in episode for call in stage)
 
 

@@ -45,7 +45,7 @@ from training.models.weights import load_team
 from training.runs.run_folder import Run
 from training.stages.from_config import choose_game, make_chat
 
-WAYS = ("episode", "shared", "difference", "shapley", "cross_rescored", "hierarchical")
+WAYS = ("episode", "shared", "difference", "shapley", "cross_valued", "cross_rescored", "hierarchical")
 TITLES = {  # of the pages
     "credit": "### Credit schemes\n\nHow true are a scheme's advantages, and how fast does it teach?",
     "consensus": "### Agreement cannot be bought\n\nThe same teams and steps, rewarded by the team reward"

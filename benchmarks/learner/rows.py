@@ -79,7 +79,7 @@ def make_rows(size: str) -> list[TrainingRow]:
 def short_groups(
     size: str, role: str, number: int, groups: int = 4, group_size: int = 4
 ) -> list[list[TrainingRow]]:
-    """What a team step is made of: short briefs, a group of short reports on each."""
+    """Prompts and completions of a team step: short briefs, a group of short reports on each."""
     return [short_rows(size, role, 10 * number + group, group_size) for group in range(groups)]
 
 

@@ -83,7 +83,7 @@ def compare_roles(size: str, repeats: int, threads: int, shapes: Sequence[tuple[
 
 
 def compare_sync(size: str, threads: int) -> None:
-    """What it costs to hand a step's weights on."""
+    """Time and memory of handing a step's weights on."""
     found = run_side(["--size", size, "--side", "sync"], threads)
     print(f"\n{size}, milliseconds: " + ", ".join(f"{name} {ms:.1f}" for name, ms in found.items()))
 

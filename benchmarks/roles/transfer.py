@@ -1,4 +1,4 @@
-"""Does role training carry over to the seat? Reports of a role-trained model and of an untrained one.
+"""Transfer from role training to the seat: reports of a role-trained model and of an untrained one.
 
 python -m benchmarks.roles.transfer --role cto --role-steps 300 --seat-steps 0 60 150
 

@@ -97,7 +97,9 @@ LimitOption = Annotated[
 ]
 QuestionsOption = Annotated[
     int | None,
-    typer.Option(help="Most questions of ReconcileGPT per case (default: as trained; full prompts: 1)."),
+    typer.Option(
+        help="Most questions of ReconcileGPT per case (default: as trained; full prompts: 1; scripted: 0)."
+    ),
 ]
 StoreOption = Annotated[
     Path | None,

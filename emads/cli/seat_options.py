@@ -65,7 +65,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Start without a question
 
 
 class SeatChoice:
-    """What a user gave of the options of players by seat."""
+    """Options of players by seat, as the user gave them."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = dict(values)

@@ -30,7 +30,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
 
 
 class AblationPlan(Section):
-    """What is varied, what is trained, what is compared.
+    """The settings to vary, the stages to train and the comparison to make.
 
     Example: AblationPlan(name="kl", grid={"grpo.loss.kl_coefficient": [0.0, 0.05]}, stages=("sft", "grpo"))
     """
@@ -38,7 +38,7 @@ class AblationPlan(Section):
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
     """Name of the folder: lower-case letters, digits and `-`."""
     question: str = ""
-    """What the ablation asks, one sentence for the table."""
+    """The question of the ablation, one sentence for the table."""
     base: dict[str, Any] = Field(default={})
     """Keys of a run's config that all cells share."""
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default={})

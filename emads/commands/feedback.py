@@ -43,7 +43,7 @@ def train_feedback(
 
 
 def read_reward_facts(run: Run, role: str) -> dict[str, Any]:
-    """What is known of a role's reward model: accuracy, and numbers of comparisons."""
+    """Accuracy of a role's reward model, and its numbers of comparisons."""
     return dict(run.read_payload(stage_marker(run, "reward", role)))
 
 

@@ -38,7 +38,7 @@ MAX_NAME = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """How sure the team was of one case.
+    """Uncertainty of the team in one case.
 
     Example: Doubt(reasons=("low margin",), margin=0.25, decisions={"A": 2, "B": 1})
     """

@@ -23,7 +23,7 @@ from simulator.governance.gate.approvals import KEY_BYTES, find_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the server listens, as its user says it. Example: Place(port=8400)"""
+    """Address at which the server listens, as its user gave it. Example: Place(port=8400)"""
 
     port: int
     host: str = "127.0.0.1"

@@ -65,7 +65,7 @@ class MixedTeam:
     home: "Team"
     runs: Mapping[RunPlayer, "TrainedTeam"]
     ledger: Ledger  # of all that this team has played
-    questions: int | None = None  # most questions of ReconcileGPT; None: as its run was trained, else one
+    questions: int | None = None  # most questions of ReconcileGPT; None: as trained, else one; scripts none
     chat: Chat = field(default_factory=MessageChat)
     sampling: Sampling = field(
         default_factory=lambda: Sampling(temperature=0.0, max_completion_tokens=MOST_TOKENS)
@@ -104,7 +104,7 @@ class MixedTeam:
 
     @property
     def stop(self) -> str | None:
-        """Why no more was asked of endpoints; None where nothing stopped the play."""
+        """The reason for which endpoints were asked no more; None where nothing stopped the play."""
         return self.ledger.stop
 
     @property
@@ -174,7 +174,8 @@ class MixedTeam:
                             served[player] = PersonEngine()
                         at_table[seat] = on_their_own[seat] = Route(engine=served[player], policy=seat)
                     case ScriptPlayer():
-                        at_table[seat] = _route_script(make_script(player.habit, seat, tables), seat)
+                        script = make_script(player.habit, seat, tables, asks=bool(self.questions))
+                        at_table[seat] = _route_script(script, seat)
                         on_their_own[seat] = _route_script(make_solo_script(player.habit, seat, alone), seat)
                     case _:
                         assert_never(player)

@@ -6,19 +6,19 @@ again, so a slip of the hand is never held against the team. End of input leaves
 
 import asyncio
 import json
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
 from roles.base import Answer, AnswerError, Tool, parse_answer
-from roles.errors import InfrastructureError, UserError
+from roles.errors import InfrastructureError
 from roles.team import RECONCILER, AskMessage, Decision, OfferReply, Report, Vote
 from scenarios.base import ToolCall
 from simulator.chat_messages import MessageChat, Said, read_opening
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.governance.gate.request_text import show
+from simulator.terminal import STANDARD, Terminal
 from simulator.tool_calls import format_tool_call
 
 FORMS: Mapping[str, type[Answer]] = {"report": Report, "reply": OfferReply, "vote": Vote}
@@ -32,20 +32,10 @@ class PersonEngine:
     Transcripts are MessageChat's.
     """
 
-    def __init__(
-        self,
-        *,
-        read_line: Callable[[str], str] = input,
-        write: Callable[[str], object] = print,
-        is_terminal: Callable[[], bool] = sys.stdin.isatty,
-    ) -> None:
-        """
-        Raises:
-            UserError: standard input is no terminal, so no person can be asked.
-        """
-        if not is_terminal():
-            raise UserError("a seat played by `human` needs a terminal; give the seat another player")
-        self._read_line, self._write = read_line, write
+    def __init__(self, terminal: Terminal = STANDARD) -> None:
+        """See Terminal.require_person."""
+        terminal.require_person("a seat played by `human` needs a terminal; give the seat another player")
+        self._read_line, self._write = terminal.read_line, terminal.write
         self._chat, self._lock = MessageChat(), asyncio.Lock()
         self._num_shown: dict[str, int] = {}  # session -> messages that the person has read
 

@@ -41,12 +41,17 @@ def check_habits(seats: Seats) -> None:
                 raise unknown(f"habit of {seat}", player.habit, known)
 
 
-def make_script(habit: str | None, seat: str, cases: Sequence[PlayableCase]) -> SeededPolicy:
-    """Return the policy of a seat in joint cases; habit None: every case draws one."""
+def make_script(
+    habit: str | None, seat: str, cases: Sequence[PlayableCase], *, asks: bool = False
+) -> SeededPolicy:
+    """Return the policy of a seat in joint cases; habit None: every case draws one.
+
+    `asks`: whether an expert ReconcileGPT puts questions to the seats.
+    """
     if habit is not None and habit in BASELINES:
         return baseline_team(cases, habit).get(seat, _sit_out)
     if seat == RECONCILER:
-        return oracle_reconciler(habit=habit)
+        return oracle_reconciler(habit=habit, asks=asks)
     return oracle_specialist(cases, seat, habit=habit)
 
 

@@ -26,6 +26,8 @@ class CaseSample:
         self.constant_cases = constant_cases
         self._drawn: dict[tuple[str, int, int], list[Scenario]] = {}
         self._constants: dict[int, Answer] = {}
+        self._golds: dict[int, list[Answer]] = {}
+        self._majorities: dict[int, Answer] = {}
 
     @cached_property
     def name(self) -> str:
@@ -71,12 +73,21 @@ class CaseSample:
         text = json.dumps(answer)
         return fmean(self.subject.family.verify(case, text).reward for case in cases)
 
+    def list_golds(self, difficulty: int) -> list[Answer]:
+        """The right answers of the train cases."""
+        if difficulty not in self._golds:
+            cases = self.draw("train", difficulty, self.constant_cases)
+            self._golds[difficulty] = [self.subject.family.solve(case) for case in cases]
+        return self._golds[difficulty]
+
     def majority(self, difficulty: int) -> Answer:
         """Field by field (in plans key by key) the most common truth of the train cases."""
-        golds = [
-            self.subject.family.solve(case) for case in self.draw("train", difficulty, self.constant_cases)
-        ]
-        return {name: _most_common([gold[name] for gold in golds]) for name in self.subject.fields}
+        if difficulty not in self._majorities:
+            golds = self.list_golds(difficulty)
+            self._majorities[difficulty] = {
+                name: _most_common([gold[name] for gold in golds]) for name in self.subject.fields
+            }
+        return self._majorities[difficulty]
 
     def best_constant(self, difficulty: int) -> Answer:
         """The answer that earns most when every train case gets it: coordinate ascent from several starts."""
@@ -93,7 +104,7 @@ class CaseSample:
         starts = [baseline, max(drawn, key=lambda answer: self.mean_reward(answer, cases))]
         if has_form(self.subject, cases[0], majority):
             starts.append(majority)
-        golds = [self.subject.family.solve(case) for case in cases]
+        golds = self.list_golds(difficulty)
         likely = {
             name: [
                 number for number, _ in Counter(gold[name] for gold in golds).most_common(NUM_LIKELY_NUMBERS)

@@ -13,7 +13,7 @@ from evaluation.scoring.scores import read_scores
 from evaluation.stats.intervals import Interval
 from evaluation.stats.over_seeds import seeded_interval
 from evaluation.summary.detail_table import owner_title, stage_title
-from evaluation.summary.run_table import change_cell, short
+from evaluation.summary.run_table import change_cell, markdown_table, short
 from simulator.export.atomic_files import write_atomic
 
 ABLATION_FILE, MARKDOWN_FILE, PLOT_FILE = "ablation.json", "results.md", "plot.svg"
@@ -190,8 +190,7 @@ CAPTION = (
 def ablation_markdown(name: str, question: str, rows: Sequence[AblationRow], command: str) -> str:
     """Return a section of a page: question, command, table, how to read it."""
     titles, cells = table_rows(rows)
-    lines = [titles, ["---", *["---:"] * (len(titles) - 2), "---"], *cells]
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
+    table = markdown_table(titles, cells)
     asked = f"{question}\n\n" if question else ""
     n = rows[0].mean.n if rows and rows[0].mean else 0
     return f"### {name}\n\n{asked}`{command}`\n\n{table}\n\n{CAPTION}; n = {n} plays per cell.\n"
@@ -203,13 +202,9 @@ def write_ablation(
     """ablation.json, results.md and plot.svg (`plot`) in the folder, each all or nothing."""
     folder.mkdir(parents=True, exist_ok=True)
     data = {"name": name, "question": question, "command": command, "rows": [asdict(row) for row in rows]}
-    _replace(folder / ABLATION_FILE, json.dumps(data, indent=1, allow_nan=False) + "\n")
-    _replace(folder / MARKDOWN_FILE, ablation_markdown(name, question, rows, command))
-    _replace(folder / PLOT_FILE, plot)
-
-
-def _replace(path: Path, text: str) -> None:
-    write_atomic(path, text)
+    write_atomic(folder / ABLATION_FILE, json.dumps(data, indent=1, allow_nan=False) + "\n")
+    write_atomic(folder / MARKDOWN_FILE, ablation_markdown(name, question, rows, command))
+    write_atomic(folder / PLOT_FILE, plot)
 
 
 def _interval(interval: Interval | None) -> str:

@@ -175,10 +175,12 @@ def _vote(text: str) -> str:
 
 
 def _are_offers(value: Any) -> bool:
-    keys = {"option", "part", "cost", "worth"}
-    return (
-        isinstance(value, list) and bool(value) and all(isinstance(v, dict) and set(v) == keys for v in value)
-    )
+    return isinstance(value, list) and bool(value) and all(_is_offer(one) for one in value)
+
+
+def _is_offer(value: Any) -> bool:
+    is_named = isinstance(value, dict) and set(value) == {"option", "part", "cost", "worth"}
+    return is_named and isinstance(value["part"], list)
 
 
 def _say_offer(offer: Mapping[str, Any]) -> str:
@@ -191,6 +193,12 @@ def _spoken(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
         return ", ".join(map(str, value)) or "none"
+    if _is_offer(value):
+        return _say_offer(value)
+    if isinstance(value, dict) and set(value) == {"seat", "option", "cost_at_most"}:
+        return "{seat} for another offer on {option} that costs at most {cost_at_most}".format_map(value)
+    if value is None:
+        return "none"
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -18,7 +18,7 @@ from evaluation.report.diagnostic_table import read_diagnostics
 from evaluation.summary.details import read_details
 from evaluation.summary.joint_table import joint_tables, seeds_joint_table
 from evaluation.summary.run_summary import read_summary
-from evaluation.summary.run_table import STAGE_TITLES, markdown, trained_stages
+from evaluation.summary.run_table import STAGE_TITLES, markdown, markdown_table, trained_stages
 from roles.errors import UserError
 from simulator.export.atomic_files import write_atomic
 
@@ -59,33 +59,37 @@ def _run_blocks(runs: Sequence[Path]) -> list[str]:
     first = read_summary(runs[0])
     comparison = read_seed_comparison(runs[0])
     blocks = [f"**{write_conclusion(first)[0]}**", "\n".join(f"- {one}" for one in list_findings(first))]
-    blocks += ["## Runs", _grid(_run_grid(runs))]
+    blocks += ["## Runs", grid_table(_run_grid(runs))]
     if comparison:
         stages, changes = seed_comparison_rows(comparison)
         blocks += [f"## Seeds {', '.join(map(str, comparison['seeds']))} together"]
-        blocks += [_table(STAGE_TITLES_ROW, stages), _table(CHANGE_TITLES_ROW, changes), f"{CAPTION}."]
+        blocks += [
+            markdown_table(STAGE_TITLES_ROW, stages),
+            markdown_table(CHANGE_TITLES_ROW, changes),
+            f"{CAPTION}.",
+        ]
     by_seed = seeds_joint_table([read_summary(path) for path in runs])
     if by_seed.rows:
-        blocks += [f"## {by_seed.title}", _table(by_seed.titles, by_seed.rows), f"{by_seed.caption}."]
+        blocks += [f"## {by_seed.title}", markdown_table(by_seed.titles, by_seed.rows), f"{by_seed.caption}."]
     blocks += [f"## Seed {first['seed']} in full", markdown(first).rstrip()]
     for table in joint_tables(first):
-        blocks += [f"### {table.title}", _table(table.titles, table.rows), f"{table.caption}."]
+        blocks += [f"### {table.title}", markdown_table(table.titles, table.rows), f"{table.caption}."]
     details, diagnostics = read_details(runs[0]), read_diagnostics(runs[0])
     trained = trained_stages(first["roles"].values())
     if details:
         blocks += ["## Steps, tokens, tools and format", "Means per play at temperature 1."]
         blocks += [
-            _grid(process_grid(details)),
+            grid_table(process_grid(details)),
             "## How plays fall short",
-            _grid(fault_grid(details, trained)),
+            grid_table(fault_grid(details, trained)),
         ]
         newest = trained[-1]
         blocks += [f"## Reward by difficulty and sector, {STAGE_TITLES[newest]}"]
-        blocks += [_grid(category_grid(details, name, newest)) for name in ("difficulty", "sector")]
+        blocks += [grid_table(category_grid(details, name, newest)) for name in ("difficulty", "sector")]
     if diagnostics:
         blocks += [f"## Team diagnostics ({diagnostics['stage']} team)", _swaps(diagnostics)]
         for title, grid in diagnostic_grids(diagnostics):
-            blocks += [f"### {title}", _grid(grid)]
+            blocks += [f"### {title}", grid_table(grid)]
     return blocks
 
 
@@ -113,7 +117,7 @@ def _swaps(diagnostics: Mapping[str, Any]) -> str:
     swaps = diagnostics["swaps"]
     rows = [[row, *(f"{cells[column]['mean']:.2f}" for column in swaps)] for row, cells in swaps.items()]
     told = f"Team reward, greedy, n = {diagnostics['n']}: specialists of the row, ReconcileGPT of the column."
-    return f"{told}\n\n{_table(('specialists', *swaps), rows)}"
+    return f"{told}\n\n{markdown_table(('specialists', *swaps), rows)}"
 
 
 def _ablation_blocks(folder: Path) -> list[str]:
@@ -123,14 +127,5 @@ def _ablation_blocks(folder: Path) -> list[str]:
     return ["## Ablations", *(page.read_text(encoding="utf-8").rstrip() for page in pages)]
 
 
-def _grid(grid: Grid) -> str:
-    return _table(grid.titles, grid.rows)
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [titles, ["---", *["---:"] * (len(titles) - 1)], *rows]
-    return "\n".join("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+def grid_table(grid: Grid) -> str:
+    return markdown_table(grid.titles, grid.rows)

@@ -77,10 +77,16 @@ TEAM_PLAYERS: Mapping[str, TablePlayer] = {
 }
 
 
-def score_team_baselines(scenarios: Sequence[TeamScenario], weights: TeamRewardWeights) -> list[TeamScores]:
-    """Random team, heuristic chair, majority vote, one head that sees all, expert teams, the optimum."""
+def score_team_baselines(
+    scenarios: Sequence[TeamScenario], weights: TeamRewardWeights, stages: Sequence[str] = tuple(TEAM_PLAYERS)
+) -> list[TeamScores]:
+    """Random team, heuristic chair, majority vote, one head that sees all, expert teams, the optimum.
+
+    `stages`: the players among TEAM_PLAYERS that are scored.
+    """
     scores = []
-    for stage, player in TEAM_PLAYERS.items():
+    for stage in stages:
+        player = TEAM_PLAYERS[stage]
         episodes = [_play(stage, player, scenario) for scenario in scenarios]
         verdicts = [score_episode(s, e, weights) for s, e in zip(scenarios, episodes, strict=True)]
         scores.append(_team_scores(stage, scenarios, verdicts, episodes))

@@ -1,4 +1,4 @@
-"""Is a judge fit to score? It is asked about answers of known order before its scores are believed.
+"""Calibration of a judge: it scores answers of known order before its scores are believed.
 
 Each case has a better and a worse answer to one question. What counts: how often the better one gets more (a
 tie counts half), how many replies are no scores, and what a worse answer gains by asking for full marks or by
@@ -48,7 +48,7 @@ class Calibration:
     num_cases: int
 
     def list_faults(self) -> list[str]:
-        """Why the judge is not fit; [] where it is."""
+        """The reasons for which the judge is not fit; [] where it is."""
         faults = []
         if self.order < LEAST_ORDER:
             faults.append(

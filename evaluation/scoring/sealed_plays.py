@@ -44,7 +44,7 @@ PlayPart = Callable[[Sequence[TeamScenario], float, int, str], Sequence[Episode]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeats:
-    """How often the first cases are played at temperature 1.
+    """Numbers of cases and of plays of each at temperature 1.
 
     Example: Repeats(num_tries=4, num_cases=100)
     """

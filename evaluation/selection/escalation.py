@@ -1,4 +1,4 @@
-"""When a review is worth its cost: a case goes to people where the expected cost of its error is larger.
+"""Escalation by cost: a case goes to people where its expected error costs more than a review.
 
 The chance of an error is that of the verified cases nearest in uncertainty, so it is only as good as these.
 """

@@ -24,7 +24,7 @@ Weights = dict[str, dict[str, float]]  # seat -> habit -> weight
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundSettings:
-    """How rounds are played. Example: RoundSettings(cases_per_round=20, num_rounds=2)"""
+    """Sizes of review rounds. Example: RoundSettings(cases_per_round=20, num_rounds=2)"""
 
     num_rounds: int = 5
     cases_per_round: int = 60

@@ -65,7 +65,7 @@ def measure_gap(candidate: Candidate) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFigures:
-    """What verified cases of a group showed.
+    """Counts over the verified cases of a group.
 
     Example: GroupFigures(error_rate=0.2, consistency=0.6)
     """

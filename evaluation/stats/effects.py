@@ -1,4 +1,4 @@
-"""Effect sizes of paired changes, BCa intervals and McNemar's test.
+"""Effect sizes of paired changes, and McNemar's test.
 
 Complements `evaluation/stats/intervals.py`; everything compares the same scenarios in the same order.
 """
@@ -8,19 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from evaluation.stats.intervals import CONFIDENCE, Interval, bootstrap_mean, checked, differences
-
-
-def bca_interval(values: Sequence[float], *, num_bootstrap: int = 2000, seed: int = 0) -> Interval:
-    """Mean of `values` with its 95 % bias-corrected, accelerated bootstrap interval (scipy's).
-
-    Better than percentiles where scores are few and skewed; equal values give no width.
-
-    Raises:
-        ValueError: no values, a non-finite value, or num_bootstrap < 2.
-    Source: Efron 1987, Better Bootstrap Confidence Intervals.
-    """
-    return bootstrap_mean(values, "BCa", num_bootstrap=num_bootstrap, seed=seed)
+from evaluation.stats.intervals import CONFIDENCE, checked, differences
 
 
 def mcnemar_p(after: Sequence[bool], before: Sequence[bool]) -> float:

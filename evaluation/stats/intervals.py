@@ -6,7 +6,6 @@ Scores are compared pairwise on the same scenarios, in the same order. Non-finit
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,22 +31,11 @@ class Interval:
 
 
 def mean_interval(values: Sequence[float], *, num_bootstrap: int = 2000, seed: int = 0) -> Interval:
-    """Mean of `values` with its 95 % percentile bootstrap interval over scenarios.
+    """Mean of `values` with its 95 % percentile bootstrap interval; equal values give no width.
 
     Raises:
         ValueError: no values, a non-finite value, or num_bootstrap < 2.
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13.
-    """
-    return bootstrap_mean(values, "percentile", num_bootstrap=num_bootstrap, seed=seed)
-
-
-def bootstrap_mean(
-    values: Sequence[float], method: Literal["percentile", "BCa"], *, num_bootstrap: int, seed: int
-) -> Interval:
-    """Mean of `values` with its 95 % interval by `scipy.stats.bootstrap`; equal values give no width.
-
-    Raises:
-        ValueError: as mean_interval.
     """
     sample = checked(values, "values")
     if num_bootstrap < 2:
@@ -60,7 +48,7 @@ def bootstrap_mean(
         np.mean,
         n_resamples=num_bootstrap,
         confidence_level=CONFIDENCE,
-        method=method,
+        method="percentile",
         batch=max(1, MAX_CELLS // sample.size),
         rng=np.random.default_rng(seed),
     ).confidence_interval

@@ -1,4 +1,4 @@
-"""What a run says of joint training beyond its scores: the gap it closes, hidden profiles, peak and last.
+"""Facts of joint training beyond its scores: the gap it closes, hidden profiles, peak and last.
 
 All from stored scores and logged metrics; a part whose stages or metrics a run lacks is left out.
 """

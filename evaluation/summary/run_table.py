@@ -197,9 +197,9 @@ def markdown(summary: Mapping[str, Any]) -> str:
     ]
     parts = [part.replace("_", " ") for part in _PARTS]
     blocks = (
-        _markdown_table(["role", *(STAGE_TITLES[stage] for stage in stages)], scores),
-        _markdown_table(["paired change", *map(comparison_title, names)], changes),
-        _markdown_table(["team", "reward", *parts], team),
+        markdown_table(["role", *(STAGE_TITLES[stage] for stage in stages)], scores),
+        markdown_table(["paired change", *map(comparison_title, names)], changes),
+        markdown_table(["team", "reward", *parts], team),
         "Mean verified reward at temperature 1 [95 % bootstrap interval] (greedy). Changes are paired on the "
         "same scenarios; * where one may be claimed: interval apart from 0, p < .05 after Holm's correction, "
         "no smaller than what so many scenarios show in 80 % of runs.",
@@ -268,6 +268,11 @@ def _change_names(roles: Mapping[str, Any]) -> list[str]:
     return list(names)
 
 
-def _markdown_table(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [titles, ["---", *["---:"] * (len(titles) - 1)], *lines]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of GitHub Markdown; every column but the first is aligned to the right."""
+    lines = [titles, ["---", *["---:"] * (len(titles) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(map(_markdown_cell, line))} |" for line in lines)
+
+
+def _markdown_cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

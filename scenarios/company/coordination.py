@@ -1,4 +1,4 @@
-"""Whether a case needs its table: public and seats' favourites, hidden profiles, seats that decide.
+"""Need for the table in a case: public and seats' favourites, hidden profiles, seats that decide.
 
 In a hidden profile the optimal option is named neither by the public facts nor by any seat that knows its own
 parts alone, whether it reckons with a quarter of the budget or with all of it.
@@ -36,7 +36,7 @@ def list_seat_favourites(
 
 
 def is_hidden_profile(case: CompanyCase) -> bool:
-    """Whether neither the public facts nor any single seat names the optimal option."""
+    """Return whether neither the public facts nor any single seat names the optimal option."""
     named = list_public_favourites(case.options)
     for own in case.parts.values():
         for amount in (case.budget, case.budget // len(case.parts)):
@@ -46,7 +46,7 @@ def is_hidden_profile(case: CompanyCase) -> bool:
 
 
 def seat_decides(case: CompanyCase, seat: str) -> bool:
-    """Whether another option looks best where this seat's parts and limit are unknown."""
+    """Return whether another option looks best where this seat's parts and limit are unknown."""
     others = {name: own for name, own in case.parts.items() if name != seat}
     best = solve_options(others, list(case.options), case.budget)
     totals = {letter: case.options[letter].base + found.worth for letter, found in best.items()}

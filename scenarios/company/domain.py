@@ -22,7 +22,7 @@ PRICE_LEVELS = (70, 85, 100, 115, 130)  # percent; one per option, the same for 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a seat's figures are worth and its hard limit, the same for every option of a case.
+    """Worth of a seat's figures and its hard limit, the same for every option of a case.
 
     Example: Terms(rates={"day": 2}, limits={"deadline": 60})
     """
@@ -33,7 +33,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a structure is drawn for.
+    """Requirements that a structure is drawn for.
 
     Example: Request(sector=SECTORS["bank"], difficulty=3, terms=terms, price_level=100, breaks_limit=False)
     """

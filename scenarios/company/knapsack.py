@@ -27,7 +27,7 @@ def take_within(efficient: Sequence[Part], amount: int) -> Part | None:
 
 
 def has_twins(parts: Sequence[Part]) -> bool:
-    """Whether some efficient part has a twin of the same cost and worth that keeps the limit too."""
+    """Return whether some efficient part has a twin of the same cost and worth that keeps the limit too."""
     counts: dict[tuple[int, int], int] = {}
     for part in parts:
         if part.keeps_limit:

@@ -48,7 +48,7 @@ def plan_worth(case: CompanyCase, plan: Plan) -> int:
 
 
 def can_run(case: CompanyCase, plan: Plan) -> bool:
-    """Whether every limit holds and the budget is kept."""
+    """Return whether every limit holds and the budget is kept."""
     parts = plan_parts(case, plan)
     return all(part.keeps_limit for part in parts) and sum(part.cost for part in parts) <= case.budget
 

@@ -9,7 +9,7 @@ from scenarios.base import Split
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one seat can have funded on one option, with its exact cost and worth.
+    """A purchase that a seat can propose on one option, with its exact cost and worth.
 
     Example: Part(seat="cto", option="A", choice=("spare gateway",), cost=9, worth=14, keeps_limit=True,
                   figures={"latency": 82, "availability": 9998})

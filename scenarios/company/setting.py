@@ -31,7 +31,7 @@ MAX_TRIES = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What all seats of a case share before any structure is drawn.
+    """Facts that all seats of a case share before any structure is drawn.
 
     Example: draw_setting("train", 0, 7, 2).names == {"A": "shared switch of three banks", "B": ...}
     """

@@ -8,7 +8,7 @@ BUCKETS: dict[str, range] = {"train": range(6), "validation": range(6, 8), "test
 
 
 def belongs_to(split: str, words: Sequence[object]) -> bool:
-    """Whether texts that show these values belong to the split: any values belong to exactly one.
+    """Return whether texts that show these values belong to the split: any values belong to exactly one.
 
     Example: sum(belongs_to(split, ["bank", 40, [30, 26]]) for split in BUCKETS) == 1
     """

@@ -40,7 +40,7 @@ TILT: Mapping[Band, Mapping[str, float]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What a role reads in a meeting, and its steps that follow.
+    """A message that a role reads in a meeting, and its steps that follow.
 
     Example: Message(brief="Decision B with your part. Vote.", steps=(Step(text='{"vote": "accept"}'),),
                      reports={"cto": {...}})

@@ -1,4 +1,4 @@
-"""How experts of several habits play the table; each habit is right by its role's own reward.
+"""Experts of several habits at the table; each habit is right by its role's own reward.
 
 A seat's habit says which part it offers on every option: `full` the one of the largest worth, `lean` the
 first step, `strict` and `easy` all steps that return at least 1.5 and 0.6 k$ per k$, `fair` the best part
@@ -69,7 +69,7 @@ def choose_part(case: PlayableCase, seat: str, option: str, habit: str) -> Part 
 
 
 def best_report(case: PlayableCase, seat: str, habit: str) -> Report:
-    """What an expert of this habit reports: one offer per option on which there is something to offer."""
+    """Report of an expert of this habit: one offer per option on which there is something to offer."""
     chosen = [choose_part(case, seat, option, habit) for option in case.options]
     offers = [make_offer(part) for part in chosen if part is not None]
     needs = [option for option in case.options if is_needed(case, seat, option)]
@@ -104,7 +104,7 @@ def best_reply(case: PlayableCase, seat: str, ask: Ask, style: Style = "full") -
 
 
 def choose_funding(public: PublicCase, table: Table, habit: str) -> Funding | None:
-    """What ReconcileGPT funds by the habit, from the reports alone; None where nothing can be run.
+    """Funding by the habit, from the reports alone; None where no option can be run.
 
     Where funding in order finds no plan, every combination is tried.
 
@@ -118,7 +118,7 @@ def choose_funding(public: PublicCase, table: Table, habit: str) -> Funding | No
 
 
 def best_decision(public: PublicCase, table: Table, habit: str) -> Decision:
-    """What a ReconcileGPT of this habit decides on these reports."""
+    """Decision of a ReconcileGPT of this habit on these reports."""
     chosen = choose_funding(public, table, habit)
     if chosen is None:
         return Decision(

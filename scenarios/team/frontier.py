@@ -35,7 +35,10 @@ def list_steps(case: PlayableCase, seat: str, option: str) -> list[Part]:
 
 
 class _SameParts:
-    """Parts as a key: equal where they are the same object, so that no figure is compared."""
+    """Parts as a key: equal where they are the same object, so that no figure is compared.
+
+    A key that is cached keeps its parts alive, so no other object can take their id.
+    """
 
     __slots__ = ("parts",)
 

@@ -119,7 +119,7 @@ class PlanGame:
         return self._texts(seat).write_ask(Ask.model_validate({**ask, "seat": seat}))
 
     def write_vote_brief(self, decision: Parsed | None, seat: str, reports: Reports) -> str:
-        """What a specialist votes on, after its own brief."""
+        """Prompt of a specialist's vote, after its own brief."""
         read = None if decision is None else Decision.model_validate(decision)
         funded: dict[str, str] = {}
         if read is not None:

@@ -124,7 +124,7 @@ def add_offer(report: CheckedReport | None, offer: TabledOffer) -> CheckedReport
 
 
 def find_problem(case: PlayableCase, seat: str, offer: Offer) -> str | None:
-    """Why the offer does not stand, in words without true figures; None where it stands."""
+    """The fault of an offer, in words without true figures; None where it stands."""
     if offer.option not in case.options:
         return f"options are {' '.join(case.options)}"
     if case.parts_of(seat, offer.option) is None:

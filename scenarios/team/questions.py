@@ -1,4 +1,4 @@
-"""Which question to a seat pays, by what ReconcileGPT can know from the reports before it asks.
+"""Choice of a question that pays, from what ReconcileGPT can know by the reports before it asks.
 
 A seat's efficient parts return less per k$ the dearer they are. So a part that costs a share of an offer is
 worth about that share of it or more, and money beyond an offer returns less than the offer did.
@@ -39,7 +39,7 @@ def choose_question(public: PublicCase, table: Table, asked: Collection[Ask] = (
 
 
 def _reckon_plans(public: PublicCase, table: Table, option: str, seat: str) -> list[tuple[Fraction, Ask]]:
-    """What the best plans with another part of the seat are reckoned to be worth, by the question for it."""
+    """Estimated worth of the best plans with another part of the seat, by the question for it."""
     own = [offer for offer in offers_on(table, option) if offer.seat == seat]
     rest = _leave_out(table, seat)
     found = []
@@ -57,7 +57,7 @@ def _leave_out(table: Table, seat: str) -> dict[str, CheckedReport | None]:
 
 
 def _reckon_part(offers: Sequence[TabledOffer], amount: int) -> Fraction:
-    """What the seat's best part for the amount is reckoned to be worth, by its offers on the option."""
+    """Estimated worth of the seat's best part for the amount, by its offers on the option."""
     below = max((offer for offer in offers if offer.cost <= amount), key=lambda one: one.worth, default=None)
     above = min((offer for offer in offers if offer.cost > amount), key=lambda one: one.cost, default=None)
     cost, worth = (below.cost, below.worth) if below is not None else (0, 0)

@@ -137,7 +137,7 @@ class SingleGame:
         return full.write_measured(seat, found) if isinstance(found, Part) else found
 
     def _sheet(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """What the named parts come to on every option: what ReconcileGPT reads of the same offers."""
+        """Totals of the named parts on every option, as ReconcileGPT reads them of the same offers."""
         if name != "sheet" or set(arguments) != {"parts"} or not isinstance(arguments["parts"], dict):
             raise ToolError('the tool is sheet, and it takes {"parts": {SEAT: [CODE, ...]}}')
         named = arguments["parts"]

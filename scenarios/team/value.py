@@ -12,7 +12,7 @@ from scenarios.team.scenario import TeamScenario
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionValue:
-    """What a decision brings about.
+    """Outcome of a decision.
 
     Example: DecisionValue(value=1.0, worth=100, broken_limits=(), over_budget=0, escalation_fault=False)
     """
@@ -40,7 +40,7 @@ def decision_value(scenario: TeamScenario, table: Table, decision: Decision | No
 
 
 def judge_decision(scenario: TeamScenario, table: Table, decision: Decision | None) -> DecisionValue:
-    """What the decision on these reports is worth by the structures.
+    """Worth of the decision on these reports, by the structures.
 
     No decision is worth 0 and leaves every limit broken, so that silence is never better than a bad plan.
     Escalating is worth 1 where no option can be run within the budget, and 0 elsewhere.

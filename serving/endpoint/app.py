@@ -29,7 +29,7 @@ IDLE_TASK_S = 1.0  # after which a task at the gate is no longer held in memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governance:
-    """Where governed tasks are kept, and who may rule on them.
+    """Store of governed tasks, and the reviewers who may rule on them.
 
     Example: Governance(store=Path("company.db"), key=key, reviewers={"ann": token})
     """

@@ -45,7 +45,7 @@ class RulingMessage(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernedPlay:
-    """How far a case went.
+    """Progress of a governed case.
 
     Example: (await governed.play("t1", case)).status == "waiting"
     """

@@ -69,7 +69,7 @@ def make_mcp_server(tables: Tables, name: str) -> MCPServer[Any]:
 
     @server.resource("minutes://{number}", mime_type="text/plain")
     def minutes(number: str) -> str:
-        """Who read, said and voted what in one play."""
+        """Minutes of one play: briefs, reports, decision and votes by role."""
         text = tables.find_minutes(number)
         if text is None:
             raise ResourceNotFoundError(f"no minutes {number}; decide returns their address")

@@ -14,7 +14,7 @@ OUTCOMES = ("done", "failed", "refused", "cancelled")
 
 
 class Metrics:
-    """What an endpoint did since it started.
+    """Counters of an endpoint since it started.
 
     Example: with metrics.working("decision"): ...
     """

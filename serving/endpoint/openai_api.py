@@ -63,13 +63,13 @@ class ChatMessage(_Body):
 
 
 class ResponseFormat(_Body):
-    """How a decision is written: as minutes, or as one JSON object."""
+    """Form of a decision: minutes, or one JSON object."""
 
     type: Literal["text", "json_object"]
 
 
 class StreamOptions(_Body):
-    """What a stream ends with."""
+    """Options of the end of a stream."""
 
     include_usage: bool = False
     include_obfuscation: bool = False

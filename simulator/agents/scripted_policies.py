@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from roles.errors import unknown
-from roles.team import RECONCILER, Ask, Decision, Report
+from roles.team import RECONCILER, Ask, AskMessage, Decision, Report
 from scenarios.base import Family, Scenario, Step, ToolCall
 from scenarios.hostile import HOSTILE_TEXTS as HOSTILE_ANSWERS
 from scenarios.registry import FAMILIES
@@ -27,6 +27,7 @@ from scenarios.team.experts import (
 )
 from scenarios.team.funding import list_fundings
 from scenarios.team.offers import is_needed, is_vetoed
+from scenarios.team.questions import choose_question
 from scenarios.team.texts.full import SEAT_TOOLS
 from simulator.agents.table_reading import ReadTable, read_table
 from simulator.engines.scripted import ScriptedPolicy, SeededPolicy
@@ -43,6 +44,8 @@ _ASK = re.compile(
     r"another offer on option (?P<full>[A-Z]) that costs at most (?P<most>\d+)"
     r"|Offer (?P<short>[A-Z]) at most (?P<least>\d+)\."
 )
+_ASK_RULE = re.compile(r"you may ask one seat for another offer, (?:once|at most (\d+) times);")
+_ASKED = re.compile(r'\{"ask": (\{[^}]*\})\}')
 
 _HABIT = re.compile(rf"\b({'|'.join(REPORT_HABITS)})\n{re.escape(OPEN)}")
 
@@ -98,23 +101,46 @@ def oracle_specialist(
     return seat_policy(scenarios, role, report)
 
 
-def oracle_reconciler(*, habit: str | None = None) -> SeededPolicy:
-    """Return the expert reconciler; it funds by `habit` (None: drawn by the experts' shares)."""
+def oracle_reconciler(*, habit: str | None = None, asks: bool = False) -> SeededPolicy:
+    """Return the expert reconciler; it funds by `habit` (None: drawn by the experts' shares).
 
-    def decide(table: ReadTable, rng: random.Random) -> str:
+    With `asks` it asks where demonstrations do (`choose_question`), as often as its system text allows.
+    """
+
+    def speak(transcript: str, rng: random.Random) -> str:
+        table = read_table(transcript)
+        ask = _choose_ask(table, transcript) if asks else None
+        if ask is not None:
+            return json.dumps(AskMessage(ask=ask).model_dump())
         return expert_decision(table.public, table.reports, habit or sample_habit(rng, FUNDING_HABITS)).text
 
-    return reconciler_policy(decide)
+    return speak
+
+
+def _choose_ask(table: ReadTable, transcript: str) -> Ask | None:
+    """Return the question that pays; None where none does or all that the system text allows are asked."""
+    rule = _ASK_RULE.search(transcript)
+    if rule is None:
+        return None
+    _example, *asked = (Ask.model_validate_json(one) for one in _ASKED.findall(transcript, rule.end()))
+    return choose_question(table.public, table.reports, asked) if len(asked) < int(rule[1] or 1) else None
 
 
 def oracle_team(
-    scenarios: Sequence[PlayableCase], *, report_habit: str | None = None, funding_habit: str | None = None
+    scenarios: Sequence[PlayableCase],
+    *,
+    report_habit: str | None = None,
+    funding_habit: str | None = None,
+    asks: bool = False,
 ) -> dict[str, SeededPolicy]:
-    """Return experts for every seat of these scenarios and the reconciler, each under its role's name."""
+    """Return experts for every seat of these scenarios and the reconciler, each under its role's name.
+
+    `asks`: see `oracle_reconciler`.
+    """
     seats = {
         role: oracle_specialist(scenarios, role, habit=report_habit) for role in list_specialists(scenarios)
     }
-    return {**seats, RECONCILER: oracle_reconciler(habit=funding_habit)}
+    return {**seats, RECONCILER: oracle_reconciler(habit=funding_habit, asks=asks)}
 
 
 def baseline_team(scenarios: Sequence[PlayableCase], name: str) -> dict[str, SeededPolicy]:

@@ -8,7 +8,7 @@ from simulator.records import FinishReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How to sample. temperature 0 is greedy (its logprobs are those of temperature 1)."""
+    """Settings of sampling. temperature 0 is greedy (its logprobs are those of temperature 1)."""
 
     temperature: float = 1.0
     max_completion_tokens: int = 48  # per turn; a longer one ends with finish reason "length"

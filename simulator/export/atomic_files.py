@@ -42,7 +42,7 @@ def explain_os_errors(action: str, path: Path) -> Iterator[None]:
 
 
 def _find_remedy(number: int | None) -> str:
-    """What the user can do about an error of the system."""
+    """Remedy of the user for an error of the system."""
     if number in _FULL:
         return "free some space or choose another path"
     if number in _IN_THE_WAY:

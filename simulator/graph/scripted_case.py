@@ -25,7 +25,7 @@ MOST_TOKENS = 20_000  # of an answer; a token of these experts is a character
 
 
 class ScriptedInput(TypedDict, total=False):
-    """Which case. Example: {"index": 7, "difficulty": 2}"""
+    """Coordinates of a case. Example: {"index": 7, "difficulty": 2}"""
 
     index: Annotated[int, "number of the training case, from 0"]
     difficulty: Annotated[int, "1 to 10"]

@@ -355,7 +355,7 @@ def test_damaged_bytes_end_in_a_result_or_the_documented_error(
     scratch.mkdir(exist_ok=True)
 
     @settings(
-        max_examples=num_trials(40, 5_000) // COSTLY.get(name, 1),
+        max_examples=num_trials(20, 5_000) // COSTLY.get(name, 1),
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fast_loop import slow_except
 
 from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import (
@@ -28,12 +29,13 @@ from scenarios.hostile import mutate_values
 from scenarios.registry import FAMILIES, families
 
 
+@pytest.mark.parametrize("count", slow_except((15, 50), 15))
 @pytest.mark.parametrize("style", ["full", "short"])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_conforms(name: str, style: Style) -> None:
+def test_every_family_conforms(name: str, style: Style, count: int) -> None:
     family = families(style)[name]
     assert family.name == family.role == name
-    assert check(family) == []
+    assert check(family, count=count) == []
 
 
 Baseline = Callable[[Scenario, random.Random], str]
@@ -263,7 +265,7 @@ FAULTS: dict[str, tuple[str, Family]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_reported(fault: str) -> None:
     name, family = FAULTS[fault]
-    problems = check(family, count=25)
+    problems = check(family, count=12, difficulties=(1, 2, 3))
     assert any(problem.startswith(f"{name}: ") for problem in problems), problems
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fast_loop import slow_except
 
 from roles.registry import ROLES
 from scenarios.base import Scenario, ToolCall
@@ -23,7 +24,6 @@ from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.tool_calls import format_tool_call
 
-NUM_EPISODES = 1000
 NUMBER, WORD = 987_654_321, "TRUTH-SENTINEL"
 CHAT = PlainChat()
 
@@ -81,10 +81,11 @@ class Player(ScriptedEngine):
         return format_tool_call("", ToolCall(name=name, arguments=arguments))
 
 
+@pytest.mark.parametrize("num_episodes", slow_except((120, 1000), 120))
 @pytest.mark.parametrize("role", FAMILIES)
-def test_truth_shows_in_no_request(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,000 episodes on sealed scenarios, judged by the unsealed ones, so that the play is real."""
-    scenarios = draw(role, NUM_EPISODES)
+def test_truth_shows_in_no_request(role: str, num_episodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Episodes on sealed scenarios, judged by the unsealed ones, so that the play is real."""
+    scenarios = draw(role, num_episodes)
     original, family = {scenario.key: scenario for scenario in scenarios}, FAMILIES[role]
     sealed = [replace(scenario, truth=seal(scenario.truth)) for scenario in scenarios]
     assert WORD in json.dumps([s.truth for s in sealed]) or str(NUMBER) in json.dumps(
@@ -105,9 +106,9 @@ def test_truth_shows_in_no_request(role: str, monkeypatch: pytest.MonkeyPatch) -
         )
     )
     shown = "\n".join(player.asked)
-    assert len(player.asked) >= 2 * NUM_EPISODES
-    assert shown.count("<|tool|>") >= NUM_EPISODES
+    assert len(player.asked) >= 2 * num_episodes
+    assert shown.count("<|tool|>") >= num_episodes
     assert WORD not in shown
     assert str(NUMBER) not in shown
     assert all(episode.verdict.reward == 1.0 for episode in episodes[::2])
-    assert sum(episode.trajectory.num_valid_tool_calls for episode in episodes[1::2]) > NUM_EPISODES / 4
+    assert sum(episode.trajectory.num_valid_tool_calls for episode in episodes[1::2]) > num_episodes / 4

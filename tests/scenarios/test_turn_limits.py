@@ -17,7 +17,7 @@ from simulator.graph.runner import MAX_TURNS
 from training.config.grpo_config import GrpoConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-NUM_CASES = 12  # per family, style and difficulty
+NUM_CASES = 4  # per family, style and difficulty
 
 
 @cache

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 from scenarios.team import TeamScenario, generate
 from scenarios.team.playable import PlayableCase
@@ -17,12 +18,20 @@ SEATS = ("cto", "coo", "risk", "cost")
 TEAM = {role: role for role in (*SEATS, "reconcile")}
 
 
+@cache
+def draw_scenario(index: int) -> TeamScenario:
+    return generate("train", 0, index, 1 + index % 3)
+
+
 def draw_scenarios(count: int) -> list[TeamScenario]:
-    return [generate("train", 0, index, 1 + index % 3) for index in range(count)]
+    return [draw_scenario(index) for index in range(count)]
 
 
-def oracle_engine(scenarios: Sequence[PlayableCase], **habits: str | None) -> ScriptedEngine:
-    return ScriptedEngine(CHAT, seeded=oracle_team(scenarios, **habits))
+def oracle_engine(
+    scenarios: Sequence[PlayableCase], report_habit: str | None = None, funding_habit: str | None = None
+) -> ScriptedEngine:
+    experts = oracle_team(scenarios, report_habit=report_habit, funding_habit=funding_habit)
+    return ScriptedEngine(CHAT, seeded=experts)
 
 
 class WatchedEngine:

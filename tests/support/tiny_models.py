@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,15 +14,28 @@ from simulator.engines.embedded.hf_chat import HFChat
 from training.config.model_config import ModelConfig
 from training.data.demonstrations import corpus
 from training.models.base_model import build_tiny_model, train_tokenizer
+from training.runs.run_folder import Run
+from training.stages.base import make_base
 
 DIFFICULTIES = (1, 2)
 SMALL = ModelConfig(hidden_size=32, num_layers=1, num_heads=2, intermediate_size=48)
 
 
 @cache
+def tiny_texts() -> tuple[str, ...]:
+    """Texts of a few scenarios, drawn once per process."""
+    return tuple(corpus(num_role=40, num_team=40, seed=0, difficulties=DIFFICULTIES))
+
+
+@cache
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
     """The product's own tokenizer, trained on a few scenarios."""
-    return train_tokenizer(corpus(num_role=40, num_team=40, seed=0, difficulties=DIFFICULTIES), 512)
+    return train_tokenizer(tiny_texts(), 512)
+
+
+def make_tiny_base(path: Path) -> None:
+    """Make the base of a run as its first stage does, with a tokenizer trained on a few scenarios."""
+    make_base(Run.open(path), tiny_texts)
 
 
 @cache

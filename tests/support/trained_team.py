@@ -4,6 +4,8 @@ import contextlib
 import io
 from pathlib import Path
 
+from tiny_models import make_tiny_base
+
 from emads.commands.train import train_stage
 from training.config.loading import load_config
 from training.runs.run_folder import Run
@@ -32,6 +34,7 @@ SETTINGS = (
 def train_small_team(path: Path, *settings: str) -> Path:
     """The run's folder, with weights after every stage."""
     made = Run.create(path, load_config(None, (*SETTINGS, *settings)))
+    make_tiny_base(made.path)
     with contextlib.redirect_stdout(io.StringIO()):
         train_stage(made, "sft")
         train_stage(made, "grpo")

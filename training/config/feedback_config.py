@@ -8,7 +8,7 @@ from training.config.section import ClipRange, Count, GroupSize, PositiveCount, 
 
 
 class FeedbackConfig(Section):
-    """What all stages that learn from labels have."""
+    """Settings of all stages that learn from labels."""
 
     source: Literal["sft", "grpo", "marl"] = "grpo"
     """Stage whose weights are trained on."""

@@ -82,7 +82,7 @@ class GrpoConfig(Section):
     scale_rewards: Literal["group", "none"] = "none"
     """Whether a group's advantages are divided by its standard deviation (`group`) or not (`none`)."""
     agent: AgentKind = "react"
-    """Who plays: `chat` (answers alone), `react` (with its tools), `code` (also Python in the sandbox)."""
+    """Agent: `chat` (answers alone), `react` (with its tools), `code` (also Python in the sandbox)."""
     max_turns: PositiveCount = 10
     """Assistant turns before a trajectory is cut off."""
     max_failed_calls: PositiveCount = 1
@@ -92,7 +92,7 @@ class GrpoConfig(Section):
     steps_per_generation: PositiveCount = 1
     """Optimizer steps that one batch of rollouts is cut into (prompts_per_step scenarios for each)."""
     num_iterations: PositiveCount = 1
-    """How often each batch of rollouts is trained on."""
+    """Passes over each batch of rollouts."""
     curriculum: bool = False
     """Begin with the easiest difficulty and go on to the next on measured success; else they take turns."""
     promote_at: Annotated[float, Field(gt=0, le=1)] = 0.7

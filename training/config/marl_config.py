@@ -45,11 +45,18 @@ class CreditConfig(Section):
     """Credit of joint training: from the team reward to each role's advantages."""
 
     scheme: Literal[
-        "shared", "episode", "role_normalised", "difference", "shapley", "cross_rescored", "hierarchical"
-    ] = "shapley"
-    """How an episode's team reward becomes each role's score; training/joint/credit/ has a file for each."""
+        "shared",
+        "episode",
+        "role_normalised",
+        "difference",
+        "shapley",
+        "cross_valued",
+        "cross_rescored",
+        "hierarchical",
+    ] = "cross_valued"
+    """Scheme from team reward to each role's score; training/joint/credit/ has a file for each."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
-    """How scores become advantages; training/joint/credit/estimators.py has a function for each."""
+    """Estimator of advantages from scores; training/joint/credit/estimators.py has a function for each."""
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
     """Decay of the advantage along a trajectory's own tokens, for estimator gae."""
     critic_learning_rate: Rate = 1e-3
@@ -59,12 +66,7 @@ class CreditConfig(Section):
 
     @model_validator(mode="after")
     def _check_estimator(self) -> Self:
-        if self.estimator == "remax" and self.scheme in (
-            "difference",
-            "shapley",
-            "cross_rescored",
-            "hierarchical",
-        ):
+        if self.estimator == "remax" and self.scheme not in ("shared", "episode", "role_normalised"):
             raise ValueError(
                 f"estimator remax subtracts a greedy reward, which has no meaning under scheme {self.scheme}:"
                 " use shared, episode or role_normalised"
@@ -118,7 +120,7 @@ class MarlConfig(Section):
     decisions_per_set: GroupSize = 2
     """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
     protocol: Literal["assess", "full"] = "assess"
-    """What is played: reports, decision, votes; or governed episodes with re-plans, one per report set."""
+    """Episodes to play: reports, decision, votes; or governed ones with re-plans, one per report set."""
     learning_rate: Rate = 1.5e-3
     """Peak learning rate."""
     adam_epsilon: Rate = 1e-4
@@ -132,7 +134,7 @@ class MarlConfig(Section):
     alternate_every: Count = 0
     """Train specialists and ReconcileGPT in turns of so many steps; 0 trains all in every step."""
     reward: Literal["team", "agreement_only"] = "team"
-    """What is rewarded: the team reward, or (for comparison only) the share of seats that accept."""
+    """Reward to learn from: the team reward, or (for comparison only) the share of seats that accept."""
     max_staleness: Count = 0
     """Steps that rollouts may be behind the weights: 0 plays and trains in turn, exactly."""
     updates_per_batch: PositiveCount = 1
@@ -167,7 +169,7 @@ class MarlConfig(Section):
                     raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))
         if set(self.frozen_roles) >= set(TEAM_ROLES):
             raise ValueError("frozen_roles names every role: nothing would be trained")
-        rescored = self.credit.scheme in ("difference", "shapley", "cross_rescored", "hierarchical")
+        rescored = self.credit.scheme not in ("shared", "episode", "role_normalised")
         if self.protocol == "full" and rescored:
             raise ValueError(
                 f"credit.scheme {self.credit.scheme} values decisions that nobody took, and a governed"

@@ -31,7 +31,7 @@ class ModelConfig(Section):
     questions: Annotated[int, Field(ge=0, le=10)] | None = None
     """Most questions of ReconcileGPT to the seats per case; null: one in `full` prompts, none in `short`."""
     adapter: Literal["none", "lora", "qlora"] = "none"
-    """What is trained: all weights (none), LoRA on a frozen base, or LoRA on a 4-bit base (CUDA only)."""
+    """Weights to train: all (none), LoRA on a frozen base, or LoRA on a 4-bit base (CUDA only)."""
     adapter_sharing: Literal["per_role", "shared"] = "per_role"
     """One adapter for each role, or one that all roles share."""
     lora_rank: PositiveCount = 16

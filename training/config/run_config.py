@@ -22,7 +22,7 @@ from training.config.sft_config import SftConfig
 
 
 class EngineConfig(Section):
-    """What completes prompts. Sampled answers repeat with `transformers` only."""
+    """Engine that completes prompts. Sampled answers repeat with `transformers` only."""
 
     name: Literal["transformers", "vllm", "vllm_server"] = "transformers"
     """`transformers` and `vllm` run in this process, `vllm_server` asks running servers."""
@@ -166,7 +166,7 @@ def _correct_per_call(stage: Any) -> Any:
 
 
 def _is_other_engine(engine: Any) -> bool:
-    """Whether rollouts come from another program than the one that learns."""
+    """Return whether rollouts come from another program than the one that learns."""
     name = engine.get("name", "transformers") if isinstance(engine, dict) else getattr(engine, "name", None)
     return name in ("vllm", "vllm_server")
 

@@ -56,7 +56,7 @@ class Versions(_Record):
 
 
 class Source(_Record):
-    """Where the weights come from. Example: Source(run="demo", digest="4f...", steps={"cto": "step_60"})"""
+    """Origin of the weights. Example: Source(run="demo", digest="4f...", steps={"cto": "step_60"})"""
 
     run: str
     digest: Digest  # of the run's config

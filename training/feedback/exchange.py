@@ -157,7 +157,7 @@ def _check_choice(question: str, answer: str) -> None:
 
 
 def _is_new(label: Label, known: Sequence[Label]) -> bool:
-    """Whether its reviewer has not said the same of the item, as far as the tools show it."""
+    """Return whether its reviewer has not said the same of the item, as far as the tools show it."""
 
     def said(one: Label) -> dict[str, str]:
         return {key: text for key, text in _answers_to_questions(one, known[0]).items() if key != REASON}

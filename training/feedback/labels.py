@@ -50,7 +50,7 @@ Conversation = Annotated[tuple[Message, ...], Field(min_length=1, max_length=200
 
 
 class Provenance(_Record):
-    """Where the answers come from.
+    """Origin of the answers.
 
     Example: Provenance(run="demo", weights="grpo", style="short")
     """
@@ -62,7 +62,7 @@ class Provenance(_Record):
 
 
 class _Label(_Record, ABC):
-    """What labels of every kind hold."""
+    """Fields of labels of every kind."""
 
     case: Name  # key of the scenario
     seat: Name  # who answered: "cto"
@@ -97,11 +97,11 @@ class _Label(_Record, ABC):
     @property
     @abstractmethod
     def ruling(self) -> str:
-        """What the reviewer said, as a value that can be compared between labels of one item."""
+        """The reviewer's ruling, as a value that can be compared between labels of one item."""
 
 
 class Correction(_Label):
-    """What a seat should have said in place of its answer."""
+    """The answer that a seat should have given."""
 
     kind: Literal["correction"] = "correction"
     answer: Conversation  # what was said
@@ -125,7 +125,7 @@ class Correction(_Label):
 
 
 class Comparison(_Label):
-    """Which of two answers to one prompt is better."""
+    """Preference between two answers to one prompt."""
 
     kind: Literal["comparison"] = "comparison"
     first: Conversation

@@ -64,11 +64,11 @@ class Reviewer:
         return f"simulated-{self.habit}{rate}"
 
     def is_wrong(self, *key: object) -> bool:
-        """Whether the label of this item says the opposite; the same for equal keys."""
+        """Return whether the label of this item says the opposite; the same for equal keys."""
         return random.Random(f"{self.name}/{key}").random() < self.error_rate
 
     def rate(self, episode: SoloEpisode) -> float:
-        """How good the reviewer finds an answer; higher is better."""
+        """Rating of an answer by the reviewer; higher is better."""
         if self.habit == "biased":
             return claimed_worth(episode.trajectory.final_text)
         return episode.verdict.reward

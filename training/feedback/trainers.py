@@ -261,7 +261,7 @@ def _with_answer(row: TokenRow, other: TokenRow) -> TokenRow:
 def _common(
     config: PreferenceConfig | RewardModelConfig, num_rows: int, output_dir: Path, seed: int
 ) -> Mapping[str, Any]:
-    """What the arguments of all three trainers have."""
+    """Arguments that all three trainers share."""
     return {
         "output_dir": str(output_dir),
         "max_steps": count_steps(num_rows, config.batch_size, config.epochs),

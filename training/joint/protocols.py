@@ -47,7 +47,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointStep:
-    """How a step is played, scored and credited."""
+    """Play, scores and credit of a step."""
 
     player: Player
     scorer: Scorer

@@ -34,8 +34,7 @@ class AssessScorer:
         scenario = group.scenario
         firsts = [self._judge(scenario, one.episodes[0]) for one in group.report_sets]
         rewards: list[dict[str, list[float]]] = [
-            {role: [value] for role, value in self._value_reports(scenario, one).items()}
-            for one in group.report_sets
+            {role: list(values) for role, values in by_role.items()} for by_role in self._value_reports(group)
         ]
         for one in group.counterfactuals:
             decided = [
@@ -71,11 +70,11 @@ class AssessScorer:
             counterfactual_rewards=counterfactual_rewards,
         )
 
-    def _value_reports(self, scenario: TeamScenario, report_set: ReportSet) -> Mapping[str, float]:
+    def _value_reports(self, group: EpisodeGroup) -> list[dict[str, tuple[float, ...]]]:
         if self.value_offers is None:
-            return {}
-        table = read_episode(scenario, report_set.episodes[0]).table
-        return self.value_offers(scenario, table, self.weights)
+            return [{} for _ in group.report_sets]
+        tables = [read_episode(group.scenario, one.episodes[0]).table for one in group.report_sets]
+        return self.value_offers(group.scenario, tables, self.weights)
 
     def _judge(
         self, scenario: TeamScenario, episode: Episode, first: TeamVerdict | None = None

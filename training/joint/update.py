@@ -97,7 +97,7 @@ class TeamUpdater:
                     places[name].copy_(whole(weight))  # one at a time: all at once would be a second model
 
     def _learns(self, role: str) -> bool:
-        """Whether it is this role's turn to be trained."""
+        """Return whether it is this role's turn to be trained."""
         every = self.config.alternate_every
         turn = every == 0 or ((self.num_steps // every) % 2 == 1) == (role == RECONCILER)
         return turn and role not in self.config.frozen_roles
@@ -160,7 +160,7 @@ class TeamUpdater:
         return RowCounts(rows=num_rows / divisor, tokens=num_tokens / divisor)
 
     def _agree(self, model: nn.Module) -> Callable[[int], int]:
-        """How the ranks agree on a number of passes: only where they gather weights together."""
+        """Number of passes on which the ranks agree: only where they gather weights together."""
         return self.ranks.most if is_sharded(model) else int
 
     def _credit_tokens(self, role: str, rows: Sequence[TrainingRow]) -> Sequence[TrainingRow]:

@@ -89,7 +89,7 @@ def shard_model(model: Any, *, bf16: bool = False, cpu_offload: bool = False) ->
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether the model went through `shard_model`."""
+    """Return whether the model went through `shard_model`."""
     return isinstance(model, FSDPModule)
 
 

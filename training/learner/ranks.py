@@ -1,4 +1,4 @@
-"""What several training processes do together: share scenarios, average gradients and metrics.
+"""Work of several training processes together: sharing scenarios, averaging gradients and metrics.
 
 Every rank holds all weights (data parallel) or its part of them (FSDP2, `training/learner/fsdp.py`) and an
 engine of its own. A loss is a mean over the rank's own rows, so that averages over ranks are weighted by what

@@ -30,7 +30,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowLayout:
-    """Which tokens of one line belong together.
+    """Tokens of one line that belong together.
 
     Example: RowLayout.of([Segment(0, 3, 0, 0), Segment(3, 5, 0, 3)], "cpu")  # a prompt, one row after it
     """

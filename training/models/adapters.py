@@ -34,7 +34,7 @@ _KINDS = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B")  # PEFT's 
 
 
 def list_owners(config: ModelConfig) -> tuple[str, ...]:
-    """Who has weights of its own: every role, or the team where one adapter serves all roles."""
+    """Owners of weights: every role, or the team where one adapter serves all roles."""
     return (SHARED,) if config.adapter_sharing == "shared" else tuple(ROLES)
 
 
@@ -54,7 +54,7 @@ def roles_of(owner: str) -> tuple[str, ...]:
 
 
 def quantization(config: ModelConfig) -> BitsAndBytesConfig | None:
-    """How the frozen base is quantised: 4-bit normal floats for `qlora`, else not at all.
+    """Quantisation of the frozen base: 4-bit normal floats for `qlora`, else none.
 
     Raises:
         UserError: `qlora` without a CUDA device or without bitsandbytes.
@@ -158,7 +158,7 @@ def activate(model: nn.Module, role: str) -> None:
 
 
 def named_role_parameters(model: nn.Module, role: str) -> Iterator[tuple[str, nn.Parameter]]:
-    """What training this role may change: its adapter, or with full weights all trainable parameters."""
+    """Parameters that training this role may change: its adapter, or with full weights all trainable ones."""
     name = adapter_of(model, role)
     for key, parameter in model.named_parameters():
         is_own = any(f".{kind}.{name}." in f"{key}." for kind in _KINDS)

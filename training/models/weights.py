@@ -33,7 +33,7 @@ Team = Mapping[str, PreTrainedModel]
 
 
 def is_finished(run: Run, stage: str, role: str | None = None) -> bool:
-    """Whether the stage is marked done and its weights are sound; damaged ones are set aside."""
+    """Return whether the stage is marked done and its weights are sound; damaged ones are set aside."""
     if not run.is_done(stage_marker(run, stage, role)):
         return False
     return newest_sound(weights_folder(run, stage, role), run=weights_identity(run, stage, role)) is not None
@@ -47,13 +47,13 @@ def stage_marker(run: Run, stage: str, role: str | None) -> str:
 
 
 def weights_folder(run: Run, stage: str, role: str | None) -> Path:
-    """Where a stage's checkpoints of one role (None: of all) stand."""
+    """Folder of a stage's checkpoints of one role (None: of all)."""
     folder = run.path / "checkpoints" / stage
     return folder if role is None else folder / owner_of(run.config.model, role)
 
 
 def weights_identity(run: Run, stage: str, role: str | None) -> str:
-    """What a manifest names as its run: another role's or stage's weights are as wrong as another run's."""
+    """Name of a run in a manifest: another role's or stage's weights are as wrong as another run's."""
     return "/".join([run.digest, stage, *([owner_of(run.config.model, role)] if role else [])])
 
 
@@ -117,7 +117,7 @@ def load_weights(run: Run, stage: str, role: str) -> tuple[PreTrainedModel, PreT
 
 
 def load_trainable(run: Run, stage: str, role: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """What a role's next stage trains: the weights of `load_weights`, or a new adapter on the base."""
+    """Weights that a role's next stage trains: those of `load_weights`, or a new adapter on the base."""
     model, tokenizer = load_weights(run, stage, role)
     if run.config.model.adapter != "none" and stage == BASE:
         model = cast(PreTrainedModel, attach(model, run.config.model, seed=run.config.seed))
@@ -147,7 +147,7 @@ def copy_weights(model: nn.Module, role: str) -> dict[str, torch.Tensor]:
 
 
 def weights_differ(model: nn.Module, before: Mapping[str, torch.Tensor]) -> bool:
-    """Whether any of the copied parameters is another one now."""
+    """Return whether any of the copied parameters is another one now."""
     now = dict(model.named_parameters())
     return any(not torch.equal(now[name], copy) for name, copy in before.items())
 
@@ -172,6 +172,6 @@ def finish_stage(
 
 
 def _name_base(run: Run) -> str:
-    """What an adapter names as its base: the hub's id, or the place in the run folder."""
+    """Name of the base in an adapter: the hub's id, or the place in the run folder."""
     preset = run.config.model.preset
     return PRETRAINED.get(preset, preset if "/" in preset else f"checkpoints/{BASE}/step_0")

@@ -1,4 +1,4 @@
-"""How many tokens each phase of a config reads, samples and trains on, from transcripts of its scenarios."""
+"""Tokens that each phase of a config reads, samples and trains on, from transcripts of its scenarios."""
 
 import statistics
 from collections.abc import Sequence

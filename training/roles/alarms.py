@@ -24,7 +24,7 @@ NAMES = ("mode_collapse", "kl_runaway", "reward_hacking")
 
 
 class Alarms:
-    """What was measured so far, and which alarms stand; a Stateful part of a checkpoint.
+    """Measurements so far and standing alarms; a Stateful part of a checkpoint.
 
     Example: alarms.take(reward=[0.4, 0.9], surprise=0.2, variety=0.8, verified=0.7, audit=[0.4, 0.8])
     """

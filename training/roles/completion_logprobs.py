@@ -63,7 +63,7 @@ class ReferencePolicy:
         return value if math.isfinite(value) else math.inf
 
     def logprobs(self, model: nn.Module, rows: Sequence[Row], *, temperature: float) -> Tensor:
-        """What `completion_logprobs` gives for the weights at the start of the stage, in passes of 8 rows."""
+        """Result of `completion_logprobs` for the weights at the start of the stage, in passes of 8 rows."""
         now = {name: t.clone() for name, t in trained_tensors(model).items()}
         load_tensors(self._tensors, trained_tensors(model))
         try:

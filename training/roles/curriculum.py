@@ -44,7 +44,7 @@ class Curriculum:
             self._recent = []
 
     def metrics(self) -> dict[str, float]:
-        """What to log: the level's difficulty, and success there so far (0 before the first group)."""
+        """Metrics to log: the level's difficulty, and success there so far (0 before the first group)."""
         success = statistics.fmean(self._recent) if self._recent else 0.0
         return {"curriculum/difficulty": float(self.difficulty), "curriculum/success": success}
 

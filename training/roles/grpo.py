@@ -91,7 +91,7 @@ class _RolloutReporter(StepReporter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpoOutcome:
-    """How a stage ended. Example: GrpoOutcome(step=120, alarms={"kl_runaway": "KL ... is 0.81 nats"})"""
+    """End of a stage. Example: GrpoOutcome(step=120, alarms={"kl_runaway": "KL ... is 0.81 nats"})"""
 
     step: int  # that the weights are of: the last, or that of the best validation
     alarms: Mapping[str, str]  # those that went off, each with what was seen

@@ -132,7 +132,7 @@ class ResumableTrainer(Trainer):
         wait_for_all()
 
     def _own_state(self) -> dict[str, Any]:
-        """What differs from process to process, but for random states."""
+        """State that differs from process to process, but for random states."""
         own = {name: getattr(self, name) for name in ATTRIBUTES if hasattr(self, name)}
         own["is_over"] = self.control.should_training_stop or self.state.global_step >= self.args.max_steps
         own["_metrics"] = {mode: dict(sums) for mode, sums in getattr(self, "_metrics", {}).items()}

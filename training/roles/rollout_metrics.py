@@ -1,4 +1,4 @@
-"""What one batch of rollouts was like, in numbers for the log: pure functions of episodes and rewards."""
+"""Metrics of one batch of rollouts: pure functions of episodes and rewards."""
 
 import statistics
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Where GRPO's episodes come from: TRL's `rollout_func` plays our environments with the weights in training.
+"""Episodes of GRPO: TRL's `rollout_func` plays our environments with the weights in training.
 
 Scores, left-out groups, alarms and the curriculum of a batch are here; the trainer is training/roles/grpo.py.
 """
@@ -111,7 +111,7 @@ class Rollouts:
             self._reference = ReferencePolicy(model)
 
     def state(self) -> dict[str, Any]:
-        """What later calls and log lines depend on."""
+        """State that later calls and log lines depend on."""
         return {
             "num_calls": self._num_calls,
             "metrics": self.metrics,

@@ -1,4 +1,4 @@
-"""What the processes of a Hugging Face trainer agree on around a checkpoint: when, which, all states."""
+"""Agreement of the processes of a Hugging Face trainer on a checkpoint: its time, its folder, all states."""
 
 from typing import Any, TypeVar
 
@@ -35,7 +35,7 @@ def share(values: list[Value]) -> list[Value]:
 
 
 def is_first() -> bool:
-    """Whether this process writes for all."""
+    """Return whether this process writes for all."""
     return not _are_several() or dist.get_rank() == 0
 
 

@@ -48,7 +48,7 @@ class FileEntry(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What was published. `sha256` covers all other fields, so that a flipped bit in here shows too.
+    """Published files. `sha256` covers all other fields, so that a flipped bit in here shows too.
 
     Example: verify(Path("runs/trial/checkpoints/marl/step_40")).step == 40
     """

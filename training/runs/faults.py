@@ -38,7 +38,7 @@ _FORM = re.compile(r"([a-z0-9]+)@(?:([a-z_]+(?:/[A-Za-z0-9_-]+)?):)?([a-z]+):([0
 
 
 class PlannedFaultError(Exception):
-    """What `raise@...` raises."""
+    """Error that `raise@...` raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Fault:
         return f"{self.kind}@{stage}{self.place}:{self.count}"
 
     def strikes(self, stage: str, place: str, count: int) -> bool:
-        """Whether it is this one's turn. A stage without role covers all its roles."""
+        """Return whether it is this one's turn. A stage without role covers all its roles."""
         covers = self.stage is None or stage == self.stage or stage.startswith(f"{self.stage}/")
         return covers and (place, count) == (self.place, self.count)
 
@@ -121,7 +121,7 @@ def enter_stage(stage: str) -> None:
 
 
 def count_places() -> dict[str, int]:
-    """How often each place was reached in this stage; counted only while a fault is planned."""
+    """Visits of each place in this stage; counted only while a fault is planned."""
     return dict(_plan.counts)
 
 

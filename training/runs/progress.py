@@ -14,7 +14,7 @@ AGREEMENT = 1.5  # greatest ratio of two successive estimates that are shown
 
 
 class Progress(Protocol):
-    """What a task reports to."""
+    """Receiver of a task's reports."""
 
     def advance(self, count: float = 1, *, stage: str = "", worked: bool = True, **metrics: float) -> None:
         """`count` more units are done; stage and metrics of the latest report are shown beside the bar.

@@ -82,7 +82,7 @@ class StageCheckpoints:
         return found
 
     def is_due(self, step: int) -> bool:
-        """Whether a checkpoint is to be saved after `step`."""
+        """Return whether a checkpoint is to be saved after `step`."""
         if self.every_steps:
             return step % self.every_steps == 0
         return self._clock() - self._last_save >= CHECKPOINT_PERIOD_S
@@ -154,7 +154,7 @@ def load_parts(path: Path, parts: Mapping[str, Stateful]) -> None:
 
 
 def logged_values(run: Run, stage: str, names: Sequence[str]) -> list[dict[str, float]]:
-    """What the stage logged so far, one dict per row that has all of `names`."""
+    """Logged values of the stage so far, one dict per row that has all of `names`."""
     rows = [dict(row.metrics) for row in run.read_metrics(stage)]
     return [row for row in rows if all(name in row for name in names)]
 

@@ -65,7 +65,7 @@ class SkippedSteps:
         self.count = self.in_a_row = 0
 
     def watch(self, step: int, norms: Sequence[float]) -> bool:
-        """Whether all gradient norms of a step are finite.
+        """Return whether all gradient norms of a step are finite.
 
         Raises:
             DivergedError: MAX_SKIPPED_STEPS steps in a row were not.

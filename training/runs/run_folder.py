@@ -179,11 +179,11 @@ class Run:
         stop_tracking()
 
     def is_done(self, stage: str) -> bool:
-        """Whether `mark_done` was called for the stage."""
+        """Return whether `mark_done` was called for the stage."""
         return self._locate(f"stages/{stage}.json").is_file()
 
     def read_payload(self, stage: str) -> dict[str, Any]:
-        """What `mark_done` stored.
+        """The payload that `mark_done` stored.
 
         Raises:
             UserError: the stage is not finished, or its file is damaged.

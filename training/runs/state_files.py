@@ -41,7 +41,7 @@ def write_state(folder: Path, name: str, value: Any) -> None:
 
 
 def read_state(folder: Path, name: str) -> Any:
-    """What `write_state` wrote, tensors on the CPU.
+    """The state that `write_state` wrote, tensors on the CPU.
 
     Raises:
         DamagedCheckpointError: missing, malformed, or a tensor that the structure names is not there.

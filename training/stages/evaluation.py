@@ -25,25 +25,30 @@ def evaluate_role(path: Path, stage: str, role: str) -> None:
     name = f"evaluate/{stage}/{role}"
     if run.is_done(name):
         return
+    scores = play_sealed(run, stage, role, run.config.evaluation.num_role_scenarios, outcomes_folder(run))
+    store_scores(run, name, [scores])
+    report_progress(20)
+
+
+def play_sealed(run: Run, stage: str, role: str, num_scenarios: int, folder: Path) -> RoleScores:
+    """Scores of a role after a stage on its first sealed test scenarios; `folder` keeps every play."""
     config = run.config
-    model, tokenizer = load_weights(run, EVALUATED_AFTER[stage], role)
+    model, tokenizer = load_weights(run, EVALUATED_AFTER.get(stage, stage), role)
     chat = make_chat(tokenizer, config)
     with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
-        scores = score_role(
+        return score_role(
             role,
             stage,
-            _test_scenarios(config, role),
+            list_test_scenarios(config, role, num_scenarios),
             engine=engine,
             chat=chat,
             max_turns=config.grpo.max_turns,
             max_completion_tokens=config.grpo.max_completion_tokens,
             max_failed_calls=config.grpo.max_failed_calls,
             kind=config.grpo.agent,
-            folder=outcomes_folder(run),
+            folder=folder,
             style=config.model.prompts,
         )
-    store_scores(run, name, [scores])
-    report_progress(20)
 
 
 def evaluate_team(path: Path, stage: str) -> None:
@@ -81,14 +86,15 @@ def evaluate_baselines(path: Path) -> None:
     config = run.config
     scores: list[RoleScores | TeamScores] = []
     for role in ROLES:
-        scores += score_role_baselines(role, _test_scenarios(config, role), config.model.prompts)
+        scenarios = list_test_scenarios(config, role, config.evaluation.num_role_scenarios)
+        scores += score_role_baselines(role, scenarios, config.model.prompts)
     scores += score_team_baselines(test_cases(config), config.team_reward)
     store_scores(run, name, scores)
     report_progress(10)
 
 
 def find_repeats(config: RunConfig) -> Repeats:
-    """How often which sealed cases are played, for the chance that all tries succeed."""
+    """The sealed cases that are played several times, for the chance that all tries succeed."""
     return Repeats(num_tries=config.evaluation.num_tries, num_cases=config.evaluation.num_tried_cases)
 
 
@@ -112,8 +118,9 @@ def scores_path(run: Run, name: str) -> Path:
     return run.path / "scores" / f"{name.removeprefix('evaluate/').replace('/', '-')}.jsonl"
 
 
-def _test_scenarios(config: RunConfig, role: str) -> list[Scenario]:
+def list_test_scenarios(config: RunConfig, role: str, count: int) -> list[Scenario]:
+    """The first sealed test scenarios of a role."""
     return [
         role_scenario(role, "test", config.data.seed, index, test_difficulties(config), config.model.prompts)
-        for index in range(config.evaluation.num_role_scenarios)
+        for index in range(count)
     ]

@@ -172,7 +172,7 @@ def divide_prompts(grpo: GrpoConfig, num_ranks: int) -> GrpoConfig:
 
 
 def _load_judge(run: Run, role: str, grpo: GrpoConfig) -> Judge | None:
-    """What scores transcripts beside the verifier; None where the config gives it no weight."""
+    """The model that scores transcripts beside the verifier; None where the config gives it no weight."""
     return load_reward_model(run, role).score if grpo.model_weight else None
 
 

@@ -9,17 +9,15 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from scenarios.base import Scenario
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
 from simulator.export.atomic_files import write_atomic
-from training.config.run_config import RunConfig
-from training.data.demonstrations import TokenRow, role_scenario
-from training.models.adapters import roles_of
+from training.data.demonstrations import TokenRow
 from training.models.weights import is_finished, load_weights
 from training.roles.rollouts import Rollouts
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
+from training.stages.grpo import draw_scenarios
 from training.stages.order import SOURCE
 from training.stages.sft import count_control_steps, first_further_row, train_role
 
@@ -36,42 +34,33 @@ def train_sft_own(path: Path, owner: str) -> None:
     file = run.path / FOLDER / f"{owner}.jsonl"
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)
-        rows = [row for role in roles_of(owner) for row in sample_right(run, role)]
-        write_atomic(file, "".join(json.dumps([row.token_ids, row.loss_mask]) + "\n" for row in rows))
+        kept_rows = sample_right(run, owner)
+        write_atomic(file, "".join(json.dumps([row.token_ids, row.loss_mask]) + "\n" for row in kept_rows))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     kept = [TokenRow(token_ids=tuple(ids), loss_mask=tuple(mask)) for ids, mask in lines]
     steps, first_row = count_control_steps(run.config), first_further_row(run.config)
     train_role(run, STAGE, owner, steps, first_row=first_row, own_rows=kept)
 
 
-def sample_right(run: Run, role: str) -> list[TokenRow]:
-    """The role's sampled transcripts of full reward, equal ones once."""
+def sample_right(run: Run, owner: str) -> list[TokenRow]:
+    """The sampled transcripts of full reward on the scenarios that GRPO plays, equal ones once."""
     config = run.config
     grpo = config.grpo.model_copy(update={"curriculum": False})
-    model, tokenizer = load_weights(run, SOURCE[STAGE], role)
+    model, tokenizer = load_weights(run, SOURCE[STAGE], owner)
     known = families(config.model.prompts)
     rollouts = Rollouts(
-        [], role=role, chat=make_chat(tokenizer, config), config=grpo, seed=config.seed, families=known
+        [], role=owner, chat=make_chat(tokenizer, config), config=grpo, seed=config.seed, families=known
     )
     rows: dict[TokenRow, None] = {}
+    size = grpo.prompts_per_step
+    scenarios = draw_scenarios(run, owner, "train", grpo.max_steps * size, config.data.first_grpo_index)
     for step in range(grpo.max_steps):
-        scenarios = list_scenarios(config, role, step)
+        repeated = [one for one in scenarios[step * size : (step + 1) * size] for _ in range(grpo.group_size)]
         played = rollouts.play(
-            model, scenarios, version=STAGE, temperature=grpo.temperature, stream=f"{STAGE}/{step}"
+            model, repeated, version=STAGE, temperature=grpo.temperature, stream=f"{STAGE}/{step}"
         )
         rows |= dict.fromkeys(keep_right([one for one in played if isinstance(one, SoloEpisode)]))
     return list(rows)
-
-
-def list_scenarios(config: RunConfig, role: str, step: int) -> list[Scenario]:
-    """The scenarios of one step of GRPO, each as often as in a group."""
-    data, grpo = config.data, config.grpo
-    first = data.first_grpo_index + step * grpo.prompts_per_step
-    scenarios = [
-        role_scenario(role, "train", data.seed, first + place, data.difficulties, config.model.prompts)
-        for place in range(grpo.prompts_per_step)
-    ]
-    return [scenario for scenario in scenarios for _ in range(grpo.group_size)]
 
 
 def keep_right(episodes: Sequence[SoloEpisode]) -> list[TokenRow]:

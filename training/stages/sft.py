@@ -58,7 +58,7 @@ def count_control_steps(config: RunConfig) -> int:
 
 
 def first_further_row(config: RunConfig) -> int:
-    """Where SFT after SFT begins: at the same demonstrations, or at new ones where they are unlimited."""
+    """First row of SFT after SFT: of the same demonstrations, or of new ones where they are unlimited."""
     return 0 if config.data.num_demonstrations else count_rows(config, config.sft.max_steps)
 
 

@@ -112,7 +112,7 @@ def add_wall_time(run: Run, seconds: float) -> float:
 
 
 def _training_facts(run: Run) -> tuple[dict[str, dict[str, bool]], dict[str, dict[str, float]]]:
-    """Which weights each stage changed, and the share of groups that had an advantage."""
+    """The stages that changed their weights, and the share of groups that had an advantage."""
     changed: dict[str, dict[str, bool]] = {}
     signal: dict[str, dict[str, float]] = {}
     for stage in ("sft", "grpo"):

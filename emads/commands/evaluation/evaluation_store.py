@@ -1,4 +1,4 @@
-"""What an evaluated run keeps beside its scores: every play as a row, and details."""
+"""Files of an evaluated run beside its scores: every play as a row, and details."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""What `emads simulate` writes beside the text on the terminal, and who watches while it plays."""
+"""Files and live views of `emads simulate`, beside its text on the terminal."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,7 +12,7 @@ from simulator.observer import Watch, join_watches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """What is written beside the text on the terminal; None: nothing.
+    """Paths of the files to write beside the text on the terminal; None: no file.
 
     Example: Outputs(html=Path("runs/minutes"), episodes=Path("runs/episodes.jsonl"))
     """
@@ -26,7 +26,7 @@ class Outputs:
 
 @contextmanager
 def watching(outputs: Outputs, num_cases: int, *, is_asking: bool = False) -> Iterator[Watch | None]:
-    """What watches the episodes; None where nothing was asked for. `is_asking`: a person answers meanwhile.
+    """Observers of the episodes; None where none was asked for. `is_asking`: a person answers meanwhile.
 
     Raises:
         UserError: spans without OpenTelemetry.

@@ -104,6 +104,11 @@ def _counterfactuals(
     """Return the scheme's further input beside the sets' own rewards: a row of numbers for each set."""
     if scheme in ("cross_rescored", "hierarchical"):
         return swapped
+    if scheme == "cross_valued":
+        return [
+            tuple(case.reward({**among.table, seat: own.table[seat]}, "exact") for among in sets)
+            for own in sets
+        ]
     if scheme == "difference":
         return [(case.reward({**one.table, seat: None}, "exact"),) for one in sets]
     if scheme == "shapley":

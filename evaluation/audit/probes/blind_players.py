@@ -27,7 +27,7 @@ def list_policies(book: CaseSample, difficulty: int) -> Mapping[str, Policy]:
     family = book.subject.family
     constant = json.dumps(book.best_constant(difficulty))
     majority = json.dumps(book.majority(difficulty))
-    golds = [json.dumps(family.solve(case)) for case in book.draw("train", difficulty, book.constant_cases)]
+    golds = [json.dumps(gold) for gold in book.list_golds(difficulty)]
     mandate = ROLES[family.role].mandate if family.role in ROLES else ""
     return {
         "random": family.baselines["random"],

@@ -7,8 +7,9 @@ or several in series. Availability is counted in hundredths of a percent (9950 i
 import itertools
 import random
 from collections.abc import Mapping
-from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
 
 from roles.cto import RULES
 from scenarios.company.domain import (
@@ -125,34 +126,50 @@ def measure(structure: Structure, choice: Choice) -> dict[str, int]:
 
 def measure_again(structure: Structure, choice: Choice) -> tuple[int, dict[str, int]]:
     """The same on the networkx graph of components: longest path, all up and down states."""
+    state = _install(structure, choice)
+    wiring = _wire(tuple(tuple(tuple(branch) for branch in stage) for stage in structure["stages"]))
+    arrived: dict[str, int] = {}
+    for name, before in wiring.predecessors:
+        own = state[name][0] if name in state else 0
+        arrived[name] = own + max((arrived[other] for other in before), default=0)
+    down = {name: (WHOLE - part[1]) ** part[2] for name, part in state.items()}
+    whole = {name: WHOLE ** part[2] for name, part in state.items()}
+    up = sum(
+        prod(whole[name] - down[name] if name in alive else down[name] for name in state)
+        for alive in wiring.serving
+    )
+    cost = sum(structure["upgrades"][name]["cost"] for name in choice)
+    return cost, {"latency": arrived["exit"], "availability": WHOLE * up // prod(whole.values())}
+
+
+class _Wiring(NamedTuple):
+    """What hangs on the stages alone, whatever is bought."""
+
+    predecessors: list[tuple[str, list[str]]]  # of every node, in topological order
+    serving: list[frozenset[str]]  # components that are up, of every state that serves
+
+
+@lru_cache(maxsize=16)  # a structure is measured with one choice after the other
+def _wire(stages: tuple[tuple[tuple[str, ...], ...], ...]) -> _Wiring:
     import networkx as nx
 
-    state = _install(structure, choice)
     graph: nx.DiGraph[str] = nx.DiGraph()
     ends = ["entry"]
-    for stage in structure["stages"]:
+    for stage in stages:
         for branch in stage:
             nx.add_path(graph, branch)
             graph.add_edges_from((end, branch[0]) for end in ends)
         ends = [branch[-1] for branch in stage]
     graph.add_edges_from((end, "exit") for end in ends)
-    for _, target, edge in graph.edges(data=True):
-        edge["ms"] = state[target][0] if target in state else 0
-    total = Fraction(0)
-    for ups in itertools.product((False, True), repeat=len(state)):
-        alive = [name for name, is_up in zip(state, ups, strict=True) if is_up]
-        if not nx.has_path(graph.subgraph(["entry", "exit", *alive]), "entry", "exit"):
-            continue
-        probability = Fraction(1)
-        for (_, availability, machines), is_up in zip(state.values(), ups, strict=True):
-            lost = (1 - Fraction(availability, WHOLE)) ** machines
-            probability *= 1 - lost if is_up else lost
-        total += probability
-    figures = {
-        "latency": nx.dag_longest_path_length(graph, weight="ms"),
-        "availability": int(total * WHOLE),
-    }
-    return sum(structure["upgrades"][name]["cost"] for name in choice), figures
+    components = [name for stage in stages for branch in stage for name in branch]
+    states = (
+        frozenset(itertools.compress(components, ups))
+        for ups in itertools.product((False, True), repeat=len(components))
+    )
+    serving = [
+        alive for alive in states if nx.has_path(graph.subgraph(["entry", "exit", *alive]), "entry", "exit")
+    ]
+    return _Wiring([(name, list(graph.predecessors(name))) for name in nx.topological_sort(graph)], serving)
 
 
 def value(terms: Terms, figures: Figures) -> int:

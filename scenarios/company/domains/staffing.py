@@ -76,7 +76,7 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
 
 
 def _schedule(structure: Structure, choice: Choice) -> tuple[set[str], dict[str, int], dict[str, int]]:
-    """Who works overtime, days by contracted package, days saved by package."""
+    """People on overtime, days by contracted package, days saved by package."""
     overtime: set[str] = set()
     contracted: dict[str, int] = {}
     saved: dict[str, int] = {}
@@ -139,10 +139,11 @@ def measure_again(structure: Structure, choice: Choice) -> tuple[int, dict[str, 
             if owner in last:
                 graph.add_edge(last[owner], name)
             last[owner] = name
-    for _, target, edge in graph.edges(data=True):
-        edge["days"] = days[target]
+    done = {"start": 0}
+    for name in list(nx.topological_sort(graph))[1:]:
+        done[name] = days[name] + max(done[earlier] for earlier in graph.predecessors(name))
     cost = sum(structure["upgrades"][name]["cost"] for name in choice)
-    return cost, {"finish": nx.dag_longest_path_length(graph, weight="days")}
+    return cost, {"finish": max(done.values())}
 
 
 def value(terms: Terms, figures: Figures) -> int:

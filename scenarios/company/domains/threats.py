@@ -7,7 +7,7 @@ step or two in turn. Every step stands on one route only, and steps succeed inde
 import itertools
 import random
 from collections.abc import Mapping
-from fractions import Fraction
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -118,33 +118,52 @@ def measure(structure: Structure, choice: Choice) -> dict[str, int]:
 
 def measure_again(structure: Structure, choice: Choice) -> tuple[int, dict[str, int]]:
     """The same by inclusion and exclusion over all paths of steps from outside to each asset."""
+    likelihoods = _harden(structure, choice)
+    assets = structure["assets"]
+    unions = _list_unions(
+        tuple(
+            (name, asset["from"], tuple(tuple(route) for route in asset["routes"]))
+            for name, asset in assets.items()
+        )
+    )
+    scale = 100 ** len(likelihoods)
+    total = 0
+    for name, asset in assets.items():
+        reached = sum(
+            sign * prod(likelihoods[step] for step in union) * 100 ** (len(likelihoods) - len(union))
+            for union, sign in unions[name]
+        )
+        total += asset["loss"] * reached // scale
+    return sum(structure["upgrades"][name]["cost"] for name in choice), {"expected_loss": total}
+
+
+@lru_cache(maxsize=16)  # a structure is measured with one choice after the other
+def _list_unions(
+    assets: tuple[tuple[str, str, tuple[tuple[str, ...], ...]], ...],
+) -> dict[str, list[tuple[frozenset[str], int]]]:
+    """Of every asset the unions of the steps of some paths to it, with their signed numbers of terms.
+
+    `assets`: name, source and routes.
+    """
     import networkx as nx
 
-    likelihoods = _harden(structure, choice)
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
-    routes: dict[tuple[Any, ...], frozenset[str]] = {}
-    for name, asset in structure["assets"].items():
-        for route in asset["routes"]:
-            key = graph.add_edge(asset["from"], name)
-            routes[asset["from"], name, key] = frozenset(route)
-    total = 0
-    for name, asset in structure["assets"].items():
-        signs: dict[frozenset[str], int] = {}  # union of the steps of some paths -> signed number of terms
+    routes: dict[Any, frozenset[str]] = {}  # by edge
+    for name, source, own in assets:
+        for route in own:
+            key = graph.add_edge(source, name)
+            routes[source, name, key] = frozenset(route)
+    unions = {}
+    for name, _, _ in assets:
+        signs: dict[frozenset[str], int] = {}
         for path in nx.all_simple_edge_paths(graph, OUTSIDE, name):
             used = frozenset().union(*(routes[edge] for edge in path))
             terms = list(signs.items())
             signs[used] = signs.get(used, 0) + 1
             for union, sign in terms:
                 signs[union | used] = signs.get(union | used, 0) - sign
-        probability = sum(
-            (
-                sign * prod((Fraction(likelihoods[step], 100) for step in union), start=Fraction(1))
-                for union, sign in signs.items()
-            ),
-            start=Fraction(0),
-        )
-        total += int(asset["loss"] * probability)
-    return sum(structure["upgrades"][name]["cost"] for name in choice), {"expected_loss": total}
+        unions[name] = list(signs.items())
+    return unions
 
 
 def value(terms: Terms, figures: Figures) -> int:

@@ -40,8 +40,7 @@ def _measure(question: Question, part: Part, text: str) -> Step:
 
 
 def list_searched(parts: Sequence[Part], amount: int) -> list[Part]:
-    """What a search measures, singles first: all that the amount allows, and nothing bought where it "
-    "breaks."""
+    """Choices that a search measures, singles first: all that the amount allows, but no empty one."""
     within = [part for part in parts if part.cost <= amount and part.choice]
     return sorted(within, key=lambda part: len(part.choice))
 

@@ -5,7 +5,6 @@ A reviewer only says what it thinks of what it is shown. It holds no key: the de
 
 import asyncio
 import random
-import sys
 from collections.abc import Callable
 from typing import Protocol
 
@@ -19,6 +18,7 @@ from simulator.governance.gate.approvals import (
 from simulator.governance.gate.eligibility import SIMULATED, TERMINAL, WEB
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.gate.request_text import HELP, render_request, show
+from simulator.terminal import STANDARD, Terminal
 
 POLL_S = 0.1  # between two looks for an answer of the web app
 
@@ -128,20 +128,10 @@ class TerminalReviewer:
 
     name = TERMINAL
 
-    def __init__(
-        self,
-        *,
-        read_line: Callable[[str], str] = input,
-        write: Callable[[str], object] = print,
-        is_terminal: Callable[[], bool] = sys.stdin.isatty,
-    ) -> None:
-        """
-        Raises:
-            UserError: standard input is no terminal, so no person can be asked.
-        """
-        if not is_terminal():
-            raise UserError("--reviewer terminal needs a terminal; choose --reviewer simulated")
-        self._read_line, self._write = read_line, write
+    def __init__(self, terminal: Terminal = STANDARD) -> None:
+        """See Terminal.require_person."""
+        terminal.require_person("--reviewer terminal needs a terminal; choose --reviewer simulated")
+        self._read_line, self._write = terminal.read_line, terminal.write
 
     async def review(self, request: ReviewRequest) -> ReviewResponse | None:
         """See Reviewer.review; end of input leaves the case waiting."""

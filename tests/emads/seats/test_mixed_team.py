@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from table_server import answer_as_experts
 from teacher_server import serve
+from tiny_models import make_tiny_base
 
 import emads
 from emads.seats.mixed_team import MixedTeam
@@ -13,7 +14,6 @@ from roles.errors import UserError
 from scenarios.team import generate
 from training.config.loading import load_config
 from training.runs.run_folder import Run
-from training.stages.base import train_base
 
 CASES = [generate("test", 3, index, 1 + index) for index in range(4)]
 EXPERTS = ["all=scripted:measured", "reconcile=scripted:exact"]
@@ -112,7 +112,7 @@ def test_a_run_sits_beside_scripts_and_reads_its_own_prompts(tmp_path: Path) -> 
         *("model.intermediate_size=64", "data.difficulties=[1]"),
     )
     run = Run.create(tmp_path / "run", load_config(None, settings))
-    train_base(run.path)
+    make_tiny_base(run.path)
     team = load([*EXPERTS, f"cto=run:{run.path}/base"])
     (played,) = emads.play(team, CASES[:1])
     (scripted,) = emads.play(load(EXPERTS), CASES[:1])
@@ -126,7 +126,7 @@ def test_a_run_sits_beside_scripts_and_reads_its_own_prompts(tmp_path: Path) -> 
 
 def test_questions_are_those_of_the_call_else_of_the_run_in_the_chair(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", load_config(overrides=["model.questions=2", "model.hidden_size=16"]))
-    train_base(run.path)
+    make_tiny_base(run.path)
     chair = f"reconcile=run:{run.path}/base"
 
     def most(team: emads.Team) -> int:

@@ -16,6 +16,7 @@ from roles.errors import InfrastructureError, UserError
 from scenarios.team import PlanGame, generate
 from simulator.chat_messages import MessageChat
 from simulator.engines.base import CompletionRequest, Sampling
+from simulator.terminal import Terminal
 
 CASE = generate("test", 0, 1, 2)
 CHAT = MessageChat()
@@ -38,7 +39,8 @@ def say(*lines: str) -> tuple[Callable[[str], str], list[str]]:
 def engine_of(*lines: str) -> tuple[PersonEngine, list[str], list[str]]:
     read_line, asked = say(*lines)
     written: list[str] = []
-    return PersonEngine(read_line=read_line, write=written.append, is_terminal=lambda: True), asked, written
+    terminal = Terminal(read_line=read_line, write=written.append, is_terminal=lambda: True)
+    return PersonEngine(terminal), asked, written
 
 
 def complete(engine: PersonEngine, ids: tuple[int, ...], seat: str = "coo") -> str:
@@ -95,7 +97,7 @@ def test_who_leaves_ends_the_case_as_a_fault_and_no_terminal_is_said_at_once() -
     with pytest.raises(InfrastructureError, match="the person who plays coo left"):
         complete(engine, opening())
     with pytest.raises(UserError, match="needs a terminal"):
-        PersonEngine(is_terminal=lambda: False)
+        PersonEngine(Terminal(is_terminal=lambda: False))
     with pytest.raises(UserError, match="write human"):
         read_seats(["coo=human:ann"])
 
@@ -113,7 +115,7 @@ def person(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             return "object"
         return "no" if "yes or no" in question else ""
 
-    at_terminal = partial(PersonEngine, read_line=read_line, is_terminal=lambda: True)
+    at_terminal = partial(PersonEngine, Terminal(read_line=read_line, is_terminal=lambda: True))
     monkeypatch.setattr("emads.seats.mixed_team.PersonEngine", at_terminal)
     return asked
 

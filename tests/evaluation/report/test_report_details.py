@@ -66,9 +66,7 @@ def comparison() -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    path = tmp_path / "run"
+def make_run(path: Path) -> Path:
     path.mkdir()
     full_run(path, combine_seeds([summarise(ROLES), summarise(ROLES) | {"seed": 4}]))
     plays = [outcome(number) for number in range(10)]
@@ -85,8 +83,17 @@ def run(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_new_chart_says_what_it_shows_and_on_how_many(run: Path) -> None:
-    page = render_report(run)
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return render_report(make_run(tmp_path_factory.mktemp("details") / "run"))
+
+
+def test_every_new_chart_says_what_it_shows_and_on_how_many(page: str) -> None:
     images = Page(page).named("img")
     alts = [image["alt"] or "" for image in images]
     assert sum(alt.startswith("Stacked bars") for alt in alts) == 1 + len(ROLES)
@@ -96,8 +103,8 @@ def test_every_new_chart_says_what_it_shows_and_on_how_many(run: Path) -> None:
     assert all(re.search(r"\(n = \d+", decode(image)) for image in images)
 
 
-def test_offers_are_on_the_page_seat_by_seat(run: Path) -> None:
-    text = " ".join(Page(render_report(run)).text.split())
+def test_offers_are_on_the_page_seat_by_seat(page: str) -> None:
+    text = " ".join(Page(page).text.split())
     assert "Offers, seat by seat" in text
     assert "CTO 1.00 1.50 0.00 .50" in text
     assert "Risk .50 0.50 1.50 .00" in text
@@ -107,8 +114,7 @@ def decode(image: dict[str, str | None]) -> str:
     return base64.b64decode((image["src"] or "").split(",")[1]).decode()
 
 
-def test_findings_seeds_and_faults_are_on_the_page_and_escaped(run: Path) -> None:
-    page = render_report(run)
+def test_findings_seeds_and_faults_are_on_the_page_and_escaped(page: str) -> None:
     assert "14 of 14 decisions &lt;b&gt;accepted&lt;/b&gt;" in page
     assert "accepts what breaks its own hard limit" in page
     assert "Seeds 3, 4 together" in page

@@ -15,6 +15,7 @@ import evaluation_child
 import pyarrow.parquet as pq
 import pytest
 from scored_outcomes import TINY, outcome, team_outcome
+from tiny_models import make_tiny_base
 
 from emads.cli import main
 from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome
@@ -31,7 +32,6 @@ from simulator.engines.scripted import ScriptedEngine
 from simulator.reward import TeamRewardWeights
 from training.config.loading import load_config
 from training.runs.run_folder import Run
-from training.stages.base import train_base
 
 ROOT = Path(__file__).parent.parent.parent.parent
 
@@ -163,7 +163,7 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     for seed in (0, 1):
         path = tmp_path_factory.mktemp("evaluated") / f"seed-{seed}"
         run = Run.create(path, load_config(None, (*TINY, f"seed={seed}")))
-        train_base(run.path)
+        make_tiny_base(run.path)
         assert main(["evaluate", str(path)]) == 0
         paths.append(path)
     return paths

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from scored_outcomes import TINY
+from tiny_models import make_tiny_base
 
 from emads.cli import main
 from evaluation.scoring.external_tasks import FAMILY, is_same_answer, read_task_folder, verify
@@ -12,7 +13,6 @@ from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome
 from roles.errors import UserError
 from training.config.loading import load_config
 from training.runs.run_folder import Run
-from training.stages.base import train_base
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_run_answers_a_folder_and_twice_alike(
 ) -> None:
     (folder / "long.json").write_text(json.dumps([{"question": "word " * 3000, "answer": "1"}]))
     run = Run.create(tmp_path / "run", load_config(None, TINY))
-    train_base(run.path)
+    make_tiny_base(run.path)
     arguments = ["evaluate", str(run.path), "--tasks", str(folder), "--stage", "base", "--role", "risk"]
     assert main(arguments) == 0
     shown = capsys.readouterr().out

@@ -5,6 +5,7 @@ from functools import cache
 from statistics import fmean
 
 import pytest
+from fast_loop import slow_except
 
 from evaluation.scoring.baselines import TEAM_PLAYERS, expert_episode, score_team_baselines
 from evaluation.scoring.scores import TEAM_BASELINES
@@ -45,12 +46,12 @@ def mean_value(player: TablePlayer, cases: tuple[TeamScenario, ...]) -> float:
     return fmean(values)
 
 
-@pytest.mark.parametrize("difficulty", DIFFICULTIES)
+@pytest.mark.parametrize("difficulty", slow_except(DIFFICULTIES, 1, 5))
 def test_one_offer_per_option_reaches_the_optimum(difficulty: int) -> None:
     assert mean_value(play_optimum, draw(difficulty)) == 1.0
 
 
-@pytest.mark.parametrize("difficulty", DIFFICULTIES)
+@pytest.mark.parametrize("difficulty", slow_except(DIFFICULTIES, 1, 5))
 def test_players_that_do_not_pool_what_seats_know_stay_behind(difficulty: int) -> None:
     cases = draw(difficulty)
     best = mean_value(play_experts(*BEST_HABITS), cases)

@@ -1,16 +1,17 @@
-"""Effects, BCa, McNemar, seeds, families of tests: against scipy, statsmodels, hand and simulation."""
+"""Effects, McNemar, seeds, families of tests: against scipy, statsmodels, hand and simulation."""
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from fast_loop import slow_except
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from evaluation.comparison.seeds import SeedScores, compare_seeds
 from evaluation.scoring.scores import TeamScores
-from evaluation.stats.effects import bca_interval, cliffs_delta, cohens_dz, mcnemar_p, t_factor
+from evaluation.stats.effects import cliffs_delta, cohens_dz, mcnemar_p, t_factor
 from evaluation.stats.intervals import holm, mean_interval, paired_interval, paired_permutation_p
 from evaluation.stats.over_seeds import seeded_interval
 
@@ -53,28 +54,7 @@ def test_effect_sizes_agree_with_scipy_and_by_hand() -> None:
     assert cliffs_delta([3.0], [1.0, 2.0]) == 1.0
 
 
-def test_bca_covers_a_skewed_mean_about_95_times_in_100_and_more_often_than_percentiles() -> None:
-    rng = np.random.default_rng(4)
-    hits, plain = 0, 0
-    for trial in range(1000):
-        sample = rng.lognormal(0.0, 1.0, 60).tolist()
-        bca = bca_interval(sample, num_bootstrap=400, seed=trial)
-        percentile = mean_interval(sample, num_bootstrap=400, seed=trial)
-        hits += bca.low <= np.exp(0.5) <= bca.high
-        plain += percentile.low <= np.exp(0.5) <= percentile.high
-    assert hits > plain + 5
-    assert hits >= 890  # a log-normal of 60 is hard; percentiles reach about 880
-
-
-def test_bca_covers_a_bounded_reward_95_times_in_100() -> None:
-    rng = np.random.default_rng(5)
-    hits = 0
-    for trial in range(1000):
-        interval = bca_interval(rng.beta(2.0, 1.0, 120).tolist(), num_bootstrap=500, seed=trial)
-        hits += interval.low <= 2 / 3 <= interval.high
-    assert 935 <= hits <= 965
-
-
+@pytest.mark.slow
 def test_a_paired_interval_of_a_known_effect_covers_it() -> None:
     rng = np.random.default_rng(6)
     hits = 0
@@ -86,6 +66,7 @@ def test_a_paired_interval_of_a_known_effect_covers_it() -> None:
     assert 935 <= hits <= 965
 
 
+@pytest.mark.slow
 def test_a_family_of_corrected_tests_errs_at_most_5_times_in_100() -> None:
     rng = np.random.default_rng(7)
     errors, raw = 0, 0
@@ -102,8 +83,8 @@ def test_a_family_of_corrected_tests_errs_at_most_5_times_in_100() -> None:
     assert raw > 120  # uncorrected, one in five families errs
 
 
-@pytest.mark.parametrize("same", [False, True])
-@pytest.mark.parametrize("spread", [0.0, 0.2])
+@pytest.mark.parametrize("same", slow_except([False, True], False))
+@pytest.mark.parametrize("spread", slow_except([0.0, 0.2], 0.2))
 def test_an_interval_over_seeds_covers_where_seeds_differ(spread: float, same: bool) -> None:
     rng = np.random.default_rng(8)
     hits, alone = 0, 0

@@ -7,7 +7,7 @@ from scenarios.company.domains import DOMAINS
 from scenarios.company.knapsack import has_twins, list_efficient
 from scenarios.company.setting import draw_setting, draw_structure
 
-NUM_CASES = 200  # structures per domain; benchmarks/scenarios/company_cases.py does 2,000
+NUM_CASES = 60  # structures per domain; benchmarks/scenarios/company_cases.py does 2,000
 
 ARCHITECTURE = {
     "stages": [[["gateway"]], [["cache"], ["index", "store"]]],

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -21,8 +22,13 @@ NUM_CASES = 60  # drawn, per test
 SPLIT: Split = "test"
 
 
+@cache
+def draw_case(index: int) -> CompanyCase:
+    return generate_case(SPLIT, 3, index, 1 + index % 10)
+
+
 def draw_cases(num: int = NUM_CASES) -> list[CompanyCase]:
-    return [generate_case(SPLIT, 3, index, 1 + index % 10) for index in range(num)]
+    return [draw_case(index) for index in range(num)]
 
 
 def best_plan(case: CompanyCase) -> Plan:
@@ -264,7 +270,7 @@ def test_a_trait_takes_its_share_of_an_effect_and_shows_when_bought() -> None:
 
 def test_a_company_has_the_same_traits_in_all_of_its_cases() -> None:
     seen: dict[str, set[object]] = {}
-    for case in draw_cases(90):
+    for case in draw_cases():
         world = draw_world(case, seed=5, with_traits=True)
         assert find_company(case)
         seen.setdefault(find_company(case), set()).add(world.traits)

@@ -1,10 +1,11 @@
 """The scripted engine, the plain chat and the ready policies."""
 
 import asyncio
+import json
 import math
 import random
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from roles.team import RECONCILER
 from scenarios.base import Style
 from scenarios.registry import FAMILIES
 from scenarios.team import PlanGame, TeamScenario, decision_value
+from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.experts import REPORT_HABITS, best_decision
 from simulator.agents.scripted_policies import (
     BASELINES,
@@ -193,10 +195,17 @@ def test_named_habits_are_played_and_drawn_ones_kept(style: Style) -> None:
             assert turns[0].text.split("\n")[0] == text.split("\n")[0]
 
 
+@cache
+def expert_reward(style: Style) -> float:
+    scenarios = draw_scenarios(20)
+    engine = oracle_engine(scenarios, report_habit="measured", funding_habit="exact")
+    return mean([verdict.reward for verdict in play_and_score(scenarios, engine, style=style)[1]])
+
+
 @pytest.mark.parametrize("name", BASELINES)
 @pytest.mark.parametrize("style", ["full", "short"])
 def test_baselines_are_well_formed_and_worse_than_experts(name: str, style: Style) -> None:
-    scenarios = draw_scenarios(40)
+    scenarios = draw_scenarios(20)
     engine = ScriptedEngine(CHAT, seeded=baseline_team(scenarios, name))
     episodes, verdicts = play_and_score(scenarios, engine, style=style)
     for scenario, episode in zip(scenarios, episodes, strict=True):
@@ -204,9 +213,25 @@ def test_baselines_are_well_formed_and_worse_than_experts(name: str, style: Styl
         assert all(report is not None and not report.false_claims for report in read.table.values())
         assert read.decision is not None
         assert None not in read.votes.values()
-    engine = oracle_engine(scenarios, report_habit="measured", funding_habit="exact")
-    experts = play_and_score(scenarios, engine, style=style)[1]
-    assert mean([v.reward for v in verdicts]) < mean([v.reward for v in experts]) - 0.1
+    assert mean([v.reward for v in verdicts]) < expert_reward(style) - 0.1
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_the_expert_asks_in_play_where_demonstrations_ask(most: int) -> None:
+    scenarios = draw_scenarios(12)
+    habits = ("measured", "exact")
+    experts = oracle_team(scenarios, report_habit=habits[0], funding_habit=habits[1], asks=True)
+    make_game = partial(PlanGame, questions=most)
+    engine = ScriptedEngine(CHAT, seeded=experts)
+    episodes = asyncio.run(play_episodes(scenarios, TEAM, engine, CHAT, SAMPLING, make_game=make_game))
+    for case, episode in zip(scenarios, episodes, strict=True):
+        *asked, _decided = hold_meeting(make_game(case), habits=habits).messages[RECONCILER]
+        shown = [json.loads(one.steps[-1].text.partition("\n")[2]) for one in asked]
+        assert [json.loads(one.ask) for one in episode.asked] == shown
+        assert read_episode(case, episode).decision is not None
+    num_asked = [len(episode.asked) for episode in episodes]
+    assert max(num_asked) == most
+    assert most == 0 or 0 in num_asked, "a question that does not pay is not put"
 
 
 def test_an_unknown_baseline_is_named() -> None:

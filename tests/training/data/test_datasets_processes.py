@@ -113,6 +113,7 @@ def test_kill_nine_at_random_moments_then_resume_gives_equal_bytes(tmp_path: Pat
     pytest.fail(f"only {num_kills} of {3 * NUM_KILLS} attempts were killed in time")
 
 
+@pytest.mark.process
 def test_a_dead_worker_is_one_line_and_the_next_call_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

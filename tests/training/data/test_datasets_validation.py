@@ -124,17 +124,17 @@ def test_validating_nothing_is_a_user_mistake(tmp_path: Path) -> None:
         validate_folder(tmp_path)
 
 
-NUM_PER_KIND = 10
-NUM_ROWS_R14 = 400
+NUM_PER_KIND = 2
+NUM_ROWS = 80
 
 
 @pytest.fixture(scope="module")
 def spoilt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str, int], str]]:
-    """A folder with ten corrupt rows of every kind, and the reason each must get, by file and row."""
-    folder = tmp_path_factory.mktemp("r14") / "data"
+    """A folder with two corrupt rows of every kind, and the reason each must get, by file and row."""
+    folder = tmp_path_factory.mktemp("spoilt") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.data.folders.requests.SCENARIOS_PER_SHARD", 100)
-        generate_folder(("cto",), NUM_ROWS_R14, folder)
+        patch.setattr("training.data.folders.requests.SCENARIOS_PER_SHARD", 20)
+        generate_folder(("cto",), NUM_ROWS, folder)
     expected: dict[tuple[str, int], str] = {}
     kinds = [kind for kind in CORRUPTIONS for _ in range(NUM_PER_KIND)]
     for number, kind in enumerate(kinds):
@@ -145,14 +145,14 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[s
     return folder, expected
 
 
-def test_ten_corrupt_rows_of_each_kind_are_named_and_the_clean_ones_kept(
+def test_corrupt_rows_of_each_kind_are_named_and_the_clean_ones_kept(
     tmp_path: Path, spoilt: tuple[Path, dict[tuple[str, int], str]]
 ) -> None:
     folder, expected = spoilt
     assert len(CORRUPTIONS) >= 12
     assert len(expected) == NUM_PER_KIND * len(CORRUPTIONS)
     report = validate_folder(folder, keep=tmp_path / "clean")
-    assert (report.num_rows, report.num_clean) == (NUM_ROWS_R14, NUM_ROWS_R14 - len(expected))
+    assert (report.num_rows, report.num_clean) == (NUM_ROWS, NUM_ROWS - len(expected))
     assert {(problem.file, problem.row) for problem in report.problems} == set(expected)
     for problem in report.problems:
         assert problem.row is not None

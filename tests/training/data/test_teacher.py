@@ -816,6 +816,7 @@ def test_settings_are_read_with_their_types(tmp_path: Path) -> None:
     assert (rules.tool_shape, rules.max_turns) == ("text", 5)
 
 
+@pytest.mark.process
 def test_no_other_process_may_write_there(tmp_path: Path) -> None:
     with serve(Oracle(draw("cto", 3))) as server:
         server.hold_after = 0

@@ -13,7 +13,7 @@ from simulator.reading import read_episode
 from simulator.records import Episode, Question
 from simulator.reward import TeamRewardWeights
 from training.joint.credit.counterfactuals import key_of, swap_reports
-from training.joint.credit.offer_values import coalition_reward, shapley_values, value_without
+from training.joint.credit.offer_values import coalition_reward, cross_values, shapley_values, value_without
 
 WEIGHTS = TeamRewardWeights()
 
@@ -99,3 +99,15 @@ def test_a_seat_without_offers_and_needs_is_worth_nothing() -> None:
         silent = replace(episode, reports={**episode.reports, "risk": empty})
         values = shapley_values(scenario, read_episode(scenario, silent).table, WEIGHTS)
         assert values["risk"] == pytest.approx(0.0)
+
+
+def test_cross_values_are_the_best_plan_by_one_report_among_the_partners_of_every_set() -> None:
+    for scenario in draw(3):
+        tables = [table_of(scenario, habit) for habit in ("full", "lean", "easy", "lean")]
+        found = cross_values(scenario, tables, WEIGHTS)
+        for own, by_seat in enumerate(found):
+            for seat, row in by_seat.items():
+                for partners, value in zip(tables, row, strict=True):
+                    mixed = {**partners, seat: tables[own][seat]}
+                    assert value == coalition_reward(scenario, mixed, SPECIALISTS, WEIGHTS)
+        assert found[1] == found[3]

@@ -95,6 +95,7 @@ def test_cross_rescored_averages_over_everybodys_partners() -> None:
     # shared credit says +0.4 and -0.4: most of that was the partners' doing
     assert advantages("cross_rescored", "cto", SWAPPED_SETS) == pytest.approx([0.0, 0.1, -0.1])
     assert advantages("cross_rescored", "coo", SWAPPED_SETS) == [0.0, 0.0, 0.0]
+    assert advantages("cross_valued", "cto", SWAPPED_SETS) == pytest.approx([0.0, 0.1, -0.1])
 
 
 def test_hierarchical_compares_reports_among_the_same_partners() -> None:

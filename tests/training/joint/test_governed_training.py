@@ -57,7 +57,7 @@ CASE = next(  # which option is run is a matter of choice, and the first plan on
     and {True, False} <= {bool(shocks) for shocks in SimulatedOutcomes(case).world.shocks.values()}
 )
 CHOICES = ("A", "B", "C", "none", "words")
-NUM_COURSES = 90  # one in five plans again, and each ending is among them
+NUM_COURSES = 45  # one in five plans again, and each ending is among them
 
 
 def change(**options: Any) -> MarlConfig:

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLE = Path(__file__).parent.parent.parent.parent / "examples" / "minimal_marl.py"
 
 
+@pytest.mark.slow
 def test_the_example_raises_the_team_reward_within_five_steps() -> None:
     command = [sys.executable, str(EXAMPLE), "--steps", "5"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout

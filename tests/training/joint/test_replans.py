@@ -1,5 +1,6 @@
 """Demonstrations of re-plans: whole transcripts of experts whose plan was overtaken."""
 
+import pytest
 from tiny_models import tiny_chat
 
 from roles.team import RECONCILER
@@ -41,6 +42,7 @@ def test_reconcile_is_shown_its_second_draft() -> None:
         assert all(one == [""] or one == [seat for seat in seats if seat in one] for one in funded)
 
 
+@pytest.mark.slow
 def test_later_rows_are_of_other_cases_and_the_same_rows_come_again() -> None:
     first, again, later = rows_of("cto"), rows_of("cto"), rows_of("cto", first_row=NUM_ROWS)
     assert first == again

@@ -9,7 +9,7 @@ import torch
 from fast_loop import slow_except
 from peft import PeftModel
 from safetensors.torch import load_file
-from tiny_models import same_weights, small_model, tiny_tokenizer, weights_of
+from tiny_models import make_tiny_base, same_weights, small_model, tiny_tokenizer, weights_of
 
 from emads.reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
@@ -25,7 +25,6 @@ from training.models.adapters import activate, attach, load_adapters, role_param
 from training.models.weights import find_weights, load_team, load_weights
 from training.roles.sft import run_sft
 from training.runs.run_folder import Run
-from training.stages.base import train_base
 from training.stages.evaluation import evaluate_role, evaluate_team
 from training.stages.grpo import train_grpo
 from training.stages.marl import train_marl
@@ -187,7 +186,7 @@ def test_all_stages_with_adapters(sharing: str, tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", load_config(None, [*SETTINGS, f"model.adapter_sharing={sharing}"]))
     owners = adapters.list_owners(run.config.model)
     assert owners == (("team",) if sharing == "shared" else tuple(ROLES))
-    train_base(run.path)
+    make_tiny_base(run.path)
     for owner in owners:
         train_sft(run.path, owner)
         train_grpo(run.path, owner)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fast_loop import slow_except
 
 from roles.errors import UserError
 from training.config.loading import load_config
@@ -25,14 +26,14 @@ def test_every_config_has_its_ranks() -> None:
     assert {path.stem for path in CONFIGS.glob("*.yaml")} == set(RANKS)
 
 
-@pytest.mark.parametrize("name", RANKS)
+@pytest.mark.parametrize("name", slow_except(RANKS, "2node"))
 def test_a_rank_has_room(name: str) -> None:
     """With room for an engine's cache on an A100 of 80 GB, by formula and by the modules' own counts."""
     memory = rank_memory(load_config(CONFIGS / f"{name}.yaml"), RANKS[name])
     assert 5 < memory.total / GIB < 60
 
 
-@pytest.mark.parametrize("name", RANKS)
+@pytest.mark.parametrize("name", slow_except(RANKS, "2node"))
 def test_the_plan_shows_what_the_dry_run_counts(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     config, ranks = load_config(CONFIGS / f"{name}.yaml"), RANKS[name]
     show_plan(config, "a100", ranks, None, None)

@@ -115,6 +115,7 @@ def pay_for_cheapness(episode: SoloEpisode) -> float:
     return max(0.0, 1 - float(cost) / 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [learn, stay])
 def test_no_alarm_on_a_healthy_and_on_a_flat_policy(monkeypatch: pytest.MonkeyPatch, policy: Policy) -> None:
     standing, seen = watch(monkeypatch, policy, drift=0.0005)
@@ -133,6 +134,7 @@ def test_the_same_answer_to_every_case_is_a_collapse(monkeypatch: pytest.MonkeyP
     assert [row["alarm/mode_collapse"] for row in seen] == sorted(row["alarm/mode_collapse"] for row in seen)
 
 
+@pytest.mark.slow
 def test_weights_that_run_away_are_told_by_their_kl(monkeypatch: pytest.MonkeyPatch) -> None:
     standing, seen = watch(monkeypatch, stay, drift=0.05)
     assert set(standing) == {"kl_runaway"}
@@ -140,6 +142,7 @@ def test_weights_that_run_away_are_told_by_their_kl(monkeypatch: pytest.MonkeyPa
     assert seen[-1]["kl_to_start"] > 0.5
 
 
+@pytest.mark.slow
 def test_a_reward_that_rises_while_the_audit_falls_is_hacked(monkeypatch: pytest.MonkeyPatch) -> None:
     standing, seen = watch(monkeypatch, overstate, pay=pay_for_cheapness)
     assert set(standing) == {"reward_hacking"}
@@ -147,6 +150,7 @@ def test_a_reward_that_rises_while_the_audit_falls_is_hacked(monkeypatch: pytest
     assert seen[-1]["audit"] < seen[0]["audit"] - 0.2
 
 
+@pytest.mark.slow
 def test_the_same_decline_under_an_honest_reward_is_no_hack(monkeypatch: pytest.MonkeyPatch) -> None:
     standing, seen = watch(monkeypatch, overstate)
     assert "reward_hacking" not in standing

@@ -97,7 +97,8 @@ def _play_role(family: str, cases: Sequence[Scenario], majority: str) -> dict[st
 
 def _play_team(cases: Sequence[TeamScenario], majority: str) -> dict[str, Sequence[float]]:
     weights = TeamRewardWeights()
-    scores = {one.stage: one.sampled for one in score_team_baselines(cases, weights)}
+    played = score_team_baselines(cases, weights, ("random", "greedy", "oracle"))
+    scores = {one.stage: one.sampled for one in played}
 
     def fix(decision: str) -> list[float]:
         return [score_episode(case, _decide_always(case, decision), weights).reward for case in cases]

@@ -28,7 +28,7 @@ class Shard(Record):
     sha256: str
 
     def is_sound(self, folder: Path) -> bool:
-        """Whether the file is there with these bytes."""
+        """Return whether the file is there with these bytes."""
         file = folder / self.path
         return file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == self.sha256
 

@@ -30,7 +30,7 @@ Repeat = Literal["exact", "near"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """What is compared of a case. Example: Fingerprint(digest=b"...", signature=b"...")"""
+    """Fingerprint of a case's text. Example: Fingerprint(digest=b"...", signature=b"...")"""
 
     digest: bytes  # of all that the case states
     signature: bytes  # MinHash of it
@@ -93,7 +93,7 @@ class RepeatFilter:
         self._near = MinHashLSH(num_perm=NUM_PERMUTATIONS, params=(BANDS, ROWS))
 
     def find_repeat(self, index: int, fingerprint: Fingerprint) -> Repeat | None:
-        """How the case repeats one kept before; None for a new one, which is kept."""
+        """Kind of repeat of a case kept before; None for a new case, which is kept."""
         if fingerprint.digest in self._digests:
             return "exact"
         values = np.frombuffer(fingerprint.signature, dtype=np.uint32)

@@ -35,7 +35,7 @@ class Lengths:
 
 @dataclass(slots=True)
 class RowStatistics:
-    """What was counted over rows that were added one by one."""
+    """Counts over rows that are added one by one."""
 
     num_rows: int = 0
     chars: dict[str, Lengths] = field(default_factory=lambda: defaultdict(Lengths))  # by text column

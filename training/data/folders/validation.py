@@ -29,7 +29,7 @@ SHARD_NAME = re.compile(rf"(\w+)/({'|'.join(SPLITS)})-\d{{5}}\.parquet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowProblem:
-    """Why a row, or a whole file, is not what the generators make.
+    """Fault of a row, or of a whole file, that the generators do not make.
 
     Example: RowProblem(file="cto/train-00000.parquet", row=17, reason="answer differs from its scenario's")
     """
@@ -44,7 +44,7 @@ class RowProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationReport:
-    """What was checked. Example: ValidationReport(num_rows=8000, num_clean=7999, problems=(...,))"""
+    """Result of a validation. Example: ValidationReport(num_rows=8000, num_clean=7999, problems=(...,))"""
 
     num_rows: int  # rows that could be read
     num_clean: int
@@ -110,7 +110,7 @@ def _check_file(
     by_teacher: TeacherShard | None,
     seen: dict[tuple[str, str], str],
 ) -> CheckedFile:
-    """What is wrong with one file; `seen` grows by its rows."""
+    """Faults of one file; `seen` grows by its rows."""
     place = SHARD_NAME.fullmatch(file)
     try:
         with pq.ParquetFile(folder / file, page_checksum_verification=True) as parquet:

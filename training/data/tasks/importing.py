@@ -48,7 +48,7 @@ The test split lies in `sealed/` and is not part of this card's data: only evalu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """What an import did. Example: ImportReport(num_rows={"train": 70, ...}, rejections=(...,))"""
+    """Result of an import. Example: ImportReport(num_rows={"train": 70, ...}, rejections=(...,))"""
 
     num_rows: dict[str, int]  # by split
     rejections: tuple[Rejection, ...]

@@ -47,7 +47,7 @@ class PlayedTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """Why a play is no demonstration. Example: Rejection(reason="answer", detail="no final answer")"""
+    """Fault of a play. Example: Rejection(reason="answer", detail="no final answer")"""
 
     reason: Reason
     detail: str
@@ -57,12 +57,12 @@ Check = Callable[[Lesson, Sequence[PlayedTurn], float], str | None]
 
 
 def list_answers(turns: Sequence[PlayedTurn]) -> list[str]:
-    """What was answered, in order: the turns without a call."""
+    """Answers in order: the turns without a call."""
     return [turn.text for turn in turns if turn.call is None]
 
 
 def observe(lesson: Lesson, turns: Sequence[PlayedTurn], call: ToolCall) -> tuple[str, bool]:
-    """What the tool says after these turns, and whether it accepted the call."""
+    """Result of the tool after these turns, and whether it accepted the call."""
     try:
         return lesson.call_tool(list_answers(turns), call), True
     except ToolError as error:
@@ -86,7 +86,7 @@ def check_tools(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) 
 
 
 def check_answer(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) -> str | None:
-    """What the verifier holds against the last turn; None from a reward of `min_reward` on."""
+    """Objection of the verifier to the last turn; None from a reward of `min_reward` on."""
     answers = list_answers(turns)
     if not turns or turns[-1].call is not None or lesson.follow_up(answers) is not None:
         return "no final answer"

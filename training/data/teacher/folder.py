@@ -46,7 +46,7 @@ SPARE_DRAWS = 50  # besides twice the count: a family that repeats itself more o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeachingReport:
-    """What a run of the teacher left. Example: TeachingReport(shards=(...,), num_failures={}, stop=None)"""
+    """Result of a run of the teacher. Example: TeachingReport(shards=(...,), num_failures={}, stop=None)"""
 
     shards: tuple[TeacherShard, ...]  # of this request
     num_failures: dict[str, int]  # scenarios of this run without a reply, by kind of failure

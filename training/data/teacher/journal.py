@@ -67,7 +67,7 @@ _LINE: TypeAdapter[Heading | Answered | Failed] = TypeAdapter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalContent:
-    """What a journal holds so far."""
+    """Content of a journal."""
 
     heading: Heading | None  # None in a new one
     replies: Mapping[str, tuple[ChatReply, ...]]  # by scenario key

@@ -1,4 +1,4 @@
-"""What a teacher is asked to play: a role's own scenario, or a seat's part in a meeting of experts.
+"""Lessons that a teacher plays: a role's own scenario, or a seat's part in a meeting of experts.
 
 At the table the other seats are experts, so that everything a seat reads follows from the case and from what
 it said itself: its report is followed by the vote, a question of ReconcileGPT by the table with the reply.

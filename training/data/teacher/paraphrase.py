@@ -84,7 +84,7 @@ def compare_briefs(scenario: Scenario, text: str) -> Verdict:
 
 
 def find_paraphrase_fault(row: Row, expected: Row, scenario: Scenario) -> str | None:
-    """What is wrong with a row whose brief a teacher rewrote; None if nothing. `expected` is the oracle's."""
+    """Fault of a row whose brief a teacher rewrote; None if there is none. `expected` is the oracle's."""
     verdict = compare_briefs(scenario, row["brief"])
     if not verdict.exact:
         return f"brief: {verdict.explanation}"

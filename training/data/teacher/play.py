@@ -31,14 +31,14 @@ _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Play:
-    """What came of one lesson. Example: Play(turns=(PlayedTurn(text='{"total": 42}'),), fault=None)"""
+    """Result of one lesson. Example: Play(turns=(PlayedTurn(text='{"total": 42}'),), fault=None)"""
 
     turns: tuple[PlayedTurn, ...]
     fault: Rejection | None  # why the work ended without an answer that could be checked
 
 
 def open_conversation(lesson: Lesson, shape: ToolShape) -> list[Message]:
-    """What the teacher is told before its first turn."""
+    """Messages to the teacher before its first turn."""
     system = f"{lesson.role.mandate}\n\n{lesson.instructions}".rstrip()
     if shape == "text" and lesson.role.tools:
         system += f"\n\n{describe_tools(list_tools(lesson.role))}"
@@ -137,7 +137,7 @@ def _echo(text: str, calls: Sequence[RequestedCall]) -> Message:
 
 
 def _tell(observation: str, call: RequestedCall | None) -> Message:
-    """What the tool said; a teacher that calls in its text is answered in text."""
+    """Message with the tool's result; a teacher that calls in its text is answered in text."""
     if call is None:
         return {"role": "user", "content": f"<tool_response>\n{observation}\n</tool_response>"}
     return {"role": "tool", "tool_call_id": call.id, "content": observation}

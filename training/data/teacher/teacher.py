@@ -33,7 +33,7 @@ from training.data.teacher.reasoning import drop_reasoning, keep_sound_reasoning
 
 
 class TeachingRules(BaseModel):
-    """How a teacher plays and what is kept. Example: TeachingRules(min_reward=0.9)"""
+    """Rules of a teacher's play, and of keeping it. Example: TeachingRules(min_reward=0.9)"""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -44,18 +44,18 @@ class TeachingRules(BaseModel):
     max_turns: Annotated[int, Field(ge=1, le=1000)] = 16
     """Most replies per scenario."""
     tool_shape: ToolShape = "native"
-    """How tools are offered: `native` by the protocol, `text` in the system message."""
+    """Offer of tools: `native` by the protocol, `text` in the system message."""
     reasoning: Literal["sound", "none"] = "sound"
     """Thoughts before a turn: `sound` keeps those that pass the chain check, `none` keeps none."""
     writes: Literal["play", "brief"] = "play"
-    """What the teacher writes: `play` demonstrations, `brief` the oracle's brief in other words."""
+    """Task of the teacher: `play` demonstrations, `brief` the oracle's brief in other words."""
     max_failures: Annotated[int, Field(ge=1)] = 10
     """Scenarios without a reply, one after another, that end the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one lesson: a row, a rejection, a failure, or (none of these) no end yet.
+    """Result of one lesson: a row, a rejection, a failure, or (none of these) no end yet.
 
     Example: Outcome(lesson=lesson, turns=turns, rejection=Rejection(reason="answer", detail="..."))
     """
@@ -72,7 +72,7 @@ class Outcome:
 
 
 class Halt:
-    """Why no more requests are made: a spent budget, an endpoint that is down, a mistake of the user."""
+    """End of all requests: a spent budget, an endpoint that is down, a mistake of the user."""
 
     def __init__(self, max_failures: int) -> None:
         self.reason: BudgetSpentError | UserError | None = None

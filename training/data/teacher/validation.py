@@ -11,12 +11,12 @@ ANY_REWARD = 1e-6  # where nobody says which reward was asked: the answer must b
 
 
 def is_by_teacher(row: Row) -> bool:
-    """Whether the row says that a teacher wrote it."""
+    """Return whether the row says that a teacher wrote it."""
     return bool(row["author"].startswith(AUTHOR_PREFIX))
 
 
 def find_teacher_fault(row: Row, min_reward: float = ANY_REWARD) -> str | None:
-    """What is wrong with messages and answer of a teacher's row of sound coordinates; None if nothing."""
+    """Fault in messages or answer of a teacher's row of sound coordinates; None if there is none."""
     place = (row["split"], row["seed"], row["index"], row["difficulty"])
     lesson = open_lesson(row["family"], *place, row["role"])
     opening = write_opening(lesson.role, lesson.brief)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from training.joint.credit.base import CreditScheme
 from training.joint.credit.cross_rescored import CrossRescored
+from training.joint.credit.cross_valued import CrossValued
 from training.joint.credit.difference import Difference
 from training.joint.credit.episode import Episode
 from training.joint.credit.hierarchical import Hierarchical
@@ -23,5 +24,6 @@ SCHEMES: Mapping[str, type[CreditScheme]] = {
     "difference": Difference,
     "shapley": Shapley,
     "cross_rescored": CrossRescored,
+    "cross_valued": CrossValued,
     "hierarchical": Hierarchical,
 }

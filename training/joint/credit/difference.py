@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 
 from training.joint.credit.counterfactuals import Counterfactuals, NoCounterfactuals
-from training.joint.credit.offer_values import ValueOffers, value_without
+from training.joint.credit.offer_values import ValueOffers, each_set_alone, value_without
 from training.joint.records import ScoredReportSet
 
 
@@ -17,7 +17,7 @@ class Difference:
     """Team reward minus the reward of the best plan by the other seats' reports."""
 
     counterfactuals: Counterfactuals = NoCounterfactuals()
-    value_offers: ValueOffers | None = staticmethod(value_without)
+    value_offers: ValueOffers | None = staticmethod(each_set_alone(value_without))
     pools_decisions = False
     normalises_roles = False
     holds_votes_fixed = False

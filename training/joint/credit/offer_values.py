@@ -1,4 +1,4 @@
-"""Worth of the offers of some seats alone, by the verifier: nothing is generated.
+"""Worth of reports by the verifier: nothing is generated.
 
 The offers of a coalition are worth the team reward of the best plan that can be run by their reports, all
 votes right. Seats that are out report nothing, so a limit that only they know of may break.
@@ -13,7 +13,8 @@ from scenarios.team import Table, TeamScenario, judge_decision
 from scenarios.team.experts import best_decision
 from simulator.reward import TeamRewardWeights, combine_parts
 
-ValueOffers = Callable[[TeamScenario, Table, TeamRewardWeights], Mapping[str, float]]
+# (case, reports of every set, weights) -> for every set: seat -> its counterfactual rewards
+ValueOffers = Callable[[TeamScenario, Sequence[Table], TeamRewardWeights], list[dict[str, tuple[float, ...]]]]
 
 
 def coalition_reward(
@@ -70,3 +71,41 @@ def _share_of_orders(num_before: int, num_seats: int) -> float:
     """Share of all orders in which exactly these seats speak before a given one."""
     after = num_seats - num_before - 1
     return math.factorial(num_before) * math.factorial(after) / math.factorial(num_seats)
+
+
+def cross_values(
+    scenario: TeamScenario, tables: Sequence[Table], weights: TeamRewardWeights
+) -> list[dict[str, tuple[float, ...]]]:
+    """Per set: seat -> reward of the best plan by its report and the partners of every set, n x n in all."""
+    known: dict[tuple[int, ...], float] = {}
+    first = {seat: [_find_equal(tables, seat, place) for place in range(len(tables))] for seat in tables[0]}
+
+    def value(own: str, donor: int, partners: int) -> float:
+        key = tuple(first[seat][donor if seat == own else partners] for seat in first)
+        if key not in known:
+            mixed = {seat: tables[place][seat] for seat, place in zip(first, key, strict=True)}
+            known[key] = coalition_reward(scenario, mixed, first, weights)
+        return known[key]
+
+    places = range(len(tables))
+    return [{seat: tuple(value(seat, own, other) for other in places) for seat in first} for own in places]
+
+
+def each_set_alone(
+    value: Callable[[TeamScenario, Table, TeamRewardWeights], Mapping[str, float]],
+) -> ValueOffers:
+    """Value every set of reports by itself."""
+
+    def value_all(
+        scenario: TeamScenario, tables: Sequence[Table], weights: TeamRewardWeights
+    ) -> list[dict[str, tuple[float, ...]]]:
+        return [
+            {seat: (worth,) for seat, worth in value(scenario, table, weights).items()} for table in tables
+        ]
+
+    return value_all
+
+
+def _find_equal(tables: Sequence[Table], seat: str, place: int) -> int:
+    """The first set in which the seat's report reads the same."""
+    return next(number for number, table in enumerate(tables) if table[seat] == tables[place][seat])

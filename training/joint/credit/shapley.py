@@ -7,7 +7,7 @@ own decision does not enter. Source: Shapley values as credit in Shapley Q-value
 from collections.abc import Sequence
 
 from training.joint.credit.counterfactuals import Counterfactuals, NoCounterfactuals
-from training.joint.credit.offer_values import ValueOffers, shapley_values
+from training.joint.credit.offer_values import ValueOffers, each_set_alone, shapley_values
 from training.joint.records import ScoredReportSet
 
 
@@ -15,7 +15,7 @@ class Shapley:
     """Mean gain that the seat's offers bring to the best plan, over all orders of speaking."""
 
     counterfactuals: Counterfactuals = NoCounterfactuals()
-    value_offers: ValueOffers | None = staticmethod(shapley_values)
+    value_offers: ValueOffers | None = staticmethod(each_set_alone(shapley_values))
     pools_decisions = False
     normalises_roles = False
     holds_votes_fixed = True

@@ -77,10 +77,13 @@ def test_the_command_says_that_a_case_waits_for_a_person(
         raise EOFError
 
     from simulator.governance.gate.reviewers import TerminalReviewer
+    from simulator.terminal import Terminal
 
     monkeypatch.setattr(
         "emads.commands.simulation.simulate_full.TerminalReviewer",
-        lambda: TerminalReviewer(read_line=end_of_input, write=lambda text: None, is_terminal=lambda: True),
+        lambda: TerminalReviewer(
+            Terminal(read_line=end_of_input, write=lambda text: None, is_terminal=lambda: True)
+        ),
     )
     call = ["simulate", "--protocol", "full", "--team", "scripted", "--db", str(tmp_path / "s.db")]
     assert main([*call, "--reviewer", "terminal"]) == 0

@@ -29,6 +29,7 @@ from simulator.governance.gate.reviewers import (
     score_by_worth,
 )
 from simulator.governance.runner import open_services, play_governed
+from simulator.terminal import Terminal
 
 REPORT = ReportLine(
     offers=[OfferLine(option="B", part=["spare node"], cost=8, worth=21, is_funded=True)],
@@ -140,7 +141,8 @@ def at_terminal(*lines: str) -> tuple[ReviewResponse | None, str]:
         except StopIteration:
             raise EOFError from None
 
-    reviewer = TerminalReviewer(read_line=read_line, write=printed.append, is_terminal=lambda: True)
+    terminal = Terminal(read_line=read_line, write=printed.append, is_terminal=lambda: True)
+    reviewer = TerminalReviewer(terminal)
     return asyncio.run(reviewer.review(show())), "\n".join(printed)
 
 
@@ -164,7 +166,7 @@ def test_end_of_input_decides_nothing() -> None:
 
 def test_without_a_terminal_there_is_no_terminal_reviewer() -> None:
     with pytest.raises(UserError, match="--reviewer simulated"):
-        TerminalReviewer(is_terminal=lambda: False)
+        TerminalReviewer(Terminal(is_terminal=lambda: False))
 
 
 def test_nothing_in_a_request_moves_the_cursor() -> None:
