@@ -75,8 +75,6 @@ QUIET_ESCAPES = {
     "change root": "import os\nos.chroot('/tmp')\nprint('ESCAPED')",
     "more memory": "import resource\n"
     "resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))\nprint('ESCAPED')",
-    "limits of another process": "import resource\n"
-    "resource.prlimit(1, resource.RLIMIT_CPU, (1, 1))\nprint('ESCAPED')",
     "capabilities": "import ctypes\nlibc = ctypes.CDLL(None)\n"
     "held = [number for number in range(41) if libc.prctl(23, number, 0, 0, 0)]\n"
     "if held: print('ESCAPED', held)",

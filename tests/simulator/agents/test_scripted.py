@@ -15,13 +15,13 @@ from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER
 from scenarios.base import Style
+from scenarios.hostile import HOSTILE_TEXTS, SEAT_TEXTS
 from scenarios.registry import FAMILIES
 from scenarios.team import PlanGame, TeamScenario, decision_value
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.experts import REPORT_HABITS, best_decision
 from simulator.agents.scripted_policies import (
     BASELINES,
-    HOSTILE_TEXTS,
     baseline_team,
     hostile,
     oracle_solo,
@@ -74,7 +74,9 @@ def mean(values: list[float]) -> float:
 # The chat
 
 
-@pytest.mark.parametrize("text", ["", "B 42", "<|end|>", "\x00\n\u20ac\U0001f600", *HOSTILE_TEXTS])
+@pytest.mark.parametrize(
+    "text", ["", "B 42", "<|end|>", "\x00\n\u20ac\U0001f600", *HOSTILE_TEXTS, *SEAT_TEXTS]
+)
 def test_plain_text_round_trips_and_never_becomes_a_marker(text: str) -> None:
     ids = CHAT.encode(text)
     assert CHAT.decode(ids) == text

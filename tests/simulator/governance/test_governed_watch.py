@@ -149,7 +149,7 @@ def test_spans_tell_the_gate_without_permission_words_or_truth(tmp_path: Path) -
         episode, log = play(watch)
     text = path.read_text()
     spans = [json.loads(line) for line in text.splitlines()]
-    (meeting,) = [span for span in spans if span["name"] == "invoke_agent team"]
+    (meeting,) = [span for span in spans if span["name"].startswith("invoke_workflow")]
     events = [event["name"] for event in meeting["events"] if event["name"].startswith("governance.")]
     assert events == [f"governance.{entry.kind}" for entry in log]
     assert meeting["attributes"]["emads.status"] == episode.status

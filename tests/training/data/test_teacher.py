@@ -38,10 +38,10 @@ from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Scenario, Step, ToolCall
+from scenarios.hostile import HOSTILE_TEXTS, SEAT_TEXTS
 from scenarios.registry import FAMILIES
 from scenarios.team import TeamScenario
 from scenarios.team import generate as generate_team
-from simulator.agents.scripted_policies import HOSTILE_TEXTS
 from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.endpoint import EndpointSettings
 from simulator.tool_calls import format_tool_call
@@ -413,7 +413,7 @@ DEEP = [f'{{"option": {"[" * depth}{"]" * depth}}}' for depth in (100, 199, 200,
 def test_hostile_replies_are_rejections_that_can_be_written_down(family: str) -> None:
     (scenario,) = draw(family, 1)
     tool = list_tools(ROLES[scenario.role])[0]["function"]["name"]
-    texts = [*HOSTILE_TEXTS, *DEEP, "x" * 100_000]
+    texts = [*HOSTILE_TEXTS, *SEAT_TEXTS, *DEEP, "x" * 100_000]
     replies = [say(text) for text in texts]
     replies += [say(f'<tool_call>{{"name": "{tool}", "arguments": {text}}}</tool_call>') for text in texts]
     calls = [{"function": {"name": tool, "arguments": text}} for text in texts]
