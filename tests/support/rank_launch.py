@@ -22,7 +22,8 @@ def launch(*arguments: object, status: int = 0) -> str:
         | {
             "CUDA_VISIBLE_DEVICES": "",
             "OMP_NUM_THREADS": "1",
-            "TORCH_DISTRIBUTED_DEBUG": "DETAIL",  # every collective is compared over the ranks before it runs
+            # DETAIL: every collective is compared over the ranks before it runs
+            "TORCH_DISTRIBUTED_DEBUG": os.environ.get("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
             "PYTHONPATH": f"{ROOT}:{SUPPORT}",
         },
         capture_output=True,

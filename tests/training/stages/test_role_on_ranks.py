@@ -31,6 +31,12 @@ SETTINGS = (
 )  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def _plain_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DistributedDataParallel may crash on gloo where every collective is compared."""
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "OFF")
+
+
 def launch_two(run: Run, *options: str, status: int = 0) -> str:
     """SFT of a role by two processes over gloo."""
     return launch_ranks(
