@@ -96,6 +96,7 @@ def test_two_joint_steps_sample_the_newest_adapters_and_log_the_mismatch(
         max_completion_tokens=24,
         learning_rate=1e-2,
         loss__importance="call",
+        credit__scheme="shared",  # these untrained roles offer nothing that the verifier could value
     )
     learner = JointLearner(
         dict.fromkeys(ROLES, model),
