@@ -10,6 +10,7 @@ import random
 from functools import lru_cache, partial
 from typing import Any
 
+from evaluation.scoring.baselines import book_episode
 from roles.base import Role
 from roles.team import RECONCILER
 from scenarios.base import Family, Scenario, Split, Step, ToolCall, Verdict
@@ -17,8 +18,7 @@ from scenarios.team import PlanGame, TeamScenario, generate
 from scenarios.team.experts import FUNDING_HABITS, REPORT_HABITS, best_decision, best_report
 from scenarios.team.game import Parsed
 from scenarios.team.offers import load_table
-from simulator.records import Episode
-from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
+from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 
 REPORT_HABIT, FUNDING_HABIT = "easy", "exact"  # of the experts who play the other seats
 PREFIX = "team_"
@@ -100,15 +100,7 @@ def _generate(seat: str, split: Split, seed: int, index: int, difficulty: int) -
 
 def score_table(case: TeamScenario, reports: dict[str, str], decision: str) -> TeamVerdict:
     """The team's verdict on these reports and this decision when every seat votes as it should."""
-    episode = Episode(
-        scenario_key=case.key,
-        index_in_group=0,
-        trajectories={},
-        reports=reports,
-        decision=decision,
-        votes={},
-    )
-    return with_consensus(score_episode(case, episode, WEIGHTS), 1.0, WEIGHTS)
+    return score_episode(case, book_episode(case, reports, decision), WEIGHTS)
 
 
 def find_best_team(case: TeamScenario) -> tuple[dict[str, str], str]:
@@ -153,7 +145,7 @@ def _list_expert_answers(scenario: Scenario) -> list[str]:
 
 
 def find_best_answer(scenario: Scenario) -> str:
-    """What the best of the experts' habits writes here: the best answer known, not proved the best."""
+    """Return the answer of the best of the experts' habits: the best known, not proved the best."""
     return max(_list_expert_answers(scenario), key=lambda text: _verify(scenario, text).reward)
 
 
