@@ -48,7 +48,7 @@ class EmadsData(vf.TaskData):
 
 
 class EmadsState(vf.State):
-    """What the tool server needs to know of a rollout."""
+    """State of a rollout for the tool server: the task that it plays."""
 
     task: dict[str, Any] = {}
 
@@ -83,7 +83,7 @@ class EmadsTools(vf.Toolset[vf.SharedToolsetConfig, EmadsState]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context | None = None
     ) -> CallToolResult:
-        """What the tool says."""
+        """Return the tool's observation."""
         text = self._play().call(name, arguments)
         return CallToolResult(content=[TextContent(type="text", text=text)])
 
@@ -95,7 +95,7 @@ class EmadsTask(vf.Task[EmadsData, EmadsState]):
         trace.state.task = self.data.model_dump(mode="json", include={"scenario", "folders"})
 
     async def validate(self, runtime: vf.Runtime) -> bool:
-        """Whether the demonstration is right (a seat's: the best known) and an empty answer earns nothing."""
+        """Return whether the demonstration is right (a seat's: the best known) and silence earns nothing."""
         play, kind = self.data.start(), _open_kinds(self.data.folders)[self.data.scenario.family]
         steps = kind.family.demonstrate(play.scenario, random.Random(0))
         for step in steps[:-1]:

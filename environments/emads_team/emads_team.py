@@ -44,7 +44,7 @@ class CaseTask(vf.Task[CaseData]):
     """One case; the table scores it, so the task has no reward of its own."""
 
     async def validate(self, runtime: vf.Runtime) -> bool:
-        """Whether the experts' best table earns something, and more than a table without offers."""
+        """Return whether the experts' best table earns something, and more than a table without offers."""
         data = self.data
         case = draw_case(data.split, data.seed, data.index, data.difficulty)
         reports, decision = find_best_team(case)

@@ -15,8 +15,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from roles.errors import UserError, unknown
+from roles.errors import UserError
 from scenarios.keys import regenerate
+from scenarios.written.strict_yaml import split_assignments
 from simulator.export.episode_files import read_episodes
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, combine_parts, score_episode
@@ -54,12 +55,8 @@ def parse_weights(assignments: Sequence[str]) -> TeamRewardWeights:
     """
     names = list(TeamRewardWeights.model_fields)
     given: dict[str, float] = {}
-    for assignment in assignments:
-        name, equals, text = assignment.partition("=")
-        if not equals:
-            raise UserError(f"--weights {assignment!r} is not of the form name=number, e.g. consensus=0.5")
-        if name not in names:
-            raise unknown("weight", name, names)
+    form = "name=number, e.g. consensus=0.5"
+    for name, text in split_assignments(assignments, names, option="--weights", what="weight", form=form):
         try:
             given[name] = float(text)
         except ValueError:

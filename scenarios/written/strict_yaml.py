@@ -4,7 +4,7 @@ No anchors, aliases or tags; `parse_located_yaml` also tells the line of every p
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,15 +119,25 @@ def read_settings(
     Raises:
         UserError: no "=", a key that is not among `known` (named as `what`), malformed YAML.
     """
-    values: dict[str, Any] = {}
+    pairs = split_assignments(assignments, known, option=option, what=what, form=form)
+    return {key: parse_yaml(text, f"{option} {key}") for key, text in pairs}
+
+
+def split_assignments(
+    assignments: Iterable[str], known: Collection[str], *, option: str, what: str, form: str
+) -> Iterator[tuple[str, str]]:
+    """Yield key and text of each `key=text`, one after the other: the first fault is told.
+
+    Raises:
+        UserError: no "=", or a key that is not among `known` (named as `what`).
+    """
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals:
             raise UserError(f"{option} {assignment!r} is not of the form {form}")
         if key not in known:
             raise unknown(what, key, list(known))
-        values[key] = parse_yaml(text, f"{option} {key}")
-    return values
+        yield key, text
 
 
 def parse_located_yaml(text: str, source: str) -> Located:

@@ -29,7 +29,7 @@ class PlayAction(Action):
 
 
 class PlayObservation(Observation):
-    """What the player reads: the first messages and tools after a reset, then what the tool says."""
+    """Texts for the player: the first messages and tools after a reset, then the tool's observations."""
 
     messages: list[dict[str, str]] = Field(default_factory=list)
     tools: list[dict[str, Any]] = Field(default_factory=list)
@@ -117,7 +117,7 @@ class PlayEnvironment(Environment[PlayAction, PlayObservation, PlayState]):
         return ["train", "validation"]
 
     def num_tasks(self, split: str) -> int:
-        """How many indices the task API names."""
+        """Return the number of indices that the task API names."""
         return MOST_TASKS
 
     def get_task(self, split: str, index: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ MOST = 2**63 - 1  # of a seed or an index
 
 
 class ScenarioName(BaseModel):
-    """Which scenario a row is about.
+    """Coordinates of a row's scenario.
 
     Example: ScenarioName(family="cto", split="train", seed=0, index=7, difficulty=2)
     """
@@ -140,7 +140,7 @@ class Play:
         return self._outcome
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """What the tool says; a call that it refuses is an observation, too."""
+        """Return the tool's observation; a call that it refuses is an observation, too."""
         self.num_steps += 1
         if self.is_done:
             return "error: the episode is over"

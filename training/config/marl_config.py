@@ -41,6 +41,9 @@ class MarlLossConfig(LossConfig):
         return self
 
 
+SAMPLED_SCHEMES = ("shared", "episode", "role_normalised")  # they read the sampled episodes alone
+
+
 class CreditConfig(Section):
     """Credit of joint training: from the team reward to each role's advantages."""
 
@@ -66,7 +69,7 @@ class CreditConfig(Section):
 
     @model_validator(mode="after")
     def _check_estimator(self) -> Self:
-        if self.estimator == "remax" and self.scheme not in ("shared", "episode", "role_normalised"):
+        if self.estimator == "remax" and self.scheme not in SAMPLED_SCHEMES:
             raise ValueError(
                 f"estimator remax subtracts a greedy reward, which has no meaning under scheme {self.scheme}:"
                 " use shared, episode or role_normalised"
@@ -169,7 +172,7 @@ class MarlConfig(Section):
                     raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))
         if set(self.frozen_roles) >= set(TEAM_ROLES):
             raise ValueError("frozen_roles names every role: nothing would be trained")
-        rescored = self.credit.scheme not in ("shared", "episode", "role_normalised")
+        rescored = self.credit.scheme not in SAMPLED_SCHEMES
         if self.protocol == "full" and rescored:
             raise ValueError(
                 f"credit.scheme {self.credit.scheme} values decisions that nobody took, and a governed"

@@ -105,10 +105,7 @@ def _counterfactuals(
     if scheme in ("cross_rescored", "hierarchical"):
         return swapped
     if scheme == "cross_valued":
-        return [
-            tuple(case.reward({**among.table, seat: own.table[seat]}, "exact") for among in sets)
-            for own in sets
-        ]
+        return _swap_reports(case, seat, sets, ("exact",))
     if scheme == "difference":
         return [(case.reward({**one.table, seat: None}, "exact"),) for one in sets]
     if scheme == "shapley":

@@ -143,7 +143,7 @@ def measure_again(structure: Structure, choice: Choice) -> tuple[int, dict[str, 
 
 
 class _Wiring(NamedTuple):
-    """What hangs on the stages alone, whatever is bought."""
+    """Figures that hang on the stages alone, whatever is bought."""
 
     predecessors: list[tuple[str, list[str]]]  # of every node, in topological order
     serving: list[frozenset[str]]  # components that are up, of every state that serves
