@@ -67,7 +67,7 @@ DEMO = ROOT / "configs" / "demo.yaml"
         ("train sft typo --set seed=3", ["no run in typo", "--config FILE"]),
         ("train sft", ["Missing argument 'RUN'"]),
         ("train sft --run typo", ["No such option: --run"]),
-        ("demo r --set grpo.max_steps=99999999999", ["grpo.max_steps = 99999999999", "less than or equal to 1000000"]),
+        ("demo r --set grpo.max_steps=99999999999", ["grpo.max_steps = 99999999999", "equal to 1000000"]),
         ("demo r --set grpo.max_steps=999999", ["grpo.max_steps = 999999", "at most 125,000"]),
         ("plan --set model.preset=qwen2.5-3b", ["not 'qwen2.5-3b'", "--device a100"]),
         ("plan r --config x.yaml", ["not both"]),
