@@ -234,12 +234,12 @@ def judge(
             raise UserError(
                 f"--criterion {name!r} is not of the form NAME=QUESTION: clear='is it easy to follow?'"
             )
-    from emads.commands.evaluation.judge_answers import CRITERIA, judge_answers
+    from emads.commands.evaluation.judge_answers import judge_answers
 
     judge_answers(
         seats.read_endpoint(model),
         num_cases=count,
         answers=answers,
-        criteria={name: question for name, _, question in pairs} or CRITERIA,
+        criteria={name: question for name, _, question in pairs},
         out=out,
     )

@@ -29,14 +29,17 @@ def judge_answers(
     *,
     num_cases: int,
     answers: Path | None = None,
-    criteria: Mapping[str, str] = CRITERIA,
+    criteria: Mapping[str, str],
     out: Path | None = None,
 ) -> None:
     """Print the calibration; score the answers where the judge is fit, one JSON line each in `out`.
 
+    `criteria`: name -> question; without any those of the calibration.
+
     Raises:
         UserError: the judge is not fit or cannot be reached, or the folder holds no answers.
     """
+    criteria = criteria or CRITERIA
     rows = () if answers is None else read_task_folder(answers).scenarios
     with EndpointJudge(settings) as judge:
         try:
