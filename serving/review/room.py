@@ -8,10 +8,11 @@ from pathlib import Path
 from roles.errors import UserError
 from serving.review.audit import AuditLog
 from serving.review.sessions import SIGN_OUT
+from serving.review.turns import SeatDesk
 from simulator.governance.gate.approvals import NotApprovedError, find_key
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.runner import GovernanceServices, open_services
-from training.feedback.labels import Label, add_label, read_labels
+from training.feedback.labels import Label, add_label, labels_beside, read_labels
 from training.feedback.queue import QueuedItem, read_queue
 
 
@@ -32,7 +33,7 @@ class ReviewSettings:
     @property
     def labels(self) -> Path:
         """Return the file that labels are added to."""
-        return self.store.with_name(f"{self.store.name}.labels.jsonl")
+        return labels_beside(self.store)
 
     @property
     def audit(self) -> Path:
@@ -75,6 +76,7 @@ class Room:
     key: bytes
     services: GovernanceServices
     audit: AuditLog
+    seats: SeatDesk
     ended: set[str] = field(default_factory=set)  # marks of sessions that were signed out
     _labels: "_Labels" = field(default_factory=lambda: _Labels())
     _items: tuple[object, dict[str, QueuedItem]] = field(default_factory=lambda: (None, {}))
@@ -150,8 +152,10 @@ async def open_room(settings: ReviewSettings) -> AsyncIterator[Room]:
                 except NotApprovedError as error:
                     raise UserError(f"--reviewer {name!r}: {error}") from None
             ended = {entry.thread for entry in audit.read() if entry.kind == SIGN_OUT}
-            room = Room(settings=settings, key=key, services=services, audit=audit, ended=ended)
+            seats = SeatDesk(settings.store)
+            room = Room(settings=settings, key=key, services=services, audit=audit, seats=seats, ended=ended)
             room.list_items()
+            seats.list_turns()
             room.list_labels()
             yield room
     finally:
