@@ -171,8 +171,8 @@ class MixedTeam:
                         )
                     case HumanPlayer():
                         if player not in served:
-                            at_terminal = player.store is None
-                            served[player] = PersonEngine() if at_terminal else WebPersonEngine(player.store)
+                            store = player.store
+                            served[player] = PersonEngine() if store is None else WebPersonEngine(store)
                         at_table[seat] = on_their_own[seat] = Route(engine=served[player], policy=seat)
                     case ScriptPlayer():
                         script = make_script(player.habit, seat, tables, asks=bool(self.questions))

@@ -128,7 +128,7 @@ def judge_turn(room: Room, turn: SeatTurn, reviewer: str) -> ItemState:
 
 def _list_turns(room: Room, reviewer: str) -> Iterator[InboxRow]:
     """Yield a row for every turn of a seat that a person plays, the newest first."""
-    for turn in reversed(room.seats.list_turns().values()):
+    for turn in reversed(list(room.seats.list_turns().values())):
         found = judge_turn(room, turn, reviewer)
         yield InboxRow(
             kind="seat",

@@ -78,11 +78,13 @@ def _stands_for_plan(chapter: Chapter) -> bool:
         decision = parse_answer(chapter.drafts[-1].text, Decision)
     except AnswerError:
         return False
-    return decision.option == chapter.proposal["option"]
+    return bool(decision.option == chapter.proposal["option"])
 
 
 def _write_decision(chapter: Chapter, option: str) -> str:
     """Write the decision for an option: its best plan, as the page showed it."""
-    fund = next((line["fund"] for line in chapter.proposal["options"] if line["option"] == option), [])
-    decision = Decision(option=option, fund=list(fund), escalate=option == NO_OPTION)
+    fund: list[str] = next(
+        (line["fund"] for line in chapter.proposal["options"] if line["option"] == option), []
+    )
+    decision = Decision(option=option, fund=fund, escalate=option == NO_OPTION)
     return json.dumps(decision.model_dump(mode="json", exclude_defaults=True))
