@@ -21,6 +21,7 @@ RowState = Literal["waiting", "disputed", "done"]
 KINDS: tuple[RowKind, ...] = get_args(RowKind)
 STATES: tuple[RowState, ...] = get_args(RowState)
 MOST_ROWS = 500
+MAX_FACT_CHARS = 120  # of what was last said to a seat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +136,11 @@ def _list_turns(room: Room, reviewer: str) -> Iterator[InboxRow]:
             id=turn.id,
             link=f"/seats/{turn.id}",
             title=f"{turn.opening[0].title}'s turn",
-            key=visible(turn.session),
+            key=visible((room.find_case(turn) or ("", turn.session))[1]),
             state=found.state,
             word=found.word,
             tone=found.tone,
-            facts=f"message {sum(speaker == 'user' for speaker, _ in turn.heard)} to the seat",
+            facts=visible(turn.heard[-1][1].partition("\n")[0], max_chars=MAX_FACT_CHARS),
             risk=None,
             since="",
         )

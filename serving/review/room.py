@@ -8,7 +8,7 @@ from pathlib import Path
 from roles.errors import UserError
 from serving.review.audit import AuditLog
 from serving.review.sessions import SIGN_OUT
-from serving.review.turns import SeatDesk
+from serving.review.turns import SeatDesk, SeatTurn
 from simulator.governance.gate.approvals import NotApprovedError, find_key
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.runner import GovernanceServices, open_services
@@ -120,6 +120,15 @@ class Room:
             items = [] if path is None or stamp is None else read_queue(path)
             self._items = (stamp, {item.id: item for item in items})
         return self._items[1]
+
+    def find_case(self, turn: SeatTurn) -> tuple[str, str] | None:
+        """Return thread and case of a seat's turn: its session ends in thread and seat."""
+        row = self.services.connection.execute(
+            "SELECT thread, case_key FROM threads WHERE substr(?, -length(thread) - 1) = '/' || thread"
+            " ORDER BY length(thread) DESC LIMIT 1",
+            (turn.session.removesuffix(f"/{turn.seat}"),),
+        ).fetchone()
+        return None if row is None else (str(row[0]), str(row[1]))
 
     def read_request(self, interrupt_id: str) -> ReviewRequest | None:
         """Return a request as it was shown first; None where there is none, or its row was changed."""

@@ -63,10 +63,10 @@ async def answer(request: Request, turn_id: str) -> Response:
         return _show_page(
             request, turn_id, status=UNPROCESSABLE, why=why, chosen=name, value=value, errors=errors
         )
-    thread = _find_thread(site, turn)
-    if thread is not None:
+    found = site.room.find_case(turn)
+    if found is not None:
         try:
-            site.room.services.desk.reviewers.note_seated(thread, turn.seat, person)
+            site.room.services.desk.reviewers.note_seated(found[0], turn.seat, person)
         except NotApprovedError as error:
             raise RefusalError(CONFLICT, f"this case cannot be played on: {error}") from None
     site.room.seats.answer(turn, text, person, time_now())
@@ -81,16 +81,6 @@ def _find(request: Request, turn_id: str) -> tuple[Website, SeatTurn]:
     if turn is None:
         raise RefusalError(404, "there is no such turn")
     return site, turn
-
-
-def _find_thread(site: Website, turn: SeatTurn) -> str | None:
-    """Return the gate's thread that the turn belongs to: its session ends in thread and seat."""
-    row = site.room.services.connection.execute(
-        "SELECT thread FROM threads WHERE substr(?, -length(thread) - 1) = '/' || thread"
-        " ORDER BY length(thread) DESC LIMIT 1",
-        (turn.session.removesuffix(f"/{turn.seat}"),),
-    ).fetchone()
-    return None if row is None else str(row[0])
 
 
 def _list_schemas(turn: SeatTurn) -> dict[str, type[BaseModel] | Mapping[str, Any]]:
@@ -149,8 +139,8 @@ def _show_page(
         "seat.html",
         status=status,
         title=f"You play {role.title}",
-        mandate=visible(role.mandate),
-        session=visible(turn.session),
+        mandate=_show_text(role.mandate),
+        case=visible((site.room.find_case(turn) or ("", turn.session))[1]),
         said=[
             (SPEAKERS[speaker], say_call(text) if speaker == "assistant" else _show_text(text))
             for speaker, text in turn.heard[1:]
