@@ -27,7 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((ROOT / name).read_bytes())
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "-w", folder, folder / "tree"], check=True, timeout=LIMIT_S)
+    subprocess.run([*command, "-w", str(folder), str(folder / "tree")], check=True, timeout=LIMIT_S)
     (built,) = folder.glob("emads-*.whl")
     return built
 
@@ -49,8 +49,8 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
 def test_the_readme_s_example_and_the_version_outside_a_checkout(wheel: Path, tmp_path: Path) -> None:
     """The dependencies are this environment's, by a path that brings no editable install along."""
     venv.create(tmp_path / "clean", with_pip=True)
-    python = tmp_path / "clean/bin/python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", wheel], check=True)
+    python = str(tmp_path / "clean/bin/python")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel)], check=True)
     where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     site = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip())
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")

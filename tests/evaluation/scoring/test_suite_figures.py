@@ -95,7 +95,8 @@ def test_negotiation_figures() -> None:
     assert (broken[AGREED], broken[REGRET]) == (1, 1)
     assert broken["accepted below own least total"] == below / 4 > 0
     unread = score("we agree", all_accept)
-    assert (unread[AGREED], unread[REGRET], unread["answers read"]) == (0, 1, pytest.approx(8 / 9))
+    assert (unread[AGREED], unread[REGRET]) == (0, 1)
+    assert unread["answers read"] == pytest.approx(8 / 9)
     assert "accepted below own least total" not in unread
 
 

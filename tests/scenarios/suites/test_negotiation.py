@@ -20,13 +20,14 @@ def find_best_by_milp(case: NegotiationCase) -> int:
     one_each = (issues == np.arange(len(sizes))[:, None]).astype(float)
     found = milp(
         -np.sum(list(points.values()), axis=0),
-        integrality=np.ones(len(issues)),
+        integrality=np.ones(len(issues), dtype=np.int64),
         bounds=Bounds(0, 1),
         constraints=[
             LinearConstraint(one_each, 1, 1),
             LinearConstraint(np.array(list(points.values())), list(least.values()), np.inf),
         ],
     )
+    assert found.fun is not None
     return round(-found.fun) - sum(least.values())
 
 
