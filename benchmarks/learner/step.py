@@ -5,8 +5,8 @@
 
 Every side is a process of its own, so that memory is its own. Tokens per second count the tokens of the rows,
 prompts included, once per row on either side, over the process's CPU seconds on one thread, which other work
-on the machine hardly moves. Memory is how far the peak grows over what stood before. TRL's time leaves out its
-rollout and scoring: forward, loss and backward only, on either side.
+on the machine hardly moves. Memory is how far the peak grows over what stood before. TRL's time leaves out
+its rollout and scoring: forward, loss and backward only, on either side.
 """
 
 import argparse
