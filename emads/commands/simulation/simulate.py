@@ -10,8 +10,8 @@ from emads.seats import STOPPED
 from emads.seats.players import Seats, has_person
 from emads.seats.prices import ApiOptions
 from emads.teams import Team, load_team
-from evaluation.minutes.minutes import NOT_SCORED, write_minutes
-from evaluation.minutes.page_files import make_index_row, minutes_file, write_index
+from evaluation.minutes.minutes import NOT_SCORED, render_minutes
+from evaluation.minutes.page_files import make_index_row, minutes_file, write_index, write_page
 from roles.errors import UserError
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase, read_case
@@ -121,15 +121,17 @@ def _write(
     if outputs.html is not None:
         for one in played:
             page = outputs.html / minutes_file(one.episode)
-            write_minutes(
+            write_page(
                 page,
-                one.case,
-                one.episode,
-                label=one.label,
-                chat=team.chat,
-                verdict=one.verdict,
-                weights=team.weights,
-                speakers=speakers[one.case.key],
+                render_minutes(
+                    one.case,
+                    one.episode,
+                    label=one.label,
+                    chat=team.chat,
+                    verdict=one.verdict,
+                    weights=team.weights,
+                    speakers=speakers[one.case.key],
+                ),
             )
             lines.append(f"minutes:  {page}")
         if len(played) > 1:

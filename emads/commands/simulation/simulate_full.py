@@ -13,8 +13,8 @@ from emads.seats.prices import ApiOptions
 from emads.teams import SCRIPTED, Team, load_team
 from evaluation.minutes.governed_terminal_text import render_governed
 from evaluation.minutes.governed_truth import plan_course
-from evaluation.minutes.minutes import write_minutes
-from evaluation.minutes.page_files import make_index_row, minutes_file, write_index
+from evaluation.minutes.minutes import render_minutes
+from evaluation.minutes.page_files import make_index_row, minutes_file, write_index, write_page
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from scenarios.execution.sequence import list_companies
@@ -259,16 +259,18 @@ def _write(
     for case, record, verdict in zip(cases, records, verdicts, strict=True):
         name = minutes_file(record.episode)
         if outputs.html is not None:
-            page = write_minutes(
+            page = write_page(
                 outputs.html / name,
-                case,
-                record,
-                label=team.label,
-                chat=seating.chat,
-                verdict=verdict,
-                weights=team.weights,
-                speakers=seating.list_prompt_roles(case),
-                course=plan_course(record, make_world(case)),
+                render_minutes(
+                    case,
+                    record,
+                    label=team.label,
+                    chat=seating.chat,
+                    verdict=verdict,
+                    weights=team.weights,
+                    speakers=seating.list_prompt_roles(case),
+                    course=plan_course(record, make_world(case)),
+                ),
             )
             lines.append(f"minutes:  {page}")
         if outputs.atif is not None:
