@@ -26,6 +26,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "diagnose": evaluate.diagnose,
     "ablate": evaluate.ablate,
     "audit": evaluate.audit,
+    "judge": evaluate.judge,
     "generate": data.generate,
     "validate": data.validate,
     "import": data.import_tasks,
