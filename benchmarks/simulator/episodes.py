@@ -40,8 +40,7 @@ from scenarios.team import PlanGame, TeamScenario
 from simulator.governance.gate.reviewers import SimulatedReviewer
 from simulator.governance.outcomes import SimulatedOutcomes
 from simulator.governance.runner import open_services, play_governed
-from simulator.governance.store.checkpoint_saver import StoreSaver
-from simulator.governance.store.checkpoints import strict_serializer
+from simulator.governance.store.checkpoint_saver import StoreSaver, strict_serializer
 from simulator.governance.store.database import open_store
 from simulator.graph.concurrency import run_all, run_pool
 from simulator.graph.garbage_collection import deferred_garbage_collection

@@ -1,6 +1,5 @@
 """Writes and reads diagnostics.json of `emads diagnose`, and makes its tables."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,8 +10,7 @@ from evaluation.probes.diagnostics import TeamProbe
 from evaluation.summary.detail_table import owner_title, stage_title
 from evaluation.summary.run_table import change_cell, interval_cell, short
 from evaluation.summary.tables import PlainTable
-from roles.errors import UserError
-from simulator.export.atomic_files import write_atomic
+from simulator.export.atomic_files import read_document, write_document
 
 DIAGNOSTICS_FILE = "diagnostics.json"
 FINDING_TITLES = {
@@ -48,24 +46,12 @@ def describe_diagnostics(
 
 def write_diagnostics(run_path: Path, diagnostics: Mapping[str, Any]) -> Path:
     """Write diagnostics.json into the run folder, all or nothing."""
-    path = run_path / DIAGNOSTICS_FILE
-    write_atomic(path, json.dumps(diagnostics, indent=1, allow_nan=False) + "\n")
-    return path
+    return write_document(run_path / DIAGNOSTICS_FILE, diagnostics)
 
 
 def read_diagnostics(run_path: Path) -> dict[str, Any]:
-    """Return what `write_diagnostics` stored; empty where nothing is.
-
-    Raises:
-        UserError: a damaged file; names the remedy.
-    """
-    path = run_path / DIAGNOSTICS_FILE
-    if not path.is_file():
-        return {}
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error}); run `emads diagnose {run_path}` again") from None
+    """Return what `write_diagnostics` stored; empty where nothing is."""
+    return read_document(run_path / DIAGNOSTICS_FILE, f"run `emads diagnose {run_path}` again")
 
 
 def role_rows(diagnostics: Mapping[str, Any]) -> list[list[str]]:
