@@ -127,6 +127,7 @@ def read_json(path: Path) -> Any:
 
 def write_document(path: Path, document: Mapping[str, Any]) -> Path:
     """Write a JSON object in the order of its keys, all or nothing. NaN is refused."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
     return path
 
