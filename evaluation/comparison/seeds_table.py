@@ -27,7 +27,8 @@ CAPTION = (
 
 def _list_rows(comparison: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
     """(stage rows: who, stage, mean, per seed), (change rows: who, change, mean, per seed, p, dz, delta)."""
-    stages, changes = [], []
+    stages: list[Row] = []
+    changes: list[Row] = []
     for owner, section in comparison["owners"].items():
         order = list(TEAM_TITLES if owner == "team" else STAGE_TITLES)
         for stage in sorted(section["stages"], key=partial(_place, order)):
