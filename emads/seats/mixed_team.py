@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from emads.seats.person import PersonEngine
+from emads.seats.person import PersonEngine, WebPersonEngine
 from emads.seats.players import ApiPlayer, HumanPlayer, Player, RunPlayer, ScriptPlayer, Seats
 from emads.seats.prices import ApiOptions
 from emads.seats.scripts import make_script, make_solo_script, refuse_words
@@ -181,7 +181,8 @@ class MixedTeam:
                         )
                     case HumanPlayer():
                         if player not in served:
-                            served[player] = PersonEngine()
+                            store = player.store
+                            served[player] = PersonEngine() if store is None else WebPersonEngine(store)
                         at_table[seat] = on_their_own[seat] = Route(engine=served[player], policy=seat)
                     case ScriptPlayer():
                         policy = (

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from emads.commands.simulation.ruling_labels import keep_ruling_labels
 from emads.commands.simulation.simulate import USER_MISTAKE, check_files, end_play, read_cases
 from emads.commands.simulation.simulate_outputs import Outputs, Shown, watching, write_outputs
 from emads.seats.players import Seats, has_person
@@ -98,6 +99,8 @@ def simulate_full(
         raise unknown("reviewer", str(reviewer), list(REVIEWERS))
     outputs = outputs or Outputs()
     db = find_store(source) if db is None and reviewer == WEB else db
+    if seats is not None and db is not None and reviewer == WEB:
+        seats = seats.in_browser(db)
     check_files(cases)
     team = load_team(
         source,
@@ -140,6 +143,8 @@ def simulate_full(
         for case, record in zip(chosen, records, strict=True)
     ]
     for line in write_outputs(outputs, shown, team.label, partial(write_governed, records=records)):
+        print(line)
+    for line in keep_ruling_labels(chosen, records, team, seating, db):
         print(line)
     return end_play(team) or (USER_MISTAKE if num_skipped else 0)
 
