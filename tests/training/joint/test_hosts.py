@@ -1,8 +1,10 @@
 """Rollout hosts: the same weights wherever a step is played, and no loss when hosts die, hang or lie."""
 
 import asyncio
+import random
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from joint_learning import CONFIG, Engines, draw, make_learner
@@ -171,3 +173,73 @@ def test_two_steps_on_hosts_give_the_weights_of_no_hosts_to_the_bit(scripted: En
     for role, weights in alone.items():
         assert not same_weights(weights, start[role]), f"{role} learnt nothing"
         assert same_weights(weights, played[role])
+
+
+class VirtualTime(asyncio.SelectorEventLoop):
+    """An event loop in which sleeping takes no time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+        self._selector: Any
+        wait = self._selector.select
+
+        def jump(timeout: float | None) -> Any:
+            self.now_s += timeout or 0.0
+            return wait(0)
+
+        self._selector.select = jump
+
+    def time(self) -> float:
+        return self.now_s
+
+
+class SleepingHost:
+    """Takes an exponential time for each job, as long as the same job would take anywhere."""
+
+    spans: ClassVar[list[tuple[float, float]]] = []  # of all hosts: when each job began and ended
+
+    async def start(self) -> None: ...
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        if method == "play":
+            job: Job = arguments[0]
+            took_s = random.Random(f"{job.stream}/{job.first_place}").expovariate(1.0)
+            began_s = asyncio.get_running_loop().time()
+            await asyncio.sleep(took_s)
+            self.spans.append((began_s, began_s + took_s))
+        return []
+
+    def close(self) -> None: ...
+
+
+def measure_busy_share(num_hosts: int, blocks_per_host: int, staleness: int, num_steps: int = 5) -> float:
+    """Share of the hosts' time at work until the last step is handed out, with a learner that takes 1 s."""
+    cases = draw(1) * (num_hosts * blocks_per_host)
+    SleepingHost.spans.clear()
+
+    async def train() -> float:
+        schedule = HostSchedule(lambda number: SleepingHost(), num_hosts, timeout_s=1e9)
+        under_way: deque[asyncio.Task[Any]] = deque()
+        last_s = 0.0
+        for step in range(num_steps):
+            jobs = cut_jobs(cases, f"marl/{step}", block_size=1)
+            under_way.append(asyncio.create_task(schedule.play({"cto": b""}, step, jobs)))
+            last_s = asyncio.get_running_loop().time()
+            if len(under_way) > staleness:
+                await under_way.popleft()
+                await asyncio.sleep(1.0)
+        await asyncio.gather(*under_way)
+        await schedule.close()
+        return last_s
+
+    with asyncio.Runner(loop_factory=VirtualTime) as runner:
+        end_s = runner.run(train())
+    busy_s = sum(min(end, end_s) - min(began, end_s) for began, end in SleepingHost.spans)
+    return busy_s / (num_hosts * end_s)
+
+
+@pytest.mark.slow
+def test_512_hosts_are_busy_where_play_runs_one_step_ahead() -> None:
+    assert measure_busy_share(512, 8, staleness=1) >= 0.95
+    assert measure_busy_share(512, 8, staleness=0) < 0.7, "hosts wait for the longest job and the learner"
