@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from emads.commands.simulation.ruling_labels import keep_ruling_labels
 from emads.commands.simulation.simulate import USER_MISTAKE, check_files, end_play, read_cases
 from emads.commands.simulation.simulate_outputs import Outputs, watching
 from emads.seats.players import Seats, has_person
@@ -99,6 +100,8 @@ def simulate_full(
         raise unknown("reviewer", str(reviewer), list(REVIEWERS))
     outputs = outputs or Outputs()
     db = find_store(source) if db is None and reviewer == WEB else db
+    if seats is not None and db is not None and reviewer == WEB:
+        seats = seats.in_browser(db)
     check_files(cases)
     team = load_team(
         source,
@@ -135,7 +138,10 @@ def simulate_full(
         played = asyncio.run(_play(turns, seating, reviewer, db, make_world))
     for episode, record in played:
         print(f"{episode.case_key}  {episode.status}" if outputs.live else render_governed(record) + "\n")
-    for line in _write(chosen, team, seating, [record for _, record in played], outputs, make_world):
+    records = [record for _, record in played]
+    for line in _write(chosen, team, seating, records, outputs, make_world):
+        print(line)
+    for line in keep_ruling_labels(chosen, records, team, seating, db):
         print(line)
     return end_play(team) or (USER_MISTAKE if num_skipped else 0)
 
