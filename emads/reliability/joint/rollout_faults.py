@@ -32,8 +32,9 @@ from simulator.reward import TeamRewardWeights
 from training.config.marl_config import MarlConfig
 from training.joint import marl
 from training.joint.hosts.host import RolloutHost
-from training.joint.hosts.pool import HostPool
+from training.joint.hosts.pool import Host, HostPool
 from training.joint.hosts.process_host import ProcessHost
+from training.joint.hosts.ray_host import RayHost
 from training.joint.marl import SHORT_GAME, JointLearner
 from training.joint.protocols import choose_player
 
@@ -105,7 +106,8 @@ def equal_weights(one: JointLearner, other: JointLearner, role: str) -> bool:
 class FaultySteps:
     """Joint steps that are played on hosts of which one fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, host_class: type[ProcessHost] | type[RayHost] = ProcessHost) -> None:
+        self._host_class = host_class
         self.cases, self.later = draw_cases(3), draw_cases(6)[3:]
         self._folder = tempfile.TemporaryDirectory(prefix="rollout-faults-")
         self.pool = HostPool(self._make_host, NUM_HOSTS, timeout_s=TIMEOUT_S)
@@ -113,8 +115,8 @@ class FaultySteps:
         self._chat = HFChat(self._tokenizer, short_prompts=True)
         self.first, self.second = self._learn_alone(1), self._learn_alone(2)
 
-    def _make_host(self, number: int) -> ProcessHost:
-        return ProcessHost(partial(open_faulty_host, Path(self._folder.name)), number=number)
+    def _make_host(self, number: int) -> Host:
+        return self._host_class(partial(open_faulty_host, Path(self._folder.name)))
 
     def make_learner(self, hosts: HostPool | None) -> JointLearner:
         """A learner of fresh models."""

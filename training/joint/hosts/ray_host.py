@@ -7,11 +7,12 @@ import asyncio
 from contextlib import ExitStack
 from typing import Any
 
+import torch
+
 from roles.errors import UserError
 from training.joint.hosts.host import RolloutHost
 from training.joint.hosts.pool import HostLostError
 from training.joint.hosts.process_host import OpenHost
-from training.runs.workers import enter_worker
 
 
 def join_cluster(address: str) -> None:
@@ -44,7 +45,7 @@ class HostActor:
 
     async def start(self) -> None:
         """Open the host."""
-        enter_worker(self._num_threads, (), 0)
+        torch.set_num_threads(self._num_threads)
         self._host = await asyncio.to_thread(self._opened.enter_context, self._open_host())
 
     async def call(self, method: str, *arguments: Any) -> Any:
