@@ -15,12 +15,13 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.joint.credit import open_learner
 from training.joint.hosts.pool import HostPool
 from training.joint.hosts.process_host import ProcessHost
 from training.joint.marl import JointLearner
+from training.models.base_model import quiet_libraries
+from training.models.weights import load_team
 from training.runs.run_folder import Run
-from training.stages.from_config import joint_cases
+from training.stages.from_config import choose_game, joint_cases, make_chat
 from training.stages.rollout_hosts import open_host
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -32,6 +33,19 @@ def read_cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def open_learner(run: Run) -> JointLearner:
+    """A joint learner at the run's GRPO weights."""
+    models, tokenizer = load_team(run, "grpo")
+    return JointLearner(
+        models,
+        run.config.marl,
+        chat=make_chat(tokenizer, run.config),
+        reward_weights=run.config.team_reward,
+        seed=run.config.seed,
+        make_game=choose_game(run.config),
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -41,8 +55,10 @@ def main() -> None:
     parser.add_argument("--block-size", type=int, default=12)
     parser.add_argument("--steps", type=int, default=5)
     options = parser.parse_args()
-    alone, run = open_learner(options.run)
-    spread, _ = open_learner(options.run)
+    quiet_libraries()
+    torch.set_num_threads(1)
+    run = Run.open(options.run)
+    alone, spread = open_learner(run), open_learner(run)
     made: list[ProcessHost] = []
 
     def make(number: int) -> ProcessHost:
