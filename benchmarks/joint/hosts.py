@@ -15,13 +15,13 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.joint.governed import make_learner
 from training.joint.hosts.pool import HostPool
 from training.joint.hosts.process_host import ProcessHost
 from training.joint.marl import JointLearner
 from training.models.base_model import quiet_libraries
-from training.models.weights import load_team
 from training.runs.run_folder import Run
-from training.stages.from_config import choose_game, joint_cases, make_chat
+from training.stages.from_config import joint_cases
 from training.stages.rollout_hosts import open_host
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -31,19 +31,6 @@ def read_cpu_s(pid: int) -> float:
     """CPU seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
-
-
-def open_learner(run: Run) -> JointLearner:
-    """A joint learner at the run's GRPO weights."""
-    models, tokenizer = load_team(run, "grpo")
-    return JointLearner(
-        models,
-        run.config.marl,
-        chat=make_chat(tokenizer, run.config),
-        reward_weights=run.config.team_reward,
-        seed=run.config.seed,
-        make_game=choose_game(run.config),
-    )
 
 
 def main() -> None:
@@ -58,7 +45,7 @@ def main() -> None:
     quiet_libraries()
     torch.set_num_threads(1)
     run = Run.open(options.run)
-    alone, spread = open_learner(run), open_learner(run)
+    alone, spread = make_learner(run, "grpo"), make_learner(run, "grpo")
     made: list[ProcessHost] = []
 
     def make(number: int) -> ProcessHost:
