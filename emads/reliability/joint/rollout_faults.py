@@ -41,7 +41,7 @@ from training.joint.protocols import choose_player
 KINDS = ("kill", "hang", "slow")
 MOST_CALLS = 30  # of one case: 3 report sets of 9 calls, and a second decision on each
 NUM_HOSTS = 2
-TIMEOUT_S = 30.0  # a healthy host has a case played in a second or so
+TIMEOUT_S = 60.0  # a healthy host has a case played in a second or so
 PLAN = "plan"  # file that the first host takes which plays a case
 PR_FAULTS = (("kill", 3), ("kill", 30), ("hang", 20), ("slow", 25))
 LEARNING = MarlConfig(
