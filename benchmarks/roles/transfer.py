@@ -1,11 +1,13 @@
-"""Transfer from role training to the seat: reports of a role-trained model and of an untrained one.
+"""Transfer from role training to the seat: rewards of reports with and without training on the seat's family.
 
-python -m benchmarks.roles.transfer --role cto --role-steps 300 --seat-steps 0 60 150
+    python -m benchmarks.roles.transfer --role cto --role-steps 300 --seat-steps 200
+    python -m benchmarks.roles.transfer --run runs/demo
 
-Both models are of the `tiny` preset with the same initial weights and tokenizer. One is first trained by SFT
-on the role's own family alone. Then both learn the seat from the same demonstrations, for each number of
-steps anew from there. Measured is the reward of their reports (greedy, test cases): efficient offers,
-coverage, needs and vetoes. Step 0 is zero-shot: neither has seen a report.
+The first call trains two `tiny` models of the same initial weights by SFT for the same steps: one on the
+role's own family, the other on another role's (`--control`; `none` leaves it untrained). Then both learn the
+seat from the same demonstrations, for each number of steps anew from there; step 0 is zero-shot. The second
+call takes a run and compares every seat before and after GRPO, which trains on role families alone. Measured
+is the reward of greedy reports on the same sealed team cases: efficient offers, coverage, needs and vetoes.
 """
 
 import argparse
@@ -29,7 +31,10 @@ from training.config.model_config import ModelConfig
 from training.config.sft_config import SftConfig
 from training.data.demonstrations import corpus, supervised_rows, team_scenario
 from training.models.base_model import build_tiny_model, quiet_libraries, train_tokenizer
+from training.models.weights import load_weights
 from training.roles.sft import run_sft
+from training.runs.run_folder import Run
+from training.stages.from_config import make_chat
 
 DIFFICULTIES: tuple[int, ...] = (1, 2)
 STYLE: Style = "short"
@@ -39,36 +44,65 @@ MOST_TOKENS = 160  # of a report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """Rewards of reports after the same training at the seat.
+    """Rewards of reports without and with training on the seat's family.
 
-    Example: Transfer(seat_steps=60, untrained=(0.4, ...), role_trained=(0.6, ...))
+    Example: Transfer(name="60 steps", without=(0.4, ...), trained=(0.6, ...))
     """
 
-    seat_steps: int
-    untrained: tuple[float, ...]  # by case
-    role_trained: tuple[float, ...]
+    name: str  # of the row
+    without: tuple[float, ...]  # by case
+    trained: tuple[float, ...]
 
 
 def measure_transfer(
-    role: str, *, role_steps: int, seat_steps: Sequence[int], num_cases: int, seed: int = 0
+    role: str,
+    *,
+    control: str | None,
+    role_steps: int,
+    seat_steps: Sequence[int],
+    num_cases: int,
+    seed: int = 0,
 ) -> list[Transfer]:
-    """The rewards of both models for each number of steps at the seat."""
+    """The rewards of both models for each number of steps at the seat; `control` None: no steps before."""
     texts = corpus(num_role=150, num_team=150, seed=0, difficulties=DIFFICULTIES, style=STYLE)
     tokenizer = train_tokenizer(texts, 512)
     chat = HFChat(tokenizer, short_prompts=True)
-    untrained = build_tiny_model(ModelConfig(), tokenizer, seed)
-    role_trained = copy_model(untrained, tokenizer)
-    _train(role_trained, tokenizer, chat, role, seat_share=0.0, steps=role_steps, first_row=0, seed=seed)
+    first = build_tiny_model(ModelConfig(), tokenizer, seed)
+
+    def train(start: Any, name: str, steps: int, *, is_seat: bool) -> Any:
+        model = copy_model(start, tokenizer)
+        first_row = FIRST_SEAT_ROW if is_seat else 0
+        share = float(is_seat)
+        _train(model, tokenizer, chat, name, seat_share=share, steps=steps, first_row=first_row, seed=seed)
+        return model
+
+    without = first if control is None else train(first, control, role_steps, is_seat=False)
+    trained = train(first, role, role_steps, is_seat=False)
     found = []
     for steps in seat_steps:
-        rewards = []
-        for start in (untrained, role_trained):
-            model = copy_model(start, tokenizer)
-            _train(
-                model, tokenizer, chat, role, seat_share=1.0, steps=steps, first_row=FIRST_SEAT_ROW, seed=seed
+        rewards = [
+            score_seat(train(start, role, steps, is_seat=True), chat, role, num_cases, seed)
+            for start in (without, trained)
+        ]
+        found.append(Transfer(name=f"{steps} steps at the seat", without=rewards[0], trained=rewards[1]))
+    return found
+
+
+def compare_stages(path: Path, *, num_cases: int) -> list[Transfer]:
+    """The rewards of every seat's reports after SFT and after GRPO of a run, in its prompts."""
+    run = Run.open(path)
+    chat = make_chat(load_weights(run, "sft", SPECIALISTS[0])[1], run.config)
+    data = run.config.data
+    found = []
+    for role in SPECIALISTS:
+        before, after = (
+            score_seat(
+                load_weights(run, stage, role)[0], chat, role, num_cases, run.config.seed,
+                data.difficulties, run.config.model.prompts,
             )
-            rewards.append(_score(model, chat, role, num_cases, seed))
-        found.append(Transfer(seat_steps=steps, untrained=rewards[0], role_trained=rewards[1]))
+            for stage in ("sft", "grpo")
+        )  # fmt: skip
+        found.append(Transfer(name=role, without=before, trained=after))
     return found
 
 
@@ -114,32 +148,38 @@ def _train(
         )
 
 
-def _score(model: Any, chat: HFChat, role: str, num_cases: int, seed: int) -> tuple[float, ...]:
+def score_seat(
+    model: Any,
+    chat: HFChat,
+    role: str,
+    num_cases: int,
+    seed: int,
+    difficulties: Sequence[int] = DIFFICULTIES,
+    style: Style = STYLE,
+) -> tuple[float, ...]:
+    """The reward of the model's greedy report on each of the first sealed team cases."""
     engine = TransformersEngine(end_id=chat.end_id, seed=seed)
     engine.set_policy(role, model.eval(), version=f"{role}@transfer")
     verdicts = score_reports(
         role,
-        [team_scenario("test", 0, index, DIFFICULTIES) for index in range(num_cases)],
+        [team_scenario("test", 0, index, difficulties) for index in range(num_cases)],
         policy=role,
         engine=engine,
         chat=chat,
-        make_game=partial(PlanGame, style=STYLE),
+        make_game=partial(PlanGame, style=style),
         max_completion_tokens=MOST_TOKENS,
         stream="transfer",
     )
     return tuple(verdict.reward for verdict in verdicts)
 
 
-def write_table(found: Sequence[Transfer]) -> list[str]:
+def write_table(found: Sequence[Transfer], columns: Sequence[str]) -> list[str]:
     """A Markdown table: mean rewards, and the paired difference with its 95 % interval."""
-    lines = [
-        "| SFT steps at the seat | untrained | role-trained | difference |",
-        "| --- | --- | --- | --- |",
-    ]
+    lines = [f"| {' | '.join(columns)} | difference |", f"|{' --- |' * (len(columns) + 1)}"]
     for one in found:
-        gain = paired_interval(one.role_trained, one.untrained)
+        gain = paired_interval(one.trained, one.without)
         lines.append(
-            f"| {one.seat_steps} | {fmean(one.untrained):.3f} | {fmean(one.role_trained):.3f} | "
+            f"| {one.name} | {fmean(one.without):.3f} | {fmean(one.trained):.3f} | "
             f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] |"
         )
     return lines
@@ -148,23 +188,36 @@ def write_table(found: Sequence[Transfer]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--run", type=Path, help="compare the stages of this run; the other options but --cases do not count"
+    )
     parser.add_argument("--role", choices=SPECIALISTS, default="cto")
-    parser.add_argument("--role-steps", type=int, default=300, help="SFT steps on the role's own family")
-    parser.add_argument("--seat-steps", type=int, nargs="+", default=[0, 60, 150])
+    parser.add_argument("--control", choices=(*SPECIALISTS, "none"), default="coo")
+    parser.add_argument("--role-steps", type=int, default=300, help="SFT steps on a role's family")
+    parser.add_argument("--seat-steps", type=int, nargs="+", default=[0, 60, 200])
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="of weights and order of rows")
     options = parser.parse_args(arguments)
     quiet_libraries()
     start = time.process_time()
-    found = measure_transfer(
-        options.role,
-        role_steps=options.role_steps,
-        seat_steps=options.seat_steps,
-        num_cases=options.cases,
-        seed=options.seed,
-    )
-    print("\n".join(write_table(found)))
-    print(f"{options.role}, {options.cases} test cases, {time.process_time() - start:.0f} s of CPU time")
+    if options.run is not None:
+        columns = ["seat", "after SFT", "after GRPO on its family"]
+        found = compare_stages(options.run, num_cases=options.cases)
+    else:
+        if options.role == options.control:
+            parser.error(f"--control {options.control} is the role itself; name another one, or none")
+        control = None if options.control == "none" else options.control
+        columns = [options.role, f"trained on {control or 'nothing'} before", f"on {options.role} before"]
+        found = measure_transfer(
+            options.role,
+            control=control,
+            role_steps=options.role_steps,
+            seat_steps=options.seat_steps,
+            num_cases=options.cases,
+            seed=options.seed,
+        )
+    print("\n".join(write_table(found, columns)))
+    print(f"{options.cases} sealed cases, {time.process_time() - start:.0f} s of CPU time")
     return 0
 
 

@@ -27,6 +27,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "ablate": evaluate.ablate,
     "rescore": evaluate.rescore,
     "audit": evaluate.audit,
+    "judge": evaluate.judge,
     "generate": data.generate,
     "validate": data.validate,
     "import": data.import_tasks,

@@ -1,4 +1,4 @@
-"""Verbs that measure: evaluate, diagnose, ablate, report, rescore, audit."""
+"""Verbs that measure: evaluate, diagnose, ablate, report, rescore, audit, judge."""
 
 from functools import partial
 from pathlib import Path
@@ -206,3 +206,40 @@ def audit(
     )
     if broken:
         raise UserError(f"{len(broken)} breaches are listed, the first: {broken[0]}")
+
+
+@partial(takes_seats, leave_out=("seat", "replies"))
+def judge(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The judge: openai:MODEL@URL.")],
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="Folder of JSON or JSON Lines files of question and answer: these are scored."),
+    ] = None,
+    criterion: Annotated[
+        list[str] | None,
+        typer.Option(help="What is scored, as NAME=QUESTION. Repeatable; default: sound working."),
+    ] = None,
+    count: Annotated[int, typer.Option(help="Pairs of answers that the judge is calibrated on.")] = 40,
+    out: Annotated[Path | None, typer.Option(help="File of scores, one JSON line for each answer.")] = None,
+    *,
+    seats: SeatChoice,
+) -> None:
+    """Test whether a language model is fit to judge answers; a fit one may then score a folder of them."""
+    check_at_least("--count", count, 10)
+    if answers is None and (criterion or out):
+        raise UserError(f"--{'criterion' if criterion else 'out'} goes with --answers FOLDER")
+    pairs = [one.partition("=") for one in criterion or ()]
+    for name, _, question in pairs:
+        if not name.isidentifier() or not question.strip():
+            raise UserError(
+                f"--criterion {name!r} is not of the form NAME=QUESTION: clear='is it easy to follow?'"
+            )
+    from emads.commands.evaluation.judge_answers import judge_answers
+
+    judge_answers(
+        seats.read_endpoint(model),
+        num_cases=count,
+        answers=answers,
+        criteria={name: question for name, _, question in pairs},
+        out=out,
+    )

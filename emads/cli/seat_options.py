@@ -15,6 +15,7 @@ from roles.errors import UserError
 if TYPE_CHECKING:
     from emads.seats.players import Seats
     from emads.seats.prices import ApiOptions
+    from simulator.engines.openai.endpoint import EndpointSettings
 
 Result = TypeVar("Result")
 
@@ -88,6 +89,22 @@ class SeatChoice:
         from emads.seats.prices import read_api_options
 
         return read_seats(seat), read_api_options(**given)
+
+    def read_endpoint(self, word: str) -> "EndpointSettings":
+        """Return address, prices and limits of the one model that `word` names as `openai:MODEL@URL`.
+
+        Raises:
+            UserError: no such word, or a value that cannot be read.
+        """
+        from emads.seats.players import ApiPlayer, read_player
+        from emads.seats.prices import read_api_options
+
+        player = read_player(word)
+        if not isinstance(player, ApiPlayer):
+            raise UserError(f"{word!r} is no model behind an endpoint; write openai:MODEL@URL")
+        options = read_api_options(**{name: value for name, value in self._values.items() if value})
+        options.check([player])
+        return options.settle(player).model_copy(update={"max_cost": options.max_cost})
 
 
 def takes_seats(verb: Callable[..., Result], *, leave_out: Sequence[str] = ()) -> Callable[..., Result]:

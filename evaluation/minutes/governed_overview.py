@@ -60,8 +60,11 @@ def make_governed_cards(record: GovernedRecord) -> list[tuple[str, str, Tone]]:
     observed = [chapter.observation for chapter in record.chapters if chapter.observation is not None]
     kpis = list(observed[-1]["kpis"].values()) if observed else []
     spent = sum(told["cost"] for told in observed)
+    is_handed_over = option == NO_OPTION
     return [
-        ("human" if option == NO_OPTION else option, "option in place", "good" if carried else ""),
+        ("human", "decides from here", "")
+        if is_handed_over
+        else (option, "option in place", "good" if carried else ""),
         (f"{observed[-1]['worth']} k$" if observed else "-", "a month in place", ""),
         (f"{spent} k$", "spent in all", ""),
         (str(num_replans), "re-plan" if num_replans == 1 else "re-plans", "warn" if num_replans else ""),

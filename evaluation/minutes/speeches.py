@@ -137,8 +137,11 @@ def _make_speech(
 
 def _list_known(case: PlayableCase, role: str, brief: str) -> str:
     game, structures = PlanGame(case), case.seats[role].facts.get("structures", {})
-    told = [game.call_tool(role, ToolCall(name="describe", arguments={"option": o}), {}) for o in structures]
-    return visible("\n".join(one for one in told if one not in brief), max_chars=MAX_BRIEF_CHARS)
+    told = {
+        o: game.call_tool(role, ToolCall(name="describe", arguments={"option": o}), {}) for o in structures
+    }
+    new = (f"Option {option}\n{text}" for option, text in told.items() if text not in brief)
+    return visible("\n".join(new), max_chars=MAX_BRIEF_CHARS)
 
 
 def _list_lookups(talk: Sequence[Exchange]) -> tuple[tuple[str, str], ...]:

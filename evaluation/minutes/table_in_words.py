@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from evaluation.minutes.episode_in_words import join_words, say_titles
 from evaluation.minutes.transcript import visible
 from roles.base import Role
+from scenarios.company.coordination import is_hidden_profile
 from scenarios.company.optimum import best_on_option, part_of
 from scenarios.company.records import Plan
 from scenarios.team import CheckedReport, PlayableCase, Table, TabledOffer, TeamScenario, judge_decision
@@ -190,14 +191,18 @@ def say_worth(case: TeamScenario, read: ReadEpisode, roles: Mapping[str, Role]) 
     """Say what the decision is worth by the structures, sentence by sentence."""
     judged = judge_decision(case, read.table, read.decision)
     if case.optimum is None:
-        right = "Handing the case over was right" if judged.value else "It should have gone to a person"
-        return [f"No option can be run within the budget. {right}: V = {judged.value:.0f}."]
-    blind, best = case.truth["blind"], case.optimum.worth
+        verdict = "Handing the case over was right" if judged.value else "It should have gone to a person"
+        return [f"No option can be run within the budget. {verdict}: V = {judged.value:.0f}."]
+    blind, best, right = case.truth["blind"], case.optimum.worth, case.optimum.plan.option
     scale = (
         f"A plan made blind, an equal share for every seat, is worth {float(blind):.1f} k$ on average"
-        f" (V = 0); the best possible one, option {case.optimum.plan.option} at cost {case.optimum.cost},"
-        f" {best} k$ (V = 1)."
+        f" (V = 0); the best possible one, option {right} at cost {case.optimum.cost}, {best} k$ (V = 1)."
     )
+    if is_hidden_profile(case.case):
+        scale += (
+            f" Neither the worth before spending nor what any one seat knows favours option {right}: it takes"
+            " the offers of several seats to see that it is the best (a hidden profile)."
+        )
     if judged.worth is None:
         what = "The case was handed over needlessly" if read.decision else "There is no decision"
         return [f"{what}: V = 0.", scale]

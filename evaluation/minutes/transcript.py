@@ -89,7 +89,7 @@ def visible(text: str, *, max_chars: int = MAX_SHOWN_CHARS) -> str:
 
 
 def readable(text: str) -> str:
-    """A written answer with its JSON object as words; text that is no strict answer stays as written."""
+    """A written answer with its JSON object in words, then the rest; other text stays as written."""
     start, end = text.find("{"), text.rfind("}")
     if not text.strip():
         return NOTHING
@@ -104,7 +104,7 @@ def readable(text: str) -> str:
     said = ", ".join(f"{key} {_spoken(value)}" for key, value in answer.items() if value not in ("", []))
     words = "\n".join([*lines, *([said] if said or not lines else [])]) or "nothing"
     prose = " ".join(part.strip() for part in (text[:start], text[end + 1 :]) if part.strip())
-    return visible(f"{prose}\n{words}" if prose else words)
+    return visible(f"{words}\nalso wrote: {prose}" if prose else words)
 
 
 def render_text(played: Transcript, *, width: int = 100) -> str:

@@ -115,7 +115,7 @@ def test_where_nothing_can_be_run_only_escalating_earns() -> None:
         assert FAMILY.verify(scenario, FAMILY.baselines["random"](scenario, random.Random(0))).reward == 0.0
 
 
-@pytest.mark.parametrize("count", slow_except((25, 100), 25))
+@pytest.mark.parametrize("count", slow_except((25, 200), 25))
 @pytest.mark.parametrize("difficulty", slow_except(range(1, 11), 1, 5, 10))
 def test_the_text_alone_determines_the_decision(difficulty: int, count: int) -> None:
     for index in range(count):

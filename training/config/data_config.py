@@ -4,13 +4,13 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from training.config.section import Count, Difficulty, Section
+from training.config.section import Count, Difficulty, Place, Section
 
 
 class DataConfig(Section):
     """Scenarios and demonstrations. Splits never share a scenario, whatever the seed."""
 
-    seed: Count = 0
+    seed: Place = 0
     """Seed of the scenario streams."""
     difficulties: tuple[Difficulty, ...] = Field(default=(1, 2), min_length=1)
     """Difficulties that scenarios cycle through, 1 (easiest) to 10."""
@@ -20,9 +20,9 @@ class DataConfig(Section):
     """Share of the supervised rows that show the role's seat in the team; the rest shows its own family."""
     replan_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the supervised rows that show a governed episode with a re-plan, for marl.protocol full."""
-    first_grpo_index: Count = 1_000_000
+    first_grpo_index: Place = 1_000_000
     """Index of the first training scenario of GRPO: far from the demonstrations, so none is met again."""
-    first_marl_index: Count = 2_000_000
+    first_marl_index: Place = 2_000_000
     """Index of the first training case of joint training."""
 
     @field_validator("difficulties")

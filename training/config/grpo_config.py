@@ -15,6 +15,7 @@ from training.config.section import (
     Section,
     Temperature,
     Weight,
+    check_batch,
     check_micro_batch,
     check_patience,
 )
@@ -119,4 +120,6 @@ class GrpoConfig(Section):
             self.prompts_per_step * self.group_size,
             "prompts_per_step * group_size",
         )
+        played = self.prompts_per_step * self.group_size * self.steps_per_generation
+        check_batch(played, "prompts_per_step * group_size * steps_per_generation")
         return self

@@ -15,6 +15,7 @@ from training.config.section import (
     Section,
     Temperature,
     Weight,
+    check_batch,
 )
 
 
@@ -166,6 +167,8 @@ class MarlConfig(Section):
 
     @model_validator(mode="after")
     def _check_marl(self) -> Self:
+        played = self.scenarios_per_step * self.report_sets * self.decisions_per_set
+        check_batch(played, "scenarios_per_step * report_sets * decisions_per_set")
         for key in ("rate_factors", "frozen_roles"):
             for role in getattr(self, key):
                 if role not in TEAM_ROLES:

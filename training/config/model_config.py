@@ -16,9 +16,9 @@ class ModelConfig(Section):
 
     preset: str = "tiny"
     """`tiny` (built from config, no download), a named preset, or a hub id or folder written with a slash."""
-    hidden_size: Annotated[int, Field(ge=16)] = 128
+    hidden_size: Annotated[int, Field(ge=16, le=65_536)] = 128
     """Width of the tiny model, 16 or more; a multiple of 2 * num_heads."""
-    num_layers: PositiveCount = 3
+    num_layers: Annotated[int, Field(ge=1, le=1024)] = 3
     """Transformer blocks of the tiny model."""
     num_heads: PositiveCount = 4
     """Attention heads of the tiny model."""

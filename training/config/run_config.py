@@ -17,7 +17,16 @@ from training.config.data_config import DataConfig
 from training.config.grpo_config import GrpoConfig
 from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
-from training.config.section import Count, Difficulty, GroupSize, PositiveCount, Section, Weight
+from training.config.section import (
+    MAX_COUNT,
+    Count,
+    Difficulty,
+    GroupSize,
+    Place,
+    PositiveCount,
+    Section,
+    Weight,
+)
 from training.config.sft_config import SftConfig
 
 
@@ -69,7 +78,7 @@ class EvaluationConfig(Section):
     """Plays at temperature 1 of some team cases, for the chance that all succeed; 1 plays none again."""
     num_tried_cases: PositiveCount = 100
     """Team cases, the first ones, that are played so often."""
-    num_bootstrap: Annotated[int, Field(ge=100)] = 2000
+    num_bootstrap: Annotated[int, Field(ge=100, le=MAX_COUNT)] = 2000
     """Resamples behind each confidence interval, 100 or more."""
 
 
@@ -78,7 +87,7 @@ class ReviewConfig(Section):
 
     num_scenarios: Count = 200
     """New cases that are played; 0 leaves the phase out."""
-    first_index: Count = 3_000_000
+    first_index: Place = 3_000_000
     """Index of the first of them: far from all training cases."""
     decisions_per_case: GroupSize = 8
     """Decisions that are sampled on the same reports, to see how sure the team is."""
@@ -96,13 +105,13 @@ class RunConfig(Section):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")] = "demo"
     """Name of the run in reports and manifests: letters, digits, `_`, `.` and `-`."""
-    seed: Count = 0
+    seed: Place = 0
     """Seed of initial weights, sampling and shuffling (data.seed is the scenarios' own)."""
-    threads_per_worker: PositiveCount = 1
+    threads_per_worker: Annotated[int, Field(ge=1, le=1024)] = 1
     """CPU threads of each worker process."""
-    num_workers: Count = 2
+    num_workers: Annotated[int, Field(ge=0, le=1024)] = 2
     """Worker processes that train or evaluate side by side; 0 runs everything in this process, in order."""
-    checkpoints_kept: Annotated[int, Field(ge=2)] = 2
+    checkpoints_kept: Annotated[int, Field(ge=2, le=MAX_COUNT)] = 2
     """Checkpoints of an unfinished stage that are kept, 2 or more: a damaged one needs an older one."""
     price_per_hour: Weight = 0.0
     """Price of the whole machine per hour, in any currency; 0 shows no cost."""

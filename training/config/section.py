@@ -7,9 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY
 
-Count = Annotated[int, Field(ge=0)]
-PositiveCount = Annotated[int, Field(ge=1)]
-GroupSize = Annotated[int, Field(ge=2)]  # a group of one has nobody to be compared with
+MAX_COUNT = 1_000_000  # of anything that is drawn, played or kept: more never ends, or fills the memory
+MAX_BATCH = 1_000_000  # completions that are played before the next optimizer step
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+GroupSize = Annotated[int, Field(ge=2, le=1024)]  # a group of one has nobody to be compared with
+Place = Annotated[int, Field(ge=0)]  # in the streams of scenarios and of chance
 Rate = Annotated[float, Field(gt=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
 ClipRange = Annotated[float, Field(gt=0, lt=1)]
@@ -48,6 +51,12 @@ def list_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
         yield prefix + name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from list_keys(field.annotation, f"{prefix}{name}.")
+
+
+def check_batch(size: int, name: str) -> None:
+    """Raise ValueError where so many completions before one optimizer step fill the memory."""
+    if size > MAX_BATCH:
+        raise ValueError(f"{name} is {size:,} completions, at most {MAX_BATCH:,}")
 
 
 def check_micro_batch(micro: int, batch: int, name: str) -> None:

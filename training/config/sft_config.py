@@ -4,7 +4,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from training.config.section import Count, PositiveCount, Rate, Section, check_micro_batch, check_patience
+from training.config.section import (
+    MAX_COUNT,
+    Count,
+    PositiveCount,
+    Rate,
+    Section,
+    check_micro_batch,
+    check_patience,
+)
 
 
 class SftConfig(Section):
@@ -24,7 +32,7 @@ class SftConfig(Section):
     """Demonstrations per forward pass: less memory, same step; it divides batch_size. 0 takes all at once."""
     packing: bool = False
     """Lay demonstrations end to end, none seeing another; batch_size then counts rows of pack_tokens."""
-    pack_tokens: Annotated[int, Field(ge=64)] = 1024
+    pack_tokens: Annotated[int, Field(ge=64, le=MAX_COUNT)] = 1024
     """Most tokens of a packed row."""
     validate_every: Count = 0
     """Steps between validations, of which the best weights are kept; 0 keeps the last weights."""

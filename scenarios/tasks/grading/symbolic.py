@@ -3,8 +3,9 @@
 Equal rational functions agree everywhere; different ones agree at a random point with probability at most
 degree / prime (Schwartz and Zippel), here below 2^-170. The prime and the points come from a hash of both
 texts, so the test is repeatable and no answer can be built for them. In the field square roots of rational
-numbers are those of the field; pi and e count as unknowns; other functions, roots and powers are functions of
-which only f(a) = f(b) for a = b is known. So the field alone decides what has no functions.
+numbers are those of the field as far as they have squares and prime factors below 100; pi and e count as
+unknowns; other functions, roots and powers are functions of which only f(a) = f(b) for a = b is known. So
+the field alone decides what has no functions.
 
 Where there are functions and the field says different, values at real points to 60 digits tell most that are
 different (`sampling.py`). What agrees there is equal only if SymPy proves it, in a process of its own and

@@ -18,6 +18,7 @@ from evaluation.minutes.page_files import make_index_row, minutes_file, write_in
 from evaluation.minutes.table_in_words import list_options
 from roles.registry import ROLES
 from scenarios.base import ToolCall
+from scenarios.company.coordination import is_hidden_profile
 from scenarios.team import PlanGame, TeamScenario, generate
 from scenarios.team.offers import EMPTY_REPORT, is_needed, is_vetoed
 from scenarios.written.written_case import FreeCase, read_case
@@ -78,7 +79,7 @@ def test_the_minutes_read_in_the_order_of_the_meeting() -> None:
             brief = PlanGame(case).write_report_brief(role).split("\n")
             parts += [f"{ROLES[role].title} reads", " ".join(brief[-2].split()), "Report to the table."]
             parts += [
-                "All that its tools could describe",
+                "All that its tools could tell",
                 "looks up measure(option=",
                 "hard limit",
                 "reports",
@@ -166,6 +167,7 @@ def test_scores_stand_beside_the_truth() -> None:
         else:
             assert f"{case.optimum.worth} k$ (V = 1)" in text
             assert f"in the best plan (option {case.optimum.plan.option})" in text
+        assert ("(a hidden profile)" in text) == is_hidden_profile(case.case)
         if case.optimum is not None and verdict.value > 0:
             assert f" = {verdict.value:.2f}." in text
 

@@ -76,9 +76,9 @@ def test_an_episode_reads_in_the_order_of_play() -> None:
         "CTO reads",
         "Latency counts.",
         "CTO reports",
-        "lean",
         "A: cache + spare gateway, cost 15, worth 22",
         "needs A, veto C, B",
+        "also wrote: lean",
         "COO reads",
         "Days count.",
         "COO reports",
@@ -141,7 +141,10 @@ def test_long_text_is_cut() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('B 3 {"a": [], "b": true, "c": {"d": 1}, "e": 2.5} ok', 'B 3 ok\nb yes, c {"d": 1}, e 2.5'),
+        (
+            'B 3 {"a": [], "b": true, "c": {"d": 1}, "e": 2.5} ok',
+            'b yes, c {"d": 1}, e 2.5\nalso wrote: B 3 ok',
+        ),
         ('{"offers": []}', "nothing"),
         ('{"offers": [{"option": "A"}]}', 'offers [{"option": "A"}]'),
         ('{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),

@@ -12,7 +12,7 @@ from evaluation.scoring.judge_calibration import (
     PLEAS,
     calibrate,
     draw_cases,
-    require_calibrated,
+    require_fit,
 )
 from roles.errors import InfrastructureError, UserError
 from scenarios.tasks.grading.judge import score_by_judge
@@ -68,15 +68,17 @@ def test_worse_answers_differ_in_one_result_that_is_wrong() -> None:
 
 
 def test_a_judge_that_checks_is_fit() -> None:
-    found = require_calibrated(FunctionJudge(check_sums), count=12)
+    found = calibrate(FunctionJudge(check_sums), draw_cases(12), concurrency=3)
+    require_fit(found)
     assert (found.order, found.gap, found.plea_gain, found.length_gain, found.unusable) == (1, 1, 0, 0, 0)
 
 
 @pytest.mark.parametrize("name", UNFIT)
 def test_an_unfit_judge_is_refused_by_its_fault(name: str) -> None:
     score, fault = UNFIT[name]
+    found = calibrate(FunctionJudge(score), draw_cases(20))
     with pytest.raises(UserError, match=f"not fit to score: .*{fault}"):
-        require_calibrated(FunctionJudge(score), count=20)
+        require_fit(found)
 
 
 def test_a_judge_on_an_endpoint_is_asked_at_temperature_0_and_once_for_one_prompt() -> None:

@@ -98,7 +98,7 @@ def decide(brief: str, system: str, rng: random.Random) -> dict[str, Any]:
     return dict(zip(example, values, strict=True))
 
 
-@pytest.mark.parametrize("count", slow_except((25, 250), 25))
+@pytest.mark.parametrize("count", slow_except((25, 1000), 25))
 def test_a_stranger_plays_every_seat_and_round_of_full_prompts_legally(count: int) -> None:
     """Report, question, reply, decision and vote; `count` cases have four times as many seats' reports."""
     for index in range(count):
@@ -187,7 +187,7 @@ def decide_shortly(system: str, brief: str, rng: random.Random) -> str:
     return json.dumps(dict(zip(example, [option, shuffle(labels, rng), False], strict=True)))
 
 
-@pytest.mark.parametrize("count", slow_except((25, 250), 25))
+@pytest.mark.parametrize("count", slow_except((25, 1000), 25))
 def test_a_stranger_reports_and_decides_legally_by_short_prompts(count: int) -> None:
     """Short prompts hold the schema of reports and decisions; votes and replies are learnt."""
     for index in range(count):
@@ -204,11 +204,11 @@ def test_a_stranger_reports_and_decides_legally_by_short_prompts(count: int) -> 
         assert game.read_decision(reports, decide_shortly(game.prompt_role(RECONCILER).mandate, brief, rng))
 
 
-@pytest.mark.parametrize("count", slow_except((12, 200), 12))
+@pytest.mark.parametrize("count", slow_except((12, 2000), 12))
 def test_texts_and_tools_alone_determine_the_optimum(count: int) -> None:
     """Every set of listed upgrades is measured, every plan within the budget is added up."""
     for index in range(count):
-        scenario = generate("train", 4, index, 1 + index % 6)
+        scenario = generate("train", 4, index, 1 + index % 10)
         game = PlanGame(scenario)
         rng = random.Random(index)
         briefs = {seat: game.write_report_brief(seat) for seat in game.case.seats}

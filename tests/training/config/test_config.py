@@ -1,6 +1,8 @@
 """Configuration: strict, with a message that names the key, what is allowed and the nearest match."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -155,3 +157,33 @@ def test_every_model_is_strict_frozen_and_described(model: type[BaseModel]) -> N
     assert model.model_config.get("extra") == "forbid"
     plain = [f for f in model.model_fields.values() if not isinstance(f.default, BaseModel)]
     assert all(field.description for field in plain)
+
+
+STREAMS = ("seed", "data.seed", "data.first_grpo_index", "data.first_marl_index", "review.first_index")
+
+
+def list_counts(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from list_counts(value, f"{prefix}{name}.")
+        elif type(value) is int:
+            yield prefix + name
+
+
+@pytest.mark.parametrize("key", sorted(set(list_counts(RunConfig().model_dump())) - set(STREAMS)))
+def test_no_key_takes_a_number_that_would_never_end(key: str) -> None:
+    """A trillion of anything eats the memory, or days, before somebody sees it."""
+    with pytest.raises(UserError):
+        load_config(None, [f"{key}={10**12}"])
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        ("grpo.prompts_per_step=10000", "grpo.group_size=1000", "grpo.max_steps=1"),
+        ("marl.scenarios_per_step=10000", "marl.report_sets=100", "marl.decisions_per_set=8"),
+    ],
+)
+def test_a_batch_that_fills_the_memory_is_refused(batch: tuple[str, ...]) -> None:
+    with pytest.raises(UserError, match="completions, at most 1,000,000"):
+        load_config(None, batch)

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.roles.transfer import DIFFICULTIES, _train, copy_model, measure_transfer, write_table
+from benchmarks.roles.transfer import (
+    DIFFICULTIES,
+    Transfer,
+    _train,
+    copy_model,
+    measure_transfer,
+    write_table,
+)
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.model_config import ModelConfig
 from training.data.demonstrations import corpus
@@ -14,12 +21,16 @@ from training.models.base_model import build_tiny_model, train_tokenizer
 
 @pytest.mark.slow
 def test_both_models_are_measured_on_the_same_cases_after_the_same_steps() -> None:
-    found = measure_transfer("cto", role_steps=2, seat_steps=[0, 2], num_cases=3)
-    assert [one.seat_steps for one in found] == [0, 2]
+    found = measure_transfer("cto", control="coo", role_steps=2, seat_steps=[0, 2], num_cases=3)
+    assert [one.name for one in found] == ["0 steps at the seat", "2 steps at the seat"]
     for one in found:
-        assert len(one.untrained) == len(one.role_trained) == 3
-        assert all(0 <= reward <= 1 for reward in (*one.untrained, *one.role_trained))
-    assert len(write_table(found)) == 4
+        assert len(one.without) == len(one.trained) == 3
+        assert all(0 <= reward <= 1 for reward in (*one.without, *one.trained))
+
+
+def test_the_table_pairs_rewards_by_case() -> None:
+    found = [Transfer(name="cto", without=(0.0, 0.5, 1.0), trained=(0.25, 0.75, 1.25))]
+    assert write_table(found, ["seat", "a", "b"])[2] == "| cto | 0.500 | 0.750 | +0.250 [+0.250, +0.250] |"
 
 
 @pytest.mark.slow

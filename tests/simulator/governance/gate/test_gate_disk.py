@@ -14,8 +14,12 @@ from governed_tables import CALM, OTHER_KEY, Stand, stand_at_gate, yes_man
 
 from emads.reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
+from simulator.governance.gate.approvals import NotApprovedError
+from simulator.governance.gate.gate import _log_body
+from simulator.governance.gate.seals import seal
 from simulator.governance.outcomes import CarriedPlan, Observation, SimulatedOutcomes
 from simulator.governance.runner import open_services, play_governed
+from simulator.governance.store.database import canonical_json
 from simulator.governance.store.decision_log import entry_hash
 
 
@@ -73,12 +77,70 @@ def test_a_genuine_approval_written_into_commits_permits_nothing(probe: Probe, t
     asyncio.run(run())
 
 
-def change_log(path: Path, *, anew: bool) -> None:
-    """Change the last entry; `anew`: with a hash that fits again."""
+@pytest.mark.parametrize("logged", ["never", "too late"])
+def test_a_sealed_commit_needs_its_log_entry_from_before_the_expiry(logged: str, tmp_path: Path) -> None:
+    """A copy of the store, played on with the same key, has such rows; this store's log tells of none."""
+
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            record, proposal = await stand.sign(lifetime_s=60), await stand.proposal()
+            text = canonical_json(record.model_dump())
+            sealed = seal(KEY, "commit", [stand.thread, proposal.digest, 0, text])
+            row = {"thread": stand.thread, "digest": proposal.digest, "attempt": 0, "approval": text}
+            insert_row(stand, "commits", **row, seal=sealed)
+            if logged == "too late":
+                stand.clock.now_s += 61
+                stand.services.log.append(stand.thread, "committed", _log_body(record, proposal))
+            with pytest.raises(NotApprovedError, match="knows no such commit"):
+                stand.services.gate.require_commit(proposal)
+
+    asyncio.run(run())
+
+
+def test_time_is_that_of_the_latest_log_entry_at_least(tmp_path: Path) -> None:
+    """Another case is ruled on after the approval has expired; then the clock is set back."""
+
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            record = await stand.sign(lifetime_s=60)
+            stand.clock.now_s += 61
+            stand.services.log.append("another", "asked", {})
+            stand.clock.now_s -= 61
+            await stand.answer(record.model_dump())
+            refused = [entry.body["reason"] for entry in stand.services.log.find(stand.thread, "refused")]
+            assert refused == ["expired"]
+            assert stand.count("commits") == 0
+
+    asyncio.run(run())
+
+
+def test_a_refused_commit_takes_the_approval_back(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            interrupt_id = (await stand.interrupt()).id
+            await stop(stand, "commit", (await stand.sign(lifetime_s=60)).model_dump())
+            assert ruling_on(stand, interrupt_id) == "approve"
+            stand.clock.now_s += 61
+            await stop(stand, "review")
+            assert ruling_on(stand, interrupt_id) == "refused"
+
+    asyncio.run(run())
+
+
+def ruling_on(stand: Stand, interrupt_id: str) -> str:
+    settled = stand.services.gate.requests.find_settled(interrupt_id)
+    return "open" if settled is None else settled["ruling"]
+
+
+def change_log(path: Path, *, anew: bool, thread: str = "%") -> None:
+    """Change the last entry, or the last of a thread; `anew`: with a hash that fits again."""
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TRIGGER decision_log_keeps")
-        last = "SELECT sequence, thread, kind, body, at_s, previous FROM decision_log ORDER BY 1 DESC LIMIT 1"
-        sequence, thread, kind, body, at_s, previous = connection.execute(last).fetchone()
+        last = (
+            "SELECT sequence, thread, kind, body, at_s, previous FROM decision_log WHERE thread LIKE ?"
+            " ORDER BY 1 DESC LIMIT 1"
+        )
+        sequence, thread, kind, body, at_s, previous = connection.execute(last, (thread,)).fetchone()
         body = body.replace('"digest":"', '"digest":"f')
         change = "UPDATE decision_log SET body = ? WHERE sequence = ?"
         assert connection.execute(change, (body, sequence)).rowcount == 1
@@ -88,12 +150,14 @@ def change_log(path: Path, *, anew: bool) -> None:
     connection.close()
 
 
+@pytest.mark.parametrize("thread", ["%", "another"])
 @pytest.mark.parametrize("anew", [False, True])
-def test_a_case_is_not_closed_over_a_changed_log(anew: bool, tmp_path: Path) -> None:
+def test_a_case_is_not_closed_over_a_changed_log(anew: bool, thread: str, tmp_path: Path) -> None:
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
+            stand.services.log.append("another", "asked", {"digest": "0"})
             await stop(stand, "close", (await stand.sign()).model_dump())
-            change_log(stand.path, anew=anew)
+            change_log(stand.path, anew=anew, thread=thread)
             assert await stand.go() is None
             assert "closed" not in stand.kinds()
 
