@@ -1,5 +1,6 @@
 """Answers of the team's seats in a joint episode: report with offers, reply to a question, decision, vote."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -88,3 +89,20 @@ class Vote(Answer):
 
     vote: Literal["accept", "object"]
     reason: Annotated[str, Field(max_length=400)] = ""
+
+
+_SEAT_FORMS: Mapping[str, type[Answer]] = {"report": Report, "reply": OfferReply, "vote": Vote}
+_RECONCILER_FORMS: Mapping[str, type[Answer]] = {"decide": Decision, "ask": AskMessage}
+
+
+def list_forms(seat: str) -> Mapping[str, type[Answer]]:
+    """Return what a seat may answer at the table, by its name for people; the usual first answer is first."""
+    return _RECONCILER_FORMS if seat == RECONCILER else _SEAT_FORMS
+
+
+def guess_form(seat: str, heard: Sequence[str]) -> str:
+    """Return the form that the last message to a seat most likely asks for."""
+    forms = list(list_forms(seat))
+    if len(heard) <= 1 or seat == RECONCILER:
+        return forms[0]
+    return "vote" if "vote" in heard[-1].lower() else "reply"

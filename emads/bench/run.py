@@ -81,7 +81,7 @@ def play_into(
     with explain_os_errors("write bench folder", folder):
         folder.mkdir(parents=True, exist_ok=True)
     with claim_folder(folder):
-        _check_heading(folder, team, set_name)
+        check_heading(folder, team, set_name)
         file = PlayFile(folder / PLAYS)
         done = {play.key for play in file.read()}
         todo = [case for case in cases if case.key not in done]
@@ -140,7 +140,12 @@ def _play_all(
     return "the time was over; run the same command again to go on" if is_late else None
 
 
-def _check_heading(folder: Path, team: MixedTeam, set_name: str) -> None:
+def check_heading(folder: Path, team: MixedTeam, set_name: str) -> None:
+    """Note in the folder who plays what, so that it never holds plays of two teams or two sets.
+
+    Raises:
+        UserError: it holds others.
+    """
     found = _read_heading(folder)
     expected = {"set": set_name, "seats": team.seats.label}
     for key, value in expected.items():

@@ -1,8 +1,8 @@
-"""Verbs that measure: evaluate, diagnose, ablate, report, rescore, audit, judge."""
+"""Verbs that measure: evaluate, diagnose, ablate, report, audit, judge."""
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,11 @@ from emads.cli.seat_options import (
     end_seats,
     takes_seats,
 )
-from roles.errors import UserError
+from roles.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from emads.seats.players import Seats
+    from emads.seats.prices import ApiOptions
 
 
 @takes_seats
@@ -30,8 +34,16 @@ def evaluate(
         Path | None, typer.Option(help="Folder of question files: these are answered instead.")
     ] = None,
     suite: Annotated[
-        str | None, typer.Option(help="Outside check whose questions are answered instead: reasoning-gym.")
+        str | None,
+        typer.Option(
+            help="Outside check that is played instead: reasoning-gym, or by the whole table hidden-profile,"
+            " negotiation."
+        ),
     ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="With --suite hidden-profile: HiddenBench's benchmark.json.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="With --suite negotiation: seed of the games.")] = 0,
     stage: Annotated[
         str, typer.Option(help="With --tasks, --suite or --seat: weights after this stage.")
     ] = "marl",
@@ -51,6 +63,24 @@ def evaluate(
     With --seat the run's team plays with other players in these seats, and is compared with itself.
     """
     chosen = seats.read()
+    from evaluation.scoring.suites import SUITES
+    from evaluation.scoring.table_suites import TABLE_SUITES
+
+    if suite in TABLE_SUITES:
+        if again or gate is not None or tasks is not None or len(runs or ()) > 1:
+            raise UserError(
+                f"--suite {suite} goes with at most one RUN, and without --again, --gate and --tasks"
+            )
+        check_at_least("--count", count, 1)
+        check_at_least("--seed", seed, 0)
+        choose_stage(stage)
+        return end_seats(
+            _play_suite(suite, runs[0] if runs else None, stage, chosen, file, count, seed, out, yes)
+        )
+    if suite is not None and suite not in SUITES:
+        raise unknown("--suite", suite, [*SUITES, *TABLE_SUITES])
+    if file is not None or seed:
+        raise UserError("--file and --seed go with --suite " + " or ".join(TABLE_SUITES))
     if chosen is not None:
         if again or gate is not None or tasks is not None or suite is not None or len(runs or ()) > 1:
             raise UserError(
@@ -101,6 +131,35 @@ def evaluate(
     from emads.commands.evaluation.evaluate import evaluate_runs
 
     return evaluate_runs(paths, again=again, gate=gate)
+
+
+def _play_suite(
+    suite: str,
+    run: Path | None,
+    stage: str,
+    chosen: "tuple[Seats, ApiOptions] | None",
+    file: Path | None,
+    count: int,
+    seed: int,
+    out: Path | None,
+    is_agreed: bool,
+) -> str | None:
+    """Play a table suite; whoever is not named by --seat is played by the run."""
+    from emads.commands.evaluation.evaluate_table_suite import evaluate_table_suite
+    from emads.seats.players import Seats, read_player
+    from emads.seats.prices import ApiOptions
+
+    seats, api = chosen or (Seats({}), ApiOptions())
+    if run is not None or chosen is None:
+        from training.export.team_folder import is_team_folder
+
+        path = run or DEFAULT_RUN
+        word = f"run:{path}" if is_team_folder(path) else f"run:{open_existing(path)}/{stage}"
+        seats = seats.or_else(read_player(word))
+    confirm = partial(confirm_cost, is_agreed=is_agreed)
+    return evaluate_table_suite(
+        suite, seats, api, file=file, count=count, seed=seed, out=out, confirm=confirm
+    )
 
 
 @takes_seats
@@ -168,18 +227,6 @@ def report(
 
     for path in report_runs(paths, markdown=markdown, ablations=ablations):
         typer.echo(path)
-
-
-def rescore(
-    episodes: Annotated[Path, typer.Argument(help="Episodes, as `emads simulate --jsonl` writes them.")],
-    weights: Annotated[
-        list[str] | None, typer.Option(help="Change one weight: consensus=0.5. Repeatable.")
-    ] = None,
-) -> None:
-    """Score stored episodes again under other weights of the team reward."""
-    from evaluation.scoring.rescore import print_rescoring
-
-    print_rescoring(episodes, weights or ())
 
 
 def audit(

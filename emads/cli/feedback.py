@@ -94,10 +94,9 @@ def simulate(
         raise unknown("stage", stage, ["sft", "grpo", "marl"])
     check_at_least("--count", count, 1)
     check_at_least("--first", first, 0)
-    made = simulate_labels(
-        Run.open(run), chosen, kind, Reviewer.parse(reviewer), stage=stage, count=count, out=out, first=first
-    )
-    typer.echo(f"{len(made)} labels of kind {kind} in {out}")
+    outs = {Reviewer.parse(reviewer): out}
+    simulate_labels(Run.open(run), chosen, kind, outs, stage=stage, count=count, first=first)
+    typer.echo(f"{count} labels of kind {kind} in {out}")
 
 
 def show(file: LabelFileArgument) -> None:

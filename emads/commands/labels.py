@@ -1,6 +1,7 @@
 """Labels of simulated reviewers on real plays of a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from roles.registry import ROLES
@@ -9,7 +10,7 @@ from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
 from training.data.demonstrations import role_scenario
 from training.feedback.labels import Label, Provenance, add_label
-from training.feedback.reviewers import Kind, LabelWriter, Reviewer
+from training.feedback.reviewers import EXACT, Kind, LabelWriter, Reviewer
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_weights
 from training.roles.rollouts import Rollouts
@@ -23,39 +24,52 @@ MOST_SCENARIOS_PER_LABEL = 40  # beyond it the answers are all alike, or all rig
 
 
 def simulate_labels(
-    run: Run, role: str, kind: Kind, reviewer: Reviewer, *, stage: str, count: int, out: Path, first: int = 0
-) -> list[Label]:
-    """Play training scenarios with a role's weights of a stage, write `count` labels, and return them.
+    run: Run,
+    role: str,
+    kind: Kind,
+    outs: Mapping[Reviewer, Path],
+    *,
+    stage: str,
+    count: int,
+    first: int = 0,
+) -> None:
+    """Play training scenarios with a role's weights of a stage; every reviewer writes `count` labels.
 
-    The scenarios begin `first` after those of the review queue: no other stage meets them.
+    The scenarios begin `first` after those of the review queue: no other stage meets them. Reviewers who
+    judge the same weights judge the same plays.
 
     Raises:
         UserError: no weights; or too few answers that differ.
     """
     quiet_libraries()
-    labels: list[Label] = []
-    for plays, writer in _play(run, role, kind, reviewer, stage, first):
-        label = writer.write(plays, number=len(labels))
-        if label is not None:
-            labels.append(label)
-        if len(labels) == count:
-            break
-    else:
-        raise StoppedRunError(f"only {len(labels)} of {count} labels: the answers of {role} are too alike")
-    add_label(out, *labels)
-    return labels
+    played: dict[str, list[Reviewer]] = {}
+    for reviewer in outs:
+        weights = SOURCE.get(stage, stage) if reviewer.habit == "slow" else stage
+        played.setdefault(weights, []).append(reviewer)
+    for weights, reviewers in played.items():
+        made: dict[Reviewer, list[Label]] = {reviewer: [] for reviewer in reviewers}
+        for plays, writer in _play(run, role, kind, weights, first):
+            for reviewer in [one for one, labels in made.items() if len(labels) < count]:
+                label = replace(writer, reviewer=reviewer).write(plays, number=len(made[reviewer]))
+                made[reviewer] += [] if label is None else [label]
+            if all(len(labels) == count for labels in made.values()):
+                break
+        else:
+            few = min(map(len, made.values()))
+            raise StoppedRunError(f"only {few} of {count} labels: the answers of {role} are too alike")
+        for reviewer, labels in made.items():
+            add_label(outs[reviewer], *labels)
 
 
 def _play(
-    run: Run, role: str, kind: Kind, reviewer: Reviewer, stage: str, first: int
+    run: Run, role: str, kind: Kind, weights: str, first: int
 ) -> Iterator[tuple[list[SoloEpisode], LabelWriter]]:
     config = run.config
-    weights = SOURCE.get(stage, stage) if reviewer.habit == "slow" else stage
     model, tokenizer = load_weights(run, weights, role)
     chat, family = make_chat(tokenizer, config), families(config.model.prompts)[role]
     writer = LabelWriter(
         kind=kind,
-        reviewer=reviewer,
+        reviewer=EXACT,
         role=ROLES[role],
         family=family,
         chat=chat,

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.scoring.sealed_plays import play_team
-from roles.base import Role
 from roles.team import RECONCILER
 from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.offers import offers_on
-from simulator.agents.dialogue import read_messages
 from simulator.engines.base import Sampling
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.governance.case_words import describe_case
@@ -24,8 +22,9 @@ from simulator.graph.runner import play_decisions
 from simulator.reading import ReadEpisode, read_episode, read_reports
 from simulator.records import Episode
 from training.data.demonstrations import team_scenario
-from training.feedback.labels import Conversation, Message, Provenance
+from training.feedback.labels import MAX_NAME, Provenance
 from training.feedback.queue import QUEUE_FILE, QueuedItem, Reason, write_queue
+from training.feedback.rows import read_transcript
 from training.models.weights import load_team
 from training.runs.run_folder import Run
 from training.stages.from_config import choose_game, make_chat, team_engine
@@ -33,7 +32,6 @@ from training.stages.from_config import choose_game, make_chat, team_engine
 STAGE = "review"
 WEIGHTS = "marl"  # the stage whose team is reviewed
 NO_DECISION = "none valid"
-MAX_NAME = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +122,17 @@ def make_item(
     """Return the team's decision as an answer to judge, beside another that it might have written."""
     style = run.config.model.prompts
     game, read = choose_game(run.config)(case), read_episode(case, episode)
-    prompt, answer = split_last(episode, chat, game.prompt_role(RECONCILER))
+    role = game.prompt_role(RECONCILER)
+    prompt, tools, answer = read_transcript(
+        episode.trajectories[RECONCILER], chat, role, with_tools=True, last=True
+    )
     answers = [answer]
     for one in again:
         if one.error is None and RECONCILER in one.trajectories:
-            asked, other = split_last(one, chat, game.without_questions().prompt_role(RECONCILER))
+            unasked = game.without_questions().prompt_role(RECONCILER)
+            asked, _, other = read_transcript(
+                one.trajectories[RECONCILER], chat, unasked, with_tools=True, last=True
+            )
             is_same_question = [message.content for message in asked[1:]] == [
                 message.content for message in prompt[1:]
             ]
@@ -140,7 +144,7 @@ def make_item(
         case=case.key,
         seat=RECONCILER,
         prompt=prompt,
-        tools=tuple(tool.as_chat_tool() for tool in game.prompt_role(RECONCILER).tools),
+        tools=tools,
         answers=tuple(answers),
         reasons=doubt.reasons,
         margin=doubt.margin,
@@ -153,22 +157,6 @@ def make_item(
         options={option: [offer.label for offer in offers_on(read.table, option)] for option in case.options},
         provenance=Provenance(run=run.path.name[:MAX_NAME] or "run", weights=WEIGHTS, style=style),
     )
-
-
-def split_last(episode: Episode, chat: HFChat, role: Role) -> tuple[Conversation, Conversation]:
-    """Return what ReconcileGPT was told before its last decision, and that decision with its tool calls."""
-    messages = read_messages(episode.trajectories[RECONCILER], chat, role)
-    last = max(number for number, message in enumerate(messages) if message.source == "user")
-    spoken = [
-        Message(
-            role="assistant" if message.source == "agent" else message.source,
-            content=message.text,
-            token_ids=None if message.turn is None else message.turn.completion_ids,
-        )
-        for message in messages
-    ]
-    opening = Message(role="system", content=chat.system_text(role))
-    return (opening, *spoken[: last + 1]), tuple(spoken[last + 1 :])
 
 
 def _name(read: ReadEpisode) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from emads.seats.person import PersonEngine
+from emads.seats.person import PersonEngine, WebPersonEngine
 from emads.seats.players import ApiPlayer, HumanPlayer, Player, RunPlayer, ScriptPlayer, Seats
 from emads.seats.prices import ApiOptions
 from emads.seats.scripts import make_script, make_solo_script, refuse_words
@@ -21,6 +21,7 @@ from scenarios.registry import families
 from scenarios.team import PlanGame, Style, TeamScenario
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase, read_case
+from simulator.agents.suite_scripts import MakeScript
 from simulator.chat import Chat
 from simulator.chat_messages import MessageChat
 from simulator.chat_plain import PlainChat
@@ -144,8 +145,17 @@ class MixedTeam:
             yield opened.table
 
     @contextmanager
-    def open(self, tables: Sequence[PlayableCase], alone: Sequence[Scenario] = ()) -> Iterator[OpenTeam]:
-        """Return the engines for joint cases and for cases of the role families, open for the block."""
+    def open(
+        self,
+        tables: Sequence[PlayableCase],
+        alone: Sequence[Scenario] = (),
+        *,
+        script: MakeScript | None = None,
+    ) -> Iterator[OpenTeam]:
+        """Return the engines for joint cases and for cases of the role families, open for the block.
+
+        `script` makes the scripted players of another joint game.
+        """
         seats = list(dict.fromkeys([*ROLES, *(role for case in tables for role in list_roles(case))]))
         with ExitStack() as stack:
             open_api = _Endpoints(stack, self.api, self.ledger)
@@ -171,11 +181,16 @@ class MixedTeam:
                         )
                     case HumanPlayer():
                         if player not in served:
-                            served[player] = PersonEngine()
+                            store = player.store
+                            served[player] = PersonEngine() if store is None else WebPersonEngine(store)
                         at_table[seat] = on_their_own[seat] = Route(engine=served[player], policy=seat)
                     case ScriptPlayer():
-                        script = make_script(player.habit, seat, tables, asks=bool(self.questions))
-                        at_table[seat] = _route_script(script, seat)
+                        policy = (
+                            make_script(player.habit, seat, tables, asks=bool(self.questions))
+                            if script is None
+                            else script(player.habit, seat)
+                        )
+                        at_table[seat] = _route_script(policy, seat)
                         on_their_own[seat] = _route_script(make_solo_script(player.habit, seat, alone), seat)
                     case _:
                         assert_never(player)

@@ -1,29 +1,31 @@
-"""A person at the terminal plays a seat: reads what the seat reads, looks things up, and answers in a form.
+"""A person plays a seat, at the terminal or in the browser: reads what it reads, looks up, and answers.
 
-The form asks for one field of the answer's schema after the other; an answer that the schema refuses is asked
-again, so a slip of the hand is never held against the team. End of input leaves the seat, and so the case.
+At the terminal a form asks for one field of the answer's schema after the other; in the browser the review
+app shows it whole. An answer that the schema refuses is asked again, so a slip of the hand is never held
+against the team. End of input at the terminal leaves the seat, and so the case.
 """
 
 import asyncio
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from roles.base import Answer, AnswerError, Tool, parse_answer
 from roles.errors import InfrastructureError
-from roles.team import RECONCILER, AskMessage, Decision, OfferReply, Report, Vote
+from roles.team import guess_form, list_forms
 from scenarios.base import ToolCall
+from serving.review.turns import SeatDesk, make_turn
 from simulator.chat_messages import MessageChat, Said, read_opening
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.governance.gate.request_text import show
 from simulator.terminal import STANDARD, Terminal
 from simulator.tool_calls import format_tool_call
 
-FORMS: Mapping[str, type[Answer]] = {"report": Report, "reply": OfferReply, "vote": Vote}
-RECONCILER_FORMS: Mapping[str, type[Answer]] = {"decide": Decision, "ask": AskMessage}
 LOOK, RAW = "look", "json"
+POLL_S = 0.1  # between two looks for an answer of the web app
 
 
 class PersonEngine:
@@ -50,14 +52,7 @@ class PersonEngine:
                 text = await asyncio.to_thread(self._ask, request)
             except EOFError:
                 raise InfrastructureError(f"the person who plays {request.policy} left") from None
-        ids = (*self._chat.encode(text), self._chat.end_id)
-        most = request.sampling.max_completion_tokens
-        return Completion(
-            token_ids=ids[:most],
-            logprobs=(0.0,) * min(len(ids), most),
-            finish_reason="stop" if len(ids) <= most else "length",
-            policy_version=f"{request.policy}@human",
-        )
+        return _complete(request, self._chat, text)
 
     def end_session(self, session: str) -> None:
         """Forget what was shown of the transcript."""
@@ -70,8 +65,8 @@ class PersonEngine:
         self._show(request, said, f"You play {role.title} in {request.session}.\n{role.mandate}")
         self._num_shown[request.session] = len(said) + 1  # and what the person now says
         tools = {tool.name: tool for tool in role.tools} if with_tools else {}
-        forms = RECONCILER_FORMS if request.policy == RECONCILER else FORMS
-        usual = _guess_form([one.text for one in said if one.speaker == "user"], list(forms))
+        forms = list_forms(request.policy)
+        usual = guess_form(request.policy, [one.text for one in said if one.speaker == "user"])
         words = [*forms, *([LOOK] if tools else []), RAW]
         while True:
             word = self._read_line(f"{', '.join(words)} ({usual})? ").strip() or usual
@@ -164,11 +159,39 @@ class PersonEngine:
             self._write(f"{show(text)!r} is no whole number")
 
 
-def _guess_form(heard: list[str], forms: list[str]) -> str:
-    """Return the form that the last message most likely asks for; the person may choose another."""
-    if len(heard) <= 1 or len(forms) < 3:
-        return forms[0]
-    return "vote" if "vote" in heard[-1].lower() else "reply"
+class WebPersonEngine:
+    """Completes turns with what people answer in the review app; the simulation waits, whoever else goes on.
+
+    Transcripts are MessageChat's.
+    """
+
+    def __init__(self, store: Path, *, poll_s: float = POLL_S) -> None:
+        """`store`: of the gate; the turns stand beside it."""
+        self._desk, self._poll_s, self._chat = SeatDesk(store), poll_s, MessageChat()
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """See Engine.complete."""
+        said = self._chat.read(request.prompt_ids)
+        most_chars = request.sampling.max_completion_tokens - 1
+        turn = make_turn(request.session, request.policy, said, most_chars)
+        self._desk.ask(turn)
+        while (answer := self._desk.find_answer(turn.id)) is None:
+            await asyncio.sleep(self._poll_s)
+        return _complete(request, self._chat, answer.text)
+
+    def end_session(self, session: str) -> None:
+        """Keep everything: a turn may be asked again."""
+
+
+def _complete(request: CompletionRequest, chat: MessageChat, text: str) -> Completion:
+    ids = (*chat.encode(text), chat.end_id)
+    most = request.sampling.max_completion_tokens
+    return Completion(
+        token_ids=ids[:most],
+        logprobs=(0.0,) * min(len(ids), most),
+        finish_reason="stop" if len(ids) <= most else "length",
+        policy_version=f"{request.policy}@human",
+    )
 
 
 def _is_any(text: str, forms: Mapping[str, type[BaseModel]]) -> bool:

@@ -50,7 +50,9 @@ class RunPlayer:
 
 @dataclass(frozen=True, slots=True)
 class HumanPlayer:
-    """A person at this terminal. Example: HumanPlayer()"""
+    """A person at this terminal, or in the browser. Example: HumanPlayer()"""
+
+    store: Path | None = None  # of the gate, whose review app asks the person; None: the terminal does
 
     def __str__(self) -> str:
         return "human"
@@ -84,6 +86,15 @@ class Seats:
         """Return the same seats with `others` where nobody is named."""
         return Seats(self.named, self.others or others)
 
+    def in_browser(self, store: Path) -> "Seats":
+        """Return the same seats, people answering in the review app of a store."""
+
+        def move(player: Player) -> Player:
+            return HumanPlayer(store) if isinstance(player, HumanPlayer) else player
+
+        others = None if self.others is None else move(self.others)
+        return Seats({seat: move(player) for seat, player in self.named.items()}, others)
+
     @property
     def players(self) -> list[Player]:
         """Return every player once."""
@@ -101,7 +112,7 @@ class Seats:
 
 def has_person(seats: Seats | None) -> bool:
     """Return whether a person at the terminal plays a seat."""
-    return seats is not None and any(isinstance(player, HumanPlayer) for player in seats.players)
+    return seats is not None and HumanPlayer() in seats.players
 
 
 def read_seats(given: Sequence[str]) -> Seats:

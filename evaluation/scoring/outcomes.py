@@ -101,7 +101,23 @@ class TeamOutcome:
     hidden: bool | None = None  # a hidden profile (scenarios.company.coordination); None: not known
 
 
-Outcome = TypeVar("Outcome", RoleOutcome, TeamOutcome)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteOutcome:
+    """One case of a suite that a team plays at its table.
+
+    Example: SuiteOutcome(key="negotiation/0/7/8", difficulty=8, figures={"agreements": 1.0, "regret": 0.2},
+                          said={"cto report": '{"deal": ...', "decision": ..., "cto vote": ...})
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    key: str
+    difficulty: int
+    figures: dict[str, float]
+    said: dict[str, str]  # the texts behind the figures
+
+
+Outcome = TypeVar("Outcome", RoleOutcome, TeamOutcome, SuiteOutcome)
 
 
 class OutcomeFile(Generic[Outcome]):

@@ -78,26 +78,55 @@ def play_rounds(way: Way, settings: RoundSettings, *, seed: int) -> list[RoundRe
             for case in cases
         }
         candidates = [_make_candidate(case, plays[case.key]) for case in cases]
-        own = {key: _find_own(of_case) for key, of_case in plays.items()}
-        errors = {key for key, play in own.items() if play.value < settings.least_value}
-        ranked = rank_candidates(way, candidates, history, rng=rng)
-        reviewed = ranked[: round(settings.review_share * len(ranked))]
-        escalated = choose_escalated(candidates, history, settings.costs)
-        num = len(cases)
-        results.append(
-            RoundResult(
-                value=math.fsum(play.value for play in own.values()) / num,
-                errors=len(errors) / num,
-                missed=len(errors - {one.key for one in reviewed}) / num,
-                needed=_count_needed(ranked, errors, settings.most_missed) / num,
-                escalated=len(escalated) / num,
-                escalated_missed=len(errors - {one.key for one in escalated}) / num,
-            )
-        )
+        own = {key: _find_own(of_case).value for key, of_case in plays.items()}
+        result, reviewed = review_round(way, candidates, own, history, settings, rng=rng)
+        results.append(result)
         for one in reviewed:
-            history.append(Verified(group=one.group, uncertainty=one.uncertainty, is_error=one.key in errors))
             _learn(weights, plays[one.key], settings.learning_rate)
     return results
+
+
+def review_round(
+    way: Way,
+    candidates: Sequence[Candidate],
+    values: Mapping[str, float],
+    history: list[Verified],
+    settings: RoundSettings,
+    *,
+    rng: random.Random,
+) -> tuple[RoundResult, list[Candidate]]:
+    """Review one round's share of the cases; returns the figures and the reviewed cases.
+
+    `values`: what each case's decision was worth, by key. `history` gets the outcomes of what was reviewed.
+    """
+    errors = {key for key, value in values.items() if value < settings.least_value}
+    ranked = rank_candidates(way, candidates, history, rng=rng)
+    reviewed = ranked[: round(settings.review_share * len(ranked))]
+    escalated = choose_escalated(candidates, history, settings.costs)
+    num = len(candidates)
+    result = RoundResult(
+        value=math.fsum(values.values()) / num,
+        errors=len(errors) / num,
+        missed=len(errors - {one.key for one in reviewed}) / num,
+        needed=_count_needed(ranked, errors, settings.most_missed) / num,
+        escalated=len(escalated) / num,
+        escalated_missed=len(errors - {one.key for one in escalated}) / num,
+    )
+    history += [
+        Verified(group=one.group, uncertainty=one.uncertainty, is_error=one.key in errors) for one in reviewed
+    ]
+    return result, reviewed
+
+
+def measure_uncertainty(decisions: Sequence[str]) -> float:
+    """Return 1 minus the margin between the two most frequent of several decisions on one case.
+
+    Examples:
+        >>> measure_uncertainty(["A", "A", "A", "B"])
+        0.5
+    """
+    ranked = [count for _, count in Counter(decisions).most_common(2)] + [0]
+    return 1 - (ranked[0] - ranked[1]) / len(decisions)
 
 
 def _draw(seed: int, index: int, settings: RoundSettings) -> TeamScenario:
@@ -124,11 +153,10 @@ def _draw_habit(seat: str, weights: Weights, rng: random.Random) -> str:
 
 
 def _make_candidate(case: TeamScenario, plays: Sequence[_Play]) -> Candidate:
-    ranked = [count for _, count in Counter(play.decision for play in plays).most_common(2)] + [0]
     return Candidate(
         key=case.key,
         group=f"{len(case.options)} options",
-        uncertainty=1 - (ranked[0] - ranked[1]) / len(plays),
+        uncertainty=measure_uncertainty([play.decision for play in plays]),
         qualities=tuple(play.promised for play in plays),
     )
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from serving.guard import Limits
 from serving.review.pages import RefusalError, Website
 from serving.review.room import ReviewSettings, Room, open_room
-from serving.review.routes import answers, approvals, general
+from serving.review.routes import answers, approvals, general, seats
 
 MAX_FORM_BYTES = 256 << 10
 LIMITS = Limits(
@@ -68,7 +68,7 @@ def make_app(settings: ReviewSettings, *, room: Room | None = None) -> FastAPI:
         headers = {"cache-control": "private, max-age=3600"}
         return Response(contents[name], media_type=STATIC[name], headers=headers)
 
-    for part in (general, approvals, answers):
+    for part in (general, approvals, answers, seats):
         app.include_router(part.router)
 
     @app.exception_handler(RefusalError)

@@ -1,4 +1,4 @@
-"""The inbox: plans that wait at the gate and answers to judge, with the state of each."""
+"""The inbox: seats to play, plans that wait at the gate and answers to judge, with the state of each."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -9,17 +9,19 @@ from evaluation.minutes.chapter_in_words import Tone, find_ruling, say_time
 from evaluation.minutes.transcript import visible
 from roles.team import NO_OPTION
 from serving.review.room import Room
+from serving.review.turns import SeatTurn
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.store.database import read_json
 from training.feedback.agreement import resolve_labels
 from training.feedback.labels import Label
 from training.feedback.queue import QueuedItem
 
-RowKind = Literal["approval", "answer"]
+RowKind = Literal["seat", "approval", "answer"]
 RowState = Literal["waiting", "disputed", "done"]
 KINDS: tuple[RowKind, ...] = get_args(RowKind)
 STATES: tuple[RowState, ...] = get_args(RowState)
 MOST_ROWS = 500
+MAX_FACT_CHARS = 120  # of what was last said to a seat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +78,8 @@ class ItemState:
 
 
 def list_rows(room: Room, reviewer: str) -> list[InboxRow]:
-    """Return all rows as this reviewer sees them: what waits first, of that plans, the riskiest first."""
-    rows = [*_list_approvals(room, reviewer), *_list_answers(room, reviewer)]
+    """Return all rows as this reviewer sees them: what waits first, of that seats, then plans by risk."""
+    rows = [*_list_turns(room, reviewer), *_list_approvals(room, reviewer), *_list_answers(room, reviewer)]
     rows.sort(key=lambda row: (STATES.index(row.state), KINDS.index(row.kind), -(row.risk or 0)))
     return rows[:MOST_ROWS]
 
@@ -111,6 +113,37 @@ def judge_labels(labels: Sequence[Label], reviewer: str, labels_per_item: int) -
         return ItemState(state="done", word=word, tone="", may_adjudicate=False)
     word = "waits" if wanted == 1 else f"{len(authors)} of {wanted} labels"
     return ItemState(state="waiting", word=word, tone="warn", may_adjudicate=False)
+
+
+def judge_turn(room: Room, turn: SeatTurn, reviewer: str) -> ItemState:
+    """Return how far a turn of a seat is for this reviewer; whoever began to play the seat goes on."""
+    person = room.seats.find_person(turn)
+    state: RowState = "waiting"
+    word, tone = "the table waits for it", "warn"
+    if room.seats.find_answer(turn.id) is not None:
+        state, word, tone = "done", f"answered by {visible(person or '')}", "good"
+    elif person not in (None, reviewer):
+        state, word, tone = "done", f"{visible(person or '')} plays this seat", ""
+    return ItemState(state=state, word=word, tone=tone, may_adjudicate=False)
+
+
+def _list_turns(room: Room, reviewer: str) -> Iterator[InboxRow]:
+    """Yield a row for every turn of a seat that a person plays, the newest first."""
+    for turn in reversed(list(room.seats.list_turns().values())):
+        found = judge_turn(room, turn, reviewer)
+        yield InboxRow(
+            kind="seat",
+            id=turn.id,
+            link=f"/seats/{turn.id}",
+            title=f"{turn.opening[0].title}'s turn",
+            key=visible((room.find_case(turn) or ("", turn.session))[1]),
+            state=found.state,
+            word=found.word,
+            tone=found.tone,
+            facts=visible(turn.heard[-1][1].partition("\n")[0], max_chars=MAX_FACT_CHARS),
+            risk=None,
+            since="",
+        )
 
 
 def _list_approvals(room: Room, reviewer: str) -> Iterator[InboxRow]:

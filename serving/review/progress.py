@@ -11,7 +11,7 @@ from serving.review.room import Room
 from training.feedback.agreement import latest_by_reviewer
 from training.feedback.labels import Label
 
-KIND_TITLES = {"approval": "plans at the gate", "answer": "answers to judge"}
+KIND_TITLES = {"seat": "seats to play", "approval": "plans at the gate", "answer": "answers to judge"}
 LABEL_TITLES = {"verdict": "approved or rejected", "comparison": "which is better", "correction": "corrected"}
 
 

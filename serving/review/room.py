@@ -8,10 +8,11 @@ from pathlib import Path
 from roles.errors import UserError
 from serving.review.audit import AuditLog
 from serving.review.sessions import SIGN_OUT
+from serving.review.turns import SeatDesk, SeatTurn
 from simulator.governance.gate.approvals import NotApprovedError, find_key
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.runner import GovernanceServices, open_services
-from training.feedback.labels import Label, add_label, read_labels
+from training.feedback.labels import Label, add_label, labels_beside, read_labels
 from training.feedback.queue import QueuedItem, read_queue
 
 
@@ -32,7 +33,7 @@ class ReviewSettings:
     @property
     def labels(self) -> Path:
         """Return the file that labels are added to."""
-        return self.store.with_name(f"{self.store.name}.labels.jsonl")
+        return labels_beside(self.store)
 
     @property
     def audit(self) -> Path:
@@ -75,6 +76,7 @@ class Room:
     key: bytes
     services: GovernanceServices
     audit: AuditLog
+    seats: SeatDesk
     ended: set[str] = field(default_factory=set)  # marks of sessions that were signed out
     _labels: "_Labels" = field(default_factory=lambda: _Labels())
     _items: tuple[object, dict[str, QueuedItem]] = field(default_factory=lambda: (None, {}))
@@ -119,6 +121,15 @@ class Room:
             self._items = (stamp, {item.id: item for item in items})
         return self._items[1]
 
+    def find_case(self, turn: SeatTurn) -> tuple[str, str] | None:
+        """Return thread and case of a seat's turn: its session ends in thread and seat."""
+        row = self.services.connection.execute(
+            "SELECT thread, case_key FROM threads WHERE substr(?, -length(thread) - 1) = '/' || thread"
+            " ORDER BY length(thread) DESC LIMIT 1",
+            (turn.session.removesuffix(f"/{turn.seat}"),),
+        ).fetchone()
+        return None if row is None else (str(row[0]), str(row[1]))
+
     def read_request(self, interrupt_id: str) -> ReviewRequest | None:
         """Return a request as it was shown first; None where there is none, or its row was changed."""
         if interrupt_id not in self._requests:
@@ -150,8 +161,10 @@ async def open_room(settings: ReviewSettings) -> AsyncIterator[Room]:
                 except NotApprovedError as error:
                     raise UserError(f"--reviewer {name!r}: {error}") from None
             ended = {entry.thread for entry in audit.read() if entry.kind == SIGN_OUT}
-            room = Room(settings=settings, key=key, services=services, audit=audit, ended=ended)
+            seats = SeatDesk(settings.store)
+            room = Room(settings=settings, key=key, services=services, audit=audit, seats=seats, ended=ended)
             room.list_items()
+            seats.list_turns()
             room.list_labels()
             yield room
     finally:

@@ -1,4 +1,4 @@
-"""A form from an answer's pydantic schema, and the answer from what people filled in.
+"""A form from an answer's pydantic schema or a tool's JSON schema, and the answer from what people filled in.
 
 Texts, whole numbers, yes/no, fixed choices, lists of texts, objects and lists of objects; that is all that
 answers of roles consist of. The schema itself is the judge: what it refuses comes back with its field's name.
@@ -46,7 +46,7 @@ class Field:
 
 
 def make_fields(
-    schema: type[BaseModel],
+    schema: type[BaseModel] | Mapping[str, Any],
     value: Mapping[str, Any],
     *,
     prefix: str,
@@ -58,14 +58,14 @@ def make_fields(
     `choices`: field's name without numbers of rows ("option", "offers.option") -> texts that may be chosen.
     `errors`: field's name -> why its last value was refused.
     """
-    whole = schema.model_json_schema()
+    whole = _spell(schema)
     maker = _Maker(whole.get("$defs", {}), choices or {}, errors or {})
     return maker.make_parts(whole, value, prefix, "")
 
 
-def read_fields(schema: type[BaseModel], form: Form, *, prefix: str) -> dict[str, Any]:
+def read_fields(schema: type[BaseModel] | Mapping[str, Any], form: Form, *, prefix: str) -> dict[str, Any]:
     """Return what was filled in as JSON values; the schema has not judged it yet."""
-    whole = schema.model_json_schema()
+    whole = _spell(schema)
     return _read_object(whole, whole.get("$defs", {}), form, prefix)
 
 
@@ -80,6 +80,10 @@ def check_value(
         for one in error.errors(include_url=False, include_input=False):
             found.setdefault(".".join([prefix, *map(str, one["loc"])]), one["msg"])
         return None, found
+
+
+def _spell(schema: type[BaseModel] | Mapping[str, Any]) -> Mapping[str, Any]:
+    return schema if isinstance(schema, Mapping) else schema.model_json_schema()
 
 
 class _Maker:

@@ -55,8 +55,12 @@ def test_vf_validate_accepts_the_team(tmp_path: Path, record_property: Record) -
 
 
 def evaluate(tmp_path: Path, url: str, *options: str) -> list[dict[str, Any]]:
-    """The traces of a run of vf-eval on the scripted endpoint."""
+    """The traces of a run of vf-eval on the scripted endpoint.
+
+    One rollout at a time: each starts a process, and its harness gives the tool server 60 s to answer.
+    """
     where = ["--client.base-url", url, "--client.api-key-var", "PATH", "--model", "scripted"]
+    where += ["--max-concurrent", "1"]
     vf_eval([*options, *where, "--no-push", "--no-rich", "-o", str(tmp_path), "--run.name", "run"])
     episodes = map(json.loads, (tmp_path / "run" / "traces.jsonl").read_text().splitlines())
     return [trace for episode in episodes for trace in episode["traces"]]

@@ -1,5 +1,6 @@
 """The review app in this process, on a store with cases that wait at the gate, and browsers that use it."""
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,19 +12,23 @@ from governed_tables import CALM
 from html_pages import Page
 
 from emads.reliability.governed.cases import draw_cases, make_seating
-from scenarios.team import TeamScenario
+from scenarios.team import PlanGame, TeamScenario, generate
 from serving.guard import Guard, settle_access
 from serving.review.app import LIMITS, make_app
 from serving.review.room import ReviewSettings, Room, open_room
 from serving.review.sessions import make_token
+from serving.review.turns import SeatTurn, make_turn
+from simulator.chat_messages import MessageChat
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.gate.reviewers import AbsentReviewer, Reviewer
 from simulator.governance.runner import GovernedEpisode, play_governed
 from training.feedback.labels import Message, Provenance
 from training.feedback.queue import QueuedItem, write_queue
 
+ROOT_PATHS = os.pathsep.join(map(str, (Path(__file__).parent.parent.parent, Path(__file__).parent)))
 ORIGIN = "http://127.0.0.1:8800"
 SYSTEM = Message(role="system", content="You are ReconcileGPT.")
+CHAT, SEAT_CASE = MessageChat(), generate("test", 0, 1, 2)
 OWN = '{"option": "B", "fund": ["cto"], "escalate": false}'
 OTHER = '{"option": "A", "fund": [], "escalate": false}'
 
@@ -107,6 +112,20 @@ async def open_site(
             if num_cases:
                 await site.play()
             yield site
+
+
+def hear(*more: str) -> tuple[int, ...]:
+    """What the COO has heard: its brief, and what was said since."""
+    game = PlanGame(SEAT_CASE)
+    ids = CHAT.open(game.prompt_role("coo"), game.write_report_brief("coo"), with_tools=True)
+    for text in more:
+        ids = (*ids, *CHAT.encode('{"vote": "accept"}'), CHAT.end_id, *CHAT.ask(text))
+    return ids
+
+
+def ask_seat(session: str = "s/t/coo", *more: str) -> SeatTurn:
+    """A turn of the COO, played by a person."""
+    return make_turn(session, "coo", CHAT.read(hear(*more)), 2_000)
 
 
 def find_form_tokens(page: str) -> dict[str, str]:

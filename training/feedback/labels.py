@@ -27,7 +27,8 @@ from roles.errors import UserError
 from scenarios.base import Style
 from simulator.line_files import LineFile, read_lines
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+MAX_NAME = 200
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 Text = Annotated[str, Field(max_length=200_000)]
 
 
@@ -58,7 +59,7 @@ class Provenance(_Record):
     run: Name  # name of the run whose policies answered
     weights: Name  # version of these policies: a stage such as "grpo", or "none" where no policy answered
     style: Style  # of the prompts
-    source: Literal["web", "simulated", "import"] = "web"  # who or what made the label
+    source: Literal["web", "gate", "simulated", "import"] = "web"  # where the label was made
 
 
 class _Label(_Record, ABC):
@@ -197,6 +198,11 @@ def replace_last(answer: Sequence[Message], text: str) -> tuple[Message, ...]:
 def time_now() -> datetime:
     """The time of a label that is made now."""
     return datetime.now(UTC)
+
+
+def labels_beside(store: Path) -> Path:
+    """The file that labels of a review are added to, beside the gate's store."""
+    return store.with_name(f"{store.name}.labels.jsonl")
 
 
 def add_label(path: Path, *labels: Label) -> None:

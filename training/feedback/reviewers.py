@@ -74,6 +74,9 @@ class Reviewer:
         return episode.verdict.reward
 
 
+EXACT = Reviewer(habit="exact")
+
+
 def claimed_worth(text: str) -> float:
     """The largest figure that an answer claims as a worth, else as a cost; 0 where none can be read."""
     try:

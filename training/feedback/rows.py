@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from roles.base import Answer, Role, Tool
 from roles.errors import UserError
 from simulator.agents.dialogue import read_messages
+from simulator.chat import Chat
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.records import Trajectory
 from training.data.demonstrations import TokenRow
@@ -35,24 +36,29 @@ class VerdictRow:
 
 
 def read_transcript(
-    trajectory: Trajectory, chat: HFChat, role: Role, *, with_tools: bool
+    trajectory: Trajectory,
+    chat: HFChat,
+    role: Role,
+    *,
+    with_tools: bool,
+    last: bool = False,
+    spoken_in: Chat | None = None,
 ) -> tuple[tuple[Message, ...], tuple[dict[str, object], ...], tuple[Message, ...]]:
-    """Prompt, tools and answer of what a role did on the first message to it, as a label holds them."""
-    prompt = [Message(role="system", content=chat.system_text(role))]
-    answer: list[Message] = []
-    for message in read_messages(trajectory, chat, role):
-        if message.source == "user":
-            if answer:
-                break  # a further message to the role
-            prompt.append(Message(role="user", content=message.text))
-        elif message.source == "tool":
-            answer.append(Message(role="tool", content=message.text))
-        else:
-            assert message.turn is not None
-            ids = message.turn.completion_ids
-            answer.append(Message(role="assistant", content=message.text, token_ids=ids))
+    """Prompt, tools and answer of what a role did on the first or last message to it, as labels hold them.
+
+    `spoken_in`: the transcript's chat where it is not the policy's own; its token ids are then left out.
+    """
+    spoken: list[Message] = []
+    for message in read_messages(trajectory, spoken_in or chat, role):
+        ids = None if message.turn is None or spoken_in is not None else message.turn.completion_ids
+        source = "assistant" if message.source == "agent" else message.source
+        spoken.append(Message(role=source, content=message.text, token_ids=ids))
+    users = [place for place, message in enumerate(spoken) if message.role == "user"]
+    asked = users[-1] if last else users[0]
+    end = next((place for place in users if place > asked), len(spoken))
+    opening = Message(role="system", content=chat.system_text(role))
     tools = tuple(tool.as_chat_tool() for tool in role.tools) if with_tools else ()
-    return tuple(prompt), tools, tuple(answer)
+    return (opening, *spoken[: asked + 1]), tools, tuple(spoken[asked + 1 : end])
 
 
 def encode_answer(label: Label, answer: Sequence[Message], chat: HFChat, *, written_only: bool) -> TokenRow:

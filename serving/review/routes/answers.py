@@ -13,7 +13,7 @@ from evaluation.minutes.episode_in_words import MAX_BRIEF_CHARS, say_call, say_t
 from evaluation.minutes.transcript import visible
 from roles.base import Answer, AnswerError, find_answer, parse_strict_json
 from roles.registry import ROLES
-from roles.team import NO_OPTION, RECONCILER, Decision, Report
+from roles.team import NO_OPTION, Decision, list_forms
 from serving.review.inbox import ItemState, judge_item
 from serving.review.pages import Form, RefusalError, Website, find_site, first
 from serving.review.routes.general import SEE_OTHER
@@ -120,7 +120,7 @@ def check_decision(decision: Decision, options: Mapping[str, list[str]]) -> dict
 
 def find_schema(seat: str) -> type[Answer]:
     """Return the schema of what a seat answers first."""
-    return Decision if seat == RECONCILER else Report
+    return next(iter(list_forms(seat).values()))
 
 
 def _is_turned(item: QueuedItem, reviewer: str) -> bool:

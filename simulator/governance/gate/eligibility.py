@@ -74,6 +74,13 @@ class Reviewers:
                 body = {"digest": digest, "interrupt_id": interrupt_id, "reviewer": name}
                 self._log.append(thread, "asked", body)
 
+    def note_seated(self, thread: str, seat: str, name: str) -> None:
+        """Log that a person plays a seat of a thread, once: they cannot rule on its plans."""
+        body = {"reviewer": name, "seat": seat}
+        with transaction(self._connection, durable=True):
+            if body not in [entry.body for entry in self._log.find(thread, "seated")]:
+                self._log.append(thread, "seated", body)
+
     def awaits_person(self, thread: str) -> bool:
         """Return whether people rule in this thread: one was asked, or four eyes are wanted.
 
@@ -98,6 +105,9 @@ class Reviewers:
                 rules in a thread in which a person was asked.
         """
         require_eligible(name, proposal)
+        seated = self._log.find(proposal.thread, "seated")
+        if _fold(name) in [_fold(str(entry.body["reviewer"])) for entry in seated]:
+            refuse("self_approval", f"{name} plays a seat of the case and cannot approve its plan")
         if name == SIMULATED and self.awaits_person(proposal.thread):
             refuse("awaits_person", "people rule in this thread: the simulated reviewer cannot")
 

@@ -19,6 +19,7 @@ from simulator.governance.store.database import GENESIS, LogHead, Store, canonic
 EntryKind = Literal[
     "requested",
     "asked",
+    "seated",
     "refused",
     "edited",
     "rejected",

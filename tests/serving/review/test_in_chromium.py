@@ -16,13 +16,14 @@ from typing import Any, TypeVar
 import pytest
 import uvicorn
 from governed_tables import CALM
-from review_site import make_item
+from review_site import ask_seat, make_item
 
 from emads.reliability.governed.cases import KEY, draw_cases, make_seating
 from serving.guard import Guard, settle_access
 from serving.review.app import LIMITS, make_app
 from serving.review.room import ReviewSettings
 from serving.review.sessions import make_token
+from serving.review.turns import SeatDesk
 from serving.server import open_socket
 from simulator.governance.gate.approvals import KEY_VARIABLE
 from simulator.governance.gate.reviewers import AbsentReviewer, WebReviewer
@@ -174,6 +175,34 @@ def test_an_answer_is_corrected_in_its_form(browser: Any, site: tuple[str, Path]
     assert complaints == []
 
 
+def test_a_seat_is_played_in_its_forms(browser: Any, site: tuple[str, Path]) -> None:
+    address, store = site
+    desk, first, second = SeatDesk(store), ask_seat(), ask_seat("s/t/coo", "Vote on option A.")
+    page, complaints = open_inbox(browser, address)
+    desk.ask(first)
+    page.locator("a.case", has_text="COO's turn").wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#heard")
+    page.fill("[name='report.offers.0.option']", "A")
+    page.fill("[name='report.offers.0.part']", "night shift\nspare crew")
+    page.fill("[name='report.offers.0.cost']", "9")
+    page.fill("[name='report.offers.0.worth']", "14")
+    page.locator("#form-report button.main").click()
+    page.locator("#state", has_text="answered by ann").wait_for()
+    desk.ask(second)
+    page.click("#next")
+    page.select_option("[name='vote.vote']", "accept")
+    page.locator("#form-vote button.main").click()
+    page.locator("#state", has_text="answered by ann").wait_for()
+    answers = [desk.find_answer(turn.id) for turn in (first, second)]
+    assert answers[0] is not None
+    assert answers[1] is not None
+    assert '"part": ["night shift", "spare crew"], "cost": 9' in answers[0].text
+    assert answers[1].text == '{"vote": "accept", "reason": ""}'
+    assert complaints == []
+
+
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
 def test_pages_are_accessible_and_fit_the_screen(
     browser: Any, site: tuple[str, Path], width: int, height: int
@@ -188,8 +217,10 @@ def test_pages_are_accessible_and_fit_the_screen(
             return services.desk.list_open()[0].interrupt_id
 
     interrupt_id = run_apart(wait_at_gate())
+    SeatDesk(store).ask(ask_seat())
     page, _ = open_inbox(browser, address, width, height)
-    for path in ("/", f"/approvals/{interrupt_id}", f"/answers/{make_item().id}", "/progress", "/nowhere"):
+    pages = [f"/approvals/{interrupt_id}", f"/answers/{make_item().id}", f"/seats/{ask_seat().id}"]
+    for path in ("/", *pages, "/progress", "/nowhere"):
         page.goto(address + path)
         for colours in ("light", "dark"):
             page.emulate_media(color_scheme=colours)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 from html_pages import ATTACKS, Page
-from review_site import ORIGIN, Browser, Site, find_form_tokens, make_item, open_site
+from review_site import ORIGIN, Browser, Site, ask_seat, find_form_tokens, make_item, open_site
 
 from serving.review.app import MAX_FORM_BYTES
 from serving.review.sessions import COOKIE, make_form_token, make_token, open_session, write_cookie
@@ -23,7 +23,9 @@ KNOWN = {"name": "review.css"}
 async def opened(folder: Path) -> AsyncIterator[tuple[Site, list[tuple[str, str]]]]:
     async with open_site(folder, items=[make_item()]) as site:
         (request,) = site.list_open()
-        known = {**KNOWN, "interrupt_id": request.interrupt_id, "item_id": make_item().id}
+        turn = ask_seat()
+        site.room.seats.ask(turn)
+        known = {**KNOWN, "interrupt_id": request.interrupt_id, "item_id": make_item().id, "turn_id": turn.id}
         yield site, list_routes(site, known)
 
 
@@ -34,10 +36,11 @@ def list_routes(site: Site, known: dict[str, str]) -> list[tuple[str, str]]:
     return [(path, path.format_map(known)) for path in declared]
 
 
-def find_changes(site: Site) -> tuple[int, int]:
-    """Answers that were signed and labels that were kept."""
+def find_changes(site: Site) -> tuple[int, int, int]:
+    """Answers that were signed, labels that were kept and turns of seats that were answered."""
     count = site.room.services.connection.execute("SELECT count(*) FROM answers").fetchone()[0]
-    return count, len(site.room.list_labels())
+    seats = site.room.seats
+    return count, len(site.room.list_labels()), sum(map(bool, map(seats.find_answer, seats.list_turns())))
 
 
 async def ask(
@@ -53,7 +56,8 @@ def a_form(site: Site, path: str, token: str) -> dict[str, str]:
     (request,) = site.list_open()
     ruling = {"ruling": "approve", "digest": request.digest}
     label = {"action": "approve", "reason": "good", "token": make_token(site.room.key, "ann")}
-    return {**ruling, **label, "form_token": token}
+    turn = {"form": "vote", "vote.vote": "accept"}
+    return {**ruling, **label, **turn, "form_token": token}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -80,7 +84,7 @@ def test_no_route_answers_without_a_session_or_with_a_forged_one(method: str, tm
                     is_open = declared in OPEN and method == "GET"
                     assert (answer.status_code == 200) == is_open, (method, path, name)
                     assert answer.status_code < 500
-            assert find_changes(site) == (0, 0)
+            assert find_changes(site) == (0, 0, 0)
 
     asyncio.run(run())
 
@@ -125,8 +129,8 @@ def test_forms_from_elsewhere_and_without_their_token_are_refused(tmp_path: Path
                     num_tried += 1
                 bare = await ann.client.post(path, data=form)
                 assert bare.status_code == 403
-            assert num_tried == 4 * 16
-            assert find_changes(site) == (0, 0)
+            assert num_tried == 5 * 16
+            assert find_changes(site) == (0, 0, 0)
 
     asyncio.run(run())
 
