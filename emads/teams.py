@@ -19,6 +19,7 @@ from roles.registry import ROLES
 from scenarios.team import PlanGame, TeamScenario, generate
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase, read_case
+from serving.endpoint.served_team import ServedTeam
 from simulator.agents.scripted_policies import oracle_team
 from simulator.chat import Chat
 from simulator.chat_plain import PlainChat
@@ -39,40 +40,14 @@ SCRIPTED_DIFFICULTIES = (1, 2)
 SCRIPTED_ANSWER_TOKENS = 20_000  # a token of the scripted team is a character
 
 
-class Team(Protocol):
+class Team(ServedTeam, Protocol):
     """Whoever plays: one policy per role, and how its prompts and answers are read.
 
     Example: load_team("scripted").label == "scripted team"
     """
 
     @property
-    def label(self) -> str:
-        """Names the team in minutes."""
-        ...
-
-    @property
-    def stream(self) -> str:
-        """Begins the names of its sessions; the same stream samples the same."""
-        ...
-
-    @property
-    def chat(self) -> Chat: ...
-
-    @property
-    def sampling(self) -> Sampling: ...
-
-    @property
-    def rounds(self) -> int:
-        """Rounds of votes at most, in the protocol `assess`."""
-        ...
-
-    @property
     def weights(self) -> TeamRewardWeights: ...
-
-    @property
-    def make_game(self) -> MakeGame:
-        """Makes the joint game of a case, in the style of prompts that the seats read."""
-        ...
 
     @property
     def stop(self) -> str | None:
@@ -85,14 +60,6 @@ class Team(Protocol):
 
     def draw_case(self, index: int) -> TeamScenario:
         """Return the test scenario of this index."""
-        ...
-
-    def read_case(self, path: Path) -> FreeCase:
-        """Return a written case as this team reads it.
-
-        Raises:
-            UserError: a damaged file, or a case that this team cannot play.
-        """
         ...
 
     def serve(self, cases: Sequence[PlayableCase]) -> AbstractContextManager[Engine]:

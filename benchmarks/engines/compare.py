@@ -1,9 +1,9 @@
 """Engine benchmarks: the same calls (prompts, lengths, adapters) played in several ways.
 
     python -m benchmarks.engines.compare joint --shape tiny --episodes 32
-    python -m benchmarks.engines.compare tools | refresh | prefix | scaling [--shape 135m] [--out FILE.jsonl]
+    python -m benchmarks.engines.compare tools | refresh | scaling [--shape 135m] [--out FILE.jsonl]
 
-`--engine transformers` plays joint, tools and scaling on the embedded engine; refresh and prefix are vLLM's.
+`--engine transformers` plays joint, tools and scaling on the embedded engine; refresh is vLLM's.
 
 Work equality is asserted before a ratio is printed. Repeats alternate between the ways, so that what disturbs
 one disturbs all; medians of the repeats are shown. Completions have fixed lengths (no end token). A shape has
@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.engines.adapter_refresh import run_prefix, run_refresh
+from benchmarks.engines.adapter_refresh import run_refresh
 from benchmarks.engines.models import SHAPES, load_team, scratch, write_base
 from benchmarks.engines.open_engines import Generate, Way, compare, describe, fresh, measured_engine, show
 from benchmarks.engines.workloads import (
@@ -161,7 +161,6 @@ PARTS = {
     "joint": run_joint,
     "tools": run_tools,
     "refresh": run_refresh,
-    "prefix": run_prefix,
     "scaling": run_scaling,
 }
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from roles.registry import ROLES
 from training.config.marl_config import MarlConfig
 from training.joint.credit.estimators import centre
 from training.learner.rows import TrainingRow
@@ -21,7 +19,6 @@ SIZES = {  # hidden, layers, heads, key-value heads, intermediate, vocabulary; p
 }
 GROUP_SIZE = 8
 LEARNING = MarlConfig().changed(max_completion_tokens=128, memory__micro_batch_tokens=1_000_000)
-LORA = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
 def build_model(size: str) -> Any:
@@ -40,15 +37,6 @@ def build_model(size: str) -> Any:
             pad_token_id=0,
         )
     )
-
-
-def build_team(size: str) -> Any:
-    """The same with an adapter for every role."""
-    names = list(ROLES)
-    model: Any = get_peft_model(build_model(size), LORA, adapter_name=names[0])
-    for role in names[1:]:
-        model.add_adapter(role, LORA)
-    return model
 
 
 def make_rows(size: str) -> list[TrainingRow]:
@@ -73,34 +61,6 @@ def make_rows(size: str) -> list[TrainingRow]:
                     advantage=advantage,
                 )
             )
-    return rows
-
-
-def short_groups(
-    size: str, role: str, number: int, groups: int = 4, group_size: int = 4
-) -> list[list[TrainingRow]]:
-    """Prompts and completions of a team step: short briefs, a group of short reports on each."""
-    return [short_rows(size, role, 10 * number + group, group_size) for group in range(groups)]
-
-
-def short_rows(size: str, role: str, number: int, group_size: int) -> list[TrainingRow]:
-    """A short brief and short reports on it."""
-    generator = torch.Generator().manual_seed(number)
-    vocabulary = SIZES[size][0][-1]
-    prompt = torch.randint(4, vocabulary, (24,), generator=generator).tolist()
-    rows = []
-    for place in range(group_size):
-        ids = (*prompt, *torch.randint(4, vocabulary, (6 + 2 * place,), generator=generator).tolist())
-        mask = (*[0] * 24, *[1] * (len(ids) - 24))
-        rows.append(
-            TrainingRow(
-                role=role,
-                token_ids=ids,
-                loss_mask=mask,
-                sampling_logprobs=(-10.0,) * len(ids),
-                advantage=0.5 - place / (group_size - 1),
-            )
-        )
     return rows
 
 

@@ -1,13 +1,12 @@
-"""The learner against TRL's GRPO step on the identical ragged batch, and five roles in one pass against five.
+"""The learner against TRL's GRPO step on the identical ragged batch.
 
     python -m benchmarks.learner.step                  # SmolLM2-135M shapes, random weights, CPU, float32
     python -m benchmarks.learner.step --size tiny      # a model of seconds, to see that it works
 
-Every side is a process of its own, so that memory is its own; the ways of going through five roles take
-turns in one. Tokens per second count the tokens of the rows, prompts included, once per row on either side,
-over the process's CPU seconds on one thread, which other work on the machine hardly moves. Memory is how far
-the peak grows over what stood before. TRL's time leaves out its rollout and scoring: forward, loss and
-backward only, on either side. Several threads, two ranks and the handing on of weights go by the clock.
+Every side is a process of its own, so that memory is its own. Tokens per second count the tokens of the rows,
+prompts included, once per row on either side, over the process's CPU seconds on one thread, which other work
+on the machine hardly moves. Memory is how far the peak grows over what stood before. TRL's time leaves out
+its rollout and scoring: forward, loss and backward only, on either side.
 """
 
 import argparse
@@ -20,17 +19,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learner.ranks import run_ranks
-from benchmarks.learner.roles import WAYS, run_roles, run_sync
 from benchmarks.learner.rows import GROUP_SIZE, SIZES, make_rows
 from benchmarks.learner.trl_step import OURS, largest_gap, run_ours, run_trl
 
 
-def run_side(arguments: list[str], threads: int, ranks: int = 1) -> dict[str, Any]:
-    """One side in a process of its own, or in several."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+def run_side(arguments: list[str], threads: int) -> dict[str, Any]:
+    """One side in a process of its own."""
     done = subprocess.run(
-        [sys.executable, *(launcher if ranks > 1 else []), "-m", "benchmarks.learner.step", *arguments],
+        [sys.executable, "-m", "benchmarks.learner.step", *arguments],
         capture_output=True,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": str(threads)},
@@ -68,40 +64,6 @@ def compare(size: str, repeats: int, threads: int, per_forward: Sequence[int]) -
         )
 
 
-def compare_roles(size: str, repeats: int, threads: int, shapes: Sequence[tuple[int, int]]) -> None:
-    """Five roles' adapters in one pass against five passes, for (groups, rows of a group) per role."""
-    print(f"\n| five roles, {size}, {threads} threads | way | tokens/s | over padded | over same layout |")
-    print("|---|---|---:|---:|---:|")
-    for groups, group_size in shapes:
-        side = ["--side", "roles", "--groups", str(groups), "--group-size", str(group_size)]
-        found = run_side(["--size", size, "--repeats", str(repeats), *side], threads)
-        seconds = found["seconds"]
-        for way in WAYS:
-            ratios = [f"{seconds[base] / seconds[way]:.2f}" for base in WAYS[:2]]
-            print(f"| {groups} x {group_size} rows | {way} | {found['tokens'] / seconds[way]:.0f} |", end="")
-            print(f" {ratios[0]} | {ratios[1]} |")
-
-
-def compare_sync(size: str, threads: int) -> None:
-    """Time and memory of handing a step's weights on."""
-    found = run_side(["--size", size, "--side", "sync"], threads)
-    print(f"\n{size}, milliseconds: " + ", ".join(f"{name} {ms:.1f}" for name, ms in found.items()))
-
-
-def compare_ranks(size: str, repeats: int, threads: int) -> None:
-    """One process against two, each on so many threads."""
-    common = ["--size", size, "--repeats", str(repeats), "--side", "ranks"]
-    one, two = (run_side(common, threads, ranks) for ranks in (1, 2))
-    print(
-        f"\nTeam step, {size}: {one['seconds']:.3f} s on one rank, {two['seconds']:.3f} s on two:"
-        f" {one['seconds'] / two['seconds']:.2f} times as fast; exchange of gradients {two['exchange']:.4f} s"
-    )
-
-
-PARTS = ("trl", "roles", "sync", "ranks")
-SHAPES = ((1, 4), (1, 8), (2, 4))  # groups and rows of a group that a role has in a step
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -109,32 +71,16 @@ def main() -> None:
     parser.add_argument("--size", choices=SIZES, default="smollm2")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--trl-rows", type=int, action="append", help="rows per forward pass of TRL")
     parser.add_argument("--side", help="(internal) one side only, as JSON")
     parser.add_argument("--rows", type=int, default=8)
-    parser.add_argument("--groups", type=int, default=1)
-    parser.add_argument("--group-size", type=int, default=4)
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     if options.side is None:
-        parts, sizes = options.part or PARTS, (options.size, options.repeats, options.threads)
-        if "trl" in parts:
-            compare(*sizes, options.trl_rows or [GROUP_SIZE, GROUP_SIZE // 4])
-        if "roles" in parts:
-            compare_roles(*sizes, SHAPES)
-        if "sync" in parts:
-            compare_sync(options.size, options.threads)
-        if "ranks" in parts:
-            compare_ranks(*sizes)
+        per_forward = options.trl_rows or [GROUP_SIZE, GROUP_SIZE // 4]
+        compare(options.size, options.repeats, options.threads, per_forward)
     elif options.side == "trl":
         print(json.dumps(run_trl(options.size, options.rows, options.repeats, options.folder)))
-    elif options.side == "sync":
-        print(json.dumps(run_sync(options.size)))
-    elif options.side == "ranks":
-        print(json.dumps(run_ranks(options.size, options.repeats)))
-    elif options.side == "roles":
-        print(json.dumps(run_roles(options.size, options.groups, options.group_size, options.repeats)))
     else:
         print(json.dumps(run_ours(options.size, options.side, options.repeats, options.folder)))
 

@@ -34,47 +34,23 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langsmith.run_helpers import tracing_context
 
-from roles.registry import ROLES
+from emads.reliability.governed.memory_growth import draw_cases, make_seating
 from roles.team import RECONCILER, SPECIALISTS
-from scenarios.team import PlanGame, TeamScenario, generate
-from simulator.chat_plain import PlainChat
-from simulator.engines.base import Sampling
-from simulator.engines.scripted import ScriptedEngine
+from scenarios.team import PlanGame, TeamScenario
 from simulator.governance.gate.reviewers import SimulatedReviewer
 from simulator.governance.outcomes import SimulatedOutcomes
 from simulator.governance.runner import open_services, play_governed
-from simulator.governance.store.checkpoint_saver import StoreSaver
-from simulator.governance.store.checkpoints import strict_serializer
+from simulator.governance.store.checkpoint_saver import StoreSaver, strict_serializer
 from simulator.governance.store.database import open_store
 from simulator.graph.concurrency import run_all, run_pool
 from simulator.graph.garbage_collection import deferred_garbage_collection
 from simulator.graph.runner import play_episodes
-from simulator.graph.seating import Seating, make_context
+from simulator.graph.seating import make_context
 from simulator.graph.state import open_case
 from simulator.graph.team_graph import team_graph
 
-REPORT = '{"offers": [], "needs": [], "veto": []}'
-DECISION = '{"option": "A", "fund": [], "escalate": false}'
 make_game = partial(PlanGame, style="short")
-NUM_CASES = 50  # drawn; the others are the same under other indices
 Way = Callable[[Sequence[TeamScenario], int], Awaitable[None]]
-
-
-def make_seating() -> Seating:
-    """Constant answers: what is measured is all the rest."""
-    chat = PlainChat()
-    policies = {role: lambda transcript: REPORT for role in SPECIALISTS}
-    engine = ScriptedEngine(chat, {**policies, RECONCILER: lambda transcript: DECISION})
-    return Seating(
-        team={role: role for role in ROLES},
-        engine=engine,
-        chat=chat,
-        sampling=Sampling(max_completion_tokens=100),
-        stream="bench",
-        max_turns=4,
-        roles=ROLES,
-        make_game=make_game,
-    )
 
 
 async def play_plain(cases: Sequence[TeamScenario], in_flight: int) -> None:
@@ -83,7 +59,7 @@ async def play_plain(cases: Sequence[TeamScenario], in_flight: int) -> None:
 
     async def play(case: TeamScenario) -> None:
         game = make_game(case)
-        agents = seating.make_agents(case, game, f"bench/{case.key}")
+        agents = seating.make_agents(case, game, f"growth/{case.key}")
         texts = await run_all(agents[seat].answer(game.write_report_brief(seat)) for seat in case.seats)
         reports = {seat: game.read_report(seat, text) for seat, text in zip(case.seats, texts, strict=True)}
         game.read_decision(reports, await agents[RECONCILER].answer(game.write_decision_brief(reports)))
@@ -115,7 +91,7 @@ async def play_saver(cases: Sequence[TeamScenario], in_flight: int, saver: BaseC
 
     async def play(case: TeamScenario) -> None:
         game = make_game(case)
-        context = make_context(game, seating.make_agents(case, game, f"bench/{case.key}"))
+        context = make_context(game, seating.make_agents(case, game, f"growth/{case.key}"))
         with tracing_context(enabled=False):
             config: RunnableConfig = {"configurable": {"thread_id": case.key}}
             start = open_case(case, game, rounds=0)
@@ -166,15 +142,6 @@ WAYS: dict[str, Way] = {
     "full, durable": partial(play_full, on_disk=True),
     "full, unbatched": partial(play_full, on_disk=True, is_batched=False),
 }
-
-
-def draw_cases(count: int) -> list[TeamScenario]:
-    """`count` cases, of which NUM_CASES differ."""
-    drawn = [generate("test", 0, index, 1) for index in range(min(count, NUM_CASES))]
-    return [
-        replace(case, case=replace(case.case, index=index))
-        for index, case in zip(range(count), itertools.cycle(drawn), strict=False)
-    ]
 
 
 def measure(way: Way, cases: Sequence[TeamScenario], in_flight: int) -> float:

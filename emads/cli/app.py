@@ -25,7 +25,6 @@ VERBS: dict[str, Callable[..., Any]] = {
     "report": evaluate.report,
     "diagnose": evaluate.diagnose,
     "ablate": evaluate.ablate,
-    "rescore": evaluate.rescore,
     "audit": evaluate.audit,
     "judge": evaluate.judge,
     "generate": data.generate,

@@ -1,4 +1,4 @@
-"""Verbs that measure: evaluate, diagnose, ablate, report, rescore, audit, judge."""
+"""Verbs that measure: evaluate, diagnose, ablate, report, audit, judge."""
 
 from functools import partial
 from pathlib import Path
@@ -227,18 +227,6 @@ def report(
 
     for path in report_runs(paths, markdown=markdown, ablations=ablations):
         typer.echo(path)
-
-
-def rescore(
-    episodes: Annotated[Path, typer.Argument(help="Episodes, as `emads simulate --jsonl` writes them.")],
-    weights: Annotated[
-        list[str] | None, typer.Option(help="Change one weight: consensus=0.5. Repeatable.")
-    ] = None,
-) -> None:
-    """Score stored episodes again under other weights of the team reward."""
-    from evaluation.scoring.rescore import print_rescoring
-
-    print_rescoring(episodes, weights or ())
 
 
 def audit(

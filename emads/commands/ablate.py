@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from emads.commands.ablation_plan import (
     STAGE_ORDER,
     AblationPlan,
@@ -33,6 +31,7 @@ from evaluation.comparison.ablations import (
 )
 from evaluation.report.detail_charts import plot_cells
 from evaluation.summary.details import OUTCOMES_FOLDER
+from evaluation.summary.tables import print_tables
 from roles.registry import ROLES
 from training.models.base_model import quiet_libraries
 from training.models.weights import (
@@ -82,7 +81,7 @@ def ablate(path: Path, out: Path, *, workers: int = DEFAULT_WORKERS) -> Path:
     title = plan.question or plan.name
     command = f"emads ablate --config {path}"
     write_ablation(folder, plan.name, plan.question, rows, command=command, plot=plot_cells(title, rows))
-    Console(width=None if Console().is_terminal else 140).print(ablation_table(title, rows))
+    print_tables([ablation_table(title, rows)])
     print(f"results: {folder / 'results.md'}")
     return folder
 

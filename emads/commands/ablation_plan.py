@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
-from scenarios.written.strict_yaml import Located, parse_located_yaml, read_user_text
+from scenarios.written.strict_yaml import explain_fault, parse_located_yaml, read_user_text
 from training.config.loading import validate_config
 from training.config.run_config import RunConfig
 from training.config.section import Section
@@ -99,7 +99,9 @@ def read_plan(path: Path) -> AblationPlan:
     try:
         plan = AblationPlan.model_validate_json(json.dumps(located.value))
     except ValidationError as error:
-        raise _explain(error, located, path) from None
+        raise explain_fault(
+            error, located, str(path), lambda depth: AblationPlan.model_fields, "the plan"
+        ) from None
     for cell in list_cells(plan):
         configure(plan, cell, plan.seeds[0], str(path))
     return plan
@@ -169,15 +171,3 @@ def _spell(value: Any) -> str:
 
 def _slug(title: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "-", title.replace("=", "-")).strip("-")[:80] or "cell"
-
-
-def _explain(error: ValidationError, located: Located, path: Path) -> UserError:
-    details = error.errors(include_url=False)
-    first = next((one for one in details if one["type"] == "extra_forbidden"), details[0])
-    place = tuple(part for part in first["loc"] if isinstance(part, str | int))
-    where = f"{path}:{located.line_of(place)}"
-    if first["type"] == "extra_forbidden":
-        return UserError(f"{where}: {unknown('key', str(place[-1]), list(AblationPlan.model_fields))}")
-    name = ".".join(str(part) for part in place) or "the plan"
-    message = first["msg"].removeprefix("Value error, ")
-    return UserError(f"{where}: {name}: {message[0].lower()}{message[1:]}")

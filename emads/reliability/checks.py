@@ -74,7 +74,7 @@ CHECKS: dict[str, ReliabilityCheck] = {
         probe="disk full, read-only, broken, file too large inside a save", pr=3, full=20, trials=disk_faults
     ),
     "R9": ReliabilityCheck(
-        probe="rollout workers killed, hung, slowed: only whole groups are learnt, each once",
+        probe="rollout hosts killed, hung, slowed: a step learns to the bit what it learns without hosts",
         pr=5,
         full=40,
         trials=rollout_faults,

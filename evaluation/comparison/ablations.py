@@ -6,14 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
 from evaluation.scoring.scores import read_scores
 from evaluation.stats.intervals import Interval
 from evaluation.stats.over_seeds import seeded_interval
 from evaluation.summary.detail_table import owner_title, stage_title
-from evaluation.summary.run_table import change_cell, markdown_table, short
+from evaluation.summary.run_table import change_cell, short
+from evaluation.summary.tables import PlainTable, write_markdown
 from simulator.export.atomic_files import write_atomic
 
 ABLATION_FILE, MARKDOWN_FILE, PLOT_FILE = "ablation.json", "results.md", "plot.svg"
@@ -170,27 +168,21 @@ def table_rows(rows: Sequence[AblationRow]) -> tuple[list[str], list[list[str]]]
     return titles, cells
 
 
-def ablation_table(title: str, rows: Sequence[AblationRow]) -> Table:
-    """Return the table for a terminal."""
-    titles, cells = table_rows(rows)
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", caption=CAPTION)
-    for place, name in enumerate(titles):
-        table.add_column(name, justify="left" if place in (0, len(titles) - 1) else "right")
-    for row in cells:
-        table.add_row(*(cell.replace("[", "\\[") for cell in row))
-    return table
-
-
 CAPTION = (
     "mean sampled reward over roles and seeds [95 % interval over seeds and scenarios]; gain: paired change"
     " from the stage before, against the first: paired difference from the first cell, * apart from 0"
 )
 
 
+def ablation_table(title: str, rows: Sequence[AblationRow]) -> PlainTable:
+    """Return the table."""
+    titles, cells = table_rows(rows)
+    return PlainTable(title=title, titles=tuple(titles), rows=tuple(map(tuple, cells)), caption=CAPTION)
+
+
 def ablation_markdown(name: str, question: str, rows: Sequence[AblationRow], command: str) -> str:
     """Return a section of a page: question, command, table, how to read it."""
-    titles, cells = table_rows(rows)
-    table = markdown_table(titles, cells)
+    table = write_markdown(ablation_table(name, rows))
     asked = f"{question}\n\n" if question else ""
     n = rows[0].mean.n if rows and rows[0].mean else 0
     return f"### {name}\n\n{asked}`{command}`\n\n{table}\n\n{CAPTION}; n = {n} plays per cell.\n"

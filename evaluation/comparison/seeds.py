@@ -1,6 +1,5 @@
 """Several trained seeds of one config: stage means and changes with intervals over seeds and scenarios."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from evaluation.stats.intervals import holm, paired_permutation_p
 from evaluation.stats.over_seeds import seeded_interval
 from evaluation.summary.run_summary import ROLE_COMPARISONS, TEAM_COMPARISONS
 from roles.errors import UserError
-from simulator.export.atomic_files import write_atomic
+from simulator.export.atomic_files import read_document, write_document
 
 SEED_COMPARISON_FILE = "seed_comparison.json"
 TEAM = "team"
@@ -145,22 +144,9 @@ def _adjust(owners: Mapping[str, dict[str, Any]]) -> None:
 
 def write_seed_comparison(folder: Path, comparison: Mapping[str, Any]) -> Path:
     """Write seed_comparison.json, all or nothing."""
-    path = folder / SEED_COMPARISON_FILE
-    write_atomic(path, json.dumps(comparison, indent=1, allow_nan=False) + "\n")
-    return path
+    return write_document(folder / SEED_COMPARISON_FILE, comparison)
 
 
 def read_seed_comparison(folder: Path) -> dict[str, Any]:
-    """Return what `write_seed_comparison` stored; empty where nothing is.
-
-    Raises:
-        UserError: a damaged file.
-    """
-    path = folder / SEED_COMPARISON_FILE
-    if not path.is_file():
-        return {}
-    try:
-        comparison = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}); evaluate the runs together again") from None
-    return dict(comparison)
+    """Return what `write_seed_comparison` stored; empty where nothing is."""
+    return read_document(folder / SEED_COMPARISON_FILE, "evaluate the runs together again")

@@ -5,7 +5,6 @@ control characters are spelled out. Truth and scores are shown where a case has 
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from evaluation.minutes.chapter_in_words import say_time
@@ -30,7 +29,7 @@ from evaluation.minutes.governed_overview import (
 )
 from evaluation.minutes.governed_truth import PlannedCourse
 from evaluation.minutes.graph_picture import Edge, draw_graph
-from evaluation.minutes.page_files import load_template, write_page
+from evaluation.minutes.page_files import load_template
 from evaluation.minutes.plan_chapters import (
     list_conflicts,
     make_plan_chapters,
@@ -59,34 +58,6 @@ from simulator.reward import TeamRewardWeights, TeamVerdict
 TEMPLATE_FILE = "minutes_template.html"
 NOT_SCORED = "Not scored: nobody knows the right answer of a case that a person wrote."
 NODE_TITLES = {"replan": "re-plan", "review": "human review"}
-
-
-def write_minutes(
-    path: Path,
-    case: PlayableCase,
-    played: Episode | GovernedRecord,
-    *,
-    label: str,
-    chat: Chat | None = None,
-    verdict: TeamVerdict | None = None,
-    weights: TeamRewardWeights | None = None,
-    roles: Mapping[str, Role] = ROLES,
-    speakers: Mapping[str, Role] | None = None,
-    course: PlannedCourse | None = None,
-) -> Path:
-    """Write the page of `render_minutes`; it appears under its name only once it is whole."""
-    page = render_minutes(
-        case,
-        played,
-        label=label,
-        chat=chat,
-        verdict=verdict,
-        weights=weights,
-        roles=roles,
-        speakers=speakers,
-        course=course,
-    )
-    return write_page(path, page)
 
 
 def render_minutes(

@@ -1,29 +1,16 @@
-"""Sections of the report that come from plays: difficulty, reward parts, offers, faults, probes, seeds."""
+"""Sections of the report that come from plays: difficulty, reward parts, offers, faults, swaps."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from evaluation.comparison.seeds_table import CHANGE_TITLES_ROW, STAGE_TITLES_ROW, seed_comparison_rows
 from evaluation.report.charts import Image
 from evaluation.report.detail_charts import draw_difficulty, draw_matrix, draw_stacks
-from evaluation.report.diagnostic_table import FINDING_TITLES_ROW, ROLE_TITLES_ROW, finding_rows, role_rows
-from evaluation.summary.detail_table import PROCESS, ordered_stages, owner_title, stage_title
-from evaluation.summary.run_table import change_cell, short
+from evaluation.summary.detail_table import ordered_stages, owner_title, stage_title
+from evaluation.summary.run_table import interval_cell, short
+from evaluation.summary.tables import PlainTable
 
 PART_WEIGHTS = {"graded": 0.6, "exact": 0.3, "figures": 0.1, "conflicts": 0.1}  # of the roles' verdicts
 PART_TITLES = {"graded": "near optimum", "exact": "exact", "figures": "figures", "conflicts": "conflicts"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """A table of the page; the first cell of a row names it.
-
-    Example: Grid(titles=("role", "SFT"), rows=(("CTO", ".71 [.69, .73]"),))
-    """
-
-    titles: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def difficulty_charts(details: Mapping[str, Any]) -> list[Image]:
@@ -83,7 +70,7 @@ def team_parts_chart(
     return draw_stacks("Team reward by part", bars, axis=f"team reward R (n = {n})", width_in=5.4)
 
 
-def offer_grid(details: Mapping[str, Any], stage: str) -> Grid:
+def offer_table(details: Mapping[str, Any], stage: str) -> PlainTable:
     """Return what every seat offers in the sampled episodes of a stage, and how often it is funded."""
     section = details.get("team", {}).get(stage, {}).get("sampled", {})
     rows = tuple(
@@ -97,21 +84,11 @@ def offer_grid(details: Mapping[str, Any], stage: str) -> Grid:
         for seat, row in section.get("offers", {}).items()
     )
     titles = ("seat", "reports read", "offers per report", "false claims per report", "plans that fund it")
-    return Grid(titles=titles, rows=rows)
+    title = "Offers, seat by seat (reports read and plans that fund it: shares)"
+    return PlainTable(title=title, titles=titles, rows=rows)
 
 
-def process_grid(details: Mapping[str, Any]) -> Grid:
-    """Means per play, by owner and stage."""
-    rows = []
-    for owner, section in details.items():
-        for stage in ordered_stages(section):
-            numbers = section[stage]["sampled"]["process"]
-            cells = [form.format(numbers[key]) if key in numbers else "-" for key, _, form in PROCESS]
-            rows.append((f"{owner_title(owner)}, {stage_title(stage)}", *cells, f"{numbers['n']:.0f}"))
-    return Grid(titles=("per play", *(title for _, title, _ in PROCESS), "n"), rows=tuple(rows))
-
-
-def fault_grid(details: Mapping[str, Any], stages: Sequence[str]) -> Grid:
+def fault_table(details: Mapping[str, Any], stages: Sequence[str]) -> PlainTable:
     """Tabulate the failures of plays, share of plays, by owner: the first and the last of the stages."""
     rows = []
     for owner, section in details.items():
@@ -125,20 +102,22 @@ def fault_grid(details: Mapping[str, Any], stages: Sequence[str]) -> Grid:
             )
             exact = f"{100 * sampled['process']['exact']:.0f} %"
             rows.append((f"{owner_title(owner)}, {stage_title(stage)}", exact, kinds or "none"))
-    return Grid(titles=("who and when", "exact optimum", "what went wrong, share of plays"), rows=tuple(rows))
+    titles = ("who and when", "exact optimum", "what went wrong, share of plays")
+    return PlainTable(title="How plays fall short", titles=titles, rows=tuple(rows))
 
 
-def category_grid(details: Mapping[str, Any], category: str, stage: str) -> Grid:
+def category_table(details: Mapping[str, Any], category: str, stage: str) -> PlainTable:
     """Reward by sector or form, one stage, by owner."""
     sections = {
         owner: section[stage]["sampled"][category] for owner, section in details.items() if stage in section
     }
     values = sorted({value for rows in sections.values() for value in rows})
     rows = (
-        (value, *(_interval(rows[value]) if value in rows else "-" for rows in sections.values()))
+        (value, *(interval_cell(rows[value]) if value in rows else "-" for rows in sections.values()))
         for value in values
     )
-    return Grid(titles=(category, *map(owner_title, sections)), rows=tuple(rows))
+    titles = (category, *map(owner_title, sections))
+    return PlainTable(title=f"Reward by {category}, {stage_title(stage)}", titles=titles, rows=tuple(rows))
 
 
 def swap_chart(diagnostics: Mapping[str, Any]) -> Image | None:
@@ -156,45 +135,3 @@ def swap_chart(diagnostics: Mapping[str, Any]) -> Image | None:
         column_axis=f"ReconcileGPT of; team reward R, greedy (n = {diagnostics['n']})",
         unit="team reward R",
     )
-
-
-def diagnostic_grids(diagnostics: Mapping[str, Any]) -> list[tuple[str, Grid]]:
-    """Role probes, other players in one seat, findings."""
-    if not diagnostics:
-        return []
-    seats = list(dict.fromkeys(role for cells in diagnostics["substitutes"].values() for role in cells))
-    substitutes = [
-        (stage_title(name), *(change_cell(cells.get(role)) for role in seats))
-        for name, cells in diagnostics["substitutes"].items()
-    ]
-    n = diagnostics["n"]
-    return [
-        (
-            f"Role by role (n = {n} cases, greedy)",
-            Grid(titles=ROLE_TITLES_ROW, rows=tuple(tuple(row) for row in role_rows(diagnostics))),
-        ),
-        (
-            f"Change of the team reward when another player takes one seat (n = {n})",
-            Grid(titles=("player", *map(owner_title, seats)), rows=tuple(substitutes)),
-        ),
-        (
-            "Findings",
-            Grid(titles=FINDING_TITLES_ROW, rows=tuple(map(tuple, finding_rows(diagnostics)))),
-        ),
-    ]
-
-
-def seed_comparison_grids(comparison: Mapping[str, Any]) -> list[tuple[str, Grid]]:
-    """Several seeds together."""
-    if not comparison:
-        return []
-    stages, changes = seed_comparison_rows(comparison)
-    seeds = ", ".join(map(str, comparison["seeds"]))
-    return [
-        (f"Seeds {seeds} together", Grid(titles=STAGE_TITLES_ROW, rows=tuple(map(tuple, stages)))),
-        ("Changes over these seeds", Grid(titles=CHANGE_TITLES_ROW, rows=tuple(map(tuple, changes)))),
-    ]
-
-
-def _interval(row: Mapping[str, float]) -> str:
-    return f"{short(row['mean'])} [{short(row['low'])}, {short(row['high'])}]"

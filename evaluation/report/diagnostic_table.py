@@ -1,20 +1,16 @@
-"""Writes and reads diagnostics.json of `emads diagnose`, and makes its tables for a terminal."""
+"""Writes and reads diagnostics.json of `emads diagnose`, and makes its tables."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
 from evaluation.probes.diagnosis import MIN_CASES, OCCASIONS, Finding
 from evaluation.probes.diagnostics import TeamProbe
-from evaluation.summary.detail_table import owner_title
-from evaluation.summary.run_table import change_cell, short
-from roles.errors import UserError
-from simulator.export.atomic_files import write_atomic
+from evaluation.summary.detail_table import owner_title, stage_title
+from evaluation.summary.run_table import change_cell, interval_cell, short
+from evaluation.summary.tables import PlainTable
+from simulator.export.atomic_files import read_document, write_document
 
 DIAGNOSTICS_FILE = "diagnostics.json"
 FINDING_TITLES = {
@@ -50,24 +46,12 @@ def describe_diagnostics(
 
 def write_diagnostics(run_path: Path, diagnostics: Mapping[str, Any]) -> Path:
     """Write diagnostics.json into the run folder, all or nothing."""
-    path = run_path / DIAGNOSTICS_FILE
-    write_atomic(path, json.dumps(diagnostics, indent=1, allow_nan=False) + "\n")
-    return path
+    return write_document(run_path / DIAGNOSTICS_FILE, diagnostics)
 
 
 def read_diagnostics(run_path: Path) -> dict[str, Any]:
-    """Return what `write_diagnostics` stored; empty where nothing is.
-
-    Raises:
-        UserError: a damaged file; names the remedy.
-    """
-    path = run_path / DIAGNOSTICS_FILE
-    if not path.is_file():
-        return {}
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error}); run `emads diagnose {run_path}` again") from None
+    """Return what `write_diagnostics` stored; empty where nothing is."""
+    return read_document(run_path / DIAGNOSTICS_FILE, f"run `emads diagnose {run_path}` again")
 
 
 def role_rows(diagnostics: Mapping[str, Any]) -> list[list[str]]:
@@ -133,52 +117,43 @@ ROLE_TITLES_ROW = (
 )
 
 
-def diagnostic_tables(diagnostics: Mapping[str, Any]) -> list[Table]:
-    """Roles, swaps, substitutes and findings."""
-    roles = _table(
-        f"{diagnostics['stage']} team, role by role ({diagnostics['n']} cases, greedy)",
-        "marginal value: what the decision's value falls by without the report;\n"
-        "offers made: share of the options on which it could gain something;\n"
-        "offers used: share of the decisions that should pay its part",
-        ROLE_TITLES_ROW,
-        role_rows(diagnostics),
-    )
-    swaps = diagnostics["swaps"]
-    swapped = _table(
-        "Team reward: specialists of the row, ReconcileGPT of the column",
-        "mean [95 % interval]",
-        ("specialists", *swaps),
-        [[row, *(_interval(cells[column]) for column in swaps)] for row, cells in swaps.items()],
-    )
-    changed = _table(
-        "Team reward when another player takes one seat: change",
-        "mean [95 % interval], * apart from 0",
-        ("player", *(owner_title(role) for role in _seats(diagnostics))),
-        [
-            [name, *(change_cell(cells.get(role)) for role in _seats(diagnostics))]
-            for name, cells in diagnostics["substitutes"].items()
-        ],
-    )
-    faults = _table("Findings", None, FINDING_TITLES_ROW, finding_rows(diagnostics))
-    return [roles, swapped, changed, faults]
-
-
-def _seats(diagnostics: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys(role for cells in diagnostics["substitutes"].values() for role in cells))
+def diagnostic_tables(diagnostics: Mapping[str, Any]) -> list[PlainTable]:
+    """Roles, swaps, substitutes and findings; none without diagnostics."""
+    if not diagnostics:
+        return []
+    n, swaps = diagnostics["n"], diagnostics["swaps"]
+    seats = list(dict.fromkeys(role for cells in diagnostics["substitutes"].values() for role in cells))
+    return [
+        PlainTable(
+            title=f"{diagnostics['stage']} team, role by role ({n} cases, greedy)",
+            titles=ROLE_TITLES_ROW,
+            rows=tuple(map(tuple, role_rows(diagnostics))),
+            caption="marginal value: what the decision's value falls by without the report;\n"
+            "offers made: share of the options on which it could gain something;\n"
+            "offers used: share of the decisions that should pay its part",
+        ),
+        PlainTable(
+            title=f"Team reward, greedy, {n} cases: specialists of the row, ReconcileGPT of the column",
+            titles=("specialists", *swaps),
+            rows=tuple(
+                (row, *(interval_cell(cells[column]) for column in swaps)) for row, cells in swaps.items()
+            ),
+            caption="mean [95 % interval]",
+        ),
+        PlainTable(
+            title=f"Change of the team reward when another player takes one seat ({n} cases)",
+            titles=("player", *map(owner_title, seats)),
+            rows=tuple(
+                (stage_title(name), *(change_cell(cells.get(role)) for role in seats))
+                for name, cells in diagnostics["substitutes"].items()
+            ),
+            caption="mean [95 % interval], * apart from 0",
+        ),
+        PlainTable(
+            title="Findings", titles=FINDING_TITLES_ROW, rows=tuple(map(tuple, finding_rows(diagnostics)))
+        ),
+    ]
 
 
 def _share(count: Mapping[str, int]) -> str:
     return f"{short(count['hits'] / count['n'])} of {count['n']}" if count["n"] else "-"
-
-
-def _interval(cell: Mapping[str, float]) -> str:
-    return f"{short(cell['mean'])} [{short(cell['low'])}, {short(cell['high'])}]"
-
-
-def _table(title: str, caption: str | None, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    for place, name in enumerate(names):
-        table.add_column(name, justify="left" if place == 0 else "right")
-    for row in rows:
-        table.add_row(*(cell.replace("[", "\\[") for cell in row))
-    return table

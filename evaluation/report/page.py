@@ -14,6 +14,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from evaluation.comparison.seeds import read_seed_comparison
+from evaluation.comparison.seeds_table import seed_comparison_tables
 from evaluation.minutes.episode_in_words import join_words
 from evaluation.minutes.stages_side_by_side import (
     SIDE_BY_SIDE_FILE,
@@ -26,34 +27,34 @@ from evaluation.report.charts import Bar, Image, draw_bars, draw_curves
 from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
 from evaluation.report.curves import CURVE_CHARTS, METRICS_FILE, find_curves, read_metrics
 from evaluation.report.detail_sections import (
-    Grid,
-    category_grid,
-    diagnostic_grids,
+    category_table,
     difficulty_charts,
-    fault_grid,
-    offer_grid,
+    fault_table,
+    offer_table,
     part_charts,
-    process_grid,
-    seed_comparison_grids,
     swap_chart,
     team_parts_chart,
 )
-from evaluation.report.diagnostic_table import read_diagnostics
-from evaluation.scoring.scores import BASELINE_STAGES
+from evaluation.report.diagnostic_table import diagnostic_tables, read_diagnostics
+from evaluation.summary.detail_table import process_table
 from evaluation.summary.details import read_details
 from evaluation.summary.joint_table import joint_tables, p_cell
 from evaluation.summary.run_summary import read_summary
 from evaluation.summary.run_table import (
     STAGE_TITLES,
     TEAM_TITLES,
+    baseline_table,
     change_cell,
     comparison_title,
+    exact_table,
     role_title,
     score_cell,
-    short,
+    score_table,
     team_rows,
+    team_table,
     trained_stages,
 )
+from evaluation.summary.tables import PlainTable
 from roles.errors import UserError
 from scenarios.written.strict_yaml import parse_yaml
 from simulator.export.atomic_files import write_atomic
@@ -61,15 +62,6 @@ from simulator.reward import TeamRewardWeights
 
 REPORT_FILE = "report.html"
 TEMPLATE_FILE = "report_template.html"
-_PARTS = ("value", "consensus", "unresolved", "escalation", "agreement", "agreement_when_wrong")
-_PART_TITLES = (
-    "value V",
-    "justified agreement C",
-    "unresolved U",
-    "wrong escalation H",
-    "agreement",
-    "when wrong",
-)
 
 
 def write_report(run_path: Path) -> Path:
@@ -110,16 +102,12 @@ def render_report(run_path: Path) -> str:
         n=_count_scenarios(summary),
         seed=summary["seed"],
         team_chart=_team_chart(summary),
-        team_grid=_team_grid(summary),
-        joint_grids=[
-            (one.title, Grid(titles=one.titles, rows=one.rows), one.caption) for one in joint_tables(summary)
-        ],
+        team_table=team_table(summary),
+        joint_tables=joint_tables(summary),
         role_charts=[_role_chart(role, section) for role, section in summary["roles"].items()],
-        role_grid=_score_grid(summary, trained),
-        exact_grid=_exact_grid(summary, trained),
-        baseline_grid=_score_grid(summary, BASELINE_STAGES),
+        role_tables=[score_table(summary), baseline_table(summary), exact_table(summary)],
         role_changes=_role_changes(summary),
-        seeds_grid=_seeds_grid(summary.get("seeds", [])),
+        seeds_table=_seeds_table(summary.get("seeds", [])),
         curves=_curve_charts(rows, list(summary["roles"])),
         num_bad_lines=num_bad_lines,
         gates=summary["gates"],
@@ -128,19 +116,15 @@ def render_report(run_path: Path) -> str:
         shown_stages=join_words([play.label for play in cases[0].plays]) if cases else "",
         has_details=bool(details),
         parts_chart=team_parts_chart(summary["team"], trained, _reward_weights(run_path / "config.yaml")),
-        offers=offer_grid(details, newest),
+        offers=offer_table(details, newest),
         difficulty=difficulty_charts(details),
         parts=part_charts(details),
-        process=process_grid(details),
-        faults=fault_grid(details, trained),
-        categories=[
-            (f"Reward by {category}, {STAGE_TITLES[newest]}", category_grid(details, category, newest))
-            for category in ("sector",)
-            if details
-        ],
+        process=process_table(details),
+        faults=fault_table(details, trained),
+        by_sector=category_table(details, "sector", newest),
         swaps=swap_chart(diagnostics),
-        diagnostics=diagnostic_grids(diagnostics),
-        seed_comparison=seed_comparison_grids(read_seed_comparison(run_path)),
+        diagnostics=diagnostic_tables(diagnostics),
+        seed_comparison=seed_comparison_tables(read_seed_comparison(run_path)),
         config=_read_text(run_path / "config.yaml"),
         provenance=_provenance(run_path / "provenance.json", summary),
         missing=_missing(run_path),
@@ -224,45 +208,18 @@ def _curve_charts(rows: Sequence[Mapping[str, Any]], roles: Sequence[str]) -> li
     ]
 
 
-def _score_grid(summary: Mapping[str, Any], stages: Sequence[str]) -> Grid:
-    rows = (
-        (role_title(role), *(score_cell(section[stage]) if stage in section else "-" for stage in stages))
-        for role, section in summary["roles"].items()
-    )
-    return Grid(titles=("role", *(STAGE_TITLES[stage] for stage in stages)), rows=tuple(rows))
-
-
-def _exact_grid(summary: Mapping[str, Any], stages: Sequence[str]) -> Grid:
-    rows = (
-        (role_title(role), *(_exact(section.get(stage)) for stage in stages))
-        for role, section in summary["roles"].items()
-    )
-    return Grid(titles=("role", *(STAGE_TITLES[stage] for stage in stages)), rows=tuple(rows))
-
-
-def _exact(row: Mapping[str, Any] | None) -> str:
-    if row is None:
-        return "-"
-    greedy = "" if row["exact_greedy"] is None else f" ({short(row['exact_greedy'])})"
-    return f"{short(row['exact'])}{greedy} / {short(row['feasible'])}"
-
-
-def _role_changes(summary: Mapping[str, Any]) -> Grid:
+def _role_changes(summary: Mapping[str, Any]) -> PlainTable:
     sections = summary["roles"]
     names = dict.fromkeys(name for section in sections.values() for name in section["paired"])
     rows = (
         (comparison_title(name), *(_change(section["paired"].get(name)) for section in sections.values()))
         for name in names
     )
-    return Grid(titles=("paired change", *map(role_title, sections)), rows=tuple(rows))
-
-
-def _team_grid(summary: Mapping[str, Any]) -> Grid:
-    rows = (
-        (TEAM_TITLES[stage], score_cell(row), *(short(row[part]) for part in _PARTS))
-        for stage, row in team_rows(summary["team"])
+    return PlainTable(
+        title="Paired changes (* apart from 0, p by permutation, Holm-adjusted over roles)",
+        titles=("paired change", *map(role_title, sections)),
+        rows=tuple(rows),
     )
-    return Grid(titles=("team", "reward (greedy)", *_PART_TITLES), rows=tuple(rows))
 
 
 def _change(change: Mapping[str, float] | None) -> str:
@@ -271,7 +228,7 @@ def _change(change: Mapping[str, float] | None) -> str:
     return f"{change_cell(change)}\np {p_cell(change['p'])}"
 
 
-def _seeds_grid(seeds: Sequence[Mapping[str, Any]]) -> Grid:
+def _seeds_table(seeds: Sequence[Mapping[str, Any]]) -> PlainTable:
     rows = (
         (
             str(one["seed"]),
@@ -281,10 +238,14 @@ def _seeds_grid(seeds: Sequence[Mapping[str, Any]]) -> Grid:
         )
         for one in seeds
     )
-    return Grid(titles=("seed", "team GRPO", "team MARL", "paired change", "gates passed"), rows=tuple(rows))
+    return PlainTable(
+        title="Every seed (the rest of this page is the first one)",
+        titles=("seed", "team GRPO", "team MARL", "paired change", "gates passed"),
+        rows=tuple(rows),
+    )
 
 
-def _provenance(path: Path, summary: Mapping[str, Any]) -> Grid:
+def _provenance(path: Path, summary: Mapping[str, Any]) -> PlainTable:
     rows = {"seed": summary["seed"], **{f"version {k}": v for k, v in summary["versions"].items()}}
     if path.is_file():
         try:
@@ -292,7 +253,7 @@ def _provenance(path: Path, summary: Mapping[str, Any]) -> Grid:
         except ValueError:
             rows["provenance.json"] = "not readable as JSON"
     shown = {name: _shown(name, value) for name, value in rows.items() if value is not None}
-    return Grid(titles=("what", "value"), rows=tuple(shown.items()))
+    return PlainTable(title="Provenance", titles=("what", "value"), rows=tuple(shown.items()))
 
 
 def _leaves(tree: Any, prefix: str) -> list[tuple[str, Any]]:

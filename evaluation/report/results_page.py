@@ -1,24 +1,20 @@
 """Writes the Markdown page of results from run folders and ablations; nothing on it is typed by hand."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from evaluation.comparison.ablations import MARKDOWN_FILE
 from evaluation.comparison.seeds import read_seed_comparison
-from evaluation.comparison.seeds_table import (
-    CAPTION,
-    CHANGE_TITLES_ROW,
-    STAGE_TITLES_ROW,
-    seed_comparison_rows,
-)
+from evaluation.comparison.seeds_table import seed_comparison_tables
 from evaluation.report.conclusions import list_findings, write_conclusion
-from evaluation.report.detail_sections import Grid, category_grid, diagnostic_grids, fault_grid, process_grid
-from evaluation.report.diagnostic_table import read_diagnostics
+from evaluation.report.detail_sections import category_table, fault_table
+from evaluation.report.diagnostic_table import diagnostic_tables, read_diagnostics
+from evaluation.summary.detail_table import process_table
 from evaluation.summary.details import read_details
 from evaluation.summary.joint_table import joint_tables, seeds_joint_table
 from evaluation.summary.run_summary import read_summary
-from evaluation.summary.run_table import STAGE_TITLES, markdown, markdown_table, trained_stages
+from evaluation.summary.run_table import STAGE_TITLES, markdown, trained_stages
+from evaluation.summary.tables import PlainTable, write_markdown
 from roles.errors import UserError
 from simulator.export.atomic_files import write_atomic
 
@@ -59,41 +55,35 @@ def _run_blocks(runs: Sequence[Path]) -> list[str]:
     first = read_summary(runs[0])
     comparison = read_seed_comparison(runs[0])
     blocks = [f"**{write_conclusion(first)[0]}**", "\n".join(f"- {one}" for one in list_findings(first))]
-    blocks += ["## Runs", grid_table(_run_grid(runs))]
-    if comparison:
-        stages, changes = seed_comparison_rows(comparison)
-        blocks += [f"## Seeds {', '.join(map(str, comparison['seeds']))} together"]
-        blocks += [
-            markdown_table(STAGE_TITLES_ROW, stages),
-            markdown_table(CHANGE_TITLES_ROW, changes),
-            f"{CAPTION}.",
-        ]
+    blocks += ["## Runs", write_markdown(_run_table(runs))]
+    compared = seed_comparison_tables(comparison)
+    for place, table in enumerate(compared):
+        blocks += [*([f"## {table.title}"] if place == 0 else []), write_markdown(table)]
+    if compared:
+        blocks.append(f"{compared[0].caption}.")
     by_seed = seeds_joint_table([read_summary(path) for path in runs])
     if by_seed.rows:
-        blocks += [f"## {by_seed.title}", markdown_table(by_seed.titles, by_seed.rows), f"{by_seed.caption}."]
+        blocks += [f"## {by_seed.title}", write_markdown(by_seed), f"{by_seed.caption}."]
     blocks += [f"## Seed {first['seed']} in full", markdown(first).rstrip()]
     for table in joint_tables(first):
-        blocks += [f"### {table.title}", markdown_table(table.titles, table.rows), f"{table.caption}."]
+        blocks += [f"### {table.title}", write_markdown(table), f"{table.caption}."]
     details, diagnostics = read_details(runs[0]), read_diagnostics(runs[0])
     trained = trained_stages(first["roles"].values())
     if details:
+        faults = fault_table(details, trained)
+        categories = [category_table(details, name, trained[-1]) for name in ("difficulty", "sector")]
         blocks += ["## Steps, tokens, tools and format", "Means per play at temperature 1."]
-        blocks += [
-            grid_table(process_grid(details)),
-            "## How plays fall short",
-            grid_table(fault_grid(details, trained)),
-        ]
-        newest = trained[-1]
-        blocks += [f"## Reward by difficulty and sector, {STAGE_TITLES[newest]}"]
-        blocks += [grid_table(category_grid(details, name, newest)) for name in ("difficulty", "sector")]
+        blocks += [write_markdown(process_table(details)), f"## {faults.title}", write_markdown(faults)]
+        blocks += [f"## Reward by difficulty and sector, {STAGE_TITLES[trained[-1]]}"]
+        blocks += map(write_markdown, categories)
     if diagnostics:
-        blocks += [f"## Team diagnostics ({diagnostics['stage']} team)", _swaps(diagnostics)]
-        for title, grid in diagnostic_grids(diagnostics):
-            blocks += [f"### {title}", grid_table(grid)]
+        blocks.append(f"## Team diagnostics ({diagnostics['stage']} team)")
+        for table in diagnostic_tables(diagnostics):
+            blocks += [f"### {table.title}", write_markdown(table)]
     return blocks
 
 
-def _run_grid(runs: Sequence[Path]) -> Grid:
+def _run_table(runs: Sequence[Path]) -> PlainTable:
     rows = []
     for path in runs:
         summary = read_summary(path)
@@ -110,14 +100,8 @@ def _run_grid(runs: Sequence[Path]) -> Grid:
                 red,
             )
         )
-    return Grid(titles=("run", "seed", "wall time", "team cases", "gates passed", "red"), rows=tuple(rows))
-
-
-def _swaps(diagnostics: Mapping[str, Any]) -> str:
-    swaps = diagnostics["swaps"]
-    rows = [[row, *(f"{cells[column]['mean']:.2f}" for column in swaps)] for row, cells in swaps.items()]
-    told = f"Team reward, greedy, n = {diagnostics['n']}: specialists of the row, ReconcileGPT of the column."
-    return f"{told}\n\n{markdown_table(('specialists', *swaps), rows)}"
+    titles = ("run", "seed", "wall time", "team cases", "gates passed", "red")
+    return PlainTable(title="Runs", titles=titles, rows=tuple(rows))
 
 
 def _ablation_blocks(folder: Path) -> list[str]:
@@ -125,7 +109,3 @@ def _ablation_blocks(folder: Path) -> list[str]:
     if not pages:
         raise UserError(f"no ablation in {folder}; make one with `emads ablate --config FILE --out {folder}`")
     return ["## Ablations", *(page.read_text(encoding="utf-8").rstrip() for page in pages)]
-
-
-def grid_table(grid: Grid) -> str:
-    return markdown_table(grid.titles, grid.rows)

@@ -1,13 +1,11 @@
-"""Tables of details on a terminal: cost of a play at each stage, rewards by difficulty."""
+"""Tables of details: cost of a play at each stage, rewards by difficulty."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
 from evaluation.scoring.scores import TRAINED_STAGES
-from evaluation.summary.run_table import STAGE_TITLES, TEAM_TITLES, role_title, short
+from evaluation.summary.run_table import STAGE_TITLES, TEAM_TITLES, interval_cell, role_title
+from evaluation.summary.tables import PlainTable
 
 PROCESS = (
     ("turns", "turns", "{:.1f}"),
@@ -36,60 +34,49 @@ def ordered_stages(section: Mapping[str, Any]) -> list[str]:
     return known + [stage for stage in section if stage not in known]
 
 
-def detail_tables(details: Mapping[str, Any]) -> list[Table]:
+def detail_tables(details: Mapping[str, Any]) -> list[PlainTable]:
     """Process and difficulty tables; none for a run without details."""
-    if not details:
-        return []
-    process = Table(
-        title="Plays at temperature 1: means per play",
-        caption="well formed, cut off and escalated are shares",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        title_justify="left",
-    )
-    for name in ("who", "stage", *(title for _, title, _ in PROCESS), "most frequent faults"):
-        process.add_column(
-            name, justify="left" if name in ("who", "stage", "most frequent faults") else "right"
-        )
+    return [process_table(details), _category_table(details, "difficulty")] if details else []
+
+
+def process_table(details: Mapping[str, Any]) -> PlainTable:
+    """Means per play, by owner and stage."""
+    rows = []
     for owner, section in details.items():
         for stage in ordered_stages(section):
             sampled = section[stage]["sampled"]
-            cells = [
-                form.format(sampled["process"][key]) if key in sampled["process"] else "-"
-                for key, _, form in PROCESS
-            ]
+            numbers = sampled["process"]
+            cells = [form.format(numbers[key]) if key in numbers else "-" for key, _, form in PROCESS]
             faults = ", ".join(f"{kind} {count}" for kind, count in list(sampled["failures"].items())[:3])
-            process.add_row(owner_title(owner), stage_title(stage), *cells, faults)
-    return [process, _category_table(details, "difficulty")]
-
-
-def _category_table(details: Mapping[str, Any], category: str) -> Table:
-    values = sorted(
-        {
-            value
-            for section in details.values()
-            for stage in section.values()
-            for value in stage["sampled"][category]
-        },
-        key=lambda value: (len(value), value),
+            rows.append((owner_title(owner), stage_title(stage), *cells, f"{numbers['n']:.0f}", faults))
+    return PlainTable(
+        title="Plays at temperature 1: means per play",
+        titles=("who", "stage", *(title for _, title, _ in PROCESS), "n", "most frequent faults"),
+        rows=tuple(rows),
+        caption="well formed, cut off and escalated are shares",
+        num_names=2,
     )
-    table = Table(
+
+
+def _category_table(details: Mapping[str, Any], category: str) -> PlainTable:
+    sampled = {
+        (owner, stage): section[stage]["sampled"][category]
+        for owner, section in details.items()
+        for stage in ordered_stages(section)
+    }
+    values = sorted({value for row in sampled.values() for value in row}, key=lambda one: (len(one), one))
+    rows = (
+        (
+            owner_title(owner),
+            stage_title(stage),
+            *(interval_cell(row[value]) if value in row else "-" for value in values),
+        )
+        for (owner, stage), row in sampled.items()
+    )
+    return PlainTable(
         title=f"Reward by {category}",
+        titles=("who", "stage", *values),
+        rows=tuple(rows),
         caption="mean [95 % interval]",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        title_justify="left",
+        num_names=2,
     )
-    for name in ("who", "stage", *values):
-        table.add_column(name, justify="left" if name in ("who", "stage") else "right")
-    for owner, section in details.items():
-        for stage in ordered_stages(section):
-            row = section[stage]["sampled"][category]
-            cells = [
-                f"{short(row[v]['mean'])} \\[{short(row[v]['low'])}, {short(row[v]['high'])}]"
-                if v in row
-                else "-"
-                for v in values
-            ]
-            table.add_row(owner_title(owner), stage_title(stage), *cells)
-    return table

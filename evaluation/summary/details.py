@@ -3,7 +3,6 @@
 Computed from stored outcomes alone; kept as details.json beside summary.json.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from evaluation.scoring.outcomes import Mode, OutcomeFile, RoleOutcome, TeamOutc
 from evaluation.stats.intervals import mean_interval
 from roles.errors import UserError
 from roles.team import RECONCILER, SPECIALISTS
-from simulator.export.atomic_files import write_atomic
+from simulator.export.atomic_files import read_document, write_document
 
 DETAILS_FILE = "details.json"
 OUTCOMES_FOLDER = Path("scores") / "outcomes"
@@ -142,27 +141,12 @@ def offers_by_seat(outcomes: Sequence[TeamOutcome]) -> dict[str, dict[str, float
 
 def write_details(run_path: Path, details: Mapping[str, Any]) -> Path:
     """Write details.json into the run folder, all or nothing."""
-    path = run_path / DETAILS_FILE
-    write_atomic(path, json.dumps(details, indent=1, allow_nan=False) + "\n")
-    return path
+    return write_document(run_path / DETAILS_FILE, details)
 
 
 def read_details(run_path: Path) -> dict[str, Any]:
-    """Return the details of a run; empty where none are stored.
-
-    Raises:
-        UserError: a damaged file; names the remedy.
-    """
-    path = run_path / DETAILS_FILE
-    if not path.is_file():
-        return {}
-    try:
-        details = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}); run `emads evaluate {run_path}` again") from None
-    if not isinstance(details, dict):
-        raise UserError(f"{path} is no object; run `emads evaluate {run_path}` again")
-    return details
+    """Return the details of a run; empty where none are stored."""
+    return read_document(run_path / DETAILS_FILE, f"run `emads evaluate {run_path}` again")
 
 
 def _mean_parts(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -15,15 +15,15 @@ A number that is not there fails its gate: nothing passes by being absent.
 import difflib
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evaluation.summary.gates import Gate
-from roles.errors import UserError, unknown
-from scenarios.written.strict_yaml import Located, parse_located_yaml
+from roles.errors import UserError
+from scenarios.written.strict_yaml import explain_fault, parse_located_yaml
 
 LIMITS = {"at_least": operator.ge, "at_most": operator.le, "above": operator.gt, "below": operator.lt}
 SIGNS = {"at_least": ">=", "at_most": "<=", "above": ">", "below": "<"}
@@ -76,7 +76,7 @@ def read_gate_file(path: Path) -> list[GateRule]:
     try:
         return _GateFile.model_validate(located.value).gates
     except ValidationError as error:
-        raise _explain(error, located, path) from None
+        raise explain_fault(error, located, str(path), _list_keys, "the file") from None
 
 
 def check_gate_rules(rules: Sequence[GateRule], numbers: Mapping[str, Any]) -> list[Gate]:
@@ -110,14 +110,5 @@ def _look_up(tree: Any, metric: str) -> float | str:
     return float(tree)
 
 
-def _explain(error: ValidationError, located: Located, path: Path) -> UserError:
-    details = error.errors(include_url=False)
-    first = next((one for one in details if one["type"] == "extra_forbidden"), details[0])
-    place = tuple(part for part in first["loc"] if isinstance(part, str | int))
-    where = f"{path}:{located.line_of(place)}"
-    if first["type"] == "extra_forbidden":
-        known = list(_GateFile.model_fields if len(place) == 1 else GateRule.model_fields)
-        return UserError(f"{where}: {unknown('key', str(place[-1]), known)}")
-    name = ".".join(str(part) for part in place) or "the file"
-    message = first["msg"].removeprefix("Value error, ")
-    return UserError(f"{where}: {name}: {message[0].lower()}{message[1:]}")
+def _list_keys(depth: int) -> Iterable[str]:
+    return _GateFile.model_fields if depth == 1 else GateRule.model_fields

@@ -1,32 +1,16 @@
 """Joint training in tables: changes, gap to the best, hidden profiles, tries, peak and last, gradients."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
 from evaluation.summary.run_table import TEAM_TITLES, change_cell, comparison_title, role_title, short
+from evaluation.summary.tables import PlainTable
 
 CHANGE_CAPTION = (
     "team reward on the same cases; p by permutation, Holm-adjusted over these rows; detectable: the smallest"
     " change that so many cases show in 80 % of runs; * claimed: interval apart from 0, p < .05, no smaller"
     " than detectable"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainTable:
-    """Rows of text under a title, for a terminal, a page or a document.
-
-    Example: PlainTable(title="Gradient mass", titles=("role", "share"), rows=(("CTO", ".31"),), caption="")
-    """
-
-    title: str
-    titles: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    caption: str
 
 
 def joint_tables(summary: Mapping[str, Any]) -> list[PlainTable]:
@@ -69,22 +53,6 @@ def _seed_row(summary: Mapping[str, Any]) -> tuple[str, ...]:
         short(validation.get("peak")),
         short(validation.get("last")),
     )
-
-
-def for_terminal(table: PlainTable) -> Table:
-    """The table as rich shows it."""
-    shown = Table(
-        title=table.title,
-        caption=table.caption or None,
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        title_justify="left",
-    )
-    for place, title in enumerate(table.titles):
-        shown.add_column(title, justify="right" if place else "left")
-    for row in table.rows:
-        shown.add_row(*(cell.replace("[", "\\[") for cell in row))
-    return shown
 
 
 def p_cell(p: float) -> str:

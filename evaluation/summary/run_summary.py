@@ -3,7 +3,6 @@
 Stored as summary.json in the run folder; the tables, the report and the gates read nothing else.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +14,7 @@ from evaluation.stats.power import detectable_change
 from evaluation.summary.gates import check_gates
 from evaluation.summary.joint_section import build_joint_section
 from roles.errors import UserError
-from simulator.export.atomic_files import write_atomic
+from simulator.export.atomic_files import read_document, write_document
 
 SUMMARY_FILE = "summary.json"
 _KEYS = {"roles", "team", "gates", "seed", "wall_s", "versions"}
@@ -102,9 +101,7 @@ def combine_seeds(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def write_summary(run_path: Path, summary: Mapping[str, Any]) -> Path:
     """Write summary.json into the run folder, all or nothing."""
-    path = run_path / SUMMARY_FILE
-    write_atomic(path, json.dumps(summary, indent=1, allow_nan=False) + "\n")
-    return path
+    return write_document(run_path / SUMMARY_FILE, summary)
 
 
 def read_summary(run_path: Path) -> dict[str, Any]:
@@ -116,12 +113,10 @@ def read_summary(run_path: Path) -> dict[str, Any]:
     path = run_path / SUMMARY_FILE
     if not path.is_file():
         raise UserError(f"no {path}; make it with `emads evaluate {run_path}` or `emads demo {run_path}`")
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}); run `emads evaluate {run_path}` again") from None
-    if not isinstance(summary, dict) or not summary.keys() >= _KEYS:
-        raise UserError(f"{path} is not a run summary; run `emads evaluate {run_path}` again")
+    remedy = f"run `emads evaluate {run_path}` again"
+    summary = read_document(path, remedy)
+    if not summary.keys() >= _KEYS:
+        raise UserError(f"{path} is not a run summary; {remedy}")
     return summary
 
 

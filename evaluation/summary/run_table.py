@@ -3,7 +3,7 @@
 A cell reads ".62 [.60, .65] (.71)": mean verified reward at temperature 1, 95 % interval, greedy score.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from evaluation.scoring.scores import BASELINE_STAGES, TRAINED_STAGES
 from evaluation.stats.power import is_claimed
+from evaluation.summary.tables import PlainTable, markdown_table
 from roles.registry import ROLES
 
 STAGE_TITLES = {
@@ -49,7 +50,7 @@ TEAM_TITLES = {
     "single_grpo": "single agent that sees all, GRPO",
 }
 GATE_VERDICTS = {True: "[green]pass[/green]", False: "[bold red]FAIL[/bold red]", None: "not judged"}
-_PARTS = ("value", "consensus", "unresolved", "escalation", "agreement", "agreement_when_wrong")
+PARTS = ("value", "consensus", "unresolved", "escalation", "agreement", "agreement_when_wrong")
 
 
 def role_title(role: str) -> str:
@@ -77,7 +78,7 @@ def short_change(value: float) -> str:
 
 def score_cell(stage: Mapping[str, Any]) -> str:
     """ ".62 [.60, .65] (.71)"; without brackets of the greedy score where there is no twin."""
-    cell = f"{short(stage['mean'])} [{short(stage['low'])}, {short(stage['high'])}]"
+    cell = interval_cell(stage)
     return cell if stage["greedy"] is None else f"{cell} ({short(stage['greedy'])})"
 
 
@@ -96,74 +97,81 @@ def trained_stages(sections: Iterable[Mapping[str, Any]]) -> list[str]:
     return [stage for stage in TRAINED_STAGES if stage in present]
 
 
-def role_table(summary: Mapping[str, Any]) -> Table:
+def role_table(summary: Mapping[str, Any]) -> PlainTable:
     """Roles x training stages; under each score the greedy one and the paired change."""
-    roles: Mapping[str, Any] = summary["roles"]
-    stages = trained_stages(roles.values())
-    caption = (
+    return _by_role(
+        summary,
+        trained_stages(summary["roles"].values()),
+        _stacked_cell,
+        f"Roles alone: reward by the verifier, 0 to 1 ({_count(summary['roles'].values())})",
         "mean [95 % interval] at temperature 1, below it (greedy decoding),\n"
         "below it the change from the stage before on the same scenarios, * where it may be claimed:\n"
-        "interval apart from 0, p < .05 after Holm, no smaller than what so many scenarios show"
+        "interval apart from 0, p < .05 after Holm, no smaller than what so many scenarios show",
     )
-    table = _table(f"Roles alone: reward by the verifier, 0 to 1 ({_count(roles.values())})", caption)
-    table.add_column("role")
-    for stage in stages:
-        table.add_column(STAGE_TITLES[stage], justify="right")
-    for role, section in roles.items():
-        table.add_row(role_title(role), *(_stacked_cell(section, stage) for stage in stages))
-    return table
 
 
-def baseline_table(summary: Mapping[str, Any]) -> Table:
+def score_table(summary: Mapping[str, Any]) -> PlainTable:
+    """Roles x training stages: the scores alone."""
+    stages = trained_stages(summary["roles"].values())
+    return _by_role(summary, stages, _score_of, "Verified reward, mean [95 % interval] (greedy)")
+
+
+def baseline_table(summary: Mapping[str, Any]) -> PlainTable:
     """Roles x baselines: what blind, constant and heuristic answers earn, and the oracle."""
-    caption = (
+    return _by_role(
+        summary,
+        BASELINE_STAGES,
+        lambda section, stage: interval_cell(section[stage]) if stage in section else "-",
+        "Roles alone: untrained players on the same scenarios",
         "mean [95 % interval]; random: a random legal answer, constant: always the same,\n"
-        "heuristic: a simple rule that reads the case, oracle: the exact optimum"
+        "heuristic: a simple rule that reads the case, oracle: the exact optimum",
     )
-    table = _table("Roles alone: untrained players on the same scenarios", caption)
-    table.add_column("role")
-    for stage in BASELINE_STAGES:
-        table.add_column(STAGE_TITLES[stage], justify="right")
-    for role, section in summary["roles"].items():
-        cells = (_interval_cell(section[stage]) if stage in section else "-" for stage in BASELINE_STAGES)
-        table.add_row(role_title(role), *cells)
-    return table
 
 
-def exact_table(summary: Mapping[str, Any]) -> Table:
+def exact_table(summary: Mapping[str, Any]) -> PlainTable:
     """Roles x training stages: share of exactly optimal and of feasible answers."""
-    roles: Mapping[str, Any] = summary["roles"]
-    stages = trained_stages(roles.values())
-    caption = "share of answers that are the exact optimum (the same, greedy) / that keep every limit"
-    table = _table("Roles alone: optimal and feasible answers", caption)
-    table.add_column("role")
-    for stage in stages:
-        table.add_column(STAGE_TITLES[stage], justify="right")
-    for role, section in roles.items():
-        table.add_row(role_title(role), *(_exact_cell(section.get(stage)) for stage in stages))
-    return table
+    return _by_role(
+        summary,
+        trained_stages(summary["roles"].values()),
+        lambda section, stage: _exact_cell(section.get(stage)),
+        "Roles alone: optimal and feasible answers",
+        "share of answers that are the exact optimum (the same, greedy) / that keep every limit",
+    )
 
 
-def team_table(summary: Mapping[str, Any]) -> Table:
+def _by_role(
+    summary: Mapping[str, Any],
+    stages: Sequence[str],
+    write: Callable[[Mapping[str, Any], str], str],
+    title: str,
+    caption: str = "",
+) -> PlainTable:
+    rows = (
+        (role_title(role), *(write(section, stage) for stage in stages))
+        for role, section in summary["roles"].items()
+    )
+    titles = ("role", *(STAGE_TITLES[stage] for stage in stages))
+    return PlainTable(title=title, titles=titles, rows=tuple(rows), caption=caption)
+
+
+def team_table(summary: Mapping[str, Any]) -> PlainTable:
     """Team stages and baselines with the parts of the team reward."""
-    table = _table(
-        f"Whole team: team reward R and its parts ({_count([summary['team']])})",
-        "R: mean [95 % interval] (greedy); V: value of the decision, C: share of votes that are right,\n"
+    return PlainTable(
+        title=f"Whole team: team reward R and its parts ({_count([summary['team']])})",
+        titles=("team", "R", "V", "C", "U", "H", "accepts", "if bad"),
+        rows=tuple(
+            (TEAM_TITLES[stage], score_cell(row), *(short(row.get(part)) for part in PARTS))
+            for stage, row in team_rows(summary["team"])
+        ),
+        caption="R: mean [95 % interval] (greedy); V: value of the decision, C: share of right votes,\n"
         "U: hard conflicts left unresolved, H: wrong escalation, accepts: share of votes to accept,\n"
         "if bad: the same where the decision is worth nothing",
     )
-    for title in ("team", "R", "V", "C", "U", "H", "accepts", "if bad"):
-        table.add_column(title, justify="left" if title == "team" else "right")
-    for stage, row in team_rows(summary["team"]):
-        table.add_row(
-            TEAM_TITLES.get(stage, stage), score_cell(row), *(short(row.get(part)) for part in _PARTS)
-        )
-    return table
 
 
 def gate_table(gates: Sequence[Mapping[str, Any]]) -> Table:
     """Gates with pass or FAIL and the numbers behind each."""
-    table = _table("Gates", None)
+    table = Table(title="Gates", box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
     table.add_column("gate")
     table.add_column("result")
     table.add_column("numbers", overflow="fold")
@@ -191,15 +199,11 @@ def markdown(summary: Mapping[str, Any]) -> str:
         [role_title(role), *(change_cell(section.get("paired", {}).get(name)) for name in names)]
         for role, section in roles.items()
     ]
-    team = [
-        [TEAM_TITLES[stage], score_cell(row), *(short(row.get(part)) for part in _PARTS)]
-        for stage, row in team_rows(summary["team"])
-    ]
-    parts = [part.replace("_", " ") for part in _PARTS]
+    parts = [part.replace("_", " ") for part in PARTS]
     blocks = (
         markdown_table(["role", *(STAGE_TITLES[stage] for stage in stages)], scores),
         markdown_table(["paired change", *map(comparison_title, names)], changes),
-        markdown_table(["team", "reward", *parts], team),
+        markdown_table(["team", "reward", *parts], team_table(summary).rows),
         "Mean verified reward at temperature 1 [95 % bootstrap interval] (greedy). Changes are paired on the "
         "same scenarios; * where one may be claimed: interval apart from 0, p < .05 after Holm's correction, "
         "no smaller than what so many scenarios show in 80 % of runs.",
@@ -223,7 +227,7 @@ def _stacked_cell(section: Mapping[str, Any], stage: str) -> str:
     )
     change = section.get("paired", {}).get(f"{stage}-{before}")
     star = "*" if change and is_claimed(change) else ""
-    return _interval_cell(row) + greedy + (f"\n{short_change(change['mean'])}{star}" if change else "")
+    return interval_cell(row) + greedy + (f"\n{short_change(change['mean'])}{star}" if change else "")
 
 
 def _count(sections: Iterable[Mapping[str, Any]]) -> str:
@@ -248,17 +252,13 @@ def _bare(number: str) -> str:
     return sign + (digits[1:] if digits.startswith("0.") else digits)
 
 
-def _interval_cell(stage: Mapping[str, Any]) -> str:
-    return _escaped(f"{short(stage['mean'])} [{short(stage['low'])}, {short(stage['high'])}]")
+def interval_cell(stage: Mapping[str, Any]) -> str:
+    """ ".62 [.60, .65]"."""
+    return f"{short(stage['mean'])} [{short(stage['low'])}, {short(stage['high'])}]"
 
 
-def _escaped(text: str) -> str:
-    """Square brackets as text, not as rich markup."""
-    return text.replace("[", "\\[")
-
-
-def _table(title: str, caption: str | None) -> Table:
-    return Table(title=title, caption=caption, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+def _score_of(section: Mapping[str, Any], stage: str) -> str:
+    return score_cell(section[stage]) if stage in section else "-"
 
 
 def _change_names(roles: Mapping[str, Any]) -> list[str]:
@@ -266,13 +266,3 @@ def _change_names(roles: Mapping[str, Any]) -> list[str]:
     for section in roles.values():
         names.update(dict.fromkeys(section.get("paired", {})))
     return list(names)
-
-
-def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of GitHub Markdown; every column but the first is aligned to the right."""
-    lines = [titles, ["---", *["---:"] * (len(titles) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(map(_markdown_cell, line))} |" for line in lines)
-
-
-def _markdown_cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

@@ -10,8 +10,8 @@ from pathlib import Path
 from legal_role import ROLE
 from legal_seat import seat_legal
 
-from evaluation.minutes.minutes import write_minutes
-from evaluation.minutes.page_files import minutes_file
+from evaluation.minutes.minutes import render_minutes
+from evaluation.minutes.page_files import minutes_file, write_page
 from roles.registry import ROLES
 from scenarios.team import generate
 from simulator.agents.scripted_policies import oracle_team
@@ -53,15 +53,17 @@ def main(folder: Path | None) -> None:
     print(f"reward:   {verdict.reward:.3f} ({verdict.explanation})")
     if folder is not None:
         page = folder / minutes_file(episode)
-        write_minutes(
+        write_page(
             page,
-            case,
-            episode,
-            label="expert team with Legal",
-            chat=chat,
-            verdict=verdict,
-            weights=weights,
-            roles=roles,
+            render_minutes(
+                case,
+                episode,
+                label="expert team with Legal",
+                chat=chat,
+                verdict=verdict,
+                weights=weights,
+                roles=roles,
+            ),
         )
         print(f"minutes:  {page}")
 

@@ -45,31 +45,6 @@ class Request:
     breaks_limit: bool  # whether the limit breaks where nothing is bought
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Domain:
-    """One seat's domain.
-
-    Example: DOMAINS["coo"].measure(structure, ("overtime Anna",)) == {"finish": 52}
-    """
-
-    seat: str
-    draw_terms: Callable[[random.Random], Terms]
-    draw: Callable[[random.Random, Request], dict[str, Any]]  # a candidate; see draw_structure
-    list_choices: Callable[[Structure], list[Choice]]  # all that may be bought together, () first
-    price: Callable[[Structure, Choice], int]  # cost in k$
-    measure: Callable[[Structure, Choice], dict[str, int]]  # exact figures
-    measure_again: Callable[[Structure, Choice], tuple[int, dict[str, int]]]  # (cost, figures), second method
-    value: Callable[[Terms, Figures], int]  # k$ that the figures are worth
-    keeps_limit: Callable[[Terms, Figures], bool]
-    describe: Callable[[Structure], str]  # the whole structure as text
-    write_upgrades: Callable[[Structure], str]  # names and costs of all that can be bought, for prompts
-    write_figures: Callable[[Figures], str]  # as the tool measure writes them
-    subject: str  # of the seat's work, for prompts: "architectures"
-    rules: str  # every rule that figures and worth depend on
-    write_terms: Callable[[Terms], str]  # rates and limit of one case, in sentences
-    write_short_terms: Callable[[Terms], str]  # the same in a few words
-
-
 def list_subsets(structure: Structure) -> list[Choice]:
     """Every subset of the upgrades, each in the structure's order, () first."""
     subsets: list[Choice] = [()]
@@ -93,6 +68,31 @@ def write_costs(structure: Structure) -> str:
     Example: write_costs(structure) == "overtime Anna 6, contractor transfer 9"
     """
     return ", ".join(f"{name} {upgrade['cost']}" for name, upgrade in structure["upgrades"].items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """One seat's domain.
+
+    Example: DOMAINS["coo"].measure(structure, ("overtime Anna",)) == {"finish": 52}
+    """
+
+    seat: str
+    draw_terms: Callable[[random.Random], Terms]
+    draw: Callable[[random.Random, Request], dict[str, Any]]  # a candidate; see draw_structure
+    list_choices: Callable[[Structure], list[Choice]] = list_subsets  # all bought together, () first
+    price: Callable[[Structure, Choice], int] = add_costs  # cost in k$
+    measure: Callable[[Structure, Choice], dict[str, int]]  # exact figures
+    measure_again: Callable[[Structure, Choice], tuple[int, dict[str, int]]]  # (cost, figures), second method
+    value: Callable[[Terms, Figures], int]  # k$ that the figures are worth
+    keeps_limit: Callable[[Terms, Figures], bool]
+    describe: Callable[[Structure], str]  # the whole structure as text
+    write_upgrades: Callable[[Structure], str] = write_costs  # names and costs, for prompts
+    write_figures: Callable[[Figures], str]  # as the tool measure writes them
+    subject: str  # of the seat's work, for prompts: "architectures"
+    rules: str  # every rule that figures and worth depend on
+    write_terms: Callable[[Terms], str]  # rates and limit of one case, in sentences
+    write_short_terms: Callable[[Terms], str]  # the same in a few words
 
 
 def draw_cost(rng: random.Random, price_level: int) -> int:

@@ -4,12 +4,13 @@ No anchors, aliases or tags; `parse_located_yaml` also tells the line of every p
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from roles.errors import UserError, unknown
 
@@ -108,7 +109,7 @@ def parse_yaml(text: str, source: str) -> Any:
     Raises:
         UserError: malformed, with source and line.
     """
-    return _load(text, source).value
+    return parse_located_yaml(text, source).value
 
 
 def read_settings(
@@ -146,10 +147,6 @@ def parse_located_yaml(text: str, source: str) -> Located:
     Raises:
         UserError: malformed, with source and line.
     """
-    return _load(text, source)
-
-
-def _load(text: str, source: str) -> Located:
     try:
         loader = _TreeLoader(text)
         node = loader.get_single_node()
@@ -177,3 +174,21 @@ def _find_lines(node: Any, path: Place, lines: dict[Place, int]) -> None:
         for place, child in enumerate(node.value):
             lines[*path, place] = child.start_mark.line + 1
             _find_lines(child, (*path, place), lines)
+
+
+def explain_fault(
+    error: ValidationError, located: Located, source: str, known: Callable[[int], Iterable[str]], whole: str
+) -> UserError:
+    """Say the first fault of a document in one line, with its place; an unknown key before all others.
+
+    `known` lists the keys that may stand at a depth (from 1); `whole` names the document itself.
+    """
+    details = error.errors(include_url=False)
+    first = next((one for one in details if one["type"] == "extra_forbidden"), details[0])
+    place = tuple(part for part in first["loc"] if isinstance(part, str | int))
+    where = f"{source}:{located.line_of(place)}"
+    if first["type"] == "extra_forbidden":
+        return UserError(f"{where}: {unknown('key', str(place[-1]), list(known(len(place))))}")
+    name = ".".join(str(part) for part in place) or whole
+    message = first["msg"].removeprefix("Value error, ")
+    return UserError(f"{where}: {name}: {message[0].lower()}{message[1:]}")

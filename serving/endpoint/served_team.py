@@ -21,10 +21,14 @@ class ServedTeam(Protocol):
     """A team as the endpoint needs it; `emads.load_team` returns such teams."""
 
     @property
-    def label(self) -> str: ...
+    def label(self) -> str:
+        """Names the team in minutes."""
+        ...
 
     @property
-    def stream(self) -> str: ...
+    def stream(self) -> str:
+        """Begins the names of its sessions; the same stream samples the same."""
+        ...
 
     @property
     def chat(self) -> Chat: ...
@@ -33,10 +37,14 @@ class ServedTeam(Protocol):
     def sampling(self) -> Sampling: ...
 
     @property
-    def rounds(self) -> int: ...
+    def rounds(self) -> int:
+        """Rounds of votes at most, in the protocol `assess`."""
+        ...
 
     @property
-    def make_game(self) -> MakeGame: ...
+    def make_game(self) -> MakeGame:
+        """Makes the joint game of a case, in the style of prompts that the seats read."""
+        ...
 
     def read_case(self, path: Path) -> FreeCase:
         """Return a written case as this team reads it.

@@ -4,7 +4,6 @@ One document per episode: the root tells the meeting, and every role's transcrip
 trajectory with exact token ids and logprobs. docs/how-to/play-cases.md lists the fields. No truth, no score.
 """
 
-import json
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +14,7 @@ from roles.registry import ROLES
 from roles.team import RECONCILER, AskMessage
 from simulator.agents.dialogue import Message, read_messages
 from simulator.chat import Chat
-from simulator.export.atomic_files import write_atomic
+from simulator.export.atomic_files import write_document
 from simulator.records import Episode, Trajectory, Turn
 from simulator.tool_calls import BadToolCallError, parse_tool_calls
 
@@ -25,13 +24,6 @@ SCHEMA_VERSION = "ATIF-v1.8"
 def write_atif(path: Path, episode: Episode, chat: Chat, *, roles: Mapping[str, Role] = ROLES) -> Path:
     """Write one episode as a JSON document; it appears under its name only once it is whole."""
     return write_document(path, episode_to_atif(episode, chat, roles=roles))
-
-
-def write_document(path: Path, document: Mapping[str, Any]) -> Path:
-    """Write a JSON document; it appears under its name only once it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, json.dumps(document, allow_nan=False, indent=1) + "\n")
-    return path
 
 
 def episode_to_atif(episode: Episode, chat: Chat, *, roles: Mapping[str, Role] = ROLES) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -123,3 +123,27 @@ def read_json(path: Path) -> Any:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not valid JSON ({error}); delete it to have it made again") from None
+
+
+def write_document(path: Path, document: Mapping[str, Any]) -> Path:
+    """Write a JSON object in the order of its keys, all or nothing. NaN is refused."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+    return path
+
+
+def read_document(path: Path, remedy: str) -> dict[str, Any]:
+    """Return what `write_document` stored; empty where nothing is.
+
+    Raises:
+        UserError: a damaged file; names the remedy.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not JSON ({error}); {remedy}") from None
+    if not isinstance(document, dict):
+        raise UserError(f"{path} is no object; {remedy}")
+    return document

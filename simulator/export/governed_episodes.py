@@ -12,7 +12,8 @@ from roles.base import Role
 from roles.errors import UserError
 from roles.registry import ROLES
 from simulator.chat import Chat
-from simulator.export.atif import episode_to_atif, write_document
+from simulator.export.atif import episode_to_atif
+from simulator.export.atomic_files import write_document
 from simulator.export.episode_files import read_record, write_lines
 from simulator.governance.store.decision_log import Entry
 from simulator.governance.store.episode_record import GovernedRecord

@@ -35,7 +35,6 @@ from simulator.governance.outcomes import Outcomes
 from simulator.governance.precedents import PrecedentStore
 from simulator.governance.state import FullState, open_full_case
 from simulator.governance.store.checkpoint_saver import StoreSaver
-from simulator.governance.store.checkpoints import open_checkpointer
 from simulator.governance.store.database import Store, naming_damage, open_store
 from simulator.governance.store.decision_log import DecisionLog
 from simulator.governance.store.effects import EffectsLedger
@@ -70,10 +69,8 @@ class GovernanceServices:
     is_batched: bool = True  # one commit for what many episodes did at once
 
     def committing(self) -> AbstractContextManager[None]:
-        """Commit many transactions at once meanwhile: where checkpoints are in the store, so that an effect
-        is never on disk after the checkpoint that tells of it."""
-        is_possible = self.is_batched and isinstance(self.checkpointer, StoreSaver)
-        return self.connection.grouping() if is_possible else nullcontext()
+        """Commit many transactions at once meanwhile."""
+        return self.connection.grouping() if self.is_batched else nullcontext()
 
     def graph(self, seats: tuple[str, ...]) -> FullGraph:
         """Return the graph of these seats on the services' checkpointer, compiled once."""
@@ -105,18 +102,17 @@ async def open_services(
     path: Path | None,
     *,
     key: bytes,
-    checkpoints: str | None = None,
     clock: Clock = time.time,
     nonce: Callable[[], str] = draw_nonce,
     lifetime_s: int = LIFETIME_S,
     four_eyes: bool = False,
 ) -> AsyncIterator[GovernanceServices]:
-    """Open the services on a SQLite file (None: in memory); `checkpoints`: a postgresql:// URL, or None.
+    """Open the services on a SQLite file (None: in memory).
 
     `four_eyes`: a plan needs the approvals of two reviewers.
 
     Raises:
-        UserError: the file or the URL cannot be used, or the file is an old copy (see `high_water_mark`).
+        UserError: the file cannot be used, or the file is an old copy (see `high_water_mark`).
     """
     path = path and path.resolve()  # a link to the store has no mark of its own
     with ExitStack() as stack:
@@ -125,26 +121,25 @@ async def open_services(
         log = DecisionLog(connection, clock, key=key)
         if path is not None:
             stack.enter_context(marking(connection, log, path, key=key))
-        async with open_checkpointer(checkpoints, connection) as checkpointer:
-            requests = Requests(connection, key=key, log=log)
-            reviewers = Reviewers(connection, key=key, log=log, four_eyes=four_eyes)
-            yield GovernanceServices(
-                connection=connection,
-                checkpointer=checkpointer,
-                ledger=EffectsLedger(connection),
+        requests = Requests(connection, key=key, log=log)
+        reviewers = Reviewers(connection, key=key, log=log, four_eyes=four_eyes)
+        yield GovernanceServices(
+            connection=connection,
+            checkpointer=StoreSaver(connection),
+            ledger=EffectsLedger(connection),
+            log=log,
+            gate=Gate(connection, key=key, log=log, requests=requests, reviewers=reviewers),
+            desk=ReviewDesk(
+                connection,
+                key=key,
                 log=log,
-                gate=Gate(connection, key=key, log=log, requests=requests, reviewers=reviewers),
-                desk=ReviewDesk(
-                    connection,
-                    key=key,
-                    log=log,
-                    requests=requests,
-                    reviewers=reviewers,
-                    lifetime_s=lifetime_s,
-                    nonce=nonce,
-                ),
-                precedents=PrecedentStore(connection),
-            )
+                requests=requests,
+                reviewers=reviewers,
+                lifetime_s=lifetime_s,
+                nonce=nonce,
+            ),
+            precedents=PrecedentStore(connection),
+        )
 
 
 async def play_governed(

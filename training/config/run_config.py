@@ -17,6 +17,7 @@ from training.config.data_config import DataConfig
 from training.config.grpo_config import GrpoConfig
 from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
+from training.config.rollouts_config import RolloutsConfig
 from training.config.section import (
     MAX_COUNT,
     Count,
@@ -122,10 +123,24 @@ class RunConfig(Section):
     sft: SftConfig = SftConfig()
     grpo: GrpoConfig = GrpoConfig()
     marl: MarlConfig = MarlConfig()
+    rollouts: RolloutsConfig = RolloutsConfig()
     engine: EngineConfig = EngineConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     team_reward: TeamRewardWeights = TeamRewardWeights()
     review: ReviewConfig = ReviewConfig()
+
+    @model_validator(mode="after")
+    def _check_rollouts(self) -> Self:
+        """Refuse hosts that would never have anything to do."""
+        cases, rollouts = self.marl.scenarios_per_step, self.rollouts
+        if rollouts.hosts > self.marl.max_staleness + 1 and not rollouts.block_size:
+            raise ValueError(
+                f"rollouts.hosts is {rollouts.hosts}, but all {cases} cases of a step go to one of them: set"
+                f" rollouts.block_size, for example to {-(-cases // rollouts.hosts)}"
+            )
+        if rollouts.hosts and self.engine.name == "vllm_server":
+            raise ValueError("engine vllm_server plays on its servers already: leave rollouts.hosts at 0")
+        return self
 
     @model_validator(mode="after")
     def _keep_streams_apart(self) -> Self:
@@ -192,6 +207,11 @@ NEUTRAL_KEYS = frozenset(
         "grpo.checkpoint_every",
         "marl.checkpoint_every",
         "marl.memory.micro_batch_tokens",
+        "rollouts.hosts",
+        "rollouts.backend",
+        "rollouts.timeout_s",
+        "rollouts.address",
+        "rollouts.gpus_per_host",
     }
 )
 

@@ -28,7 +28,7 @@ class BestTeam:
         `validation_fall` is how far it lies below the best one, with its standard error over the same cases.
         """
         learner = self.learner
-        groups = learner.player.play_greedily(learner.make_engine(), self.scenarios, "validation")
+        groups = learner.play_greedily(self.scenarios, "validation")
         rewards = [group.report_sets[0].rewards[0] for group in learner.scorer.score(groups)]
         reward = sum(rewards) / len(rewards)
         if self.reward is None or reward > self.reward:

@@ -17,13 +17,14 @@ from torch import nn
 
 from scenarios.team import PlanGame, TeamScenario
 from simulator.chat import Chat
-from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
 from training.config.marl_config import MarlConfig
 from training.joint.anchor import AnchorRows
+from training.joint.hosts.host import Job, RolloutHost, cut_jobs, serve_roles
+from training.joint.hosts.pool import HostPool
 from training.joint.metrics import step_metrics
 from training.joint.protocols import choose_step
 from training.joint.records import EpisodeGroup, ScoredGroup
@@ -54,9 +55,15 @@ class JointLearner:
         ranks: Ranks = ONE_RANK,
         actors: Mapping[str, Any] | None = None,
         engine: PolicyEngine | None = None,
+        hosts: HostPool | None = None,
+        block_size: int = 0,
     ) -> None:
-        """`engine`: kept over all steps, new weights are new versions; None makes one each time."""
-        self.make_game = make_game
+        """`engine`: kept over all steps, new weights are new versions; None makes one each time.
+
+        `hosts`: play in place of this process, all ranks' cases on rank 0's; None plays here. `block_size`:
+        cases that are played side by side, 0 for all: log-probabilities depend on it by their rounding.
+        """
+        self.make_game, self.hosts, self.block_size = make_game, hosts, block_size
         self.config, self.chat, self.seed, self.ranks, self.engine = config, chat, seed, ranks, engine
         self.updater = TeamUpdater(
             models,
@@ -90,7 +97,14 @@ class JointLearner:
 
     def step(self, scenarios: Sequence[TeamScenario]) -> dict[str, float]:
         """Play these scenarios and learn from them; returns the step's metrics."""
-        return self.learn(self.play(*self.ranks.shard(scenarios)))
+        if self.hosts is None:
+            return self.learn(self.play(*self.ranks.shard(scenarios)))
+        return self.learn(self.take_own(self.play(scenarios), scenarios))
+
+    def take_own(self, groups: list[EpisodeGroup], scenarios: Sequence[TeamScenario]) -> list[EpisodeGroup]:
+        """This rank's part of the groups that rank 0's hosts played of these scenarios."""
+        own = {scenario.key for scenario in self.ranks.shard(scenarios)[0]}
+        return [group for group in self.ranks.first(groups) if group.scenario.key in own]
 
     def learn(self, groups: Sequence[EpisodeGroup]) -> dict[str, float]:
         """Score, credit and update on these groups; returns the step's metrics."""
@@ -99,29 +113,51 @@ class JointLearner:
         rows = self.make_rows(scored)
         stats = self.updater.update(rows)
         metrics = self.ranks.mean(step_metrics(scored, rows, stats))
+        if self.hosts is not None and self.ranks.rank == 0:
+            metrics["hosts_lost"] = float(self.hosts.num_lost)
         metrics |= self.mass.update({role: stat.grad_norm for role, stat in stats.items()})
         own = {role: metrics[f"own_score/{role}"] for role in self.models if f"own_score/{role}" in metrics}
         return metrics | self.updater.drift.update(own)
 
     def play(self, scenarios: Sequence[TeamScenario], first_place: int = 0) -> list[EpisodeGroup]:
         """Groups of all scenarios by the present weights; incomplete groups are left out."""
-        return self.player.play(self.make_engine(), scenarios, f"marl/{self.num_steps}", first_place)
+        return self._play(self.cut_jobs(scenarios, self.num_steps, first_place))
+
+    def play_greedily(self, scenarios: Sequence[TeamScenario], stream: str) -> list[EpisodeGroup]:
+        """One episode of every scenario by the present weights at temperature 0, the same on all ranks.
+
+        Raises:
+            InfrastructureError: an episode was lost.
+        """
+        size = self.block_size * self.config.report_sets  # as many episodes side by side as in a step
+        groups = self._play(cut_jobs(scenarios, stream, block_size=size, is_greedy=True))
+        return groups if self.hosts is None else self.ranks.first(groups)
+
+    def cut_jobs(self, scenarios: Sequence[TeamScenario], step: int, first_place: int = 0) -> list[Job]:
+        """The jobs that play a step's scenarios."""
+        return cut_jobs(scenarios, f"marl/{step}", block_size=self.block_size, first_place=first_place)
+
+    def _play(self, jobs: Sequence[Job]) -> list[EpisodeGroup]:
+        if self.hosts is not None:
+            return self.hosts.play(self.updater.actor_weights(), self.num_steps, jobs)
+        return self.play_here(self.updater.actors, self.num_steps, jobs)
+
+    def play_here(self, models: Mapping[str, Any], version: int, jobs: Sequence[Job]) -> list[EpisodeGroup]:
+        """What hosts would play, in this process, by these models, which are of that version."""
+        host = RolloutHost(models, self.player, self._open_engine)
+        return [group for job in jobs for group in host.play_with(models, job, version)]
 
     def make_rows(self, scored: Sequence[ScoredGroup]) -> dict[str, list[TrainingRow]]:
         """Every role's training rows with their advantages."""
         advantages = self.credit.assign(tuple(self.models), scored)
         return {role: make_rows(role, scored, advantages[role]) for role in self.models}
 
-    def make_engine(
-        self, models: Mapping[str, Any] | None = None, version: int | None = None
-    ) -> PolicyEngine:
-        """An engine that serves the present weights of all roles, or those of `models` as that version."""
-        engine = self.engine or TransformersEngine(end_id=self.chat.end_id, seed=self.seed)
-        number = self.num_steps if version is None else version
-        for role, model in (models or self.updater.actors).items():
-            options = {} if (adapter := adapter_of(model, role)) is None else {"adapter": adapter}
-            engine.set_policy(role, model, version=f"{role}@{number}", **options)
-        return engine
+    def make_engine(self) -> PolicyEngine:
+        """An engine that serves the present weights of all roles."""
+        return serve_roles(self._open_engine(), self.updater.actors, self.num_steps)
+
+    def _open_engine(self) -> PolicyEngine:
+        return self.engine or TransformersEngine(end_id=self.chat.end_id, seed=self.seed)
 
     def state(self) -> dict[str, Any]:
         """Weights, optimizers and position: all that the next step depends on."""

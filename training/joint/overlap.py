@@ -3,7 +3,8 @@
 With `max_staleness` s, the thread receives step n + s before the update of step n, with a copy of the weights
 of that moment; so rollouts are exactly s updates old, from step s on. Results depend on seed and config
 alone: a play is a function of its weights, its cases and its step. The learner's importance weights correct
-for the age. s = 0 plays and learns in turn, without thread or copy.
+for the age. s = 0 plays and learns in turn, without thread or copy. On rollout hosts all of these steps are
+played at once: at most (s + 1) steps' cases are under way, played or being learnt.
 """
 
 import copy
@@ -19,7 +20,6 @@ from scenarios.team import TeamScenario
 from training.joint.marl import JointLearner
 from training.joint.records import EpisodeGroup
 from training.joint.role_weights import load_role_weights
-from training.models.adapters import named_role_parameters
 
 Weights = dict[str, dict[str, torch.Tensor]]
 
@@ -41,9 +41,10 @@ class OverlappedLearner:
         self, learner: JointLearner, cases_of: Callable[[int], Sequence[TeamScenario]], max_steps: int
     ) -> None:
         self.learner, self.cases_of, self.max_steps = learner, cases_of, max_steps
-        self._actors = copy_models(learner.updater.actors) if learner.config.max_staleness else {}
+        staleness, on_hosts = learner.config.max_staleness, learner.hosts is not None
+        self._actors = copy_models(learner.updater.actors) if staleness and not on_hosts else {}
         self._queue: deque[_Pending] = deque()
-        self._player = ThreadPoolExecutor(1, thread_name_prefix="rollouts")
+        self._player = ThreadPoolExecutor(staleness + 1 if on_hosts else 1, thread_name_prefix="rollouts")
 
     @property
     def num_steps(self) -> int:
@@ -60,6 +61,8 @@ class OverlappedLearner:
             self._submit(following, self.learner.num_steps, _copy_weights(self.learner))
         pending = self._queue.popleft()
         groups = pending.result.result()
+        if self.learner.hosts is not None:
+            groups = self.learner.take_own(groups, self.cases_of(pending.step))
         staleness = self.learner.num_steps - pending.version
         return self.learner.learn(groups) | {"staleness": float(staleness)}
 
@@ -72,12 +75,13 @@ class OverlappedLearner:
         self._queue.append(_Pending(step=step, version=version, weights=weights, result=future))
 
     def _play(self, step: int, version: int, weights: Weights) -> list[EpisodeGroup]:
-        learner = self.learner
-        for role, model in self._actors.items():
-            load_role_weights(model, role, weights[role])
-        engine = learner.make_engine(self._actors, version)
-        cases, first_place = learner.ranks.shard(self.cases_of(step))
-        return learner.player.play(engine, cases, f"marl/{step}", first_place)
+        learner, cases = self.learner, self.cases_of(step)
+        if learner.hosts is not None:
+            return learner.hosts.play(weights, version, learner.cut_jobs(cases, step))
+        for role, of_role in weights.items():
+            load_role_weights(self._actors[role], role, of_role)
+        cases, first_place = learner.ranks.shard(cases)
+        return learner.play_here(self._actors, version, learner.cut_jobs(cases, step, first_place))
 
     def state(self) -> dict[str, Any]:
         """The learner's state, and for every waiting play the weights to play it again."""
@@ -100,6 +104,6 @@ def copy_models(models: Mapping[str, Any]) -> dict[str, Any]:
 def _copy_weights(learner: JointLearner) -> Weights:
     """Of the models that play: whole ones, also where the learner's weights are sharded."""
     return {
-        role: {name: p.detach().clone() for name, p in named_role_parameters(model, role)}
-        for role, model in learner.updater.actors.items()
+        role: {name: weight.clone() for name, weight in weights.items()}
+        for role, weights in learner.updater.actor_weights().items()
     }

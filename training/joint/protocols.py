@@ -54,6 +54,16 @@ class JointStep:
     credit: CreditAssigner
 
 
+def choose_player(config: MarlConfig, *, chat: Chat, roles: tuple[str, ...], make_game: MakeGame) -> Player:
+    """The player of the config's protocol: all of a step that a rollout host needs."""
+    if config.protocol == "full":
+        return GovernedPlayer(config=config, chat=chat, roles=roles, make_game=make_game)
+    counterfactuals = SCHEMES[config.credit.scheme]().counterfactuals
+    return AssessPlayer(
+        config=config, chat=chat, roles=roles, counterfactuals=counterfactuals, make_game=make_game
+    )
+
+
 def choose_step(
     config: MarlConfig,
     *,
@@ -65,18 +75,14 @@ def choose_step(
 ) -> JointStep:
     """Player, scorer and credit of the config's protocol, scheme and estimator."""
     scheme = SCHEMES[config.credit.scheme]()
+    player = choose_player(config, chat=chat, roles=roles, make_game=make_game)
     estimator, reward = ESTIMATORS[config.credit.estimator], REWARDS[config.reward]
-    player: Player
     scorer: Scorer
     votes: VoteCredit
     if config.protocol == "full":  # one decision per set of reports, and one reward for the whole episode
-        player = GovernedPlayer(config=config, chat=chat, roles=roles, make_game=make_game)
         scorer = GovernedScorer(weights=weights, reward=reward)
         votes, pools_decisions = VotesWithReport(), True
     else:
-        player = AssessPlayer(
-            config=config, chat=chat, roles=roles, counterfactuals=scheme.counterfactuals, make_game=make_game
-        )
         scorer = AssessScorer(weights=weights, reward=reward, value_offers=scheme.value_offers)
         votes, pools_decisions = (
             _choose_votes(config, weights, scheme.holds_votes_fixed),

@@ -91,10 +91,18 @@ class TeamUpdater:
     def sync_actors(self) -> None:
         """Copy the trained weights into the models that play."""
         if self.actors is not self.models:
-            for role in self._first_roles():
+            for role in self.first_roles():
                 places = role_weights(self.actors[role], role)
                 for name, weight in role_weights(self.models[role], role).items():
                     places[name].copy_(whole(weight))  # one at a time: all at once would be a second model
+
+    def first_roles(self) -> list[str]:
+        """One role for every set of weights."""
+        return list({self._owner(role): role for role in reversed(self.models)}.values())[::-1]
+
+    def actor_weights(self) -> dict[str, dict[str, torch.Tensor]]:
+        """The weights that play, as they are held: whole ones, each under the first role that has them."""
+        return {role: role_weights(self.actors[role], role) for role in self.first_roles()}
 
     def _learns(self, role: str) -> bool:
         """Return whether it is this role's turn to be trained."""
@@ -186,10 +194,6 @@ class TeamUpdater:
     def _owner(self, role: str) -> Owner:
         return id(self.models[role]), adapter_of(self.models[role], role)
 
-    def _first_roles(self) -> list[str]:
-        """One role for every set of weights."""
-        return list({self._owner(role): role for role in reversed(self.models)}.values())[::-1]
-
     def _make_optimizer(self, role: str) -> torch.optim.AdamW:
         parameters, rate = role_parameters(self.models[role], role), self._peak_rate(role)
         return torch.optim.AdamW(
@@ -204,7 +208,7 @@ class TeamUpdater:
         if self.config.rate_schedule == "constant":
             return
         left = max(0.0, 1 - self.num_steps / max(1, self.config.max_steps))
-        for role in self._first_roles():
+        for role in self.first_roles():
             for group in self.optimizers[role].param_groups:
                 group["lr"] = self._peak_rate(role) * left
 
@@ -219,8 +223,8 @@ class TeamUpdater:
         """Weights, optimizers and position: all that the next step depends on."""
         return {
             "num_steps": self.num_steps,
-            "models": {role: role_weights(self.models[role], role) for role in self._first_roles()},
-            "optimizers": {role: self.optimizers[role].state_dict() for role in self._first_roles()},
+            "models": {role: role_weights(self.models[role], role) for role in self.first_roles()},
+            "optimizers": {role: self.optimizers[role].state_dict() for role in self.first_roles()},
             "critics": {role: critic.state() for role, critic in self.critics.items()},
             "kl": {role: one.coefficient for role, one in self.kl.items()},
             "drift": self.drift.state(),
@@ -233,7 +237,7 @@ class TeamUpdater:
             DamagedCheckpointError: it holds the weights of another team.
         """
         self.num_steps = state["num_steps"]
-        for role in self._first_roles():
+        for role in self.first_roles():
             load_role_weights(self.models[role], role, state["models"][role])
             load_optimizer(self.optimizers[role], state["optimizers"][role])
         self.sync_actors()

@@ -50,15 +50,20 @@ def _start_worker(
 ) -> None:
     global _reports
     _reports = reports
-    claim_gpu(gpus, numbers.get())
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
+    enter_worker(num_threads, gpus, numbers.get())
     plan_faults(faults)
+    if prepare is not None:
+        prepare()
+
+
+def enter_worker(num_threads: int, gpus: Sequence[str], number: int) -> None:
+    """Begin worker process `number`: its GPU, its threads, and an end with its parent or by Ctrl-C."""
+    claim_gpu(gpus, number)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
     threading.Thread(target=leave_with_parent, daemon=True).start()
     import torch
 
     torch.set_num_threads(num_threads)
-    if prepare is not None:
-        prepare()
 
 
 def leave_with_parent() -> None:

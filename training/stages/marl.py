@@ -5,6 +5,7 @@ with. Cases are divided over the ranks, rank 0 writes.
 """
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, supervised_rows
 from training.joint.anchor import AnchorRows
 from training.joint.best_team import BestTeam
+from training.joint.hosts.pool import HostPool
 from training.joint.marl import JointLearner
 from training.joint.overlap import OverlappedLearner, copy_models
 from training.learner.fsdp import shard_model
@@ -34,6 +36,7 @@ from training.runs.shard_files import split_shards, write_shards
 from training.runs.workers import report_progress
 from training.stages.from_config import choose_game, joint_cases, make_chat, validation_cases
 from training.stages.order import SOURCE
+from training.stages.rollout_hosts import open_hosts
 
 Models = Mapping[str, PreTrainedModel]
 
@@ -49,8 +52,13 @@ def train_marl(path: Path, ranks: Ranks = ONE_RANK, *, max_steps: int | None = N
     chat = make_chat(tokenizer, config)
     before = {role: copy_weights(model, role) for role, model in models.items()}
     num_models = len({id(model) for model in models.values()})
-    with open_rollouts(run, end_id=chat.end_id, num_models=num_models, ranks=ranks) as engine:
-        learner = _make_learner(run, models, chat, engine, ranks)
+    with open_hosts(run, ranks) as hosts, ExitStack() as opened:
+        engine = None
+        if hosts is None:
+            engine = opened.enter_context(
+                open_rollouts(run, end_id=chat.end_id, num_models=num_models, ranks=ranks)
+            )
+        learner = _make_learner(run, models, chat, engine, hosts, ranks)
         last = min(config.marl.max_steps, max_steps or config.marl.max_steps)
         checkpoints = StageCheckpoints(run, "marl", every_steps=config.marl.checkpoint_every)
         best = _train_steps(run, learner, checkpoints, last)
@@ -63,7 +71,12 @@ def train_marl(path: Path, ranks: Ranks = ONE_RANK, *, max_steps: int | None = N
 
 
 def _make_learner(
-    run: Run, models: Models, chat: HFChat, engine: PolicyEngine | None, ranks: Ranks
+    run: Run,
+    models: Models,
+    chat: HFChat,
+    engine: PolicyEngine | None,
+    hosts: HostPool | None,
+    ranks: Ranks,
 ) -> JointLearner:
     """The learner of the whole team, its models sharded over the ranks where the config says so."""
     config = run.config
@@ -93,6 +106,8 @@ def _make_learner(
         ranks=ranks,
         actors=actors,
         engine=engine,
+        hosts=hosts,
+        block_size=config.rollouts.block_size,
     )
 
 

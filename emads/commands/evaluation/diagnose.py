@@ -3,14 +3,13 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from emads.commands.evaluation.evaluate import find_runs
 from evaluation.probes.adversaries import adversary_team
 from evaluation.probes.diagnosis import find_faults
 from evaluation.probes.diagnostics import probe_team, replace_roles, swap_matrix
 from evaluation.probes.probe_setup import ProbeSetup, Team
 from evaluation.report.diagnostic_table import describe_diagnostics, diagnostic_tables, write_diagnostics
+from evaluation.summary.tables import print_tables
 from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from simulator.chat import Chat
@@ -79,9 +78,7 @@ def diagnose(path: Path, *, stage: str = "marl", count: int = 200, against: Sequ
         count,
     )
     written = write_diagnostics(run.path, diagnostics)
-    console = Console(width=None if Console().is_terminal else 140)
-    for table in diagnostic_tables(diagnostics):
-        console.print(table)
+    print_tables(diagnostic_tables(diagnostics))
     print(f"diagnostics: {written}")
 
 

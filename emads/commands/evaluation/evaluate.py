@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from emads.commands.demo import GATE_FAILURE
 from emads.commands.evaluation.evaluate_run import evaluate_run, print_summary
 from evaluation.comparison.seeds import compare_seeds, read_seed, read_seed_comparison, write_seed_comparison
@@ -16,6 +14,7 @@ from evaluation.summary.gate_files import GateRule, check_gate_rules, read_gate_
 from evaluation.summary.gates import Gate
 from evaluation.summary.run_summary import combine_seeds, read_summary, write_summary
 from evaluation.summary.run_table import gate_table
+from evaluation.summary.tables import print_tables
 from roles.errors import UserError
 from training.runs.run_folder import Run
 
@@ -32,9 +31,7 @@ def evaluate_runs(paths: Sequence[Path], *, again: bool = False, gate: Path | No
     runs = find_runs(paths)
     for run in runs:
         print_summary(evaluate_run(run.path, again=again))
-        console = Console(width=None if Console().is_terminal else 140)
-        for table in detail_tables(read_details(run.path)):
-            console.print(table)
+        print_tables(detail_tables(read_details(run.path)))
     if len(runs) > 1:
         compare_runs(runs)
     return check_run_gates(runs, rules)
@@ -80,9 +77,7 @@ def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
     summaries = [read_summary(run.path) for run in runs]
     summaries = [{key: value for key, value in one.items() if key != "seeds"} for one in summaries]
     write_summary(runs[0].path, combine_seeds(summaries))
-    console = Console(width=None if Console().is_terminal else 140)
-    for table in seed_comparison_tables(comparison):
-        console.print(table)
+    print_tables(seed_comparison_tables(comparison))
     return comparison
 
 
@@ -97,7 +92,7 @@ def check_run_gates(runs: Sequence[Run], rules: Sequence[GateRule]) -> int:
         checked = check_gate_rules(rules, numbers)
         prefix = f"{run.path.name}: " if len(runs) > 1 else ""
         gates += [Gate(name=prefix + one.name, passed=one.passed, detail=one.detail) for one in checked]
-    Console(width=None if Console().is_terminal else 140).print(gate_table([one.as_dict() for one in gates]))
+    print_tables([gate_table([one.as_dict() for one in gates])])
     missed = [gate.name for gate in gates if not gate.passed]
     print(f"gates: {'all green' if not missed else 'RED: ' + ', '.join(missed)}")
     return GATE_FAILURE if missed else 0

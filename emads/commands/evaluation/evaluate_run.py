@@ -19,6 +19,7 @@ from emads.commands.stage_tasks import (
 )
 from evaluation.scoring.scores import RoleScores, TeamScores, read_scores
 from evaluation.summary.run_summary import build_summary, read_summary, write_summary
+from evaluation.summary.tables import print_tables
 from evaluation.summary.terminal_tables import summary_tables
 from roles.errors import UserError
 from roles.registry import ROLES
@@ -94,14 +95,10 @@ def summarise(run: Run, *, wall_s: float) -> dict[str, Any]:
 
 def print_summary(summary: dict[str, Any]) -> None:
     """Tables and gates of every seed on the terminal."""
-    from rich.console import Console
-
-    console = Console(width=None if Console().is_terminal else 140)
     for one in summary.get("seeds", [summary]):
         if "seeds" in summary:
-            console.rule(f"seed {one['seed']}")
-        for table in summary_tables(one):
-            console.print(table)
+            print(f"seed {one['seed']}")
+        print_tables(summary_tables(one))
 
 
 def add_wall_time(run: Run, seconds: float) -> float:

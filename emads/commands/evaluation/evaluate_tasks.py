@@ -3,14 +3,11 @@
 import asyncio
 from pathlib import Path
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
 from evaluation.scoring.external_tasks import FAMILY, SOLVERS, TaskFolder, read_task_folder, sum_up_tasks
 from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, describe_solo
 from evaluation.scoring.suites import read_suite
 from evaluation.summary.run_table import role_title, short
+from evaluation.summary.tables import PlainTable, print_tables
 from scenarios.base import Family, Scenario
 from scenarios.tasks.imported import ROLE
 from simulator.agents.solo import SoloEpisode, play_solo
@@ -127,10 +124,9 @@ def _unfit(scenario: Scenario) -> RoleOutcome:
 
 
 def _show(title: str, outcomes: list[RoleOutcome]) -> None:
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    for name in ("questions", "n", "right [95 % interval]"):
-        table.add_column(name, justify="left" if name == "questions" else "right")
-    for name, interval in sum_up_tasks(outcomes).items():
-        cell = f"{short(interval.mean)} \\[{short(interval.low)}, {short(interval.high)}]"
-        table.add_row(name, str(interval.n), cell)
-    Console(width=None if Console().is_terminal else 140).print(table)
+    rows = (
+        (name, str(one.n), f"{short(one.mean)} [{short(one.low)}, {short(one.high)}]")
+        for name, one in sum_up_tasks(outcomes).items()
+    )
+    titles = ("questions", "n", "right [95 % interval]")
+    print_tables([PlainTable(title=title, titles=titles, rows=tuple(rows))])

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from emads.bench.card import PAGE, compare_cards
 from emads.bench.cases import TABLE, BenchCase, Cell, find_band
 from emads.bench.run import REPLIES, Confirm, name_folder, play_into
@@ -17,6 +15,7 @@ from evaluation.probes.diagnosis import find_faults
 from evaluation.probes.diagnostics import probe_team, replace_roles, swap_matrix
 from evaluation.probes.probe_setup import ProbeSetup
 from evaluation.report.diagnostic_table import describe_diagnostics, diagnostic_tables, write_diagnostics
+from evaluation.summary.tables import print_tables
 from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from simulator.agents.scripted_policies import oracle_team
@@ -103,9 +102,7 @@ def diagnose_seats(
     diagnostics = describe_diagnostics(SEATS, probe, find_faults(probe), swaps, replaced, count)
     folder.mkdir(parents=True, exist_ok=True)
     written = write_diagnostics(folder, diagnostics)
-    console = Console(width=None if Console().is_terminal else 140)
-    for table in diagnostic_tables(diagnostics):
-        console.print(table)
+    print_tables(diagnostic_tables(diagnostics))
     print("\n".join([*team.describe_usage(), f"diagnostics: {written}"]))
     return None
 

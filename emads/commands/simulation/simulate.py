@@ -2,16 +2,16 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from emads.commands.simulation.simulate_outputs import Outputs, watching
+from emads.commands.simulation.simulate_outputs import Outputs, Shown, watching, write_outputs
 from emads.played_case import PlayedCase, play
 from emads.seats import STOPPED
 from emads.seats.players import Seats, has_person
 from emads.seats.prices import ApiOptions
 from emads.teams import Team, load_team
-from evaluation.minutes.minutes import NOT_SCORED, write_minutes
-from evaluation.minutes.page_files import make_index_row, minutes_file, write_index
+from evaluation.minutes.minutes import NOT_SCORED, render_minutes
 from roles.errors import UserError
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase, read_case
@@ -56,7 +56,9 @@ def simulate(
         played = play(team, chosen, watch=watch, kinds=kinds, limits=limits)
     for one in played:
         print(_describe_result(one) if outputs.live else one.text)
-    for line in _write(played, outputs, team, kinds or {}):
+    shown = [_show(one, team, kinds or {}) for one in played]
+    episodes = partial(write_episodes, episodes=[one.episode for one in played])
+    for line in write_outputs(outputs, shown, team.label, episodes):
         print(line)
     return end_play(team) or (USER_MISTAKE if num_skipped else 0)
 
@@ -112,38 +114,17 @@ def _describe_result(played: PlayedCase) -> str:
     return f"{played.case.key}  team reward {played.verdict.reward:.3f}: {played.verdict.explanation}"
 
 
-def _write(
-    played: Sequence[PlayedCase], outputs: Outputs, team: Team, kinds: Mapping[str, AgentKind]
-) -> list[str]:
-    """Write what was asked for; one line for each place."""
-    lines = []
-    speakers = {one.case.key: list_prompt_roles(one.case, team.make_game(one.case), kinds) for one in played}
-    if outputs.html is not None:
-        for one in played:
-            page = outputs.html / minutes_file(one.episode)
-            write_minutes(
-                page,
-                one.case,
-                one.episode,
-                label=one.label,
-                chat=team.chat,
-                verdict=one.verdict,
-                weights=team.weights,
-                speakers=speakers[one.case.key],
-            )
-            lines.append(f"minutes:  {page}")
-        if len(played) > 1:
-            rows = [make_index_row(one.case, one.episode, one.verdict) for one in played]
-            lines.append(f"index:    {write_index(outputs.html, rows, label=team.label)}")
-    if outputs.atif is not None:
-        for one in played:
-            document = outputs.atif / minutes_file(one.episode).replace(".html", ".json")
-            lines.append(
-                f"ATIF:     {write_atif(document, one.episode, team.chat, roles=speakers[one.case.key])}"
-            )
-    if outputs.episodes is not None:
-        write_episodes(outputs.episodes, [one.episode for one in played])
-        lines.append(f"episodes: {outputs.episodes}")
-    if outputs.spans is not None:
-        lines.append(f"spans:    {outputs.spans}")
-    return lines
+def _show(one: PlayedCase, team: Team, kinds: Mapping[str, AgentKind]) -> Shown:
+    speakers = list_prompt_roles(one.case, team.make_game(one.case), kinds)
+    page = partial(
+        render_minutes,
+        one.case,
+        one.episode,
+        label=one.label,
+        chat=team.chat,
+        verdict=one.verdict,
+        weights=team.weights,
+        speakers=speakers,
+    )
+    atif = partial(write_atif, episode=one.episode, chat=team.chat, roles=speakers)
+    return Shown(case=one.case, played=one.episode, verdict=one.verdict, page=page, write_atif=atif)

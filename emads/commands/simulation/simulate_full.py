@@ -8,14 +8,13 @@ from pathlib import Path
 
 from emads.commands.simulation.ruling_labels import keep_ruling_labels
 from emads.commands.simulation.simulate import USER_MISTAKE, check_files, end_play, read_cases
-from emads.commands.simulation.simulate_outputs import Outputs, watching
+from emads.commands.simulation.simulate_outputs import Outputs, Shown, watching, write_outputs
 from emads.seats.players import Seats, has_person
 from emads.seats.prices import ApiOptions
 from emads.teams import SCRIPTED, Team, load_team
 from evaluation.minutes.governed_terminal_text import render_governed
 from evaluation.minutes.governed_truth import plan_course
-from evaluation.minutes.minutes import write_minutes
-from evaluation.minutes.page_files import make_index_row, minutes_file, write_index
+from evaluation.minutes.minutes import render_minutes
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from scenarios.execution.sequence import list_companies
@@ -139,7 +138,11 @@ def simulate_full(
     for episode, record in played:
         print(f"{episode.case_key}  {episode.status}" if outputs.live else render_governed(record) + "\n")
     records = [record for _, record in played]
-    for line in _write(chosen, team, seating, records, outputs, make_world):
+    shown = [
+        _show(case, record, team, seating, make_world(case))
+        for case, record in zip(chosen, records, strict=True)
+    ]
+    for line in write_outputs(outputs, shown, team.label, partial(write_governed, records=records)):
         print(line)
     for line in keep_ruling_labels(chosen, records, team, seating, db):
         print(line)
@@ -249,50 +252,21 @@ def _check_nobody_waits(reviewers: Reviewers, cases: Sequence[Case], stream: str
         raise UserError("cases in this store wait for a person; name --reviewer terminal, web or simulated")
 
 
-def _write(
-    cases: Sequence[Case],
-    team: Team,
-    seating: Seating,
-    records: Sequence[GovernedRecord],
-    outputs: Outputs,
-    make_world: Callable[[Case], Outcomes],
-) -> list[str]:
-    """Write what was asked for; one line for each place."""
-    lines = []
-    verdicts = [
-        _score(record, team.weights, make_world(case)) for case, record in zip(cases, records, strict=True)
-    ]
-    for case, record, verdict in zip(cases, records, verdicts, strict=True):
-        name = minutes_file(record.episode)
-        if outputs.html is not None:
-            page = write_minutes(
-                outputs.html / name,
-                case,
-                record,
-                label=team.label,
-                chat=seating.chat,
-                verdict=verdict,
-                weights=team.weights,
-                speakers=seating.list_prompt_roles(case),
-                course=plan_course(record, make_world(case)),
-            )
-            lines.append(f"minutes:  {page}")
-        if outputs.atif is not None:
-            document = outputs.atif / name.replace(".html", ".json")
-            write_governed_atif(document, record, seating.chat, speakers=seating.list_prompt_roles(case))
-            lines.append(f"ATIF:     {document}")
-    if outputs.html is not None and len(records) > 1:
-        rows = [
-            make_index_row(case, record, verdict)
-            for case, record, verdict in zip(cases, records, verdicts, strict=True)
-        ]
-        lines.append(f"index:    {write_index(outputs.html, rows, label=team.label)}")
-    if outputs.episodes is not None:
-        write_governed(outputs.episodes, records)
-        lines.append(f"episodes: {outputs.episodes}")
-    if outputs.spans is not None:
-        lines.append(f"spans:    {outputs.spans}")
-    return lines
+def _show(case: Case, record: GovernedRecord, team: Team, seating: Seating, outcomes: Outcomes) -> Shown:
+    verdict, speakers = _score(record, team.weights, outcomes), seating.list_prompt_roles(case)
+    page = partial(
+        render_minutes,
+        case,
+        record,
+        label=team.label,
+        chat=seating.chat,
+        verdict=verdict,
+        weights=team.weights,
+        speakers=speakers,
+        course=plan_course(record, outcomes),
+    )
+    atif = partial(write_governed_atif, record=record, chat=seating.chat, speakers=speakers)
+    return Shown(case=case, played=record, verdict=verdict, page=page, write_atif=atif)
 
 
 def _score(record: GovernedRecord, weights: TeamRewardWeights, outcomes: Outcomes) -> TeamVerdict | None:

@@ -31,9 +31,9 @@ class Countdown:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def play(path: Path, countdown: Countdown, checkpoints: str | None = None) -> list[GovernedEpisode]:
+async def play(path: Path, countdown: Countdown) -> list[GovernedEpisode]:
     """Play the cases from wherever the store stands to their end."""
-    async with open_services(path, key=KEY, checkpoints=checkpoints) as services:
+    async with open_services(path, key=KEY) as services:
         services.connection.set_trace_callback(countdown)
         reviewer = expert_reviewer(error_rate=0.3, seed=30)
         return await play_governed(
@@ -43,10 +43,10 @@ async def play(path: Path, countdown: Countdown, checkpoints: str | None = None)
 
 def serve() -> None:
     for line in sys.stdin:
-        path, statement, delay, *checkpoints = line.split()
+        path, statement, delay = line.split()
         child = os.fork()
         if child == 0:
-            asyncio.run(play(Path(path), Countdown(int(statement)), *checkpoints))
+            asyncio.run(play(Path(path), Countdown(int(statement))))
             os._exit(0)
         if float(delay):
             time.sleep(float(delay))

@@ -29,11 +29,11 @@ class Killer:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
 
-    def play(self, path: Path, *, statement: int = 0, delay_s: float = 0.0, checkpoints: str = "") -> bool:
+    def play(self, path: Path, *, statement: int = 0, delay_s: float = 0.0) -> bool:
         """Play in a process of its own; whether it was killed before its end."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(f"{path} {statement} {delay_s} {checkpoints}\n")
+        self.process.stdin.write(f"{path} {statement} {delay_s}\n")
         self.process.stdin.flush()
         status = int(self.process.stdout.readline())
         assert status in (0, signal.SIGKILL), status
@@ -91,10 +91,10 @@ def summarise(episodes: Sequence[GovernedEpisode], path: Path) -> dict[str, Any]
     }
 
 
-def measure(path: Path, checkpoints: str | None = None) -> tuple[dict[str, Any], int, float]:
+def measure(path: Path) -> tuple[dict[str, Any], int, float]:
     """The undisturbed end, its number of statements, and its seconds."""
     countdown, start = Countdown(0), time.monotonic()
-    episodes = asyncio.run(play(path, countdown, checkpoints))
+    episodes = asyncio.run(play(path, countdown))
     return summarise(episodes, path), countdown.count, time.monotonic() - start
 
 

@@ -1,7 +1,8 @@
 """The joint stage of a run with scripted words for the untrained team's: under torchrun, or alone."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -9,11 +10,14 @@ import torch
 from emads.reliability.joint.scripted_models import ScriptedModelEngine, half_expert_team
 from roles.registry import ROLES
 from training.joint import marl
+from training.joint.hosts.host import RolloutHost
 from training.models.weights import load_weights
 from training.runs.run_folder import Run
-from training.stages import marl_on_ranks
+from training.stages import marl_on_ranks, rollout_hosts
 from training.stages.from_config import joint_cases, make_chat, validation_cases
 from training.stages.marl import train_marl
+
+_open_host = rollout_hosts.open_host  # tests put `open_scripted_host` in its place
 
 
 def engine_maker(path: Path) -> Callable[..., ScriptedModelEngine]:
@@ -24,6 +28,14 @@ def engine_maker(path: Path) -> Callable[..., ScriptedModelEngine]:
     _, tokenizer = load_weights(run, "grpo", next(iter(ROLES)))
     chat = make_chat(tokenizer, run.config)
     return lambda **given: ScriptedModelEngine(speakers, chat=chat, **given)
+
+
+@contextmanager
+def open_scripted_host(path: Path) -> Iterator[RolloutHost]:
+    """A rollout host of the run that says scripted words, for its process."""
+    setattr(rollout_hosts, "TransformersEngine", engine_maker(path))  # noqa: B010
+    with _open_host(path) as host:
+        yield host
 
 
 if __name__ == "__main__":

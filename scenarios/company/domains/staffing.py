@@ -16,10 +16,7 @@ from scenarios.company.domain import (
     Request,
     Structure,
     Terms,
-    add_costs,
     draw_cost,
-    list_subsets,
-    write_costs,
 )
 
 NUM_PACKAGES = (3, 4, 4, 5, 5, 6, 6, 7, 7, 8)  # by difficulty 1-10
@@ -193,14 +190,11 @@ DOMAIN = Domain(
     seat="coo",
     draw_terms=draw_terms,
     draw=draw,
-    list_choices=list_subsets,
-    price=add_costs,
     measure=measure,
     measure_again=measure_again,
     value=value,
     keeps_limit=keeps_limit,
     describe=describe,
-    write_upgrades=write_costs,
     write_figures=write_figures,
     subject="work plan",
     rules=RULES,

@@ -20,10 +20,7 @@ from scenarios.company.domain import (
     Request,
     Structure,
     Terms,
-    add_costs,
     draw_cost,
-    list_subsets,
-    write_costs,
 )
 
 OUTSIDE = "outside"
@@ -212,14 +209,11 @@ DOMAIN = Domain(
     seat="risk",
     draw_terms=draw_terms,
     draw=draw,
-    list_choices=list_subsets,
-    price=add_costs,
     measure=measure,
     measure_again=measure_again,
     value=value,
     keeps_limit=keeps_limit,
     describe=describe,
-    write_upgrades=write_costs,
     write_figures=write_figures,
     subject="threat graph",
     rules=RULES,

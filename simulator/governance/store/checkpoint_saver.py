@@ -2,7 +2,8 @@
 
 A checkpoint row holds only the channels that its superstep has written; what was written before is read from
 earlier rows. A checkpoint that `aput` has returned from is on disk, and so is every effect before it.
-Reading is synchronous work on the loop's own connection: a few rows by an index.
+Reading is synchronous work on the loop's own connection: a few rows by an index. Deserialisation is strict
+(what LANGGRAPH_STRICT_MSGPACK=true asks for), whatever the environment says.
 """
 
 import json
@@ -24,6 +25,7 @@ from langgraph.checkpoint.base import (
     writes_sort_key,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from simulator.governance.gate.approvals import refuse
 from simulator.governance.store.database import Store, transaction
@@ -36,11 +38,16 @@ _LATEST = (  # a checkpoint that was put twice counts once
 _Row = tuple[str, str, str, str | None, str, bytes, str]
 
 
+def strict_serializer() -> JsonPlusSerializer:
+    """Plain types and LangGraph's own only; anything else comes back as data, and no code is run."""
+    return JsonPlusSerializer(pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None)
+
+
 class StoreSaver(BaseCheckpointSaver[str]):
     """Checkpoints of one store. Writing needs the event loop; LangGraph's synchronous calls can only read."""
 
-    def __init__(self, store: Store, *, serde: SerializerProtocol) -> None:
-        super().__init__(serde=serde)
+    def __init__(self, store: Store, *, serde: SerializerProtocol | None = None) -> None:
+        super().__init__(serde=serde or strict_serializer())
         self._store = store
 
     def get_next_version(self, current: str | None, channel: None) -> str:

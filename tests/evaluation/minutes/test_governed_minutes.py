@@ -16,7 +16,8 @@ from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, m
 from evaluation.minutes.governed_overview import count_full_visits
 from evaluation.minutes.governed_truth import plan_course
 from evaluation.minutes.graph_picture import draw_graph
-from evaluation.minutes.minutes import render_minutes, write_minutes
+from evaluation.minutes.minutes import render_minutes
+from evaluation.minutes.page_files import write_page
 from roles.registry import ROLES
 from scenarios.team import PlanGame, PlayableCase
 from scenarios.written.written_case import read_case
@@ -179,7 +180,7 @@ def test_hostile_words_are_shown_and_do_nothing(attack: str, replanned: Governed
 
 
 def test_the_page_forbids_scripts_and_network(written: GovernedRecord, tmp_path: Path) -> None:
-    path = write_minutes(tmp_path / "a" / "m.html", WRITTEN, written, label="team")
+    path = write_page(tmp_path / "a" / "m.html", render_minutes(WRITTEN, written, label="team"))
     raw = path.read_text()
     policy = next(v for _, name, v in Page(raw).attributes if name == "content" and "default-src" in v)
     assert "default-src 'none'" in policy

@@ -13,8 +13,8 @@ from html_pages import ATTACKS, Page
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, oracle_engine
 
 from evaluation.minutes.graph_picture import draw_graph, find_layers
-from evaluation.minutes.minutes import render_minutes, write_minutes
-from evaluation.minutes.page_files import make_index_row, minutes_file, write_index
+from evaluation.minutes.minutes import render_minutes
+from evaluation.minutes.page_files import make_index_row, minutes_file, write_index, write_page
 from evaluation.minutes.table_in_words import list_options
 from roles.registry import ROLES
 from scenarios.base import ToolCall
@@ -347,7 +347,7 @@ def test_an_index_links_every_page_with_its_outcome(tmp_path: Path) -> None:
     cases = draw_scenarios(3)
     rows = []
     for case, episode in zip(cases, play(cases), strict=True):
-        write_minutes(tmp_path / minutes_file(episode), case, episode, label="team")
+        write_page(tmp_path / minutes_file(episode), render_minutes(case, episode, label="team"))
         rows.append(make_index_row(case, episode, score_episode(case, episode, WEIGHTS)))
     attack = replace(rows[0], title="<script>alert(1)</script>", reward="")
     page = Page(write_index(tmp_path, [*rows, attack], label="<b>team</b>").read_text())
@@ -411,6 +411,6 @@ def test_a_page_has_a_name_of_its_own(
     (case,) = draw_scenarios(1)
     episode = change(play([case])[0])
     assert minutes_file(episode) == name
-    path = write_minutes(tmp_path / "new" / minutes_file(episode), case, episode, label="x")
+    path = write_page(tmp_path / "new" / minutes_file(episode), render_minutes(case, episode, label="x"))
     assert path.read_text().startswith("<!doctype html>")
     assert [entry.name for entry in path.parent.iterdir()] == [name]

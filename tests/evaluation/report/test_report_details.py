@@ -180,7 +180,7 @@ def test_the_markdown_page_is_made_of_the_runs_and_names_its_command(run: Path, 
 
 def test_a_damaged_file_is_named_with_its_remedy(run: Path) -> None:
     (run / "diagnostics.json").write_text("[1")
-    with pytest.raises(UserError, match=r"diagnostics.json is damaged.*emads diagnose"):
+    with pytest.raises(UserError, match=r"diagnostics.json is not JSON.*emads diagnose"):
         read_diagnostics(run)
     (run / "details.json").write_text(json.dumps([1]))
     with pytest.raises(UserError, match=r"details.json is no object.*emads evaluate"):

@@ -5,9 +5,7 @@ from collections.abc import Callable, Mapping
 from statistics import fmean, stdev
 
 import pytest
-
-from scenarios.company.records import CompanyCase
-from scenarios.execution.recall import (
+from recall import (
     Beliefs,
     believe_average,
     believe_nothing,
@@ -15,6 +13,8 @@ from scenarios.execution.recall import (
     learn,
     play_sequence,
 )
+
+from scenarios.company.records import CompanyCase
 from scenarios.execution.sequence import list_companies, list_indices
 from scenarios.execution.situation import Actual
 from scenarios.execution.traits import apply_traits, draw_traits

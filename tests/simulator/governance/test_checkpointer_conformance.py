@@ -12,8 +12,7 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.report import CapabilityReport
 from langgraph.checkpoint.serde.types import RESUME
 
-from simulator.governance.store.checkpoint_saver import StoreSaver
-from simulator.governance.store.checkpoints import strict_serializer
+from simulator.governance.store.checkpoint_saver import StoreSaver, strict_serializer
 from simulator.governance.store.database import open_store
 
 BASE = ("put", "put_writes", "get_tuple", "list", "delete_thread")

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,14 @@ from team_tables import CHAT, WatchedEngine, oracle_engine
 from trial_counts import num_trials
 
 from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
-from roles.errors import InfrastructureError, UserError
+from roles.errors import InfrastructureError
 from scenarios.team.playable import PlayableCase
 from simulator.agents.scripted_policies import hostile, silent
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine
 from simulator.governance.gate.approvals import ReviewResponse
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed
-from simulator.governance.store.checkpoints import strict_serializer
+from simulator.governance.store.checkpoint_saver import strict_serializer
 
 CASES = draw_cases(8)
 KNOWN = list[PlayableCase](CASES)  # and what arises from their re-plans
@@ -212,27 +211,6 @@ def test_wrong_limits_are_refused(options: dict[str, Any]) -> None:
 def test_one_case_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
         play([CASES[0], CASES[0]])
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("mysql://somewhere", "begins with postgresql://"),
-        ("postgresql://ann:secret@db/x", r"pip install 'emads\[postgres\]'"),
-    ],
-)
-def test_postgres_is_imported_only_when_asked_for(
-    url: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-
-    async def run() -> None:
-        async with open_services(None, key=KEY, checkpoints=url):
-            raise AssertionError("opened")
-
-    with pytest.raises(UserError, match=message) as raised:
-        asyncio.run(run())
-    assert "secret" not in str(raised.value)
 
 
 def test_checkpoints_come_back_as_plain_data() -> None:

@@ -13,7 +13,6 @@ from governed_tables import CALM
 from team_tables import CHAT
 
 from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
-from evaluation.scoring.rescore import print_rescoring
 from roles.errors import UserError
 from scenarios.team import PlanGame, TeamScenario
 from simulator.agents.scripted_policies import oracle_team
@@ -216,15 +215,6 @@ def test_a_damaged_row_is_named(
     path.write_text(governed_to_json(replanned).replace(old, new, 1) + "\n")
     with pytest.raises(UserError, match=f"row 1: .*({message})"):
         list(read_governed(path))
-
-
-def test_rescoring_reads_governed_episodes(
-    replanned: GovernedRecord, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "e.jsonl"
-    write_governed(path, [replanned])
-    print_rescoring(path, ["consensus=0.5"])
-    assert "mean of 1" in capsys.readouterr().out
 
 
 def test_an_atif_document_tells_the_meeting_and_the_log(replanned: GovernedRecord) -> None:

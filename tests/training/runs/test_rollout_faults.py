@@ -1,13 +1,14 @@
-"""Rollout workers killed, hung and slowed in mid-step (check R9): real processes, real signals."""
+"""Rollout hosts killed, hung and slowed in mid-step (check R9): real processes, real signals."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import asyncio
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from emads.reliability.joint.rollout_faults import PR_FAULTS, FaultySteps
+from training.joint.hosts.pool import HostLostError, HostSchedule
 from training.joint.marl import JointLearner
-from training.joint.records import EpisodeGroup, ReportSet
 
 
 @pytest.fixture(scope="module")
@@ -19,37 +20,34 @@ def steps() -> Iterator[FaultySteps]:
 
 @pytest.mark.process
 @pytest.mark.parametrize(("fault", "at"), PR_FAULTS)
-def test_only_whole_groups_are_learnt_and_each_once(steps: FaultySteps, fault: str, at: int) -> None:
+def test_a_step_learns_what_it_learns_without_hosts(steps: FaultySteps, fault: str, at: int) -> None:
     assert steps.try_fault(fault, at) == ""
 
 
-def is_lost(report_set: ReportSet) -> bool:
-    return any(episode.error for episode in report_set.episodes)
-
-
 @pytest.mark.process
-def test_a_learner_that_keeps_broken_groups_is_caught(
+def test_a_pool_that_forgets_the_work_of_a_lost_host_is_caught(
     steps: FaultySteps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check can fail: without one set of a case, the rest of the case must not be learnt."""
+    call = HostSchedule._call
 
-    def keep_the_rest(groups: Sequence[EpisodeGroup]) -> list[EpisodeGroup]:
-        return [
-            replace(group, report_sets=tuple(one for one in group.report_sets if not is_lost(one)))
-            for group in groups
-        ]
+    async def forget(self: HostSchedule, host: Any, method: str, *arguments: Any) -> Any:
+        try:
+            return await call(self, host, method, *arguments)
+        except HostLostError:
+            await asyncio.sleep(0)
+            return []
 
-    monkeypatch.setattr("training.joint.play.complete_groups", keep_the_rest)
-    assert "in the loss" in steps.try_fault("kill", 40)
+    monkeypatch.setattr(HostSchedule, "_call", forget)
+    assert "6.0 sets in the loss" in steps.try_fault("kill", 5)
 
 
 @pytest.mark.process
 def test_a_learner_that_learns_twice_is_caught(steps: FaultySteps, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = JointLearner.step
+    plain = JointLearner.learn
 
-    def twice(self: JointLearner, scenarios: object) -> dict[str, float]:
-        plain(self, scenarios)  # type: ignore[arg-type]
-        return plain(self, scenarios)  # type: ignore[arg-type]
+    def twice(self: JointLearner, groups: Any) -> dict[str, float]:
+        plain(self, groups)
+        return plain(self, groups)
 
-    monkeypatch.setattr(JointLearner, "step", twice)
-    assert "learnt something else" in steps.try_fault("slow", 30)
+    monkeypatch.setattr(JointLearner, "learn", twice)
+    assert "learnt something else" in steps.try_fault("slow", 3)

@@ -1,0 +1,54 @@
+"""Rollout hosts as Ray actors: the weights of no Ray, and a killed or hung actor is replaced."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_rollout_hosts import make_run
+from tiny_models import same_weights, weights_of
+
+from emads.reliability.joint.rank_stage import engine_maker, open_scripted_host
+from emads.reliability.joint.rollout_faults import FaultySteps
+from roles.registry import ROLES
+from training.joint import marl
+from training.joint.hosts.ray_host import RayHost, join_cluster
+from training.models.weights import load_weights
+from training.stages.marl import train_marl
+
+ray: Any = pytest.importorskip("ray", reason="Ray is not installed: pip install 'emads[ray]'")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    join_cluster("")
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_two_ray_hosts_give_the_weights_of_no_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.stages.rollout_hosts.open_host", open_scripted_host)
+    alone = make_run(tmp_path / "alone")
+    spread = make_run(tmp_path / "spread", "rollouts.hosts=2", "rollouts.backend=ray")
+    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(alone.path))
+    for run in (alone, spread):
+        train_marl(run.path)
+    for role in ROLES:
+        start, played, again = (
+            weights_of(load_weights(run, stage, role)[0])
+            for run, stage in ((alone, "grpo"), (alone, "marl"), (spread, "marl"))
+        )
+        assert not same_weights(start, played), f"{role} learnt nothing"
+        assert same_weights(again, played)
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("fault", ["kill", "hang"])
+def test_the_work_of_a_lost_actor_is_done_again_by_one_that_loads_its_weights(fault: str) -> None:
+    steps = FaultySteps(RayHost)
+    try:
+        assert steps.try_fault(fault, 5) == ""
+    finally:
+        steps.close()

@@ -1,0 +1,103 @@
+"""A rollout host in a process of its own on this machine, asked through a pipe."""
+
+import asyncio
+import multiprocessing
+import pickle
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from training.joint.hosts.host import RolloutHost
+from training.joint.hosts.pool import HostLostError
+from training.runs.workers import enter_worker
+
+OpenHost = Callable[[], AbstractContextManager[RolloutHost]]
+END_S = 5.0  # to leave by itself once it is told to
+
+
+class ProcessHost:
+    """A RolloutHost in a spawned process; one call at a time."""
+
+    def __init__(
+        self, open_host: OpenHost, *, number: int = 0, num_threads: int = 1, gpus: Sequence[str] = ()
+    ) -> None:
+        """`open_host`: sent by reference, entered there. The process sees one of `gpus`, by its number."""
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self.process = context.Process(
+            target=_serve, args=(theirs, open_host, number, num_threads, gpus), name=f"rollout-host-{number}"
+        )
+        self.process.start()
+        theirs.close()  # so that the pipe ends with the process
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"rollout-host-{number}")
+        self._is_busy = False
+
+    async def start(self) -> None:
+        await self._run(self._receive)
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        return await self._run(self._ask, method, arguments)
+
+    def close(self) -> None:
+        """Let an idle process leave; kill one that is at work or hangs."""
+        if not self._is_busy:
+            with suppress(OSError):
+                self._pipe.send(None)
+            self.process.join(END_S)
+        self.process.kill()
+        self.process.join()
+        self._thread.shutdown(wait=True)
+        self._pipe.close()
+
+    async def _run(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        self._is_busy = True
+        result = await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+        self._is_busy = False  # not after an error or a timeout: it is of no more use then
+        return result
+
+    def _ask(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        try:
+            self._pipe.send((method, arguments))
+        except OSError:
+            raise HostLostError(f"rollout host {self.process.pid} ended") from None
+        return self._receive()
+
+    def _receive(self) -> Any:
+        try:
+            failure, result = self._pipe.recv()
+        except (EOFError, OSError):
+            raise HostLostError(f"rollout host {self.process.pid} ended") from None
+        if failure is not None:
+            raise failure
+        return result
+
+
+def _serve(pipe: Any, open_host: OpenHost, number: int, num_threads: int, gpus: Sequence[str]) -> None:
+    """Answer calls until None comes: each with the failure, or with None and the result."""
+    try:
+        enter_worker(num_threads, gpus, number)
+        with open_host() as host:
+            pipe.send((None, None))
+            while (asked := pipe.recv()) is not None:
+                method, arguments = asked
+                try:
+                    pipe.send((None, getattr(host, method)(*arguments)))
+                except Exception as error:
+                    pipe.send((_portable(error), None))
+    except EOFError:  # the learner is gone
+        return
+    except Exception as error:
+        pipe.send((_portable(error), None))
+
+
+def _portable(error: Exception) -> Exception:
+    """The error with its traceback as a note; where it cannot be sent, another one with its text."""
+    text = traceback.format_exc()
+    error.add_note(f"in a rollout host:\n{text}")
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(text)
+    return error
