@@ -52,11 +52,10 @@ COMPARISONS: tuple[tuple[Arm, Arm], ...] = (("full", "start"), ("assess", "start
 Scores = dict[str, dict[str, list[float]]]  # way -> measure -> one number per case
 
 
-def make_learner(run: Run, options: argparse.Namespace, protocol: str) -> JointLearner:
-    """The run's GRPO team, ready to learn under this protocol."""
-    changed = {"protocol": protocol, "credit__scheme": "shared", "rounds": options.rounds}
-    config = run.config.marl.changed(**changed)
-    models, tokenizer = load_team(run, options.stage)
+def make_learner(run: Run, stage: str, **changes: Any) -> JointLearner:
+    """The run's team after a stage, ready to learn with these keys of its `marl` section changed."""
+    config = run.config.marl.changed(**changes)
+    models, tokenizer = load_team(run, stage)
     return JointLearner(
         models,
         config,
@@ -152,7 +151,10 @@ def run_arm(run: Run, arm: Arm, options: argparse.Namespace) -> dict[str, Any]:
         if arm == "experts":
             scores = measure_experts(run, cases, options)
         else:
-            learner = make_learner(run, options, "full" if arm == "start" else arm)
+            protocol = "full" if arm == "start" else arm
+            learner = make_learner(
+                run, options.stage, protocol=protocol, credit__scheme="shared", rounds=options.rounds
+            )
             steps = [] if arm == "start" else train(run, learner, options)
             scores = measure(learner, cases, run)
         file.write_bytes(encode_json({"steps": steps, "scores": scores}))

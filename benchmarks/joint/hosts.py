@@ -15,10 +15,11 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.joint.credit import open_learner
+from benchmarks.joint.governed import make_learner
 from training.joint.hosts.pool import HostPool
 from training.joint.hosts.process_host import ProcessHost
 from training.joint.marl import JointLearner
+from training.models.base_model import quiet_libraries
 from training.runs.run_folder import Run
 from training.stages.from_config import joint_cases
 from training.stages.rollout_hosts import open_host
@@ -41,8 +42,10 @@ def main() -> None:
     parser.add_argument("--block-size", type=int, default=12)
     parser.add_argument("--steps", type=int, default=5)
     options = parser.parse_args()
-    alone, run = open_learner(options.run)
-    spread, _ = open_learner(options.run)
+    quiet_libraries()
+    torch.set_num_threads(1)
+    run = Run.open(options.run)
+    alone, spread = make_learner(run, "grpo"), make_learner(run, "grpo")
     made: list[ProcessHost] = []
 
     def make(number: int) -> ProcessHost:
