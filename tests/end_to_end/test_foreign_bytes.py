@@ -104,7 +104,10 @@ def damage(draw: st.DrawFn, documents: Sequence[bytes]) -> bytes:
 
 def as_text(content: bytes) -> str:
     """What a model could write: any string."""
-    return content.decode("utf-8", "surrogatepass" if b"\xed\xa0" in content else "replace")
+    try:
+        return content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return content.decode("utf-8", "replace")
 
 
 def write(content: bytes, folder: Path, name: str) -> Path:

@@ -41,7 +41,7 @@ from training.joint.protocols import choose_player
 KINDS = ("kill", "hang", "slow")
 MOST_CALLS = 30  # of one case: 3 report sets of 9 calls, and a second decision on each
 NUM_HOSTS = 2
-TIMEOUT_S = 30.0  # a healthy host has a case played in a second or so
+TIMEOUT_S = 60.0  # a healthy host has a case played in a second or so
 PLAN = "plan"  # file that the first host takes which plays a case
 PR_FAULTS = (("kill", 3), ("kill", 30), ("hang", 20), ("slow", 25))
 LEARNING = MarlConfig(
@@ -62,15 +62,16 @@ class FaultyEngine(ScriptedModelEngine):
     """Fails at the planned call, if its process is the one that takes the plan."""
 
     folder: Path | None = None
-    _fault, _at = "", 0
+    _fault, _at, _arrived = "", 0, 0
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        if self.folder is not None and not self.calls:
+        self._arrived += 1
+        if self.folder is not None and self._arrived == 1:
             with suppress(OSError):  # another host has it, or there is none
                 plan = (self.folder / PLAN).rename(self.folder / f"{PLAN}.{os.getpid()}")
                 self._fault, at = plan.read_text().split()
                 self._at = int(at)
-        if len(self.calls) + 1 == self._at:
+        if self._arrived == self._at:
             self._fail()
         return await super().complete(request)
 

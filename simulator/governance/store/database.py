@@ -10,7 +10,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -238,19 +238,24 @@ def open_store(path: Path | None) -> Store:
     """
     if path is not None and not path.parent.is_dir():
         raise UserError(f"--db {str(path)!r}: no folder {str(path.parent)!r}; make it first")
-    try:
-        store = sqlite3.connect(path or ":memory:", isolation_level=None, factory=Store)
-        store.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-        store.execute("PRAGMA journal_mode=WAL")
-        store.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
-        store.execute("PRAGMA synchronous=NORMAL")
-        store.execute("PRAGMA temp_store=MEMORY")
-        store.executescript(_SCHEMA)
-        foreign = _find_foreign(store)
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise UserError(f"--db {str(path)!r} cannot be used ({error}); choose another file") from None
-    if foreign is not None:
-        raise UserError(f"--db {str(path)!r} holds {foreign!r}, which is not a part of a store; remove it")
+    with ExitStack() as stack:
+        try:
+            store = sqlite3.connect(path or ":memory:", isolation_level=None, factory=Store)
+            stack.callback(store.close)
+            store.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+            store.execute("PRAGMA journal_mode=WAL")
+            store.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
+            store.execute("PRAGMA synchronous=NORMAL")
+            store.execute("PRAGMA temp_store=MEMORY")
+            store.executescript(_SCHEMA)
+            foreign = _find_foreign(store)
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise UserError(f"--db {str(path)!r} cannot be used ({error}); choose another file") from None
+        if foreign is not None:
+            raise UserError(
+                f"--db {str(path)!r} holds {foreign!r}, which is not a part of a store; remove it"
+            )
+        stack.pop_all()  # only a store that is refused is closed here
     return store
 
 

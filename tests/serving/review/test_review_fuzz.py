@@ -138,4 +138,4 @@ def test_drawn_requests(play: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("play", PLAYS)
 def test_many_drawn_requests(play: Any, tmp_path: Path) -> None:
-    on_fuzzed_site(tmp_path, 200, play)
+    on_fuzzed_site(tmp_path, 100, play)

@@ -1,9 +1,11 @@
 """Transactions of the store: alone or in groups, all or nothing, on disk when they say so."""
 
 import asyncio
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from governed_tables import CALM, Person, stand_at_gate, yes_man
 
 from emads.reliability.governed.cases import KEY, draw_cases, make_seating
-from roles.errors import InfrastructureError
+from roles.errors import InfrastructureError, UserError
 from simulator.governance.gate.approvals import ReviewResponse
 from simulator.governance.runner import open_services, play_governed
 from simulator.governance.store.database import Store, open_store, transaction
@@ -218,3 +220,16 @@ def test_a_full_disk_fails_episodes_that_can_be_taken_up(is_batched: bool, tmp_p
     num_pages = sqlite3.connect(path).execute("PRAGMA page_count").fetchone()[0]
     assert "failed" in asyncio.run(run(num_pages + 20))
     assert set(asyncio.run(run(None))) == {"completed"}
+
+
+def test_a_file_that_is_refused_is_closed_again(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    open_store(path).close()
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("CREATE VIEW stranger AS SELECT 1")
+    with pytest.raises(
+        UserError, match="'stranger'"
+    ) as kept:  # keeps its traceback, and so what the frames hold
+        open_store(path)
+    opened = [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
+    assert str(path) not in opened, kept.value

@@ -16,6 +16,7 @@ from training.joint.hosts.host import Job, encode_weights
 from training.joint.records import EpisodeGroup
 from training.runs.run_errors import WorkerLostError
 
+START_S = 900.0  # that a host may take to start: vLLM takes minutes
 MOST_LOSSES = 5  # of hosts with the same job, one after the other
 
 
@@ -58,7 +59,7 @@ class HostSchedule:
     """The queue of jobs and, for every host, the coroutine that serves it. One event loop."""
 
     def __init__(self, make_host: Callable[[int], Host], num_hosts: int, *, timeout_s: float) -> None:
-        """`timeout_s`: a start, a load or a job that takes longer counts as hung."""
+        """`timeout_s`: a load or a job that takes longer counts as hung; a start has START_S."""
         self._make_host, self._timeout_s = make_host, timeout_s
         self._queue: asyncio.Queue[_Order] = asyncio.Queue()
         self._tasks = [asyncio.create_task(self._serve(number)) for number in range(num_hosts)]
@@ -121,7 +122,7 @@ class HostSchedule:
     async def _start(self, number: int) -> Host:
         host = self._make_host(number)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(START_S):
                 await host.start()
         except BaseException:
             host.close()
