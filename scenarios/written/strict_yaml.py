@@ -53,11 +53,23 @@ _Loader.add_implicit_resolver(
 )
 
 
+MOST_LEVELS = 64  # of nesting: what it costs to read "[[[[" grows with the square of the levels
+
+
 class _TreeLoader(_Loader):
     """Plain trees only: an alias could make a small file into a huge value."""
 
+    _depth = 0
+
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """The next node; one with an anchor, an alias or a tag is refused."""
+        """The next node; one with an anchor, an alias or a tag, or too deep inside others, is refused."""
+        self._depth += 1
+        try:
+            return self._compose(parent, index)
+        finally:
+            self._depth -= 1
+
+    def _compose(self, parent: Any, index: Any) -> Any:
         parser: Any = self  # yaml's own methods carry no types
         event = parser.peek_event()
         if getattr(event, "anchor", None) is not None:  # of an alias, too
@@ -69,6 +81,8 @@ class _TreeLoader(_Loader):
             raise yaml.MarkedYAMLError(
                 problem="tags (!) are not allowed; write a plain value", problem_mark=event.start_mark
             )
+        if self._depth > MOST_LEVELS:
+            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=event.start_mark)
         return super().compose_node(parent, index)
 
 
@@ -159,8 +173,6 @@ def parse_located_yaml(text: str, source: str) -> Located:
         raise UserError(f"{source}{line}: malformed YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{source}: malformed YAML: {str(error).splitlines()[0]}") from None
-    except RecursionError:
-        raise UserError(f"{source}: malformed YAML: nested too deeply") from None
     return Located(value=value, lines=lines)
 
 
