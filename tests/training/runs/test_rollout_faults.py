@@ -38,7 +38,7 @@ def test_a_pool_that_forgets_the_work_of_a_lost_host_is_caught(
             return []
 
     monkeypatch.setattr(HostSchedule, "_call", forget)
-    assert "6.0 sets in the loss" in steps.try_fault("kill", 5)
+    assert "sets in the loss" in steps.try_fault("kill", 5)
 
 
 @pytest.mark.process
