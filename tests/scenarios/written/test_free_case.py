@@ -244,7 +244,7 @@ BAD: dict[str, tuple[str | bytes, int | None, list[str]]] = {
     "merge key": (GOOD + "<<: {title: x}\n", 16, ["unknown key '<<'"]),
     "Python tag": ("!!python/object/apply:os.system [true]\n", 1, ["tags (!) are not allowed"]),
     "two documents": (GOOD + "---\n" + GOOD, 16, ["malformed YAML"]),
-    "deep nesting": ("[" * 30_000, None, ["nested too deeply"]),
+    "deep nesting": ("[" * 30_000, 1, ["nested too deeply"]),
     "escaped control character": (changed("The rooms are full.", '"a\\0b"'), 9, ["control character"]),
 }
 
