@@ -30,7 +30,7 @@ class TalkCase:
 
     @property
     def public(self) -> PublicCase:
-        """What everybody knows; such a case has neither budget nor company options."""
+        """Return what everybody knows; such a case has neither budget nor company options."""
         return PublicCase(sector="", situation=self.situation, options={}, budget=0, seats=tuple(self.seats))
 
     def parts_of(self, seat: str, option: str) -> tuple[Part, ...] | None:

@@ -115,7 +115,7 @@ async def open_site(
 
 
 def hear(*more: str) -> tuple[int, ...]:
-    """What the COO has heard: its brief, and what was said since."""
+    """Return what the COO has heard: its brief, and what was said since."""
     game = PlanGame(SEAT_CASE)
     ids = CHAT.open(game.prompt_role("coo"), game.write_report_brief("coo"), with_tools=True)
     for text in more:

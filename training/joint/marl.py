@@ -143,7 +143,7 @@ class JointLearner:
         return self.play_here(self.updater.actors, self.num_steps, jobs)
 
     def play_here(self, models: Mapping[str, Any], version: int, jobs: Sequence[Job]) -> list[EpisodeGroup]:
-        """What hosts would play, in this process, by these models, which are of that version."""
+        """Play in this process what hosts would, by these models, which are of that version."""
         host = RolloutHost(models, self.player, self._open_engine)
         return [group for job in jobs for group in host.play_with(models, job, version)]
 

@@ -16,7 +16,7 @@ from roles.registry import ROLES
 from roles.team import NO_OPTION, Decision, list_forms
 from serving.review.inbox import ItemState, judge_item
 from serving.review.pages import Form, RefusalError, Website, find_site, first
-from serving.review.routes.general import SEE_OTHER
+from serving.review.routes.general import CONFLICT, SEE_OTHER, UNPROCESSABLE
 from serving.review.schema_form import check_value, make_fields, read_fields
 from simulator.governance.gate.approvals import MAX_FEEDBACK_CHARS
 from training.feedback.labels import Conversation, Label
@@ -24,7 +24,6 @@ from training.feedback.queue import QueuedItem
 
 router = APIRouter(prefix="/answers")
 PREFIX = "answer"
-CONFLICT, UNPROCESSABLE = 409, 422
 
 
 @router.get("/{item_id}")

@@ -9,13 +9,12 @@ from roles.errors import InfrastructureError
 from serving.review.inbox import list_rows
 from serving.review.pages import RefusalError, Website, find_site, first
 from serving.review.request_view import RequestState, find_state, list_history, list_work, show_request
-from serving.review.routes.general import SEE_OTHER
+from serving.review.routes.general import CONFLICT, SEE_OTHER, UNAVAILABLE, UNPROCESSABLE
 from simulator.governance.gate.approvals import MAX_FEEDBACK_CHARS, NotApprovedError, ReviewResponse
 from simulator.governance.gate.request_form import ReviewRequest
 
 router = APIRouter(prefix="/approvals")
 RULINGS = ("approve", "edit", "reject")
-CONFLICT, UNPROCESSABLE, UNAVAILABLE = 409, 422, 503
 
 
 @router.get("/{interrupt_id}")

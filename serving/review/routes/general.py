@@ -14,7 +14,7 @@ from serving.review.progress import describe_progress
 from serving.review.sessions import COOKIE, SIGN_OUT, find_reviewer, open_session
 
 router = APIRouter()
-SEE_OTHER = 303
+SEE_OTHER, CONFLICT, UNPROCESSABLE, UNAVAILABLE = 303, 409, 422, 503
 NOBODY = "(nobody)"
 
 

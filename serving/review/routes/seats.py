@@ -15,7 +15,7 @@ from roles.team import guess_form, list_forms
 from scenarios.base import ToolCall
 from serving.review.inbox import judge_turn
 from serving.review.pages import Form, RefusalError, Website, find_site, first
-from serving.review.routes.general import SEE_OTHER
+from serving.review.routes.general import CONFLICT, SEE_OTHER, UNPROCESSABLE
 from serving.review.schema_form import Field, check_value, make_fields, read_fields
 from serving.review.turns import SeatTurn
 from simulator.governance.gate.approvals import NotApprovedError
@@ -23,7 +23,6 @@ from simulator.tool_calls import format_tool_call
 from training.feedback.labels import time_now
 
 router = APIRouter(prefix="/seats")
-CONFLICT, UNPROCESSABLE = 409, 422
 SPEAKERS = {"user": "to you", "tool": "what you looked up", "assistant": "you"}
 
 

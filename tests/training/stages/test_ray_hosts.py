@@ -5,15 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_rollout_hosts import make_run
-from tiny_models import same_weights, weights_of
+from test_rollout_hosts import check_same_learning, make_run
 
 from emads.reliability.joint.rank_stage import engine_maker, open_scripted_host
 from emads.reliability.joint.rollout_faults import FaultySteps
-from roles.registry import ROLES
 from training.joint import marl
 from training.joint.hosts.ray_host import RayHost, join_cluster
-from training.models.weights import load_weights
 from training.stages.marl import train_marl
 
 ray: Any = pytest.importorskip("ray", reason="Ray is not installed: pip install 'emads[ray]'")
@@ -35,13 +32,7 @@ def test_two_ray_hosts_give_the_weights_of_no_ray(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(marl, "TransformersEngine", engine_maker(alone.path))
     for run in (alone, spread):
         train_marl(run.path)
-    for role in ROLES:
-        start, played, again = (
-            weights_of(load_weights(run, stage, role)[0])
-            for run, stage in ((alone, "grpo"), (alone, "marl"), (spread, "marl"))
-        )
-        assert not same_weights(start, played), f"{role} learnt nothing"
-        assert same_weights(again, played)
+    check_same_learning(alone, spread)
 
 
 @pytest.mark.usefixtures("cluster")

@@ -25,6 +25,17 @@ def make_run(path: Path, *settings: str) -> Run:
     return run
 
 
+def check_same_learning(alone: Run, spread: Run) -> None:
+    """Both runs learnt something in the joint stage, and the same to the bit."""
+    for role in ROLES:
+        start, played, again = (
+            weights_of(load_weights(run, stage, role)[0])
+            for run, stage in ((alone, "grpo"), (alone, "marl"), (spread, "marl"))
+        )
+        assert not same_weights(start, played), f"{role} learnt nothing"
+        assert same_weights(again, played)
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
     "extra", [(), ("marl.max_staleness=1", "marl.loss.importance=token", "marl.max_steps=3")]
@@ -42,13 +53,7 @@ def test_hosts_give_the_weights_of_no_hosts_also_after_a_stop(
     train_marl(spread.path, max_steps=1)
     assert not spread.is_done("marl")
     train_marl(spread.path)
-    for role in ROLES:
-        start, played, again = (
-            weights_of(load_weights(run, stage, role)[0])
-            for run, stage in ((alone, "grpo"), (alone, "marl"), (spread, "marl"))
-        )
-        assert not same_weights(start, played), f"{role} learnt nothing"
-        assert same_weights(again, played)
+    check_same_learning(alone, spread)
     rewards = [[row.metrics["team_reward"] for row in run.read_metrics("marl")] for run in (alone, spread)]
     assert rewards[0] == rewards[1]
 

@@ -66,7 +66,7 @@ class HostSchedule:
         self.num_lost = 0  # hosts that were replaced
 
     async def play(self, weights: Mapping[str, bytes], version: int, jobs: Sequence[Job]) -> list[Any]:
-        """What hosts return for these jobs, in the order of the jobs.
+        """Return what hosts play of these jobs, in the order of the jobs.
 
         Raises:
             WorkerLostError: several hosts were lost with the same job.
