@@ -1,5 +1,6 @@
 """Common part of the suites' games: everybody speaks once, ReconcileGPT drafts, the seats vote. No tools."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -38,7 +39,7 @@ class TalkCase:
         return None
 
 
-class TalkGame:
+class TalkGame(ABC):
     """Reads and writes what every suite's game does alike; a game adds its schemas, briefs and `settle`."""
 
     most_questions = 0
@@ -52,17 +53,17 @@ class TalkGame:
         """Return the game: nobody asks in it."""
         return self
 
+    @abstractmethod
     def settle(self, parsed: Parsed) -> Parsed | None:
         """Return an answer of the right schema as the case reads it; None for one that the case forbids."""
-        raise NotImplementedError
 
+    @abstractmethod
     def describe(self, parsed: Parsed) -> str:
         """Say what an answer chooses, in words for the others."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write_decision_brief(self, reports: Reports, ruled_out: Collection[str] = ()) -> str:
         """Write what ReconcileGPT drafts from."""
-        raise NotImplementedError
 
     def read_report(self, seat: str, text: str) -> Parsed | None:
         """Read a seat's statement; None for a malformed one."""
