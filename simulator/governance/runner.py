@@ -39,6 +39,7 @@ from simulator.governance.store.database import Store, naming_damage, open_store
 from simulator.governance.store.decision_log import DecisionLog
 from simulator.governance.store.effects import EffectsLedger
 from simulator.governance.store.high_water_mark import marking
+from simulator.governance.store.thread_claims import ThreadClaims
 from simulator.graph.concurrency import run_pool
 from simulator.graph.context import TeamAgents
 from simulator.graph.garbage_collection import deferred_garbage_collection
@@ -55,7 +56,7 @@ _TIMED = ("interrupt_id", "nonce", "signature")  # what differs between two play
 class GovernanceServices:
     """A store and the services on it; made by `open_services`.
 
-    Two processes may work on one file: the store decides who was first.
+    Two processes may work on one file: each thread is played by one at a time.
     """
 
     connection: Store
@@ -65,6 +66,7 @@ class GovernanceServices:
     gate: Gate
     desk: ReviewDesk
     precedents: PrecedentStore
+    claims: ThreadClaims
     graphs: dict[tuple[str, ...], FullGraph] = field(default_factory=dict)  # compiled, by seats
     is_batched: bool = True  # one commit for what many episodes did at once
 
@@ -139,6 +141,7 @@ async def open_services(
                 nonce=nonce,
             ),
             precedents=PrecedentStore(connection),
+            claims=ThreadClaims(path),
         )
 
 
@@ -286,7 +289,7 @@ async def _play_thread(
     start = open_full_case(seating.open_case(case, seating.make_game(case), rounds=rounds))
     try:
         with tracing_context(enabled=False):
-            state, status, error = await _drive(start, context, services, reviewer)
+            state, status, error = await _claim_and_drive(start, context, services, reviewer)
     finally:
         agents.end()
     return GovernedEpisode(
@@ -297,6 +300,16 @@ async def _play_thread(
         trace=tuple(read_trace(services, thread)),
         error=error,
     )
+
+
+async def _claim_and_drive(
+    start: FullState, context: FullContext, services: GovernanceServices, reviewer: Reviewer
+) -> tuple[Mapping[str, Any], str, str | None]:
+    try:
+        with services.claims.hold(context.thread):
+            return await _drive(start, context, services, reviewer)
+    except InfrastructureError as error:  # another plays the thread: nothing of it was touched here
+        return start, FAILED, str(error)
 
 
 async def _drive(
