@@ -26,7 +26,7 @@ from training.roles.resumable_trainer import ResumableTrainer
 from training.roles.rollouts import Rollouts
 from training.roles.sft import OnStep, StepReporter
 from training.roles.shared_prompts import SharedPrompts
-from training.roles.trainer_ranks import agree
+from training.roles.trainer_ranks import agree, device_options
 from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints, Stateful
 
@@ -153,8 +153,7 @@ def run_grpo(
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
-        use_cpu=not torch.cuda.is_available(),
-        bf16=torch.cuda.is_available(),
+        **device_options(),
         dataloader_pin_memory=False,
         seed=seed,
     )

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from training.learner.packing import make_batches
 from training.learner.rows import TrainingRow
@@ -51,7 +50,7 @@ class SharedPrompts:
             ids, mask = input_ids[start : start + size], attention_mask[start : start + size]
             with trainer.accelerator.autocast():
                 given = (ids, mask, logits_to_keep, trainer.temperature)
-                if isinstance(model, DistributedDataParallel):
+                if model is not trainer.accelerator.unwrap_model(model):
                     found.append(model(shared_prompts=given))  # through its forward: it sums gradients then
                 else:
                     found.append(completion_logprobs(model, *given))

@@ -17,22 +17,39 @@ ray: Any = pytest.importorskip("ray", reason="Ray is not installed: pip install 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster() -> Iterator[None]:
     join_cluster("")
     yield
     ray.shutdown()
 
 
-@pytest.mark.usefixtures("cluster")
-def test_two_ray_hosts_give_the_weights_of_no_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def two_nodes() -> Iterator[str]:
+    """The address of a cluster whose nodes have room for one host each."""
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 1, "_system_config": {"worker_niceness": 0}}
+    nodes = Cluster(initialize_head=True, head_node_args=head)
+    nodes.add_node(num_cpus=1)
+    yield nodes.address
+    ray.shutdown()
+    nodes.shutdown()
+
+
+def test_hosts_on_two_ray_nodes_give_the_weights_of_no_ray(
+    two_nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("training.stages.rollout_hosts.open_host", open_scripted_host)
     alone = make_run(tmp_path / "alone")
-    spread = make_run(tmp_path / "spread", "rollouts.hosts=2", "rollouts.backend=ray")
+    spread = make_run(
+        tmp_path / "spread", "rollouts.hosts=2", "rollouts.backend=ray", f"rollouts.address={two_nodes}"
+    )
     monkeypatch.setattr(marl, "TransformersEngine", engine_maker(alone.path))
     for run in (alone, spread):
         train_marl(run.path)
     check_same_learning(alone, spread)
+    assert [row.metrics["hosts_lost"] for row in spread.read_metrics("marl")] == [0, 0]
 
 
 @pytest.mark.usefixtures("cluster")
