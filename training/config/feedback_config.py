@@ -17,8 +17,10 @@ class FeedbackConfig(Section):
 
 
 class CorrectionsConfig(FeedbackConfig):
-    """SFT on what reviewers wrote."""
+    """SFT on what reviewers wrote and approved."""
 
+    with_approved: bool = True
+    """Whether answers that were approved are shown too: corrected ones alone teach doubt in what was right."""
     epochs: PositiveCount = 3
     """Passes over the corrections."""
     batch_size: PositiveCount = 16

@@ -95,13 +95,14 @@ def prepare_stage(
 
 
 def train_corrections(path: Path, role: str) -> None:
-    """SFT of one role on what reviewers wrote."""
+    """SFT of one role on what reviewers wrote and approved."""
     run, settings = _begin(path, "corrections", role, CorrectionsConfig)
     if settings is None:
         return
     model, tokenizer = load_trainable(run, settings.source, role)
     labels = _resolved(run, "corrections", role)
-    rows = correction_rows(labels, make_chat(tokenizer, run.config))
+    chat = make_chat(tokenizer, run.config)
+    rows = correction_rows(labels, chat, with_approved=settings.with_approved)
     _require(rows, "correction", run, "corrections", role)
     sft = {
         "batch_size": settings.batch_size,
