@@ -31,6 +31,10 @@ from simulator.engines.vllm.server_client import VLLMServerEngine
 
 pytestmark = NEEDS_VLLM
 START_S = 600.0  # of one server; two cores may have more to do than this
+SWITCHES = (
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "VLLM_NO_USAGE_STATS", "VLLM_DO_NOT_TRACK",
+    "TORCHDYNAMO_DISABLE", "HF_HUB_OFFLINE",
+)  # fmt: skip
 
 
 def write_command(weights: Path, port: int) -> list[str]:
@@ -38,19 +42,14 @@ def write_command(weights: Path, port: int) -> list[str]:
 
     It runs vLLM's server module: the CPU build's own `vllm serve` stops because its package has another name.
     """
-    ours = {
-        key: value for key, value in DEFAULTS.items() if key not in ("disable_log_stats", "use_tqdm_on_load")
-    }
-    chosen = {**ours, **CPU_DEFAULTS, "logprobs_mode": "processed_logprobs", "generation_config": "vllm"}
+    chosen = {**DEFAULTS, **CPU_DEFAULTS, "logprobs_mode": "processed_logprobs", "generation_config": "vllm"}
+    del chosen["disable_log_stats"], chosen["use_tqdm_on_load"]
     flags = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1"]
     flags += ["--model", str(weights), "--port", str(port), "--served-model-name", "base"]
     for key, value in chosen.items():
         name = key.replace("_", "-")
-        flags += (
-            [f"--{name}" if value else f"--no-{name}"]
-            if isinstance(value, bool)
-            else [f"--{name}", str(value)]
-        )
+        is_switch = isinstance(value, bool)
+        flags += [f"--{'' if value else 'no-'}{name}"] if is_switch else [f"--{name}", str(value)]
     return flags
 
 
@@ -68,14 +67,7 @@ class Server:
             command,
             stdout=log.open("w"),
             stderr=subprocess.STDOUT,
-            env={
-                **os.environ,
-                "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
-                "VLLM_NO_USAGE_STATS": "1",
-                "VLLM_DO_NOT_TRACK": "1",
-                "TORCHDYNAMO_DISABLE": "1",
-                "HF_HUB_OFFLINE": "1",
-            },
+            env=os.environ | dict.fromkeys(SWITCHES, "1"),
             start_new_session=True,
         )
 
