@@ -20,7 +20,7 @@ class CorrectionsConfig(FeedbackConfig):
     """SFT on what reviewers wrote and approved."""
 
     with_approved: bool = True
-    """Whether answers that were approved are shown too: corrected ones alone teach doubt in what was right."""
+    """Whether answers that were approved are shown too: corrected ones alone teach doubt in what is right."""
     epochs: PositiveCount = 3
     """Passes over the corrections."""
     batch_size: PositiveCount = 16
