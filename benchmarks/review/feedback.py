@@ -52,6 +52,7 @@ SETTINGS: Mapping[
     str, tuple[str, ...]
 ] = {  # found on validation cases of seed 0; defaults suit larger models
     "corrections": ("learning_rate=1e-3",),
+    "dpo": ("learning_rate=1e-3", "sft_weight=5"),
 }
 LABEL_STRIDE = 100_000  # scenarios between the labels of two seeds
 CHECK_FIRST = 900_000  # first scenario of the comparisons on which reward models are checked
