@@ -7,14 +7,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-SUPPORT = Path(__file__).parent
-ROOT = SUPPORT.parents[1]
+CHILDREN = Path(__file__).parent
+ROOT = CHILDREN.parents[2]
 
 
 def launch(*arguments: object, status: int = 0) -> str:
     """Run a program of this environment (`python`, `torchrun`, `accelerate`); its standard error.
 
-    One thread each, no GPU, the repository as working folder, tests importable.
+    One thread each, no GPU, the repository as working folder and importable.
     """
     return _wait(_start(arguments), status)
 
@@ -46,7 +46,7 @@ def _start(arguments: Sequence[object]) -> subprocess.Popen[str]:
             "OMP_NUM_THREADS": "1",
             # DETAIL: every collective is compared over the ranks before it runs
             "TORCH_DISTRIBUTED_DEBUG": os.environ.get("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
-            "PYTHONPATH": f"{ROOT}:{SUPPORT}",
+            "PYTHONPATH": str(ROOT),
         },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
