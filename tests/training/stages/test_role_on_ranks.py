@@ -174,8 +174,8 @@ def test_zero_2_through_accelerate_trains_as_one_process_does(
         train_base(run.path)
         if stage == "grpo":
             train_sft(run.path, "cto")
-    launch_ranks(1, ROOT / "tests" / "support" / "grpo_child.py", one.path, stage, "cto")
-    child = ROOT / "tests" / "support" / "deepspeed_child.py"
+    launch_ranks(1, CHILDREN / "grpo_child.py", one.path, stage, "cto")
+    child = CHILDREN / "deepspeed_child.py"
     shown = launch("accelerate", "launch", "--config_file", ZERO2, child, sharded.path, stage, "cto")
     own, whole = map(int, re.findall(r"steps on (\d+) of (\d+) weights", shown)[0])
     assert 2 * own == whole
