@@ -50,10 +50,11 @@ class SharedPrompts:
             ids, mask = input_ids[start : start + size], attention_mask[start : start + size]
             with trainer.accelerator.autocast():
                 given = (ids, mask, logits_to_keep, trainer.temperature)
-                if model is not trainer.accelerator.unwrap_model(model):
-                    found.append(model(shared_prompts=given))  # through its forward: it sums gradients then
+                inner = trainer.accelerator.unwrap_model(model)
+                if inner is model or not torch.is_grad_enabled():
+                    found.append(completion_logprobs(inner, *given))
                 else:
-                    found.append(completion_logprobs(model, *given))
+                    found.append(model(shared_prompts=given))  # through its forward: it sums gradients then
         logprobs, entropies = (torch.cat(one) for one in zip(*found, strict=True))
         return logprobs, entropies, None
 

@@ -65,13 +65,14 @@ def check_same_learning(one: Run, two: Run, *, share: float) -> None:
 
 @pytest.mark.process
 def test_the_config_of_two_nodes_runs_steps_and_resumes_on_two_agents(tmp_path: Path) -> None:
-    """Two agents of torchrun that meet on the loopback: shards, bfloat16 and checkpoints as it is shipped."""
+    """Two agents of torchrun that meet on the loopback: shards, bfloat16 and checkpoints as it is shipped.
+
+    And play one step ahead, by whole copies of the sharded weights.
+    """
     small = (
-        "model.preset=tiny",
-        "model.prompts=short",
-        "marl.adam_epsilon=1e-3",
-        "marl.memory.micro_batch_tokens=512",
-    )
+        "model.preset=tiny", "model.prompts=short", "marl.adam_epsilon=1e-3",
+        "marl.memory.micro_batch_tokens=512", "marl.max_staleness=1", "marl.loss.importance=token",
+    )  # fmt: skip
     one, two = (make_run(tmp_path / name, *small, config=TWO_NODES) for name in ("one", "two"))
     launch_nodes(2, *CHILD, two.path, "--max-steps", "1")
     assert not two.is_done("marl")

@@ -1,6 +1,8 @@
 """Rollout hosts as Ray actors: the weights of no Ray, and a killed or hung actor is replaced."""
 
+import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,9 @@ from test_rollout_hosts import check_same_learning, make_run
 
 from emads.reliability.joint.rank_stage import engine_maker, open_scripted_host
 from emads.reliability.joint.rollout_faults import FaultySteps
+from roles.errors import UserError
 from training.joint import marl
+from training.joint.hosts.pool import HostLostError
 from training.joint.hosts.ray_host import RayHost, join_cluster
 from training.stages.marl import train_marl
 
@@ -60,3 +64,18 @@ def test_the_work_of_a_lost_actor_is_done_again_by_one_that_loads_its_weights(fa
         assert steps.try_fault(fault, 5) == ""
     finally:
         steps.close()
+
+
+def test_what_ray_ends_is_a_lost_host_and_what_a_host_raises_is_itself() -> None:
+    """Ray kills workers where memory is short, and reports that as another error than a dead actor."""
+    own = UserError("no sound grpo weights in runs/x")
+    errors = ray.exceptions
+    for error, expected in (
+        (errors.ActorDiedError(), HostLostError),
+        (errors.OutOfMemoryError("2 workers were killed"), HostLostError),
+        (errors.RayTaskError("call", "", own), UserError),
+    ):
+        call: asyncio.Future[Any] = asyncio.Future(loop=asyncio.new_event_loop())
+        call.set_exception(error)
+        with pytest.raises(expected):
+            call.get_loop().run_until_complete(RayHost(partial(open_scripted_host, Path()))._wait(call))

@@ -81,11 +81,11 @@ class RayHost:
             ray.kill(self._actor)
 
     async def _wait(self, reference: Any) -> Any:
-        from ray.exceptions import RayActorError, RayTaskError
+        from ray.exceptions import RayError, RayTaskError
 
         try:
             return await reference
-        except RayActorError as error:
-            raise HostLostError(f"a Ray host ended: {error}") from None
         except RayTaskError as error:
             raise error.cause from error
+        except RayError as error:  # killed, its machine gone, or by Ray itself where memory is short
+            raise HostLostError(f"a Ray host ended: {error}") from None
