@@ -60,7 +60,8 @@ def estimate_time(shape: Shape, config: RunConfig, phase: Phase, device: Device,
 
     On rollout hosts joint training plays beside the ranks; with `max_staleness` while they learn.
     """
-    together = players = ranks  # together: devices that share a batch
+    players: float = ranks
+    together = ranks  # devices that share a batch
     batch, plays_ahead = phase.batch, False
     if phase.name != JOINT:
         together, owners = 1, 1 if config.model.adapter_sharing == "shared" else len(ROLES)

@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 def uses_deepspeed() -> bool:
     """Return whether accelerate was told to launch with DeepSpeed."""
-    return parse_flag_from_env("ACCELERATE_USE_DEEPSPEED")
+    return bool(parse_flag_from_env("ACCELERATE_USE_DEEPSPEED"))
 
 
 def device_options() -> dict[str, Any]:

@@ -125,6 +125,6 @@ def test_what_plays_ahead_has_adapters_of_its_own_on_the_learners_base() -> None
     theirs = dict(copied.named_parameters())
     shared = {name for name, one in model.named_parameters() if one.data_ptr() == theirs[name].data_ptr()}
     assert shared == {name for name in theirs if "lora_" not in name}
-    whole = small_model()
+    whole: Any = small_model()
     own = copy_models({"cto": whole}, shares_base=True)["cto"]  # without adapters everything is trained
     assert own.get_input_embeddings().weight.data_ptr() != whole.get_input_embeddings().weight.data_ptr()
