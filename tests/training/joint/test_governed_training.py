@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -107,8 +108,8 @@ def make_seating(
 
 @pytest.fixture(scope="module")
 def courses() -> ScoredGroup:
-    """Thirty courses of the scripted case."""
-    return play_courses("courses", FULL.rounds, 30)[1]
+    """Twelve courses of the scripted case."""
+    return play_courses("courses", FULL.rounds, 12)[1]
 
 
 def play_courses(stream: str, rounds: int, num_sets: int) -> tuple[EpisodeGroup, ScoredGroup]:
@@ -218,8 +219,8 @@ def test_each_plans_drafts_have_its_share_of_the_advantage(courses: ScoredGroup)
 def test_a_specialists_row_has_the_reports_advantage(courses: ScoredGroup, credit: str) -> None:
     learner = make_learner(change(credit__scheme=credit, rounds=2))  # votes, too, have the one reward
     rewards = [one.verdict.reward for one in firsts(courses)]
-    centred = [reward - sum(rewards) / 30 for reward in rewards]
-    deviation = (sum(value * value for value in centred) / 30) ** 0.5 + 1e-4
+    centred = [reward - fmean(rewards) for reward in rewards]
+    deviation = (sum(value * value for value in centred) / len(centred)) ** 0.5 + 1e-4
     scale = deviation if credit == "role_normalised" else 1.0
     rows = rows_of(learner, "coo", [courses])
     assert [row.advantage for row in rows] == pytest.approx([value / scale for value in centred])

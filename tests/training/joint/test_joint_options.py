@@ -137,10 +137,10 @@ def test_frozen_roles_play_and_stay(scripted: Engines) -> None:
 
 def test_specialists_and_reconciler_take_turns(scripted: Engines) -> None:
     learner = make_learner(change(alternate_every=2))
-    turns = []
+    groups, turns = learner.play(draw(2)), []
     for _ in range(5):
         before = all_weights(learner)
-        learner.step(draw(2))
+        learner.learn(groups)
         turns.append(moved(learner, before))
     assert turns == [set(SEATS), set(SEATS), {RECONCILER}, {RECONCILER}, set(SEATS)]
 
@@ -154,20 +154,21 @@ def test_roles_have_learning_rates_of_their_own() -> None:
 def test_rates_fall_in_a_straight_line_to_zero_unless_they_are_constant(scripted: Engines) -> None:
     falling = make_learner(change(max_steps=4, rate_schedule="linear", rate_factors={"cto": 0.4}))
     constant = make_learner(change(max_steps=4, rate_schedule="constant"))
+    groups = constant.play(draw(2))
     for share in (1.0, 0.75, 0.5, 0.25):
-        falling.step(draw(2))
-        constant.step(draw(2))
+        falling.learn(groups)
+        constant.learn(groups)
         rates = {role: one.param_groups[0]["lr"] for role, one in falling.updater.optimizers.items()}
         assert rates == pytest.approx(
             {role: share * CONFIG.learning_rate * (0.4 if role == "cto" else 1) for role in ROLES}
         )
         assert constant.updater.optimizers["cto"].param_groups[0]["lr"] == CONFIG.learning_rate
     before = all_weights(falling)
-    falling.step(draw(2))  # past the last step nothing is learnt
+    falling.learn(groups)  # past the last step nothing is learnt
     assert moved(falling, before) == set()
     resumed = make_learner(change(max_steps=4, rate_schedule="linear"))
     resumed.updater.num_steps = 3
-    resumed.step(draw(2))
+    resumed.learn(groups)
     assert resumed.updater.optimizers["coo"].param_groups[0]["lr"] == pytest.approx(
         0.25 * CONFIG.learning_rate
     )
