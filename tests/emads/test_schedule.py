@@ -50,6 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int
         return folder, [first, call("run", folder, "--resume"), call("run", folder, "--resume")]
 
 
+@pytest.mark.slow
 def test_an_interrupted_schedule_says_what_to_do(made: tuple[Path, list[tuple[int, str, str]]]) -> None:
     status, out, err = made[1][0]
     assert status == OUT_OF_MEMORY
@@ -60,6 +61,7 @@ def test_an_interrupted_schedule_says_what_to_do(made: tuple[Path, list[tuple[in
     assert "--resume" in line
 
 
+@pytest.mark.slow
 def test_resumed_it_skips_what_is_done(made: tuple[Path, list[tuple[int, str, str]]]) -> None:
     status, out, _ = made[1][1]
     assert status == 0
@@ -75,6 +77,7 @@ def test_resumed_it_skips_what_is_done(made: tuple[Path, list[tuple[int, str, st
     assert again.count("done before") == 4
 
 
+@pytest.mark.slow
 def test_the_time_of_all_attempts_adds_up(made: tuple[Path, list[tuple[int, str, str]]]) -> None:
     run = Run.open(made[0])
     seconds = run.read_json("schedule_time.json")["wall_s"]
@@ -84,6 +87,7 @@ def test_the_time_of_all_attempts_adds_up(made: tuple[Path, list[tuple[int, str,
     assert f"{seconds:.2f} at 3600 per hour" in describe_spent(run)
 
 
+@pytest.mark.slow
 def test_the_queue_holds_what_the_team_saw_and_no_truth(
     made: tuple[Path, list[tuple[int, str, str]]],
 ) -> None:
