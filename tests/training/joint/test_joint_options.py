@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from fast_loop import slow_except
 from joint_learning import (
     CONFIG,
     SEATS,
-    SMALL,
     WEIGHTS,
     Engines,
     change,
@@ -212,7 +212,7 @@ def adapted_team() -> dict[str, Any]:
     return dict.fromkeys(names, model)
 
 
-@pytest.mark.parametrize("layout", ["padded", "shared_prompt"])
+@pytest.mark.parametrize("layout", slow_except(["padded", "shared_prompt"], "shared_prompt"))
 def test_adapters_on_one_base_learn_together_and_each_its_own(scripted: Engines, layout: str) -> None:
     config = change(memory__row_layout=layout, frozen_roles=("risk",))
     models = adapted_team()
@@ -352,7 +352,7 @@ def run_overlapped(learner: JointLearner, steps: int, max_steps: int = 3) -> tup
 
 
 def test_overlap_is_as_stale_as_it_says_and_repeatable(scripted: Engines) -> None:
-    config = change(max_staleness=1, loss__importance="call")
+    config = change(max_staleness=1, report_sets=2, loss__importance="call")
     first, second, plain = make_learner(config), make_learner(config), make_learner(config)
     trainer, staleness = run_overlapped(first, 3)
     trainer.close()
@@ -367,9 +367,10 @@ def test_overlap_is_as_stale_as_it_says_and_repeatable(scripted: Engines) -> Non
         assert not same_weights(weights_of(first.models[role]), weights_of(plain.models[role]))
 
 
+@pytest.mark.slow
 def test_a_sharded_learner_may_have_rollouts_ahead_of_it(scripted: Engines, tmp_path: Path) -> None:
     """On one rank of FSDP2: plays run on whole copies, and the weights become those without sharding."""
-    config = change(max_staleness=1, loss__importance="call")
+    config = change(max_staleness=1, report_sets=2, loss__importance="call")
     plain = make_learner(config)
     run_overlapped(plain, 2)[0].close()
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
@@ -390,7 +391,7 @@ def test_a_sharded_learner_may_have_rollouts_ahead_of_it(scripted: Engines, tmp_
 
 
 def test_without_staleness_overlap_is_the_plain_learner(scripted: Engines) -> None:
-    one, other = make_learner(SMALL), make_learner(SMALL)
+    one, other = (make_learner(change(report_sets=2)) for _ in range(2))
     run_overlapped(one, 2)[0].close()
     for step in range(2):
         other.step(cases_of(step))
@@ -398,7 +399,7 @@ def test_without_staleness_overlap_is_the_plain_learner(scripted: Engines) -> No
 
 
 def test_overlapped_training_goes_on_exactly(scripted: Engines) -> None:
-    config = change(max_staleness=1, loss__importance="token")
+    config = change(max_staleness=1, report_sets=2, loss__importance="token")
     whole, part, resumed = make_learner(config), make_learner(config), make_learner(config, seed=0)
     run_overlapped(whole, 3)[0].close()
     trainer, _ = run_overlapped(part, 2)
