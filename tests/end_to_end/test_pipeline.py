@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import torch
 import trl
-from tiny_models import make_tiny_base
 
 from emads.cli import main
 from emads.commands import demo
@@ -79,10 +78,8 @@ class Made:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     path = tmp_path_factory.mktemp("pipeline") / "run"
-    config = load_config(None, SETTINGS)
-    make_tiny_base(Run.create(path, config).path)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        status = demo.run_demo(path, config, seeds=1, controls=False, resume=True)
+        status = demo.run_demo(path, load_config(None, SETTINGS), seeds=1, controls=False, resume=False)
     return Made(path=path, status=status, printed=printed.getvalue())
 
 
