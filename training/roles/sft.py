@@ -22,13 +22,14 @@ from training.data.demonstrations import TokenRow
 from training.models.optimizers import muon_with_adamw
 from training.roles.completion_logprobs import completion_logprobs
 from training.roles.resumable_trainer import ResumableTrainer
+from training.roles.shared_prompts import SharedPrompts
 from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints
 
 OnStep = Callable[[int, Mapping[str, float]], None]
 
 
-class ResumableSftTrainer(ResumableTrainer, SFTTrainer):
+class ResumableSftTrainer(ResumableTrainer, SharedPrompts, SFTTrainer):
     """TRL's trainer with our checkpoints."""
 
 
@@ -118,6 +119,7 @@ def run_sft(
         callbacks=[StepReporter(on_step)],
     )
     trainer.remove_callback(_printer())
+    trainer.shares_prompts = config.row_layout == "shared_prompt"
     if not config.validate_every:
         trainer.keep_checkpoints(checkpoints)
         trainer.train_on()
