@@ -74,7 +74,9 @@ class SharedPrompts:
                 model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch
             )
         trainer: Any = self
-        logprobs = self._share(label_logprobs, model, inputs["input_ids"], inputs["labels"])
+        own = (inputs["labels"] != IGNORED_LABEL).long().tolist()
+        texts = list(zip(inputs["input_ids"].tolist(), own, strict=True))
+        logprobs = self._share(own_logprobs, model, texts)
         count = len(logprobs) if num_items_in_batch is None else num_items_in_batch
         loss = -logprobs.sum() / count
         if num_items_in_batch is not None and trainer.args.average_tokens_across_devices:
@@ -104,21 +106,20 @@ def _take_shared_prompts(model: Any) -> None:
     model.forward = forward_or_share
 
 
-def label_logprobs(
-    model: nn.Module, input_ids: Int[Tensor, "rows width"], labels: Int[Tensor, "rows width"]
+def own_logprobs(
+    model: nn.Module, texts: Sequence[tuple[Sequence[int], Sequence[int]]]
 ) -> Float[Tensor, " own"]:
-    """Log-probabilities (with gradient) of all labels that are not ignored, in no particular order.
+    """Log-probabilities (with gradient) of the own tokens of texts, in no particular order.
 
-    Rows may be padded on the right, where labels are ignored: what follows the last label is not computed.
+    A text is its token ids and a 1 for each own one. What follows the last own token is not computed.
     """
     rows = []
-    for ids, own in zip(input_ids.tolist(), (labels != IGNORED_LABEL).long().tolist(), strict=True):
+    for ids, own in texts:
         width = max((place + 1 for place, bit in enumerate(own) if bit), default=0)
         if width:
             rows.append(_make_row(ids[:width], own[:width]))
-    if not rows:
-        return input_ids.new_zeros(0, dtype=torch.float32)
-    return _share_prompts(model, rows, input_ids.device, 1.0)[1]
+    device = next(model.parameters()).device
+    return _share_prompts(model, rows, device, 1.0)[1] if rows else torch.zeros(0, device=device)
 
 
 def completion_logprobs(

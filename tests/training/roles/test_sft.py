@@ -107,6 +107,8 @@ def test_shared_prompts_end_with_the_weights_of_the_padded_layout(
         found.append((weights_of(model), log[-1][1]["loss"]))
     (padded, loss), (shared, other) = found
     assert other == pytest.approx(loss, rel=1e-5)
+    validated = [sft.mean_loss(model, rows, rows_per_pass=5, share=share) for share in (False, True)]
+    assert validated[1] == pytest.approx(validated[0], rel=1e-5)
     before = weights_of(small_model())
     for name, weight in padded.items():
         moved = float((weight - before[name]).abs().max())
