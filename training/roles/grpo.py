@@ -86,7 +86,8 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         batch = super()._generate_and_score_completions(inputs)
         if self.estimator != "dr_grpo":
-            found = estimate_advantages(self._rewards[:, 0], self.num_generations, self.estimator)
+            size: Any = self.num_generations
+            found = estimate_advantages(self._rewards[:, 0], size, self.estimator)
             own = len(batch["advantages"])
             first = own * self.accelerator.process_index
             batch["advantages"] = found[first : first + own]
