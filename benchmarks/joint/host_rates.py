@@ -79,11 +79,11 @@ def measure_play(run: Run, options: argparse.Namespace) -> None:
 
 
 def measure_overlap(run: Run, options: argparse.Namespace) -> None:
-    """Print wall seconds of joint steps on one host in turn and at the same time, twice."""
+    """Print wall seconds of joint steps on one host in turn and at the same time."""
     pool = _make_pool(run, 1, options.tool_ms / 1000)
     took: dict[int, list[float]] = {0: [], 1: []}
     try:
-        for attempt in range(2):
+        for attempt in range(options.attempts):
             for staleness, found in took.items():
                 learner = make_learner(run, "grpo", **(AHEAD if staleness else {}))
                 learner.block_size, learner.hosts = options.block_size, pool
@@ -100,7 +100,7 @@ def measure_overlap(run: Run, options: argparse.Namespace) -> None:
                 trainer.close()
     finally:
         pool.close()
-    print("| staleness | seconds for all steps, two attempts |\n|---|---|")
+    print("| staleness | seconds for all steps, by attempt |\n|---|---|")
     for staleness, found in took.items():
         print(f"| {staleness} | " + ", ".join(f"{seconds:.1f}" for seconds in found) + " |")
 
@@ -118,12 +118,15 @@ def main() -> None:
     parser.add_argument("--tool-ms", type=float, default=50.0)
     parser.add_argument("--block-size", type=int, default=12)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--attempts", type=int, default=2, help="of the overlap")
+    parser.add_argument("--only", choices=["play", "overlap"])
     options = parser.parse_args()
     quiet_libraries()
     torch.set_num_threads(1)
     run = Run.open(options.run)
-    measure_play(run, options)
-    measure_overlap(run, options)
+    for part, measure in (("play", measure_play), ("overlap", measure_overlap)):
+        if options.only in (None, part):
+            measure(run, options)
 
 
 if __name__ == "__main__":
