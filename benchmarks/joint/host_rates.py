@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.joint.governed import make_learner
+from benchmarks.joint.hosts import make_learner
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.engine import TransformersEngine
 from training.joint.hosts.host import RolloutHost
@@ -56,7 +56,7 @@ def open_host(path: Path, tool_s: float) -> Iterator[RolloutHost]:
 
 def measure_play(run: Run, options: argparse.Namespace) -> None:
     """Print cases per second of each setting, the settings in turn."""
-    learner = make_learner(run, "grpo")
+    learner = make_learner(run)
     learner.block_size = options.block_size
     weights = learner.updater.actor_weights()
     settings = [(hosts, tool_s) for tool_s in (0.0, options.tool_ms / 1000) for hosts in (1, 2)]
@@ -85,7 +85,7 @@ def measure_overlap(run: Run, options: argparse.Namespace) -> None:
     try:
         for attempt in range(options.attempts):
             for staleness, found in took.items():
-                learner = make_learner(run, "grpo", **(AHEAD if staleness else {}))
+                learner = make_learner(run, **(AHEAD if staleness else {}))
                 learner.block_size, learner.hosts = options.block_size, pool
                 learner.updater.num_steps = first = (2 * attempt + staleness) * options.steps
                 trainer = OverlappedLearner(learner, partial(joint_cases, run.config), first + options.steps)
