@@ -43,6 +43,7 @@ class MarlLossConfig(LossConfig):
 
 
 SAMPLED_SCHEMES = ("shared", "episode", "role_normalised")  # they read the sampled episodes alone
+VALUED_SCHEMES = ("cross_valued", "difference", "shapley")  # of reports they read what the verifier says
 
 
 class CreditConfig(Section):
@@ -120,7 +121,9 @@ class MarlConfig(Section):
     scenarios_per_step: PositiveCount = 24
     """Team scenarios per step."""
     report_sets: GroupSize = 4
-    """Full episodes per scenario; a specialist's reports are compared across them, 2 or more."""
+    """Sets of reports per scenario; a specialist's reports are compared across them, 2 or more."""
+    decided_sets: Count = 0
+    """Sets that are also decided and voted on, 2 or more; others are valued by the verifier alone. 0: all."""
     decisions_per_set: GroupSize = 2
     """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
     protocol: Literal["assess", "full"] = "assess"
@@ -180,6 +183,14 @@ class MarlConfig(Section):
             raise ValueError(
                 f"credit.scheme {self.credit.scheme} values decisions that nobody took, and a governed"
                 " episode (protocol full) is not decided again: set it to shared, episode or role_normalised"
+            )
+        num_decided = self.decided_sets or self.report_sets
+        if not 2 <= num_decided <= self.report_sets:
+            raise ValueError(f"decided_sets {num_decided} must be 2 to report_sets ({self.report_sets}), or 0")
+        if num_decided < self.report_sets and self.credit.scheme not in VALUED_SCHEMES:
+            raise ValueError(
+                f"credit.scheme {self.credit.scheme} reads the decision on every set: leave decided_sets at 0,"
+                f" or set the scheme to one of {', '.join(VALUED_SCHEMES)}"
             )
         if self.max_staleness and self.loss.importance == "ratio":
             raise ValueError("max_staleness needs a correction for it: set loss.importance to token or call")

@@ -21,7 +21,7 @@ from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.kv_window import KVWindow
-from simulator.engines.embedded.lanes import Call, Lane, Policy, Row, length_buckets
+from simulator.engines.embedded.lanes import Call, Lane, Policy, Row, find_distinct, length_buckets
 from simulator.engines.embedded.lora_rows import can_stack
 from simulator.engines.embedded.static_window import StaticWindow
 from simulator.engines.sampling import sample_tokens, session_seed
@@ -221,15 +221,16 @@ class TransformersEngine:
             self._prefill(lane, batch)
 
     def _prefill(self, lane: Lane, rows: list[Row]) -> None:
-        """Compute the prompts of new rows but for their last token, which the next step feeds."""
+        """Compute each prompt of new rows once, but for its last token, which the next step feeds."""
         for row in rows:
             row.forced = deque(row.cached[-1:])
             row.cached = row.cached[:-1]
+        distinct, number_of = find_distinct(rows)
         width = max(1, max(len(row.cached) for row in rows))
         device = next(lane.model.parameters()).device
-        ids = torch.full((len(rows), width), self._filler_id, dtype=torch.long)
-        valid = torch.zeros(len(rows), width, dtype=torch.bool)
-        for i, row in enumerate(rows):
+        ids = torch.full((len(distinct), width), self._filler_id, dtype=torch.long)
+        valid = torch.zeros(len(distinct), width, dtype=torch.bool)
+        for i, row in enumerate(distinct):
             if row.cached:
                 ids[i, width - len(row.cached) :] = torch.tensor(row.cached)
                 valid[i, width - len(row.cached) :] = True
@@ -237,7 +238,7 @@ class TransformersEngine:
         causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
         mask = (causal & valid[:, None, :]) | torch.eye(width, dtype=torch.bool, device=device)
         cache = DynamicCache()
-        with _routed(lane, rows):
+        with _routed(lane, distinct):
             lane.model(
                 input_ids=ids,
                 attention_mask=mask[:, None],
@@ -246,6 +247,10 @@ class TransformersEngine:
                 use_cache=True,
                 logits_to_keep=1,
             )
+        if len(distinct) < len(rows):
+            valid = valid[number_of]
+            for layer in cache.layers:
+                layer.keys, layer.values = layer.keys[number_of], layer.values[number_of]
         lane.window.append_rows(cache, valid)
         lane.rows.extend(rows)
 
