@@ -30,6 +30,8 @@ class SftConfig(Section):
     """Peak rate of AdamW."""
     micro_batch_size: Count = 0
     """Demonstrations per forward pass: less memory, same step; it divides batch_size. 0 takes all at once."""
+    row_layout: Literal["padded", "packed"] = "packed"
+    """Demonstrations of a step side by side with padding, or end to end; several processes always pad."""
     packing: bool = False
     """Lay demonstrations end to end, none seeing another; batch_size then counts rows of pack_tokens."""
     pack_tokens: Annotated[int, Field(ge=64, le=MAX_COUNT)] = 1024

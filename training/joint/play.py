@@ -67,7 +67,7 @@ class AssessPlayer:
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int
     ) -> list[EpisodeGroup]:
         config = self.config
-        num_decided = config.decided_sets or config.report_sets
+        num_decided = config.num_decided
         full, undecided = await asyncio.gather(
             self._play_episodes(
                 engine,

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from torch import nn
+from torch import Tensor, nn
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -19,6 +19,9 @@ from trl import SFTTrainer
 from roles.errors import UserError
 from training.config.sft_config import SftConfig
 from training.data.demonstrations import TokenRow
+from training.learner.packing import make_batches
+from training.learner.rows import TrainingRow
+from training.learner.token_logprobs import token_logprobs
 from training.models.optimizers import muon_with_adamw
 from training.roles.completion_logprobs import completion_logprobs
 from training.roles.resumable_trainer import ResumableTrainer
@@ -28,8 +31,45 @@ from training.runs.resume import StageCheckpoints
 OnStep = Callable[[int, Mapping[str, float]], None]
 
 
-class ResumableSftTrainer(ResumableTrainer, SFTTrainer):
-    """TRL's trainer with our checkpoints."""
+class EndToEndTrainer(SFTTrainer):  # type: ignore[misc]
+    """TRL's trainer; on request rows stand end to end, and the output head sees the places before own tokens.
+
+    The loss is the same mean over own tokens; no padding is computed.
+    """
+
+    is_end_to_end = False
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        if not self.is_end_to_end or not model.training:
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        rows = [
+            _make_row(*one)
+            for one in zip(inputs["input_ids"], inputs["attention_mask"], inputs["labels"], strict=True)
+        ]
+        total = sum(len(row.token_ids) for row in rows)
+        (batch,) = make_batches(rows, layout="packed", max_tokens=total, device=inputs["input_ids"].device)
+        logprobs, entropies = token_logprobs(model, batch)
+        self._metrics["train"]["entropy"].append(float(entropies.detach().mean()))
+        self._total_train_tokens += total
+        self._metrics["train"]["num_tokens"] = [self._total_train_tokens]
+        return -logprobs.sum() / (len(logprobs) if num_items_in_batch is None else num_items_in_batch)
+
+
+def _make_row(ids: Tensor, attention: Tensor, labels: Tensor) -> TrainingRow:
+    is_token = attention.bool()
+    return TrainingRow(
+        role="",
+        token_ids=tuple(ids[is_token].tolist()),
+        loss_mask=tuple((labels[is_token] != -100).long().tolist()),
+        sampling_logprobs=(0.0,) * int(is_token.sum()),
+        advantage=1.0,
+    )
+
+
+class ResumableSftTrainer(ResumableTrainer, EndToEndTrainer):
+    """That trainer with our checkpoints."""
 
 
 class StepReporter(TrainerCallback):
@@ -117,6 +157,7 @@ def run_sft(
         optimizers=optimizers,
         callbacks=[StepReporter(on_step)],
     )
+    trainer.is_end_to_end = config.row_layout == "packed" and not config.packing and args.world_size == 1
     trainer.remove_callback(_printer())
     if not config.validate_every:
         trainer.keep_checkpoints(checkpoints)
