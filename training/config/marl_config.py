@@ -123,7 +123,7 @@ class MarlConfig(Section):
     report_sets: GroupSize = 8
     """Sets of reports per scenario; a specialist's reports are compared across them, 2 or more."""
     decided_sets: Count = 2
-    """Sets that are also decided and voted on, where the verifier values reports (cross_valued, shapley). 0: all."""
+    """Sets that are decided and voted on where the scheme (cross_valued, shapley) needs no more; 0: all."""
     decisions_per_set: GroupSize = 2
     """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
     protocol: Literal["assess", "full"] = "assess"
@@ -191,7 +191,9 @@ class MarlConfig(Section):
                 " episode (protocol full) is not decided again: set it to shared, episode or role_normalised"
             )
         if self.decided_sets == 1:
-            raise ValueError("decided_sets 1 leaves votes nothing to be compared with: 2 or more, or 0 for all")
+            raise ValueError(
+                "decided_sets 1 leaves votes nothing to be compared with: 2 or more, or 0 for all"
+            )
         if self.max_staleness and self.loss.importance == "ratio":
             raise ValueError("max_staleness needs a correction for it: set loss.importance to token or call")
         return self

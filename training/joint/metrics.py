@@ -33,10 +33,7 @@ def step_metrics(
     for role, score in own_scores(groups).items():
         metrics[f"own_score/{role}"] = score
     metrics |= team_behaviour(
-        (group.scenario, one.first.episode)
-        for group in groups
-        for one in group.report_sets
-        if one.is_decided
+        (group.scenario, one.first.episode) for group in groups for one in group.report_sets if one.is_decided
     )
     for role, of_role in rows.items():
         metrics |= role_signal(role, of_role)

@@ -1,7 +1,8 @@
 """Plays a step under protocol `assess`: scenarios to groups of episodes.
 
-Every scenario has `decided_sets` full episodes (0: all `report_sets`), beside them the other sets of reports,
-then `decisions_per_set` decisions on each decided set and the counterfactual decisions of the credit scheme. A group with an infrastructure fault is left out.
+Every scenario has `decided_sets` full episodes (0: `report_sets`), beside them the other sets of reports,
+then `decisions_per_set` decisions on each decided set and the counterfactual decisions of the credit scheme. A
+group with an infrastructure fault is left out.
 """
 
 import asyncio
@@ -93,7 +94,7 @@ class AssessPlayer:
             ReportSet(episodes=(episode, *further[place * num_further : (place + 1) * num_further]))
             for place, episode in enumerate(full)
         ]
-        reported = [ReportSet(episodes=(episode,)) for episode in undecided]
+        reported = [ReportSet(episodes=(episode,), is_decided=False) for episode in undecided]
         num_reported = config.report_sets - num_decided
         groups = [
             EpisodeGroup(
@@ -246,4 +247,3 @@ def list_episodes(group: EpisodeGroup) -> list[Episode]:
     greedy = [one.greedy for one in sets if one.greedy]
     counterfactual = [episode for one in group.counterfactuals for episode in one.episodes]
     return [*(episode for one in sets for episode in one.episodes), *greedy, *counterfactual]
-

@@ -7,7 +7,6 @@ TeamScenario -- play --> EpisodeGroup -- score --> ScoredGroup -- credit --> Set
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from roles.team import RECONCILER
 from scenarios.team import TeamScenario
 from simulator.governance.store.episode_record import GovernedRecord
 from simulator.records import Episode
@@ -24,6 +23,7 @@ class ReportSet:
     # first the full episode, then further decisions on its reports; or the reports alone, without a decision
     episodes: tuple[Episode, ...]
     greedy: Episode | None = None  # decision at temperature 0 on these reports; None where not played
+    is_decided: bool = True  # False: the episode holds reports alone
     governed: GovernedRecord | None = None  # gate, execution and re-plans; None under protocol `assess`
 
 
@@ -83,7 +83,8 @@ class ScoredReportSet:
     Example: ScoredReportSet(scored=(first, second), counterfactual_rewards={"cto": (0.4,)})
     """
 
-    scored: tuple[ScoredEpisode, ...]  # as in ReportSet; a verdict says nothing where there was no decision
+    scored: tuple[ScoredEpisode, ...]  # first the full episode, then further decisions on its reports
+    is_decided: bool = True  # False: reports alone, and the verdict on them says nothing
     greedy_reward: float | None = None  # of the decision at temperature 0; None where not played
     # role -> one number that the credit scheme draws from all offers, or the team reward of its report among
     # the partners of every set
@@ -93,11 +94,6 @@ class ScoredReportSet:
     def first(self) -> ScoredEpisode:
         """The full episode, with the specialists' trajectories and votes."""
         return self.scored[0]
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether ReconcileGPT played on these reports."""
-        return RECONCILER in self.first.episode.trajectories
 
     @property
     def rewards(self) -> tuple[float, ...]:

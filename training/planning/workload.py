@@ -90,9 +90,7 @@ def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Phase:
     decided = marl.num_decided / marl.report_sets
     votes, decisions = decided * marl.rounds * VOTE_SHARE, decided * marl.decisions_per_set
     own = sets * (sum(x.own for x in reports) + decisions * seated[RECONCILER].own)
-    context = sets * (
-        sum(x.context * (1 + votes) for x in reports) + decisions * seated[RECONCILER].context
-    )
+    context = sets * (sum(x.context * (1 + votes) for x in reports) + decisions * seated[RECONCILER].context)
     rows = sets * (len(reports) + decisions)
     return Phase(
         name=JOINT,

@@ -247,11 +247,9 @@ class TransformersEngine:
                 use_cache=True,
                 logits_to_keep=1,
             )
-        if len(distinct) < len(rows):
-            valid = valid[number_of]
-            for layer in cache.layers:
-                layer.keys, layer.values = layer.keys[number_of], layer.values[number_of]
-        lane.window.append_rows(cache, valid)
+        for layer in cache.layers:
+            layer.keys, layer.values = layer.keys[number_of], layer.values[number_of]
+        lane.window.append_rows(cache, valid[number_of])
         lane.rows.extend(rows)
 
     def _decode(self, lane: Lane) -> None:

@@ -185,7 +185,7 @@ def length_buckets(rows: list[Row]) -> list[list[Row]]:
 
 
 def find_distinct(rows: list[Row]) -> tuple[list[Row], list[int]]:
-    """Of rows with equal tokens and policy the first, and of every row the number of its equal among these."""
+    """Of rows with equal tokens and policy the first, and of every row the number of its equal."""
     numbers: dict[tuple[str, tuple[int, ...]], int] = {}
     number_of = [numbers.setdefault((row.policy.name, tuple(row.cached)), len(numbers)) for row in rows]
     return [rows[number_of.index(number)] for number in range(len(numbers))], number_of

@@ -231,3 +231,26 @@ def test_full_weights_that_several_policies_share_are_stepped_together() -> None
     assert engine.num_lanes == 3
     engine.set_policy("cto", make_model(2), version="cto@1")  # the first model serves nobody now
     assert engine.num_lanes == 3
+
+
+def test_equal_prompts_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six sessions on two prompts: the pass over prompts has two rows, and every session its own chance."""
+    model, widths = make_model(), []
+    forward = model.forward
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        widths.append(tuple(kwargs["input_ids"].shape))
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(model, "forward", watched)
+    sampling = Sampling(temperature=1.0, max_completion_tokens=12)
+    given = [[5, 8, 13, 21], [6, 9]] * 3
+
+    async def play(engine: TransformersEngine, places: list[int]) -> list[Talk]:
+        return await asyncio.gather(*(talk(engine, f"s{i}", given[i], 1, sampling) for i in places))
+
+    together = asyncio.run(play(make_engine(model), list(range(6))))
+    assert widths[0] == (2, 3)
+    alone = [asyncio.run(play(make_engine(model), [place]))[0] for place in range(6)]
+    assert [ids for ids, _ in together] == [ids for ids, _ in alone]
+    assert len({tuple(ids) for ids, _ in together}) > 2

@@ -73,6 +73,24 @@ def test_a_few_steps_lower_the_loss_on_own_tokens(tmp_path: Path, optimizer: str
     assert all(isinstance(value, float) for _, metrics in log for value in metrics.values())
 
 
+def test_rows_end_to_end_train_as_rows_side_by_side(tmp_path: Path) -> None:
+    """The same weights after two steps on rows of unequal length, but for rounding."""
+    rows = sorted([*make_rows(4), *make_rows(4, "cto")], key=lambda row: len(row.token_ids))
+    assert len({len(row.token_ids) for row in rows}) > 2
+    trained = [
+        train(rows, tmp_path, steps=2, config=CONFIG.model_copy(update={"row_layout": layout}))
+        for layout in ("padded", "packed")
+    ]
+    (padded, its_log), (packed, other_log) = trained
+    assert its_log[-1][1]["loss"] == pytest.approx(other_log[-1][1]["loss"], abs=1e-4)
+    for name, weight in weights_of(padded).items():
+        torch.testing.assert_close(weights_of(packed)[name], weight, atol=2e-4, rtol=0)
+    start = weights_of(small_model())
+    assert (
+        max(float((weight - start[name]).abs().max()) for name, weight in weights_of(padded).items()) > 5e-3
+    )
+
+
 def test_muon_takes_orthogonal_steps_and_adamw_does_not(tmp_path: Path) -> None:
     """One step at the full rate: a change's singular values are about the rate itself, from the median up.
 

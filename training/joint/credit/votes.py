@@ -63,9 +63,7 @@ class VotesAlone:
     ) -> VoteAdvantages:
         scores = [ScoreGroup(scores=tuple(vote_scores(role, group, self.weights))) for group in groups]
         flat = iter(value for of_group in estimate(scores) for value in of_group)
-        return [
-            [(next(flat),) if one.is_decided else () for one in group.report_sets] for group in groups
-        ]
+        return [[(next(flat),) if one.is_decided else () for one in group.report_sets] for group in groups]
 
 
 def vote_scores(role: str, group: ScoredGroup, weights: TeamRewardWeights) -> list[float]:
