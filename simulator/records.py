@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 FinishReason = Literal["stop", "length"]
 EndReason = Literal["answer", "turn_tokens", "total_tokens", "turns", "tool_calls", "failed_calls"]
-END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

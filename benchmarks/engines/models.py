@@ -6,9 +6,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from benchmarks.engines.workloads import ROLES
 
@@ -42,12 +40,6 @@ def write_base(shape: str, folder: Path, dtype: torch.dtype = torch.float32) -> 
     )
     LlamaForCausalLM(config).to(dtype).save_pretrained(folder)
     return folder
-
-
-def write_tokenizer(folder: Path, vocab: int) -> None:
-    """One made-up word per id, beside a base's weights."""
-    words = Tokenizer(WordLevel({f"w{number}": number for number in range(vocab)}, unk_token="w0"))
-    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="w0").save_pretrained(folder)
 
 
 def load_team(base: Path, roles: tuple[str, ...] = ROLES) -> PeftModel:

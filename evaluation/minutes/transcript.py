@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from markupsafe import Markup
 from pydantic import ConfigDict
 
 from evaluation.summary.run_table import role_title
@@ -113,16 +112,6 @@ def render_text(played: Transcript, *, width: int = 100) -> str:
     for title, text in list_sections(played):
         lines += [title, *("  " + line for line in wrap_lines(text, width - 2)), ""]
     return "\n".join(lines)
-
-
-def render_html(played: Transcript) -> Markup:
-    """One episode as an HTML fragment (class "transcript")."""
-    body = Markup("").join(
-        Markup('<div class="say"><h4>{}</h4><p>{}</p></div>').format(title, text)
-        for title, text in list_sections(played)
-    )
-    head = Markup("<header>{} <code>{}</code></header>").format(played.label, played.scenario_key)
-    return Markup('<article class="transcript">{}{}</article>').format(head, body)
 
 
 def list_sections(played: Transcript) -> list[tuple[str, str]]:

@@ -37,6 +37,11 @@ def find_reserve(case: CompanyCase) -> int:
     return max(2, case.budget * rng.randint(*RESERVE_SHARE) // 100)
 
 
+def list_companies() -> list[str]:
+    """All companies, by name."""
+    return [name for sector in SECTORS.values() for name in sector.companies]
+
+
 def find_company(case: CompanyCase) -> str:
     """The company that the case is about; "" where it bears no known name."""
     names = SECTORS[case.sector].companies if case.sector in SECTORS else ()

@@ -215,10 +215,6 @@ class Tables:
         """Return the text of a play; None where it was none, or long ago."""
         return self._minutes.get(number)
 
-    def list_minutes(self) -> list[str]:
-        """Return the numbers of plays whose text is kept, the newest first."""
-        return list(reversed(self._minutes))
-
     async def _speak(self, case: FreeCase, seat: str, second: str | None) -> tuple[str, str]:
         check_seat(case, seat)
         case = self.settle(case)

@@ -23,7 +23,7 @@ RUNS = {  # environment -> tests that run there
     ".venv-interop": ("tests/interop/test_verifiers.py", "tests/end_to_end/test_inspect_tasks.py"),
     ".venv-interop-openenv": ("tests/interop/test_openenv.py", "tests/interop/test_nemo_gym.py"),
 }
-PATHS = ("", "tests/support", "environments/emads_roles", "environments/emads_team")
+PATHS = ("", "environments/emads_roles", "environments/emads_team")
 NAMED = {  # tests without a row of their own: part of the class name -> row
     "test_gymnasium_env": "Gymnasium | {gymnasium} | check_env, same rewards",
     "test_pettingzoo_env": "PettingZoo | {pettingzoo} | parallel_api_test, parallel_seed_test",

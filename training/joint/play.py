@@ -1,8 +1,8 @@
 """Plays a step under protocol `assess`: scenarios to groups of episodes.
 
 Every scenario has `decided_sets` full episodes (0: `report_sets`), beside them the other sets of reports,
-then `decisions_per_set` decisions on each decided set and the counterfactual decisions of the credit scheme. A
-group with an infrastructure fault is left out.
+then `decisions_per_set` decisions on each decided set and those that the credit scheme asks for. A group with
+an infrastructure fault is left out.
 """
 
 import asyncio

@@ -101,9 +101,3 @@ def muon_with_adamw(
     if rest:  # an adapter may have matrices only
         optimizers.append(AdamW(rest, lr=learning_rate, weight_decay=0.0, betas=(0.9, 0.95)))
     return CombinedOptimizer(optimizers)
-
-
-def total_gradient_norm(parameters: list[torch.nn.Parameter]) -> float:
-    """Euclidean norm over all gradients present."""
-    norms = [p.grad.detach().norm() for p in parameters if p.grad is not None]
-    return float(torch.stack(norms).norm()) if norms else 0.0

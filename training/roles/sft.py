@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from torch import Tensor, nn
+from torch import nn
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -19,57 +19,18 @@ from trl import SFTTrainer
 from roles.errors import UserError
 from training.config.sft_config import SftConfig
 from training.data.demonstrations import TokenRow
-from training.learner.packing import make_batches
-from training.learner.rows import TrainingRow
-from training.learner.token_logprobs import token_logprobs
 from training.models.optimizers import muon_with_adamw
 from training.roles.completion_logprobs import completion_logprobs
 from training.roles.resumable_trainer import ResumableTrainer
+from training.roles.shared_prompts import SharedPrompts, own_logprobs
 from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints
 
 OnStep = Callable[[int, Mapping[str, float]], None]
 
 
-class EndToEndTrainer(SFTTrainer):  # type: ignore[misc]
-    """TRL's trainer; on request rows stand end to end, and the output head sees the places before own tokens.
-
-    The loss is the same mean over own tokens; no padding is computed.
-    """
-
-    is_end_to_end = False
-
-    def compute_loss(
-        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
-        if not self.is_end_to_end or not model.training:
-            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        rows = [
-            _make_row(*one)
-            for one in zip(inputs["input_ids"], inputs["attention_mask"], inputs["labels"], strict=True)
-        ]
-        total = sum(len(row.token_ids) for row in rows)
-        (batch,) = make_batches(rows, layout="packed", max_tokens=total, device=inputs["input_ids"].device)
-        logprobs, entropies = token_logprobs(model, batch)
-        self._metrics["train"]["entropy"].append(float(entropies.detach().mean()))
-        self._total_train_tokens += total
-        self._metrics["train"]["num_tokens"] = [self._total_train_tokens]
-        return -logprobs.sum() / (len(logprobs) if num_items_in_batch is None else num_items_in_batch)
-
-
-def _make_row(ids: Tensor, attention: Tensor, labels: Tensor) -> TrainingRow:
-    is_token = attention.bool()
-    return TrainingRow(
-        role="",
-        token_ids=tuple(ids[is_token].tolist()),
-        loss_mask=tuple((labels[is_token] != -100).long().tolist()),
-        sampling_logprobs=(0.0,) * int(is_token.sum()),
-        advantage=1.0,
-    )
-
-
-class ResumableSftTrainer(ResumableTrainer, EndToEndTrainer):
-    """That trainer with our checkpoints."""
+class ResumableSftTrainer(ResumableTrainer, SharedPrompts, SFTTrainer):
+    """TRL's trainer with our checkpoints."""
 
 
 class StepReporter(TrainerCallback):
@@ -84,9 +45,19 @@ class StepReporter(TrainerCallback):
             self._on_step(state.global_step, numbers)
 
 
-def mean_loss(model: nn.Module, rows: Sequence[TokenRow], *, rows_per_pass: int) -> float:
-    """Mean negative log-likelihood of the rows' own tokens, in nats."""
+def mean_loss(
+    model: nn.Module, rows: Sequence[TokenRow], *, rows_per_pass: int, share: bool = False
+) -> float:
+    """Mean negative log-likelihood of the rows' own tokens, in nats; `share`: in passes of shared prompts."""
     pairs = [(row.token_ids, row.loss_mask) for row in rows]
+    if share:
+        was_training = model.training
+        model.eval()
+        passes = [pairs[start : start + rows_per_pass] for start in range(0, len(pairs), rows_per_pass)]
+        with torch.no_grad():
+            found = torch.cat([own_logprobs(model, texts) for texts in passes])
+        model.train(was_training)
+        return -float(found.mean())
     return -float(completion_logprobs(model, pairs, rows_per_pass=rows_per_pass).mean())
 
 
@@ -157,8 +128,8 @@ def run_sft(
         optimizers=optimizers,
         callbacks=[StepReporter(on_step)],
     )
-    trainer.is_end_to_end = config.row_layout == "packed" and not config.packing and args.world_size == 1
     trainer.remove_callback(_printer())
+    trainer.shares_prompts = config.row_layout == "shared_prompt"
     if not config.validate_every:
         trainer.keep_checkpoints(checkpoints)
         trainer.train_on()
@@ -171,7 +142,8 @@ def run_sft(
     keeper = BestKeeper(model, patience=config.patience)
 
     def measure() -> tuple[float, Mapping[str, float]]:
-        loss = mean_loss(model, validation_rows, rows_per_pass=micro)
+        share = config.row_layout == "shared_prompt"
+        loss = mean_loss(model, validation_rows, rows_per_pass=micro, share=share)
         return -loss, {"validation/loss": loss}
 
     trainer.add_callback(ValidateEvery(keeper, measure, on_step, every=config.validate_every))

@@ -17,8 +17,7 @@ from evaluation.minutes.governed_truth import plan_course
 from evaluation.minutes.minutes import render_minutes
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
-from scenarios.execution.sequence import list_companies
-from scenarios.execution.world import find_company
+from scenarios.execution.world import find_company, list_companies
 from scenarios.team import TeamScenario
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase

@@ -1,20 +1,17 @@
-"""Soft criteria scored by a language model: clamped, strictly parsed, and never the only reward.
+"""Soft criteria scored by a language model: clamped, strictly parsed, and never a training reward.
 
 A judge can be talked into anything, so its words are data like any model's: they select nothing, are not
-repaired, and a reply that is not exactly the asked form scores 0. Train on it only beside a programmatic
-verifier (`require_programmatic`).
+repaired, and a reply that is not exactly the asked form scores 0.
 """
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from roles.base import MAX_ANSWER_CHARS, AnswerError, parse_strict_json
 from roles.errors import UserError
 from scenarios.tasks.grading.text_checks import Score
-
-JUDGE = "judge"  # its name among verifier kinds
 
 
 class Judge(Protocol):
@@ -27,37 +24,6 @@ class Judge(Protocol):
             InfrastructureError: the judge could not be reached; never a policy's fault.
         """
         ...
-
-
-class ScriptedJudge:
-    """A deterministic judge for tests: pops prepared replies, then repeats the last.
-
-    Example: ScriptedJudge(['{"clarity": 0.5}']).reply("...") == '{"clarity": 0.5}'
-    """
-
-    def __init__(self, replies: Sequence[str]) -> None:
-        if not replies:
-            raise ValueError("a scripted judge needs at least one reply")
-        self._replies = list(replies)
-        self.prompts: list[str] = []
-
-    def reply(self, prompt: str) -> str:
-        """The next prepared reply."""
-        self.prompts.append(prompt)
-        return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
-
-
-def require_programmatic(kinds: Sequence[str]) -> None:
-    """Refuse a reward that rests on judges alone.
-
-    Raises:
-        UserError: no kind, or none but the judge.
-    """
-    if all(kind == JUDGE for kind in kinds):
-        raise UserError(
-            "an LLM judge must not be the only reward: a policy learns to please it;"
-            " add a check such as exact, number, regex, f1, symbolic or program"
-        )
 
 
 def score_by_judge(judge: Judge, criteria: Mapping[str, str], question: str, answer: str) -> dict[str, Score]:

@@ -26,14 +26,6 @@ class FunctionCase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextCase:
-    """A run of a whole program. Example: TextCase(stdin="2 3\\n", expected="5\\n")"""
-
-    stdin: str
-    expected: str  # standard output, up to spaces at line ends and empty lines at the end
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
     """Example: CaseResult(passed=False, seen="error ZeroDivisionError")"""
 
@@ -56,23 +48,6 @@ def judge_function(source: str, function: str, cases: Sequence[FunctionCase]) ->
         _judge_line(lines[number] if number < len(lines) else None, case.expected, ending)
         for number, case in enumerate(cases)
     )
-
-
-def judge_text(source: str, cases: Sequence[TextCase]) -> tuple[CaseResult, ...]:
-    """The result of every case, one run each; a run passes if it exits with 0 and prints what is expected.
-
-    Raises:
-        UserError, InfrastructureError: see `run_program`; never for what the program does.
-    """
-    if len(source) > MAX_PROGRAM_CHARS:
-        return (CaseResult(passed=False, seen="program too long"),) * len(cases)
-    results = []
-    for case in cases:
-        run = _call(source, "", case.stdin)
-        ended_well = run.outcome == "finished" and run.exit_code == 0
-        passed = ended_well and _trim(run.stdout) == _trim(case.expected)
-        results.append(CaseResult(passed=passed, seen=run.stdout if ended_well else _describe_ending(run)))
-    return tuple(results)
 
 
 def score_cases(results: Sequence[CaseResult]) -> Score:
@@ -128,7 +103,3 @@ def _describe_ending(run: ProgramRun) -> str:
         return {"timeout": "took too long", "output_limit": "printed too much"}[run.outcome]
     last = run.stderr.strip().splitlines()
     return f"exit code {run.exit_code}{f': {last[-1][:120]}' if last else ''}"
-
-
-def _trim(text: str) -> list[str]:
-    return [line.rstrip() for line in text.rstrip().split("\n")]

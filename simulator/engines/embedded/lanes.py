@@ -16,6 +16,7 @@ from simulator.engines.embedded.lora_rows import AdapterStack
 from simulator.records import FinishReason
 
 PREFILL_TOKENS = 16_384  # padded tokens per prefill forward
+WIDE = 512  # hidden size from which a pass costs more than its calls: see `Lane.is_wide`
 
 Call = tuple[CompletionRequest, asyncio.Future[Completion]]
 
@@ -103,6 +104,11 @@ class Lane:
     pending: set[asyncio.Future[Completion]] = field(default_factory=set)  # all calls not yet answered
 
     @property
+    def is_wide(self) -> bool:
+        """Whether further passes are worth what they save: common prompts once, observations as blocks."""
+        return int(self.model.config.hidden_size) >= WIDE
+
+    @property
     def is_busy(self) -> bool:
         return bool(self.queue) or any(row.request for row in self.rows)
 
@@ -182,10 +188,3 @@ def length_buckets(rows: list[Row]) -> list[list[Row]]:
             buckets.append([])
         buckets[-1].append(row)
     return buckets
-
-
-def find_distinct(rows: list[Row]) -> tuple[list[Row], list[int]]:
-    """Of rows with equal tokens and policy the first, and of every row the number of its equal."""
-    numbers: dict[tuple[str, tuple[int, ...]], int] = {}
-    number_of = [numbers.setdefault((row.policy.name, tuple(row.cached)), len(numbers)) for row in rows]
-    return [rows[number_of.index(number)] for number in range(len(numbers))], number_of

@@ -35,10 +35,6 @@ class Usage:
     cached_tokens: int = 0  # of prompt_tokens: taken from the prefix cache, not computed
     completion_tokens: int = 0
 
-    @property
-    def computed_prompt_tokens(self) -> int:
-        return self.prompt_tokens - self.cached_tokens
-
 
 @dataclass(slots=True)
 class _Served:

@@ -39,7 +39,7 @@ ROOT = Path(__file__).parent.parent.parent.parent
 def start_child(folder: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "tests" / "support" / "evaluation_child.py"), str(folder)],
+        [sys.executable, str(ROOT / "tests" / "support" / "models" / "evaluation_child.py"), str(folder)],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.DEVNULL,

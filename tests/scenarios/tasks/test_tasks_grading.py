@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from roles.errors import UserError
 from scenarios.base import Verdict
 from scenarios.hostile import HOSTILE_TEXTS, HOSTILE_VALUES
-from scenarios.tasks.grading.judge import ScriptedJudge, require_programmatic, score_by_judge, write_prompt
+from scenarios.tasks.grading.judge import score_by_judge, write_prompt
 from scenarios.tasks.grading.text_checks import (
     MAX_ANSWER_CHARS,
     Check,
@@ -24,6 +24,18 @@ from scenarios.tasks.grading.text_checks import (
 )
 from scenarios.tasks.maths_reward import WEIGHTS, count_equations, maths_reward
 from scenarios.tasks.solver import judge_answer
+
+
+class OneReply:
+    """A judge that always replies the same; keeps what it was asked."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.prompts: list[str] = []
+
+    def reply(self, prompt: str) -> str:
+        self.prompts.append(prompt)
+        return self.text
 
 
 @pytest.mark.parametrize(
@@ -263,7 +275,7 @@ CRITERIA = {"clarity": "Is it easy to follow?", "tone": "Is it polite?"}
     ],
 )
 def test_judged_scores_are_clamped(reply: str, values: dict[str, float]) -> None:
-    scores = score_by_judge(ScriptedJudge([reply]), CRITERIA, "Why?", "Because.")
+    scores = score_by_judge(OneReply(reply), CRITERIA, "Why?", "Because.")
     assert {name: score.value for name, score in scores.items()} == values
 
 
@@ -294,7 +306,7 @@ def test_judged_scores_are_clamped(reply: str, values: dict[str, float]) -> None
     ],
 )
 def test_a_reply_that_is_not_as_asked_scores_nothing(reply: str) -> None:
-    scores = score_by_judge(ScriptedJudge([reply]), CRITERIA, "Why?", "Because.")
+    scores = score_by_judge(OneReply(reply), CRITERIA, "Why?", "Because.")
     assert {name: score.value for name, score in scores.items()} == {"clarity": 0.0, "tone": 0.0}
     assert {score.failure for score in scores.values()} == {"bad_judge_reply"}
 
@@ -310,19 +322,12 @@ def test_an_answer_cannot_leave_its_place_in_the_prompt() -> None:
 def test_hostile_replies_never_raise() -> None:
     rng = random.Random(5)
     for reply in hostile_answers(rng, '{"clarity": 1, "tone": 1}'):
-        for score in score_by_judge(ScriptedJudge([reply]), CRITERIA, "Why?", "\ud800").values():
+        for score in score_by_judge(OneReply(reply), CRITERIA, "Why?", "\ud800").values():
             assert 0 <= score.value <= 1
 
 
-def test_a_judge_is_never_the_only_reward() -> None:
-    require_programmatic(["judge", "number"])
-    for kinds in ([], ["judge"], ["judge", "judge"]):
-        with pytest.raises(UserError, match="only reward"):
-            require_programmatic(kinds)
-
-
 def test_an_answer_too_long_never_reaches_the_judge() -> None:
-    judge = ScriptedJudge(['{"clarity": 1, "tone": 1}'])
+    judge = OneReply('{"clarity": 1, "tone": 1}')
     assert score_by_judge(judge, CRITERIA, "Why?", "x" * 30_000)["tone"].value == 0
     assert judge.prompts == []
 

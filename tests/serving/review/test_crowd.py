@@ -91,8 +91,7 @@ def start_server(store: Path) -> tuple[subprocess.Popen[str], str]:
     call = [sys.executable, "-m", "emads.cli", "review", str(store), "--port", "0"]
     for name in ("ann", "ben"):
         call += ["--reviewer", name]
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
-    environment = {**os.environ, KEY_VARIABLE: KEY.hex(), "PYTHONPATH": paths}
+    environment = {**os.environ, KEY_VARIABLE: KEY.hex(), "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(call, stdout=subprocess.PIPE, text=True, env=environment)
     assert server.stdout is not None
     line = next((line for line in server.stdout if line.startswith("review: http://")), "")

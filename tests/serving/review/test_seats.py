@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from review_site import CHAT, ROOT_PATHS, SEAT_CASE, Browser, Site, ask_seat, hear, open_site
+from review_site import CHAT, SEAT_CASE, Browser, Site, ask_seat, hear, open_site
 
 from emads.seats.person import WebPersonEngine
 from scenarios.team import PlanGame
@@ -20,6 +20,7 @@ from simulator.engines.base import CompletionRequest, Sampling
 from simulator.governance.gate.approvals import KEY_VARIABLE
 from training.feedback.labels import time_now
 
+ROOT = Path(__file__).parents[3]
 OFFER = {"offers.0.option": "A", "offers.0.part": "night shift\nspare crew", "offers.0.worth": "14"}
 
 
@@ -146,7 +147,7 @@ def start(store: Path, key: bytes) -> "subprocess.Popen[str]":
     """`emads simulate` with a person at a seat and people at the gate."""
     words = f"simulate --team scripted --seat coo=human --protocol full --reviewer web --index 1 --db {store}"
     call = [sys.executable, "-m", "emads.cli", *words.split()]
-    environment = {**os.environ, KEY_VARIABLE: key.hex(), "PYTHONPATH": ROOT_PATHS}
+    environment = {**os.environ, KEY_VARIABLE: key.hex(), "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(call, env=environment, text=True, stdout=subprocess.PIPE)
 
 

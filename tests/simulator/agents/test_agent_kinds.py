@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from sandboxes import run_or_be_refused, take_away
@@ -26,7 +26,7 @@ from simulator.export.episode_files import episode_from_json, episode_to_json
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import list_prompt_roles
 from simulator.reading import read_episode
-from simulator.records import END_REASONS, Episode, Trajectory
+from simulator.records import EndReason, Episode, Trajectory
 from simulator.tool_calls import BadToolCallError, format_tool_call
 
 CALL = format_tool_call("", ToolCall(name="add", arguments={}))
@@ -123,7 +123,7 @@ def test_only_the_first_message_opens_a_transcript() -> None:
 
 
 def test_the_names_of_limits_are_those_of_ends() -> None:
-    assert set(AgentLimits.__dataclass_fields__) == set(END_REASONS) - {"answer"}
+    assert set(AgentLimits.__dataclass_fields__) == set(get_args(EndReason)) - {"answer"}
 
 
 def test_a_chat_agent_uses_no_tool() -> None:

@@ -27,7 +27,6 @@ from simulator.engines.vllm.host import VLLMHost
 from simulator.engines.vllm.library import quiet_start
 from simulator.engines.vllm.options import own_gpu, share_gpu
 from simulator.engines.vllm.reply import BadReplyError, read_completion, read_problem
-from simulator.engines.vllm.serve_command import server_command
 from simulator.engines.vllm.server_client import VLLMServerEngine
 from training.config.loading import load_config
 from training.config.run_config import EngineConfig
@@ -267,22 +266,6 @@ def test_the_environment_of_a_start_is_taken_back(monkeypatch: pytest.MonkeyPatc
         os.environ["LD_PRELOAD"] = "libtcmalloc.so"
         os.environ["LOCAL_WORLD_SIZE"] = "1"
     assert dict(os.environ) == before
-
-
-def test_servers_are_started_with_what_the_client_relies_on() -> None:
-    flags = server_command(Path("/m"), port=8001, on_cpu=True, options={"max_model_len": 512})
-    line = " ".join(flags)
-    for part in (
-        "--model /m --port 8001 --served-model-name base",
-        "--logprobs-mode processed_logprobs",
-        "--generation-config vllm",
-        "--enable-lora",
-        "--enable-prefix-caching",
-        "--max-model-len 512",
-        "--dtype float32",
-    ):
-        assert part in line
-    assert "float32" not in server_command(Path("/m"), port=1, on_cpu=False)
 
 
 class SleepingEngine:

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -25,11 +26,31 @@ from vllm_models import (
 )
 
 from roles.errors import InfrastructureError, UserError
-from simulator.engines.vllm.serve_command import SERVER_VARIABLES, server_command
+from simulator.engines.vllm.options import CPU_DEFAULTS, DEFAULTS
 from simulator.engines.vllm.server_client import VLLMServerEngine
 
 pytestmark = NEEDS_VLLM
 START_S = 600.0  # of one server; two cores may have more to do than this
+SWITCHES = (
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "VLLM_NO_USAGE_STATS", "VLLM_DO_NOT_TRACK",
+    "TORCHDYNAMO_DISABLE", "HF_HUB_OFFLINE",
+)  # fmt: skip
+
+
+def write_command(weights: Path, port: int) -> list[str]:
+    """Return the command that starts a server as the client needs it.
+
+    It runs vLLM's server module: the CPU build's own `vllm serve` stops because its package has another name.
+    """
+    chosen = {**DEFAULTS, **CPU_DEFAULTS, "logprobs_mode": "processed_logprobs", "generation_config": "vllm"}
+    del chosen["disable_log_stats"], chosen["use_tqdm_on_load"]
+    flags = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1"]
+    flags += ["--model", str(weights), "--port", str(port), "--served-model-name", "base"]
+    for key, value in chosen.items():
+        name = key.replace("_", "-")
+        is_switch = isinstance(value, bool)
+        flags += [f"--{'' if value else 'no-'}{name}"] if is_switch else [f"--{name}", str(value)]
+    return flags
 
 
 class Server:
@@ -41,12 +62,12 @@ class Server:
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
-        command = server_command(base, port=self.port, on_cpu=True, options={"host": "127.0.0.1"})
+        command = write_command(base, self.port)
         self.process = subprocess.Popen(
             command,
             stdout=log.open("w"),
             stderr=subprocess.STDOUT,
-            env={**os.environ, **SERVER_VARIABLES, "TORCHDYNAMO_DISABLE": "1", "HF_HUB_OFFLINE": "1"},
+            env=os.environ | dict.fromkeys(SWITCHES, "1"),
             start_new_session=True,
         )
 

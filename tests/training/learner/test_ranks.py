@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from rank_launch import SUPPORT, launch_ranks
+from rank_launch import CHILDREN, launch_ranks
 
 from roles.errors import UserError
 from training.learner.fsdp import join_ranks
@@ -62,7 +62,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Weights:
     """The weights after every job: on two processes, on one, and on two again."""
     folder = tmp_path_factory.mktemp("ranks")
     for ranks, jobs in ((2, ON_TWO), (1, ON_ONE), (2, ON_TWO_AGAIN)):
-        launch_ranks(ranks, SUPPORT / "ranks_child.py", folder, json.dumps(jobs))
+        launch_ranks(ranks, CHILDREN / "ranks_child.py", folder, json.dumps(jobs))
     return {path.stem: torch.load(path, weights_only=True) for path in folder.glob("*.pt")}
 
 

@@ -14,7 +14,6 @@ from training.models.optimizers import (
     Muon,
     muon_with_adamw,
     orthogonalize,
-    total_gradient_norm,
 )
 
 
@@ -184,10 +183,3 @@ def test_training_with_both_parts_lowers_the_loss() -> None:
     for _ in range(20):
         train(model, optimizer, range(0, 1))
     assert loss() < before - 1
-
-
-def test_the_gradient_norm_is_over_all_gradients_present() -> None:
-    parameters = [nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2, 2)), nn.Parameter(torch.zeros(3))]
-    parameters[0].grad, parameters[1].grad = torch.tensor([3.0, 0.0]), torch.tensor([[0.0, 4.0], [12.0, 0.0]])
-    assert total_gradient_norm(parameters) == pytest.approx(13.0)
-    assert total_gradient_norm(parameters[2:]) == 0.0

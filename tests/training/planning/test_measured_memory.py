@@ -29,7 +29,7 @@ def test_there_are_measurements_with_and_without_checkpoints() -> None:
 @pytest.mark.parametrize("kind", sorted(STEPS))
 def test_a_step_on_this_cpu_takes_what_is_planned(kind: str) -> None:
     """The resident peak of a step of the 135M shape, in a process of its own, within 15 percent."""
-    child = Path(__file__).parents[2] / "support" / "peak_child.py"
+    child = Path(__file__).parents[2] / "support" / "models" / "peak_child.py"
     done = subprocess.run(
         [sys.executable, child, kind],
         env=os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**18), "OMP_NUM_THREADS": "1"},

@@ -73,24 +73,6 @@ def test_a_few_steps_lower_the_loss_on_own_tokens(tmp_path: Path, optimizer: str
     assert all(isinstance(value, float) for _, metrics in log for value in metrics.values())
 
 
-def test_rows_end_to_end_train_as_rows_side_by_side(tmp_path: Path) -> None:
-    """The same weights after two steps on rows of unequal length, but for rounding."""
-    rows = sorted([*make_rows(4), *make_rows(4, "cto")], key=lambda row: len(row.token_ids))
-    assert len({len(row.token_ids) for row in rows}) > 2
-    trained = [
-        train(rows, tmp_path, steps=2, config=CONFIG.model_copy(update={"row_layout": layout}))
-        for layout in ("padded", "packed")
-    ]
-    (padded, its_log), (packed, other_log) = trained
-    assert its_log[-1][1]["loss"] == pytest.approx(other_log[-1][1]["loss"], abs=1e-4)
-    for name, weight in weights_of(padded).items():
-        torch.testing.assert_close(weights_of(packed)[name], weight, atol=2e-4, rtol=0)
-    start = weights_of(small_model())
-    assert (
-        max(float((weight - start[name]).abs().max()) for name, weight in weights_of(padded).items()) > 5e-3
-    )
-
-
 def test_muon_takes_orthogonal_steps_and_adamw_does_not(tmp_path: Path) -> None:
     """One step at the full rate: a change's singular values are about the rate itself, from the median up.
 
@@ -110,6 +92,27 @@ def test_muon_takes_orthogonal_steps_and_adamw_does_not(tmp_path: Path) -> None:
     assert 0.6 < low / rows_per_column**0.5 < high / rows_per_column**0.5 < 1.3
     low, high = spread("adamw")
     assert high > 2.5 * low
+
+
+def test_shared_prompts_end_with_the_weights_of_the_padded_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three steps of two passes each: the same losses and weights but for rounding."""
+    monkeypatch.setattr("training.learner.packing.MIN_TRUNK", 2)
+    changes = {"optimizer": "adamw", "learning_rate": 0.003, "micro_batch_size": 2}
+    rows, found = [*make_rows(6), *make_rows(6, "cto")], []
+    for layout in ("padded", "shared_prompt"):
+        config = CONFIG.model_copy(update={**changes, "row_layout": layout})
+        model, log = train(rows, tmp_path, steps=3, config=config)
+        found.append((weights_of(model), log[-1][1]["loss"]))
+    (padded, loss), (shared, other) = found
+    assert other == pytest.approx(loss, rel=1e-5)
+    validated = [sft.mean_loss(model, rows, rows_per_pass=5, share=share) for share in (False, True)]
+    assert validated[1] == pytest.approx(validated[0], rel=1e-5)
+    before = weights_of(small_model())
+    for name, weight in padded.items():
+        moved = float((weight - before[name]).abs().max())
+        torch.testing.assert_close(shared[name], weight, rtol=0, atol=max(1e-6, 0.01 * moved))
 
 
 def test_the_trained_loss_is_the_mean_over_own_tokens(tmp_path: Path) -> None:

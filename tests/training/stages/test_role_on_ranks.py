@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate.commands.config.config_args import load_config_from_file
-from rank_launch import launch, launch_ranks
+from rank_launch import CHILDREN, launch, launch_ranks
 from tiny_models import same_weights, weights_of
 
 from roles.errors import UserError
@@ -104,7 +104,7 @@ def test_fsdp2_through_accelerate_trains_as_one_process_does(tmp_path: Path) -> 
         "launch",
         "--config_file",
         FSDP2,
-        ROOT / "tests" / "support" / "sharded_child.py",
+        CHILDREN / "sharded_child.py",
     )
     launch(*command, sharded.path, "sft", "cto")
     ends = [weights_of(load_weights(run, "sft", "cto")[0]) for run in (one, sharded)]
@@ -132,7 +132,7 @@ def test_two_processes_play_and_learn_by_grpo_as_one_does(tmp_path: Path) -> Non
     for run in (one, two, killed):
         train_base(run.path)
         train_sft(run.path, "cto")
-    child = ROOT / "tests" / "support" / "grpo_child.py"
+    child = CHILDREN / "grpo_child.py"
     launch_ranks(1, child, one.path, "grpo", "cto")
     launch_ranks(2, child, two.path, "grpo", "cto")
     launch_ranks(2, child, killed.path, "grpo", "cto", "--fault", "kill@step:2", status=1)

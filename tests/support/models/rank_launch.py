@@ -5,14 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-SUPPORT = Path(__file__).parent
-ROOT = SUPPORT.parents[1]
+CHILDREN = Path(__file__).parent
+ROOT = CHILDREN.parents[2]
 
 
 def launch(*arguments: object, status: int = 0) -> str:
     """Run a program of this environment (`python`, `torchrun`, `accelerate`); its standard error.
 
-    One thread each, no GPU, the repository as working folder, tests importable.
+    One thread each, no GPU, the repository as working folder and importable.
     """
     program, *rest = map(str, arguments)
     done = subprocess.run(
@@ -24,7 +24,7 @@ def launch(*arguments: object, status: int = 0) -> str:
             "OMP_NUM_THREADS": "1",
             # DETAIL: every collective is compared over the ranks before it runs
             "TORCH_DISTRIBUTED_DEBUG": os.environ.get("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
-            "PYTHONPATH": f"{ROOT}:{SUPPORT}",
+            "PYTHONPATH": str(ROOT),
         },
         capture_output=True,
         text=True,

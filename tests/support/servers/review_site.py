@@ -1,6 +1,5 @@
 """The review app in this process, on a store with cases that wait at the gate, and browsers that use it."""
 
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,7 +24,6 @@ from simulator.governance.runner import GovernedEpisode, play_governed
 from training.feedback.labels import Message, Provenance
 from training.feedback.queue import QueuedItem, write_queue
 
-ROOT_PATHS = os.pathsep.join(map(str, (Path(__file__).parent.parent.parent, Path(__file__).parent)))
 ORIGIN = "http://127.0.0.1:8800"
 SYSTEM = Message(role="system", content="You are ReconcileGPT.")
 CHAT, SEAT_CASE = MessageChat(), generate("test", 0, 1, 2)

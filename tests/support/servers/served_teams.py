@@ -23,7 +23,7 @@ from serving.endpoint.app import Governance, make_app
 from serving.endpoint.tables import Tables
 
 URL = "http://127.0.0.1:8400"
-CASE = (Path(__file__).parents[2] / "examples/card-payments.yaml").read_text()
+CASE = (Path(__file__).parents[3] / "examples/card-payments.yaml").read_text()
 KEY = b"k" * 32
 ANN, ANNS_TOKEN = "ann", "anns-own-token-0123"
 
