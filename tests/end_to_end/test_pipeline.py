@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from roles.registry import ROLES
 from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import PlanGame
 from training.config.loading import load_config
+from training.data import demonstrations
 from training.data.demonstrations import team_scenario
 from training.joint.marl import JointLearner
 from training.joint.update import TeamUpdater
@@ -78,7 +80,8 @@ class Made:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     path = tmp_path_factory.mktemp("pipeline") / "run"
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
+    with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demonstrations, "team_scenario", cache(team_scenario))  # drawn once for all roles
         status = demo.run_demo(path, load_config(None, SETTINGS), seeds=1, controls=False, resume=False)
     return Made(path=path, status=status, printed=printed.getvalue())
 
