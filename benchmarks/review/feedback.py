@@ -231,7 +231,8 @@ def print_tables(lines: Sequence[Mapping[str, Any]]) -> None:
             key = (one["role"], WAYS.index(one["way"]), one["count"], one["reviewer"])
             groups.setdefault(key, []).append(one)
     print(
-        "\n| role | way | labels | reviewer | seeds | sampled | change | greedy change | reward model right |"
+        "\n| role | way | labels | reviewer | sampled | change | of each seed | greedy change"
+        " | reward model right |"
     )
     print("|---|---|---:|---|---:|---:|---:|---:|---:|")
     for (role, way, count, reviewer), found in sorted(groups.items()):
@@ -243,9 +244,13 @@ def print_tables(lines: Sequence[Mapping[str, Any]]) -> None:
         accuracies = [one["accuracy"] for one in found if one.get("accuracy") is not None]
         shown = f"{statistics.fmean(accuracies):.2f}" if accuracies else "-"
         score = statistics.fmean(one["score"] for one in found)
+        seeds = " ".join(
+            f"{one['score'] - two['score']:+.3f}" for one, two in zip(found, before, strict=True)
+        )
         print(
-            f"| {role} | {WAYS[way]} | {count} | {reviewer} | {len(found)} | {score:.3f} |"
-            f" {change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}] | {greedy:+.3f} | {shown} |"
+            f"| {role} | {WAYS[way]} | {count} | {reviewer} | {score:.3f} |"
+            f" {change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}] | {seeds} | {greedy:+.3f} |"
+            f" {shown} |"
         )
     for (role, way, count, reviewer), found in sorted(groups.items()):
         if found[0].get("curve"):

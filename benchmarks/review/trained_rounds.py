@@ -4,9 +4,10 @@
 
 A seed's role starts from its SFT weights (FOLDER/seed-N, as benchmarks.review.feedback makes them). In every
 round it answers new cases several times; an exact reviewer corrects or approves the most frequent answer to
-the share of cases that was chosen, and the role is trained, from its start, on all corrections and approvals
-so far. An error is an answer that the verifier rewards with less than `--least`. FOLDER/rounds.jsonl gets a
-line per seed and way, and what it holds is not measured again; `--show` prints the table alone.
+as many cases, in the way's order, as leave unseen errors in at most 5 % of them (known in hindsight), or to
+`--share` of them; and the role is trained, from its start, on all corrections and approvals so far. An error
+is an answer that the verifier rewards with less than `--least`. FOLDER/rounds.jsonl gets a line per seed and
+way, and what it holds is not measured again; `--show` prints the table alone.
 """
 
 import argparse
@@ -50,9 +51,9 @@ def main() -> None:
     parser.add_argument("--role", default="cto")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--sft-steps", type=int, default=200)
-    parser.add_argument("--cases", type=int, default=200, help="per round")
+    parser.add_argument("--cases", type=int, default=150, help="per round")
     parser.add_argument("--plays", type=int, default=4, help="per case")
-    parser.add_argument("--share", type=float, default=0.5, help="of the cases that is reviewed in a round")
+    parser.add_argument("--share", type=float, help="of the cases that is reviewed; else as many as needed")
     parser.add_argument("--least", type=float, default=0.5, help="reward under which an answer is an error")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
@@ -95,7 +96,7 @@ def play_rounds(run: Run, way: Way, seed: int, options: argparse.Namespace) -> l
             results.append(asdict(result))
             ruled = [writer.write([find_own(plays[one.key])], number=number) for one in reviewed]
             add_label(labels, *[label for label in ruled if label is not None])
-            if number + 1 < settings.num_rounds:
+            if number + 1 < settings.num_rounds and labels.is_file():
                 played_by, stage = copy_run(run, options.role, Path(scratch) / f"{number}", 1), "corrections"
                 prepare_stage(played_by, stage, options.role, labels, list_settings(stage), resume=False)
                 train_corrections(played_by.path, options.role)

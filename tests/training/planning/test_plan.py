@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tiny_models import SMALL, small_model
+from tiny_models import SMALL, make_tiny_base, small_model
 
 from emads.cli import main
 from roles.errors import UserError
@@ -195,7 +195,8 @@ def test_phases_count_every_role_and_pass() -> None:
     sft, grpo, marl = list_phases(config)
     assert sft.trained == pytest.approx(5 * 10 * 16 * sft.row)
     assert grpo.sampled + grpo.read == pytest.approx(grpo.trained) == pytest.approx(5 * 4 * 64 * grpo.row)
-    assert marl.trained == pytest.approx(2 * 24 * 4 * (4 + 2) * marl.row)
+    rows = 8 * 4 + 2 * 2  # per case: eight sets of four reports, two decisions on two of them
+    assert marl.trained == pytest.approx(2 * 24 * rows * marl.row)
     twice = list_phases(load_config(None, ["sft.max_steps=20", "grpo.max_steps=8", "marl.max_steps=4"]))
     assert [b.trained / a.trained for a, b in zip((sft, grpo, marl), twice, strict=True)] == pytest.approx(
         [2] * 3
@@ -243,7 +244,6 @@ def test_a_measured_plan_is_near_a_real_run(tmp_path: Path) -> None:
     Three attempts, since other work on the machine may come between the two; a wrong formula misses in all.
     """
     from training.runs.run_folder import Run
-    from training.stages.base import train_base
     from training.stages.sft import train_sft
 
     config = RunConfig(num_workers=0, sft=SftConfig(max_steps=40))
@@ -251,7 +251,7 @@ def test_a_measured_plan_is_near_a_real_run(tmp_path: Path) -> None:
     ratios = []
     for attempt in range(3):
         run = Run.create(tmp_path / f"run-{attempt}", config)
-        train_base(run.path)
+        make_tiny_base(run.path)
         start = time.perf_counter()
         (planned,) = measure_times(config, [sft])
         assert time.perf_counter() - start < 60

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_models import tiny_chat
+from tiny_models import make_tiny_base, tiny_chat
 
 from emads.commands.demo import run_demo
 from roles.errors import UserError
@@ -39,11 +39,13 @@ def test_controls_learn_from_as_many_transcripts_as_joint_training() -> None:
         (
             "marl.max_steps=10", "marl.scenarios_per_step=8", "marl.report_sets=4",
             "marl.decisions_per_set=2", "sft.batch_size=16", "grpo.max_steps=7",
-            "grpo.prompts_per_step=4", "grpo.group_size=8",
+            "grpo.prompts_per_step=4", "grpo.group_size=8", "marl.decided_sets=0",
         ),
     )  # fmt: skip
     assert count_joint_transcripts(config, "cto") == 320
     assert count_joint_transcripts(config, RECONCILER) == 640
+    fewer = config.model_copy(update={"marl": config.marl.changed(decided_sets=3)})
+    assert [count_joint_transcripts(fewer, role) for role in ("cto", RECONCILER)] == [320, 480]
     assert (count_sft_steps(config, "cto"), count_sft_steps(config, RECONCILER)) == (20, 40)
     assert (count_grpo_steps(config, "cto"), count_grpo_steps(config, RECONCILER)) == (10, 20)
     assert count_single_grpo_steps(config) == 27
@@ -120,6 +122,7 @@ SETTINGS = (
     "model.intermediate_size=64", "sft.max_steps=4", "sft.batch_size=4", "grpo.max_steps=1",
     "grpo.prompts_per_step=2", "grpo.group_size=2", "marl.max_steps=1", "marl.scenarios_per_step=2",
     "marl.report_sets=2", "marl.decisions_per_set=2", "marl.guards.validation_scenarios=2",
+    "data.difficulties=[1]", "grpo.max_completion_tokens=16", "marl.max_completion_tokens=16",
     "evaluation.num_role_scenarios=2", "evaluation.num_team_scenarios=6", "evaluation.num_bootstrap=100",
     "evaluation.num_tries=2", "evaluation.num_tried_cases=3",
 )  # fmt: skip
@@ -128,8 +131,9 @@ SETTINGS = (
 @pytest.mark.slow
 def test_a_demo_with_controls_goes_on_after_a_fault_and_shows_them_all(tmp_path: Path) -> None:
     config, path = load_config(None, SETTINGS), tmp_path / "run"
+    make_tiny_base(Run.create(path, config).path)
     with pytest.raises(PlannedFaultError):
-        run_demo(path, config, 1, True, False, parse_faults(["raise@single_grpo:step:1"]))
+        run_demo(path, config, 1, True, True, parse_faults(["raise@single_grpo:step:1"]))
     run = Run.open(path)
     assert run.is_done("single_sft/single")
     assert not run.is_done("single_grpo/single")
