@@ -109,9 +109,7 @@ async def open_services(
     lifetime_s: int = LIFETIME_S,
     four_eyes: bool = False,
 ) -> AsyncIterator[GovernanceServices]:
-    """Open the services on a SQLite file (None: in memory).
-
-    `four_eyes`: a plan needs the approvals of two reviewers.
+    """Open the services on a SQLite file (None: in memory); `four_eyes`: a plan needs two approvals.
 
     Raises:
         UserError: the file cannot be used, or the file is an old copy (see `high_water_mark`).
@@ -238,7 +236,7 @@ def make_course(thread: str, seating: Seating, outcomes: Outcomes, services: Gov
 
 
 def thread_config(thread: str) -> RunnableConfig:
-    """Return LangGraph's configuration of a thread."""
+    """Configure LangGraph for a thread."""
     return {"configurable": {"thread_id": thread}, "recursion_limit": MOST_SUPERSTEPS}
 
 
@@ -289,7 +287,7 @@ async def _play_thread(
     start = open_full_case(seating.open_case(case, seating.make_game(case), rounds=rounds))
     try:
         with tracing_context(enabled=False):
-            state, status, error = await _claim_and_drive(start, context, services, reviewer)
+            state, status, error = await _drive(start, context, services, reviewer)
     finally:
         agents.end()
     return GovernedEpisode(
@@ -302,39 +300,30 @@ async def _play_thread(
     )
 
 
-async def _claim_and_drive(
-    start: FullState, context: FullContext, services: GovernanceServices, reviewer: Reviewer
-) -> tuple[Mapping[str, Any], str, str | None]:
-    try:
-        with services.claims.hold(context.thread):
-            return await _drive(start, context, services, reviewer)
-    except InfrastructureError as error:  # another plays the thread: nothing of it was touched here
-        return start, FAILED, str(error)
-
-
 async def _drive(
     start: FullState, context: FullContext, services: GovernanceServices, reviewer: Reviewer
 ) -> tuple[Mapping[str, Any], str, str | None]:
-    """Play the thread from where it is as far as it goes; return (last state, status, error)."""
+    """Play the thread as far as it goes, alone; return (last state, status, error)."""
     graph = services.graph(tuple(start["briefs"]))
     config = thread_config(context.thread)
     state: Mapping[str, Any] = start
     try:
-        snapshot = await graph.aget_state(config)
-        state = snapshot.values or start
-        step: Any = None if snapshot.values else start
-        if snapshot.values and not snapshot.tasks:  # `next` leaves out a task that ran before the kill
-            return state, services.gate.read_status(context.thread), None
-        while True:
-            state = await graph.ainvoke(step, config, context=context, durability="sync")
-            interrupts = state.get("__interrupt__", ())
-            if not interrupts:
+        with services.claims.hold(context.thread):
+            snapshot = await graph.aget_state(config)
+            state = snapshot.values or start
+            step: Any = None if snapshot.values else start
+            if snapshot.values and not snapshot.tasks:  # `next` leaves out a task that ran before the kill
                 return state, services.gate.read_status(context.thread), None
-            request = ReviewRequest.model_validate(interrupts[0].value)
-            answer = await services.desk.ask(request, reviewer)
-            if answer is None:
-                return _without_interrupt(state), WAITING, None
-            step = Command(resume={interrupts[0].id: answer})
+            while True:
+                state = await graph.ainvoke(step, config, context=context, durability="sync")
+                interrupts = state.get("__interrupt__", ())
+                if not interrupts:
+                    return state, services.gate.read_status(context.thread), None
+                request = ReviewRequest.model_validate(interrupts[0].value)
+                answer = await services.desk.ask(request, reviewer)
+                if answer is None:
+                    return _without_interrupt(state), WAITING, None
+                step = Command(resume={interrupts[0].id: answer})
     except InfrastructureError as error:
         return _without_interrupt(state), FAILED, str(error) or type(error).__name__
     except NotApprovedError as error:

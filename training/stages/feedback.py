@@ -110,7 +110,7 @@ def train_corrections(path: Path, role: str) -> None:
         "optimizer": "adamw",
         "learning_rate": settings.learning_rate,
         "micro_batch_size": 0,
-        "packing": False,
+        "row_layout": "shared_prompt",
         "validate_every": 0,
         "patience": 0,
         "checkpoint_every": settings.checkpoint_every,

@@ -21,6 +21,7 @@ from training.roles import sft
 from training.roles.sft import run_sft
 
 CONFIG = SftConfig(batch_size=4)
+PADDED = CONFIG.model_copy(update={"row_layout": "padded"})
 Log = list[tuple[int, Mapping[str, float]]]
 
 
@@ -222,7 +223,7 @@ def test_masked_tokens_of_tool_trajectories_get_exactly_no_gradient(
 
     monkeypatch.setattr(sft.ResumableSftTrainer, "compute_loss", note)
     run_sft(
-        model, tiny_tokenizer(), rows, CONFIG, max_steps=1, output_dir=tmp_path, seed=0,
+        model, tiny_tokenizer(), rows, PADDED, max_steps=1, output_dir=tmp_path, seed=0,
         on_step=lambda step, metrics: None,
     )  # fmt: skip
     (gradient,), (batch,) = seen, batches
@@ -243,7 +244,7 @@ def test_packed_rows_do_not_see_each_other(tmp_path: Path) -> None:
     apart, log = train(rows, tmp_path, steps=1, config=config)
     assert 4 * width < 1024
     packed, packed_log = train(
-        rows, tmp_path, steps=1, config=config.model_copy(update={"packing": True, "batch_size": 1})
+        rows, tmp_path, steps=1, config=config.model_copy(update={"row_layout": "packed", "batch_size": 1})
     )
     assert packed_log[0][1]["loss"] == pytest.approx(log[0][1]["loss"], abs=1e-5)
     pairs = zip(weights_of(apart).values(), weights_of(packed).values(), strict=True)
