@@ -202,7 +202,7 @@ def test_sharded_training_neither_saves_nor_goes_on_inside_a_stage(tmp_path: Pat
     ResumableTrainer.keep_checkpoints(trainer, checkpoints)
     assert trainer.checkpoints is None
     (checkpoints.folder / "step_1").mkdir(parents=True)
-    with pytest.raises(UserError, match="which sharded training .* cannot go on from: remove that folder"):
+    with pytest.raises(UserError, match="cannot go on from: remove that folder"):
         ResumableTrainer.keep_checkpoints(trainer, checkpoints)
 
 
