@@ -83,7 +83,7 @@ def build(name: str) -> str:
 
 
 def run(name: str) -> list[tuple[str, str]]:
-    """Build an environment and run its tests: rows as "standard | version | validator", each with its state."""
+    """Build an environment and run its tests: rows as "standard | version | checked", each with a state."""
     start = time.monotonic()
     said = build(name)
     built = time.monotonic()

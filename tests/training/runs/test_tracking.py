@@ -113,9 +113,14 @@ def tracked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     names = ",".join(name for name in READERS if find_spec(name))
     settings = (f"report_to=[{names}]", "grpo.max_steps=1")
-    code = f"from pathlib import Path; from trained_team import *; train_small_team(Path({str(path)!r}), *{settings!r})"
+    code = "import sys; from pathlib import Path; from trained_team import train_small_team as train\n"
+    code += "train(Path(sys.argv[1]), *sys.argv[2:])"
     trained = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | places, cwd=path.parent, capture_output=True, text=True
+        [sys.executable, "-c", code, str(path), *settings],
+        env=os.environ | places,
+        cwd=path.parent,
+        capture_output=True,
+        text=True,
     )
     assert trained.returncode == 0, trained.stderr[-3000:]
     assert "gets no more metrics" not in trained.stderr
