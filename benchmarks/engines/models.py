@@ -19,7 +19,7 @@ SHAPES = {
 RANK = 16
 
 
-def write_base(shape: str, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
+def write_base(shape: str, folder: Path) -> Path:
     """Random weights of a shape as a model folder."""
     vocab, hidden, wide, layers, heads, kv_heads, longest = SHAPES[shape]
     torch.manual_seed(0)
@@ -36,9 +36,9 @@ def write_base(shape: str, folder: Path, dtype: torch.dtype = torch.float32) -> 
         bos_token_id=None,
         eos_token_id=None,
         pad_token_id=0,
-        dtype=dtype,
+        dtype=torch.float32,
     )
-    LlamaForCausalLM(config).to(dtype).save_pretrained(folder)
+    LlamaForCausalLM(config).save_pretrained(folder)
     return folder
 
 

@@ -44,10 +44,10 @@ def check_device(scale: Scale, record: Record) -> None:
 def check_attention(scale: Scale) -> dict[str, float]:
     """The one kernel over all segments against a product per segment in float32: values and gradients."""
     segments = [
-        Segment(0, 40, 0, 0),
-        Segment(40, 57, 0, 40),
-        Segment(57, 90, 0, 40),
-        Segment(90, 130, 90, 90),
+        Segment(0, 40),
+        Segment(40, 57, ((0, 40),)),
+        Segment(57, 90, ((0, 40),)),
+        Segment(90, 130),
     ]
     generator = torch.Generator().manual_seed(0)
     shapes = ((8, 130, 64), (2, 130, 64), (2, 130, 64))

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.joint.governed import make_learner
 from training.joint.hosts.pool import HostPool
 from training.joint.hosts.process_host import ProcessHost
 from training.joint.marl import JointLearner
 from training.models.base_model import quiet_libraries
+from training.models.weights import load_team
 from training.runs.run_folder import Run
-from training.stages.from_config import joint_cases
+from training.stages.from_config import choose_game, joint_cases, make_chat
 from training.stages.rollout_hosts import open_host
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -31,6 +31,19 @@ def read_cpu_s(pid: int) -> float:
     """CPU seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def make_learner(run: Run) -> JointLearner:
+    """The run's team after GRPO, ready to learn."""
+    models, tokenizer = load_team(run, "grpo")
+    return JointLearner(
+        models,
+        run.config.marl,
+        chat=make_chat(tokenizer, run.config),
+        reward_weights=run.config.team_reward,
+        seed=run.config.seed,
+        make_game=choose_game(run.config),
+    )
 
 
 def main() -> None:
@@ -45,7 +58,7 @@ def main() -> None:
     quiet_libraries()
     torch.set_num_threads(1)
     run = Run.open(options.run)
-    alone, spread = make_learner(run, "grpo"), make_learner(run, "grpo")
+    alone, spread = make_learner(run), make_learner(run)
     made: list[ProcessHost] = []
 
     def make(number: int) -> ProcessHost:

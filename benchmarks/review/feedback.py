@@ -2,10 +2,11 @@
 
     python -m benchmarks.review.feedback runs/feedback --seeds 0 1 2
 
-Every seed trains a base and the role's SFT of `configs/demo.yaml` into FOLDER/seed-N; simulated reviewers
-label answers that it sampled there, each seed others. Every way of learning starts from these weights and
-ends in plays of the same sealed scenarios; changes are paired by scenario. FOLDER/measured.jsonl gets a line
-per measurement, and what it holds is not measured again. `--show` prints the tables alone.
+Every seed trains a base and the role's SFT of `configs/demo.yaml`, cut short at `--sft-steps`, into
+FOLDER/seed-N; simulated reviewers label answers that it sampled there, each seed others. Every way of
+learning starts from these weights and ends in plays of the same sealed scenarios; changes are paired by
+scenario. FOLDER/measured.jsonl gets a line per measurement, and what it holds is not measured again; other
+SFT steps need another folder. `--show` prints the tables alone.
 """
 
 import argparse
@@ -47,6 +48,12 @@ from training.stages.sft import train_sft
 SOURCE = "sft"
 WAYS = ("start", "corrections", "dpo", "kto", "reward+grpo", "reward+ppo")
 LABELS: Mapping[str, Kind] = {"corrections": "correction", "kto": "verdict"}
+SETTINGS: Mapping[
+    str, tuple[str, ...]
+] = {  # found on validation cases of seed 0; defaults suit larger models
+    "corrections": ("learning_rate=1e-3",),
+    "dpo": ("learning_rate=1e-3", "sft_weight=5"),
+}
 LABEL_STRIDE = 100_000  # scenarios between the labels of two seeds
 CHECK_FIRST = 900_000  # first scenario of the comparisons on which reward models are checked
 NUM_CHECKED = 200
@@ -64,6 +71,7 @@ def main() -> None:
     parser.add_argument("--reviewers", nargs="+", default=["exact", "noisy:0.1"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--scenarios", type=int, default=200)
+    parser.add_argument("--sft-steps", type=int, default=200, help="the demo's 800 leave little to teach")
     parser.add_argument("--rl-steps", type=int, default=20)
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
@@ -100,7 +108,7 @@ def measure_seed(seed: int, options: argparse.Namespace) -> None:
 
 def start_run(seed: int, options: argparse.Namespace) -> Run:
     """The seed's run with base and SFT weights of the role; scenarios are the same for every seed."""
-    config = load_config(options.config).changed(seed=seed)
+    config = load_config(options.config).changed(seed=seed, sft__max_steps=options.sft_steps)
     run = Run.create(options.folder / f"seed-{seed}", config)
     train_base(run.path)
     train_sft(run.path, options.role)
@@ -114,21 +122,21 @@ def measure(run: Run, cell: Mapping[str, Any], scratch: Path, options: argparse.
         return play(run, SOURCE, options)
     labels = find_labels(run, cell, scratch, options)
     facts: dict[str, Any] = {}
-    settings = [f"source={SOURCE}"]
     if way.startswith("reward"):
         copy = Run.open(scratch / "reward") if (scratch / "reward").exists() else None
         if copy is None:
             copy = copy_run(run, role, scratch / "reward", options.rl_steps)
-            prepare_stage(copy, "reward", role, labels, settings, resume=False)
+            prepare_stage(copy, "reward", role, labels, list_settings("reward"), resume=False)
             train_reward(copy.path, role)
         facts = {"accuracy": check_reward_model(run, copy, role)}
     else:
         copy = copy_run(run, role, scratch / way, options.rl_steps)
     stage = {"reward+grpo": "grpo", "reward+ppo": "ppo"}.get(way, way)
     if stage == "ppo":
-        prepare_stage(copy, stage, role, None, [*settings, f"max_steps={options.rl_steps}"], resume=False)
+        settings = [*list_settings(stage), f"max_steps={options.rl_steps}"]
+        prepare_stage(copy, stage, role, None, settings, resume=False)
     elif stage != "grpo":
-        prepare_stage(copy, stage, role, labels, settings, resume=False)
+        prepare_stage(copy, stage, role, labels, list_settings(stage), resume=False)
     trains: Mapping[str, Callable[[], None]] = {
         "corrections": lambda: train_corrections(copy.path, role),
         "dpo": lambda: train_preferences(copy.path, "dpo", role),
@@ -138,6 +146,11 @@ def measure(run: Run, cell: Mapping[str, Any], scratch: Path, options: argparse.
     }
     trains[stage]()
     return {**facts, **play(copy, stage, options), "curve": read_curve(copy, f"{stage}/{role}")}
+
+
+def list_settings(stage: str) -> list[str]:
+    """Settings of a stage that learns from labels, as `--set` takes them."""
+    return [f"source={SOURCE}", *SETTINGS.get(stage, ())]
 
 
 def find_labels(run: Run, cell: Mapping[str, Any], scratch: Path, options: argparse.Namespace) -> Path:
@@ -218,7 +231,8 @@ def print_tables(lines: Sequence[Mapping[str, Any]]) -> None:
             key = (one["role"], WAYS.index(one["way"]), one["count"], one["reviewer"])
             groups.setdefault(key, []).append(one)
     print(
-        "\n| role | way | labels | reviewer | seeds | sampled | change | greedy change | reward model right |"
+        "\n| role | way | labels | reviewer | sampled | change | of each seed | greedy change"
+        " | reward model right |"
     )
     print("|---|---|---:|---|---:|---:|---:|---:|---:|")
     for (role, way, count, reviewer), found in sorted(groups.items()):
@@ -230,9 +244,13 @@ def print_tables(lines: Sequence[Mapping[str, Any]]) -> None:
         accuracies = [one["accuracy"] for one in found if one.get("accuracy") is not None]
         shown = f"{statistics.fmean(accuracies):.2f}" if accuracies else "-"
         score = statistics.fmean(one["score"] for one in found)
+        seeds = " ".join(
+            f"{one['score'] - two['score']:+.3f}" for one, two in zip(found, before, strict=True)
+        )
         print(
-            f"| {role} | {WAYS[way]} | {count} | {reviewer} | {len(found)} | {score:.3f} |"
-            f" {change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}] | {greedy:+.3f} | {shown} |"
+            f"| {role} | {WAYS[way]} | {count} | {reviewer} | {score:.3f} |"
+            f" {change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}] | {seeds} | {greedy:+.3f} |"
+            f" {shown} |"
         )
     for (role, way, count, reviewer), found in sorted(groups.items()):
         if found[0].get("curve"):

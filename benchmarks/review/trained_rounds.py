@@ -3,10 +3,11 @@
     python -m benchmarks.review.trained_rounds runs/feedback --seeds 0 1 2
 
 A seed's role starts from its SFT weights (FOLDER/seed-N, as benchmarks.review.feedback makes them). In every
-round it answers new cases several times; an exact reviewer compares answers to the share of cases that was
-chosen, and the role is trained by DPO, from its start, on all comparisons so far. An error is an answer that
-the verifier rewards with less than `--least`. FOLDER/rounds.jsonl gets a line per seed and way, and what it
-holds is not measured again; `--show` prints the table alone.
+round it answers new cases several times; an exact reviewer corrects or approves the most frequent answer to
+as many cases, in the way's order, as leave unseen errors in at most 5 % of them (known in hindsight), or to
+`--share` of them; and the role is trained, from its start, on all corrections and approvals so far. An error
+is an answer that the verifier rewards with less than `--least`. FOLDER/rounds.jsonl gets a line per seed and
+way, and what it holds is not measured again; `--show` prints the table alone.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.review.feedback import SOURCE, copy_run, start_run
+from benchmarks.review.feedback import SOURCE, copy_run, list_settings, start_run
 from evaluation.selection.rounds import RoundSettings, measure_uncertainty, review_round
 from evaluation.selection.ways import WAYS, Candidate, Verified, Way
 from roles.registry import ROLES
@@ -28,18 +29,17 @@ from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
 from simulator.line_files import LineFile, read_lines
 from training.data.demonstrations import role_scenario
-from training.feedback.labels import Label, Provenance, add_label
+from training.feedback.labels import Provenance, add_label
 from training.feedback.reviewers import EXACT, LabelWriter, claimed_worth
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_weights
 from training.roles.rollouts import Rollouts
 from training.runs.run_folder import Run
-from training.stages.feedback import prepare_stage, train_preferences
+from training.stages.feedback import prepare_stage, train_corrections
 from training.stages.from_config import make_chat
 
 FIRST = 1_800_000  # first case of the rounds after those of the review queue: labels of others end before
 STRIDE = 10_000  # cases between two seeds
-PAIRS_PER_CASE = 3  # of the best with the worst answers
 COLUMNS = ("value", "errors", "missed", "needed", "escalated", "escalated_missed")
 
 
@@ -50,7 +50,10 @@ def main() -> None:
     parser.add_argument("--config", type=Path, default=Path("configs/demo.yaml"))
     parser.add_argument("--role", default="cto")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--cases", type=int, default=60, help="per round")
+    parser.add_argument("--sft-steps", type=int, default=200)
+    parser.add_argument("--cases", type=int, default=150, help="per round")
+    parser.add_argument("--plays", type=int, default=4, help="per case")
+    parser.add_argument("--share", type=float, help="of the cases that is reviewed; else as many as needed")
     parser.add_argument("--least", type=float, default=0.5, help="reward under which an answer is an error")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
@@ -72,7 +75,12 @@ def main() -> None:
 
 def play_rounds(run: Run, way: Way, seed: int, options: argparse.Namespace) -> list[dict[str, float]]:
     """All rounds with one way of choosing; the cases are the same for every way."""
-    settings = RoundSettings(cases_per_round=options.cases, least_value=options.least)
+    settings = RoundSettings(
+        cases_per_round=options.cases,
+        plays_per_case=options.plays,
+        review_share=options.share,
+        least_value=options.least,
+    )
     history: list[Verified] = []
     results = []
     with tempfile.TemporaryDirectory(prefix="emads-rounds-") as scratch:
@@ -86,12 +94,12 @@ def play_rounds(run: Run, way: Way, seed: int, options: argparse.Namespace) -> l
             rng = random.Random(f"{seed}/{way}/{number}")
             result, reviewed = review_round(way, candidates, values, history, settings, rng=rng)
             results.append(asdict(result))
-            for one in reviewed:
-                add_label(labels, *compare_best_with_worst(plays[one.key], writer))
+            ruled = [writer.write([find_own(plays[one.key])], number=number) for one in reviewed]
+            add_label(labels, *[label for label in ruled if label is not None])
             if number + 1 < settings.num_rounds and labels.is_file():
-                played_by, stage = copy_run(run, options.role, Path(scratch) / f"round-{number}", 1), "dpo"
-                prepare_stage(played_by, stage, options.role, labels, [f"source={SOURCE}"], resume=False)
-                train_preferences(played_by.path, stage, options.role)
+                played_by, stage = copy_run(run, options.role, Path(scratch) / f"{number}", 1), "corrections"
+                prepare_stage(played_by, stage, options.role, labels, list_settings(stage), resume=False)
+                train_corrections(played_by.path, options.role)
     return results
 
 
@@ -124,7 +132,7 @@ def play_cases(
         if isinstance(one, SoloEpisode):
             found.setdefault(one.scenario.key, []).append(one)
     writer = LabelWriter(
-        kind="comparison",
+        kind="correction",
         reviewer=EXACT,
         role=ROLES[role],
         family=family,
@@ -149,14 +157,6 @@ def find_own(plays: Sequence[SoloEpisode]) -> SoloEpisode:
     """The first play of the most frequent answer: what the role stands for."""
     answer = Counter(one.trajectory.final_text for one in plays).most_common(1)[0][0]
     return next(one for one in plays if one.trajectory.final_text == answer)
-
-
-def compare_best_with_worst(plays: Sequence[SoloEpisode], writer: LabelWriter) -> list[Label]:
-    """Comparisons of the best answers of a case with its worst ones; none of equals."""
-    ranked = sorted(plays, key=lambda one: -one.verdict.reward)
-    pairs = [(ranked[place], ranked[-1 - place]) for place in range(min(PAIRS_PER_CASE, len(ranked) // 2))]
-    labels = [writer.write(pair, number=number) for number, pair in enumerate(pairs)]
-    return list({label.item: label for label in labels if label is not None}.values())
 
 
 def print_table(lines: Sequence[dict[str, Any]]) -> None:

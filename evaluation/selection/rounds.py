@@ -29,7 +29,7 @@ class RoundSettings:
     num_rounds: int = 5
     cases_per_round: int = 60
     plays_per_case: int = 6
-    review_share: float = 0.2  # of the cases, by the way of choosing
+    review_share: float | None = 0.2  # of the cases, by the way of choosing; None: as many as needed
     least_value: float = 0.3  # V under which a decision is an error
     most_missed: float = 0.05  # errors that nobody sees, as a share of all cases
     learning_rate: float = 0.5
@@ -101,14 +101,16 @@ def review_round(
     """
     errors = {key for key, value in values.items() if value < settings.least_value}
     ranked = rank_candidates(way, candidates, history, rng=rng)
-    reviewed = ranked[: round(settings.review_share * len(ranked))]
+    needed = _count_needed(ranked, errors, settings.most_missed)
+    share = settings.review_share
+    reviewed = ranked[: needed if share is None else round(share * len(ranked))]
     escalated = choose_escalated(candidates, history, settings.costs)
     num = len(candidates)
     result = RoundResult(
         value=math.fsum(values.values()) / num,
         errors=len(errors) / num,
         missed=len(errors - {one.key for one in reviewed}) / num,
-        needed=_count_needed(ranked, errors, settings.most_missed) / num,
+        needed=needed / num,
         escalated=len(escalated) / num,
         escalated_missed=len(errors - {one.key for one in escalated}) / num,
     )

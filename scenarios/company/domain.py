@@ -92,7 +92,6 @@ class Domain:
     subject: str  # of the seat's work, for prompts: "architectures"
     rules: str  # every rule that figures and worth depend on
     write_terms: Callable[[Terms], str]  # rates and limit of one case, in sentences
-    write_short_terms: Callable[[Terms], str]  # the same in a few words
 
 
 def draw_cost(rng: random.Random, price_level: int) -> int:

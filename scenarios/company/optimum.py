@@ -16,13 +16,12 @@ from scenarios.company.records import CompanyCase, Part, Plan
 class Optimum:
     """The plan of the largest worth: of equal ones the cheapest, then the earliest option.
 
-    Example: Optimum(plan=Plan(option="B", funded={...}), cost=40, worth=100, runner_up=98)
+    Example: Optimum(plan=Plan(option="B", funded={...}), cost=40, worth=100)
     """
 
     plan: Plan
     cost: int  # k$
     worth: int  # k$: the option's base and the worth of the funded parts
-    runner_up: int | None  # worth of the best plan on another option; None where no other can be run
 
 
 def part_of(case: CompanyCase, seat: str, option: str, choice: tuple[str, ...]) -> Part:
@@ -70,9 +69,8 @@ def find_optimum(case: CompanyCase) -> Optimum | None:
     ]
     if not found:
         return None
-    found.sort(key=lambda item: (-item[0], item[1]))  # stable: the earlier option of equal ones
-    worth, cost, best = found[0]
-    return Optimum(plan=best, cost=cost, worth=worth, runner_up=found[1][0] if len(found) > 1 else None)
+    worth, cost, best = min(found, key=lambda item: (-item[0], item[1]))  # of equal ones the earlier option
+    return Optimum(plan=best, cost=cost, worth=worth)
 
 
 def recheck_optimum(case: CompanyCase) -> int | None:

@@ -38,6 +38,7 @@ def count_effects(store: Path) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_two_episodes_are_ruled_on_and_written(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_killed_simulation_goes_on_where_it_stopped(
             assert all(number == 1 for *_, number in rows)
 
 
+@pytest.mark.slow
 def test_a_written_case_plays_with_the_trained_team(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,10 +44,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int
     """A schedule that runs out of memory in the second phase, is resumed, and called once more."""
     folder = tmp_path_factory.mktemp("schedule") / "run"
     settings = [part for setting in SMALL for part in ("--set", setting)]
-    first = call("run", folder, "--config", SCHEDULE, "--fault", "oom@grpo/risk:step:1", *settings)
-    return folder, [first, call("run", folder, "--resume"), call("run", folder, "--resume")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.stages.base.TOKENIZER_SCENARIOS", 10)
+        first = call("run", folder, "--config", SCHEDULE, "--fault", "oom@grpo/risk:step:1", *settings)
+        return folder, [first, call("run", folder, "--resume"), call("run", folder, "--resume")]
 
 
+@pytest.mark.slow
 def test_an_interrupted_schedule_says_what_to_do(made: tuple[Path, list[tuple[int, str, str]]]) -> None:
     status, out, err = made[1][0]
     assert status == OUT_OF_MEMORY
@@ -58,6 +61,7 @@ def test_an_interrupted_schedule_says_what_to_do(made: tuple[Path, list[tuple[in
     assert "--resume" in line
 
 
+@pytest.mark.slow
 def test_resumed_it_skips_what_is_done(made: tuple[Path, list[tuple[int, str, str]]]) -> None:
     status, out, _ = made[1][1]
     assert status == 0
@@ -73,6 +77,7 @@ def test_resumed_it_skips_what_is_done(made: tuple[Path, list[tuple[int, str, st
     assert again.count("done before") == 4
 
 
+@pytest.mark.slow
 def test_the_time_of_all_attempts_adds_up(made: tuple[Path, list[tuple[int, str, str]]]) -> None:
     run = Run.open(made[0])
     seconds = run.read_json("schedule_time.json")["wall_s"]
@@ -82,6 +87,7 @@ def test_the_time_of_all_attempts_adds_up(made: tuple[Path, list[tuple[int, str,
     assert f"{seconds:.2f} at 3600 per hour" in describe_spent(run)
 
 
+@pytest.mark.slow
 def test_the_queue_holds_what_the_team_saw_and_no_truth(
     made: tuple[Path, list[tuple[int, str, str]]],
 ) -> None:

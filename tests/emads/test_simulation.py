@@ -1,16 +1,14 @@
 """`emads simulate` on a real, untrained team: written cases, test cases, and all that it can write."""
 
-import contextlib
-import io
 import json
 import re
 from pathlib import Path
 
 import pytest
 from command_line import fail
+from tiny_models import make_tiny_base
 
 from emads.cli import main
-from emads.commands.train import train_stage
 from scenarios.written.written_case import read_case
 from simulator.export.episode_files import read_episodes
 from training.config.loading import load_config
@@ -33,8 +31,7 @@ SETTINGS = (
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with base weights only: its team plays, badly."""
     made = Run.create(tmp_path_factory.mktemp("simulation") / "run", load_config(None, SETTINGS))
-    with contextlib.redirect_stdout(io.StringIO()):
-        train_stage(made, "base")
+    make_tiny_base(made.path)
     return made.path
 
 

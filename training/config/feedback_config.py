@@ -17,8 +17,10 @@ class FeedbackConfig(Section):
 
 
 class CorrectionsConfig(FeedbackConfig):
-    """SFT on what reviewers wrote."""
+    """SFT on what reviewers wrote and approved."""
 
+    with_approved: bool = True
+    """Whether answers that were approved are shown too: corrected ones alone teach doubt in what is right."""
     epochs: PositiveCount = 3
     """Passes over the corrections."""
     batch_size: PositiveCount = 16
@@ -28,7 +30,7 @@ class CorrectionsConfig(FeedbackConfig):
 
 
 class PreferenceConfig(FeedbackConfig):
-    """DPO on comparisons, KTO on verdicts."""
+    """What DPO and KTO share."""
 
     epochs: PositiveCount = 3
     """Passes over the labels."""
@@ -38,6 +40,13 @@ class PreferenceConfig(FeedbackConfig):
     """Peak rate of AdamW."""
     beta: Annotated[float, Field(gt=0)] = 0.1
     """Weight of the KL divergence to the weights before this stage."""
+
+
+class DpoConfig(PreferenceConfig):
+    """DPO on comparisons."""
+
+    sft_weight: Weight = 0.0
+    """Weight of SFT on the preferred answers, by its loss per token: DPO alone may lower both answers."""
 
 
 class RewardModelConfig(FeedbackConfig):
@@ -90,7 +99,7 @@ class PpoConfig(FeedbackConfig):
 
 FEEDBACK_CONFIGS: dict[str, type[FeedbackConfig]] = {
     "corrections": CorrectionsConfig,
-    "dpo": PreferenceConfig,
+    "dpo": DpoConfig,
     "kto": PreferenceConfig,
     "reward": RewardModelConfig,
     "ppo": PpoConfig,

@@ -30,6 +30,8 @@ class SftConfig(Section):
     """Peak rate of AdamW."""
     micro_batch_size: Count = 0
     """Demonstrations per forward pass: less memory, same step; it divides batch_size. 0 takes all at once."""
+    row_layout: Literal["padded", "shared_prompt"] = "padded"
+    """Demonstrations of a pass side by side, or end to end with what their prompts have in common once."""
     packing: bool = False
     """Lay demonstrations end to end, none seeing another; batch_size then counts rows of pack_tokens."""
     pack_tokens: Annotated[int, Field(ge=64, le=MAX_COUNT)] = 1024
@@ -49,4 +51,6 @@ class SftConfig(Section):
     def _check_options(self) -> Self:
         check_micro_batch(self.micro_batch_size, self.batch_size, "batch_size")
         check_patience(self.patience, self.validate_every)
+        if self.packing and self.row_layout != "padded":
+            raise ValueError("sft.packing lays rows end to end by itself: leave sft.row_layout=padded")
         return self

@@ -111,9 +111,9 @@ class LabelWriter:
     provenance: Provenance
 
     def write(self, plays: Sequence[SoloEpisode], *, number: int) -> Label | None:
-        """The label of these plays of one scenario, two for a comparison; None where there is none to give.
+        """The label of these plays of one scenario, two for a comparison; None where they are equal.
 
-        Equal answers are not compared, and what the reviewer finds right is not corrected.
+        Who corrects approves what is right.
         """
         first = plays[0]
         prompt, tools, answer = read_transcript(
@@ -129,11 +129,12 @@ class LabelWriter:
             "time": START + timedelta(seconds=seconds * (number + 1)),
             "provenance": self.provenance,
         }
-        if self.kind == "verdict":
-            return Verdict(answer=answer, approved=self._approves(first), **common)
-        if self.kind == "correction":
-            return None if self._approves(first) else self._correct(first.scenario, answer, common)
-        return self._compare(plays, common, answer)
+        if self.kind == "comparison":
+            return self._compare(plays, common, answer)
+        approved = self._approves(first)
+        if approved or self.kind == "verdict":
+            return Verdict(answer=answer, approved=approved, **common)
+        return self._correct(first.scenario, answer, common)
 
     def _approves(self, play: SoloEpisode) -> bool:
         if self.reviewer.habit == "biased":

@@ -1,7 +1,7 @@
 """From labels to token rows: sampled words keep their token ids, loss only where a stage learns.
 
-A correction trains what the reviewer wrote. Comparisons and verdicts train the whole answer, tool output
-masked out.
+A correction trains what the reviewer wrote. An approved answer, comparisons and verdicts train the whole
+answer, tool output masked out.
 """
 
 import hashlib
@@ -84,13 +84,21 @@ def encode_answer(label: Label, answer: Sequence[Message], chat: HFChat, *, writ
     return TokenRow(token_ids=tuple(ids), loss_mask=tuple(mask))
 
 
-def correction_rows(labels: Iterable[Label], chat: HFChat) -> list[TokenRow]:
-    """One row per correction."""
-    return [
-        encode_answer(label, label.corrected, chat, written_only=True)
-        for label in labels
-        if isinstance(label, Correction)
-    ]
+def correction_rows(labels: Sequence[Label], chat: HFChat, *, with_approved: bool = False) -> list[TokenRow]:
+    """One row per correction, and one per approved answer that nobody corrected `with_approved`."""
+    corrected = {(one.seat, one.prompt, one.answer) for one in labels if isinstance(one, Correction)}
+    rows = []
+    for label in labels:
+        if isinstance(label, Correction):
+            rows.append(encode_answer(label, label.corrected, chat, written_only=True))
+        elif (
+            with_approved
+            and isinstance(label, Verdict)
+            and label.approved
+            and (label.seat, label.prompt, label.answer) not in corrected
+        ):
+            rows.append(encode_answer(label, label.answer, chat, written_only=False))
+    return rows
 
 
 def preference_rows(labels: Iterable[Label], chat: HFChat) -> list[PreferenceRow]:

@@ -3,7 +3,7 @@
 TRL owns losses and optimizer. What it would do to texts (templates, tokens, truncation) is left out: rows
 come tokenised, and their masks say which tokens count. Log-probabilities of the weights before the stage are
 computed once, before the first step.
-Sources: arXiv:2305.18290 (DPO), arXiv:2402.01306 (KTO).
+Sources: arXiv:2305.18290 (DPO), arXiv:2404.19733 (SFT beside it), arXiv:2402.01306 (KTO).
 """
 
 import math
@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback
 from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig, RewardTrainer
 
-from training.config.feedback_config import PreferenceConfig, RewardModelConfig
+from training.config.feedback_config import DpoConfig, PreferenceConfig, RewardModelConfig
 from training.data.demonstrations import TokenRow
 from training.feedback.rows import PreferenceRow, VerdictRow
 from training.roles.completion_logprobs import completion_logprobs
@@ -62,7 +62,7 @@ def run_dpo(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     rows: Sequence[PreferenceRow],
-    config: PreferenceConfig,
+    config: DpoConfig,
     *,
     output_dir: Path,
     seed: int,
@@ -96,6 +96,8 @@ def run_dpo(
 
     args = DPOConfig(
         beta=config.beta,
+        loss_type=["sigmoid", *(["sft"] if config.sft_weight else [])],
+        loss_weights=[1.0, *([config.sft_weight] if config.sft_weight else [])],
         precompute_ref_log_probs=True,
         max_length=None,
         **_common(config, len(rows), output_dir, seed),

@@ -22,11 +22,14 @@ Stretches = Mapping[str, tuple[int, int]]  # adapter -> first token and end
 
 
 @contextmanager
-def routed_roles(model: nn.Module, batch: RowBatch, *, prefix: str = "") -> Iterator[None]:
+def routed_roles(
+    model: nn.Module, batch: RowBatch, *, prefix: str = "", adapter: str | None = None
+) -> Iterator[None]:
     """While this is open, each token of the batch passes through the adapter of its role, and trains it.
 
     Keep it open until the backward pass is done: checkpointed layers are computed again there. Models
     without adapters are left as they are. `prefix`: before the adapter's name, START for what it was.
+    `adapter`: of all tokens, whatever their roles.
     In a sharded model every adapter takes part, most with no token: ranks reduce the gradients of the same
     weights, whichever roles they have.
 
@@ -38,7 +41,10 @@ def routed_roles(model: nn.Module, batch: RowBatch, *, prefix: str = "") -> Iter
     if not layers:
         yield
         return
-    stretches = {prefix + name: place for name, place in _stretches(model, batch).items()}
+    if adapter is not None:
+        stretches = {adapter: (0, batch.token_ids.shape[1])}
+    else:
+        stretches = {prefix + name: place for name, place in _stretches(model, batch).items()}
     if is_sharded(model):
         stretches |= {name: (0, 0) for name in _adapters(model, prefix) if name not in stretches}
     for name, parameter in model.named_parameters():
@@ -113,8 +119,8 @@ class _AddAdapters(torch.autograd.Function):
     """base + scale * B A x, stretch after stretch of the tokens; (tokens, width) both.
 
     Slices of a line would cost a zeroed line each in the backward pass; here every stretch is read and
-    written in place. Products are in the adapters' precision, on a GPU in that of the tokens (sums in float32
-    inside the kernel): a bfloat16 line is not copied into float32 seven times a layer.
+    written in place. Products are in the precision of the tokens (sums in float32 inside the kernel): a
+    bfloat16 line is not copied into float32 seven times a layer.
     """
 
     @staticmethod
@@ -122,7 +128,7 @@ class _AddAdapters(torch.autograd.Function):
         ctx: Any, x: Tensor, base: Tensor, lengths: tuple[int, ...], scales: tuple[float, ...], *pairs: Tensor
     ) -> Tensor:
         result = torch.empty_like(base)
-        dtype = x.dtype if x.is_cuda else pairs[0].dtype
+        dtype = x.dtype
         inner: list[Tensor] = []  # A x of each stretch
         stretches = zip(*(one.split_with_sizes(lengths) for one in (x, base, result)), strict=True)
         for number, (taken, below, place) in enumerate(stretches):

@@ -1,12 +1,14 @@
 """Rows as tensors: side by side with padding, end to end, or end to end with every common prompt once.
 
 `shared_prompt` computes the prompt of a group of rows a single time: its tokens stand first, each row's own
-part after it attends to them and to itself. Gradients are those of separate rows, since they flow back to
-the same keys and values from every part. End to end, the roles' tokens stand in one stretch each.
+part after it attends to them and to itself. A long beginning that several prompts have in common (a role's
+mandate) is computed once for all of them in the same way. Gradients are those of separate rows: they flow
+back to the same keys and values from every part. End to end, the roles' tokens stand in one stretch each.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 import torch
@@ -16,6 +18,7 @@ from torch import Tensor
 from training.learner.row_attention import RowLayout, Segment
 from training.learner.rows import TrainingRow
 
+MIN_TRUNK = 128  # tokens that prompts of several groups must have in common to share them
 LayoutName = Literal["padded", "packed", "shared_prompt"]
 
 
@@ -48,8 +51,9 @@ def make_batches(
             for batch in micro_batches([row for row in rows if row.role == role], max_tokens):
                 yield pad_rows(batch, device)
         return
-    for pieces in _fill(_group(rows, share=layout == "shared_prompt"), max_tokens):
-        yield join_rows(pieces, device)
+    share = layout == "shared_prompt"
+    for pieces in _fill(_group(rows, share=share), max_tokens, share=share):
+        yield join_rows(pieces, device, share=share)
 
 
 def micro_batches(rows: Sequence[TrainingRow], max_tokens: int) -> Iterator[list[TrainingRow]]:
@@ -87,36 +91,89 @@ def idle_batch(device: torch.device | str) -> RowBatch:
     return pad_rows([row], device)
 
 
-def join_rows(groups: Sequence[Sequence[TrainingRow]], device: torch.device | str = "cpu") -> RowBatch:
-    """Rows end to end; a group of two or more rows shares the prompt that all of them begin with."""
-    ids: list[int] = []
-    positions: list[int] = []
-    segments: list[Segment] = []
-    predict_at: list[int] = []
+def join_rows(
+    groups: Sequence[Sequence[TrainingRow]], device: torch.device | str = "cpu", *, share: bool = True
+) -> RowBatch:
+    """Rows end to end; a group of two or more rows shares the prompt that all of them begin with.
+
+    With `share` prompts of several groups also share a long beginning; `rows` of the result then has groups
+    with a common beginning side by side.
+    """
+    line = _Line()
     role_tokens: dict[str, tuple[int, int]] = {}
-    for group in groups:
-        role, group_start = group[0].role, len(ids)
-        shared = group[0].num_prompt if len(group) > 1 else 0
-        if shared:
-            segments.append(Segment(len(ids), len(ids) + shared, 0, 0))
-            ids += group[0].token_ids[:shared]
-            positions += range(shared)
-        for row in group:
-            start = len(ids)
-            ids += row.token_ids[shared:]
-            positions += range(shared, len(row.token_ids))
-            segments.append(Segment(start, len(ids), group_start, group_start + shared))
-            for place in _own_places(row):
-                before = place - 1
-                predict_at.append(group_start + before if before < shared else start + before - shared)
-        first = role_tokens.get(role, (group_start, group_start))[0]
-        if role in role_tokens and role_tokens[role][1] != group_start:
+    for role, of_role in groupby(groups, key=lambda group: group[0].role):
+        if role in role_tokens:
             raise ValueError(f"rows of {role} do not stand together")
-        role_tokens[role] = (first, len(ids))
-    rows = [row for group in groups for row in group]
-    token_ids, position_ids = torch.tensor([ids]), torch.tensor([positions])
-    layout = RowLayout.of(segments, device)
-    return _finish(rows, token_ids, None, position_ids, layout, predict_at, role_tokens, device)
+        start = len(line.ids)
+        line.lay(list(of_role), 0, (), share=share)
+        role_tokens[role] = (start, len(line.ids))
+    token_ids, position_ids = torch.tensor([line.ids]), torch.tensor([line.positions])
+    layout = RowLayout.of(line.segments, device)
+    return _finish(line.rows, token_ids, None, position_ids, layout, line.predict_at, role_tokens, device)
+
+
+class _Line:
+    """Rows end to end as they are laid: of every stretch of a row's text its place on the line is known."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.positions: list[int] = []
+        self.segments: list[Segment] = []
+        self.predict_at: list[int] = []
+        self.rows: list[TrainingRow] = []
+
+    def lay(
+        self,
+        groups: Sequence[Sequence[TrainingRow]],
+        start: int,
+        seen: tuple[tuple[int, int], ...],
+        *,
+        share: bool,
+    ) -> None:
+        """Lay the groups' texts from token `start` on; what comes before it stands in the segments `seen`."""
+        for cluster in _cluster(groups, start) if share else [[group] for group in groups]:
+            first = cluster[0][0]
+            if len(cluster) > 1:
+                stop = min(_count_common(first, group[0]) for group in cluster[1:])
+                self.lay(cluster, stop, (*seen, self._put(first, start, stop, seen)), share=True)
+                continue
+            stop = first.num_prompt if len(cluster[0]) > 1 else start
+            inside = (*seen, self._put(first, start, stop, seen)) if stop > start else seen
+            for row in cluster[0]:
+                is_over = stop == len(row.token_ids)  # nothing was sampled, and it is all prompt
+                path = inside if is_over else (*inside, self._put(row, stop, len(row.token_ids), inside))
+                places = [place for span in path for place in range(*span)]
+                self.predict_at += [places[place - 1] for place in _own_places(row)]
+                self.rows.append(row)
+
+    def _put(
+        self, row: TrainingRow, start: int, stop: int, seen: tuple[tuple[int, int], ...]
+    ) -> tuple[int, int]:
+        place = len(self.ids)
+        self.ids += row.token_ids[start:stop]
+        self.positions += range(start, stop)
+        self.segments.append(Segment(place, len(self.ids), seen))
+        return place, len(self.ids)
+
+
+def _cluster(groups: Sequence[Sequence[TrainingRow]], start: int) -> list[list[Sequence[TrainingRow]]]:
+    """Groups whose prompts have MIN_TRUNK tokens or more from `start` on in common, in order."""
+    clusters: list[list[Sequence[TrainingRow]]] = []
+    for group in groups:
+        for cluster in clusters:
+            if _count_common(cluster[0][0], group[0]) - start >= MIN_TRUNK:
+                cluster.append(group)
+                break
+        else:
+            clusters.append([group])
+    return clusters
+
+
+def _count_common(one: TrainingRow, other: TrainingRow) -> int:
+    """Tokens that the prompts of two rows begin with alike."""
+    most = min(one.num_prompt, other.num_prompt)
+    pairs = zip(one.token_ids[:most], other.token_ids, strict=False)
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), most)
 
 
 def _finish(
@@ -175,7 +232,9 @@ def _group(rows: Sequence[TrainingRow], *, share: bool) -> list[list[TrainingRow
     return sorted(groups.values(), key=lambda group: roles.index(group[0].role))
 
 
-def _fill(groups: Sequence[list[TrainingRow]], max_tokens: int) -> Iterator[list[list[TrainingRow]]]:
+def _fill(
+    groups: Sequence[list[TrainingRow]], max_tokens: int, *, share: bool
+) -> Iterator[list[list[TrainingRow]]]:
     """Cut groups into batches; one that does not fit goes on in the next, its prompt computed again."""
     batch: list[list[TrainingRow]] = []
     used = 0
@@ -183,6 +242,9 @@ def _fill(groups: Sequence[list[TrainingRow]], max_tokens: int) -> Iterator[list
         opened = False
         for row in group:
             shared = row.num_prompt if opened else 0
+            if share and batch and not opened and batch[-1][0].role == row.role:
+                common = _count_common(batch[-1][0], row)
+                shared = common if common >= MIN_TRUNK else 0
             cost = len(row.token_ids) - shared
             if batch and used + cost > max_tokens:
                 yield batch

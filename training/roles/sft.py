@@ -22,13 +22,14 @@ from training.data.demonstrations import TokenRow
 from training.models.optimizers import muon_with_adamw
 from training.roles.completion_logprobs import completion_logprobs
 from training.roles.resumable_trainer import ResumableTrainer
+from training.roles.shared_prompts import SharedPrompts, own_logprobs
 from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints
 
 OnStep = Callable[[int, Mapping[str, float]], None]
 
 
-class ResumableSftTrainer(ResumableTrainer, SFTTrainer):
+class ResumableSftTrainer(ResumableTrainer, SharedPrompts, SFTTrainer):
     """TRL's trainer with our checkpoints."""
 
 
@@ -44,9 +45,19 @@ class StepReporter(TrainerCallback):
             self._on_step(state.global_step, numbers)
 
 
-def mean_loss(model: nn.Module, rows: Sequence[TokenRow], *, rows_per_pass: int) -> float:
-    """Mean negative log-likelihood of the rows' own tokens, in nats."""
+def mean_loss(
+    model: nn.Module, rows: Sequence[TokenRow], *, rows_per_pass: int, share: bool = False
+) -> float:
+    """Mean negative log-likelihood of the rows' own tokens, in nats; `share`: in passes of shared prompts."""
     pairs = [(row.token_ids, row.loss_mask) for row in rows]
+    if share:
+        was_training = model.training
+        model.eval()
+        passes = [pairs[start : start + rows_per_pass] for start in range(0, len(pairs), rows_per_pass)]
+        with torch.no_grad():
+            found = torch.cat([own_logprobs(model, texts) for texts in passes])
+        model.train(was_training)
+        return -float(found.mean())
     return -float(completion_logprobs(model, pairs, rows_per_pass=rows_per_pass).mean())
 
 
@@ -118,6 +129,7 @@ def run_sft(
         callbacks=[StepReporter(on_step)],
     )
     trainer.remove_callback(_printer())
+    trainer.shares_prompts = config.row_layout == "shared_prompt"
     if not config.validate_every:
         trainer.keep_checkpoints(checkpoints)
         trainer.train_on()
@@ -130,7 +142,8 @@ def run_sft(
     keeper = BestKeeper(model, patience=config.patience)
 
     def measure() -> tuple[float, Mapping[str, float]]:
-        loss = mean_loss(model, validation_rows, rows_per_pass=micro)
+        share = config.row_layout == "shared_prompt"
+        loss = mean_loss(model, validation_rows, rows_per_pass=micro, share=share)
         return -loss, {"validation/loss": loss}
 
     trainer.add_callback(ValidateEvery(keeper, measure, on_step, every=config.validate_every))

@@ -21,6 +21,7 @@ from simulator.line_files import read_lines
 from training.config.feedback_config import (
     FEEDBACK_CONFIGS,
     CorrectionsConfig,
+    DpoConfig,
     FeedbackConfig,
     PpoConfig,
     PreferenceConfig,
@@ -95,13 +96,14 @@ def prepare_stage(
 
 
 def train_corrections(path: Path, role: str) -> None:
-    """SFT of one role on what reviewers wrote."""
+    """SFT of one role on what reviewers wrote and approved."""
     run, settings = _begin(path, "corrections", role, CorrectionsConfig)
     if settings is None:
         return
     model, tokenizer = load_trainable(run, settings.source, role)
     labels = _resolved(run, "corrections", role)
-    rows = correction_rows(labels, make_chat(tokenizer, run.config))
+    chat = make_chat(tokenizer, run.config)
+    rows = correction_rows(labels, chat, with_approved=settings.with_approved)
     _require(rows, "correction", run, "corrections", role)
     sft = {
         "batch_size": settings.batch_size,
@@ -130,7 +132,8 @@ def train_corrections(path: Path, role: str) -> None:
 
 def train_preferences(path: Path, stage: str, role: str) -> None:
     """DPO of one role on comparisons, or KTO on verdicts."""
-    run, settings = _begin(path, stage, role, PreferenceConfig)
+    kind: type[PreferenceConfig] = DpoConfig if stage == "dpo" else PreferenceConfig
+    run, settings = _begin(path, stage, role, kind)
     if settings is None:
         return
     model, tokenizer = load_trainable(run, settings.source, role)
@@ -144,7 +147,7 @@ def train_preferences(path: Path, stage: str, role: str) -> None:
             "on_step": _reporter(run, name),
             "checkpoints": checkpoints,
         }
-        if stage == "dpo":
+        if isinstance(settings, DpoConfig):
             pairs = preference_rows(labels, chat)
             _require(pairs, "comparison", run, stage, role)
             step, num_rows = run_dpo(model, tokenizer, pairs, settings, **options), len(pairs)

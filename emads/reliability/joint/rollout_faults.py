@@ -107,11 +107,13 @@ def equal_weights(one: JointLearner, other: JointLearner, role: str) -> bool:
 class FaultySteps:
     """Joint steps that are played on hosts of which one fails."""
 
-    def __init__(self, host_class: type[ProcessHost] | type[RayHost] = ProcessHost) -> None:
+    def __init__(
+        self, host_class: type[ProcessHost] | type[RayHost] = ProcessHost, timeout_s: float = TIMEOUT_S
+    ) -> None:
         self._host_class = host_class
         self.cases, self.later = draw_cases(3), draw_cases(6)[3:]
         self._folder = tempfile.TemporaryDirectory(prefix="rollout-faults-")
-        self.pool = HostPool(self._make_host, NUM_HOSTS, timeout_s=TIMEOUT_S)
+        self.pool = HostPool(self._make_host, NUM_HOSTS, timeout_s=timeout_s)
         self._tokenizer = make_tokenizer()
         self._chat = HFChat(self._tokenizer, short_prompts=True)
         self.first, self.second = self._learn_alone(1), self._learn_alone(2)

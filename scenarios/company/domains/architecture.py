@@ -222,14 +222,6 @@ def write_terms(terms: Terms) -> str:
     )
 
 
-def write_short_terms(terms: Terms) -> str:
-    rates = terms.rates
-    return (
-        f"SLO {write_percent(terms.limits['availability'])}, {rates['latency_step']} per 10 ms under "
-        f"{rates['latency_reference']}, {rates['availability_step']} per 0.1 % over the SLO"
-    )
-
-
 DOMAIN = Domain(
     seat="cto",
     draw_terms=draw_terms,
@@ -243,5 +235,4 @@ DOMAIN = Domain(
     subject="architecture",
     rules=RULES,
     write_terms=write_terms,
-    write_short_terms=write_short_terms,
 )

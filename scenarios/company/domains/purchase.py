@@ -172,13 +172,6 @@ def write_terms(terms: Terms) -> str:
     )
 
 
-def write_short_terms(terms: Terms) -> str:
-    rates = terms.rates
-    return (
-        f"floor {terms.limits['quality']}, {rates['point']} per point to {rates['ceiling']}, 1 per k$ saved"
-    )
-
-
 DOMAIN = Domain(
     seat="cost",
     draw_terms=draw_terms,
@@ -195,5 +188,4 @@ DOMAIN = Domain(
     subject="price list",
     rules=RULES,
     write_terms=write_terms,
-    write_short_terms=write_short_terms,
 )

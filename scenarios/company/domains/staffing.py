@@ -182,10 +182,6 @@ def write_terms(terms: Terms) -> str:
     )
 
 
-def write_short_terms(terms: Terms) -> str:
-    return f"deadline {terms.limits['deadline']}, {terms.rates['day']} per day earlier"
-
-
 DOMAIN = Domain(
     seat="coo",
     draw_terms=draw_terms,
@@ -199,5 +195,4 @@ DOMAIN = Domain(
     subject="work plan",
     rules=RULES,
     write_terms=write_terms,
-    write_short_terms=write_short_terms,
 )

@@ -201,10 +201,6 @@ def write_terms(terms: Terms) -> str:
     )
 
 
-def write_short_terms(terms: Terms) -> str:
-    return f"appetite {terms.limits['expected_loss']}, 1 per k$ avoided"
-
-
 DOMAIN = Domain(
     seat="risk",
     draw_terms=draw_terms,
@@ -218,5 +214,4 @@ DOMAIN = Domain(
     subject="threat graph",
     rules=RULES,
     write_terms=write_terms,
-    write_short_terms=write_short_terms,
 )

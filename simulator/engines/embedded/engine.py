@@ -3,26 +3,27 @@
 One lane per model. A lane decodes all its open transcripts together, one token per row and step; policies
 that are adapters of one model share its lane, and every row passes through its own adapter (lora_rows.py).
 A transcript that goes on (tool observation, further message) feeds its new tokens through the same
-steps while its neighbours sample, so no row waits at a turn barrier and no prompt is computed twice.
+steps while its neighbours sample, so no row waits at a turn barrier and no prompt is computed twice. Models
+of a common size (lanes.py: WIDE) compute what prompts have in common once, and observations as blocks.
 """
 
 import asyncio
 import math
 from collections import deque
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
 
 from roles.errors import InfrastructureError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.graph_step import GraphStep
+from simulator.engines.embedded.grouped_attention import use_grouped_attention
 from simulator.engines.embedded.kv_window import KVWindow
-from simulator.engines.embedded.lanes import Call, Lane, Policy, Row, length_buckets
+from simulator.engines.embedded.lanes import Call, Lane, Policy, Row
 from simulator.engines.embedded.lora_rows import can_stack
+from simulator.engines.embedded.prompt_passes import feed_blocks, prefill, routed
 from simulator.engines.embedded.static_window import StaticWindow
 from simulator.engines.sampling import sample_tokens, session_seed
 
@@ -69,6 +70,7 @@ class TransformersEngine:
         before = self._lane_of.get(policy)
         if before is not None and before.has_calls_of(policy):
             raise RuntimeError(f"policy {policy!r} has calls in flight")
+        use_grouped_attention(model)
         adapter = adapter or adapter_of(model, policy)
         is_stacked = False
         if adapter is not None and can_stack(model):
@@ -176,6 +178,7 @@ class TransformersEngine:
                 lane.drop_ended()
                 self._admit(lane)
                 if any(row.request for row in lane.rows):
+                    feed_blocks(lane, self._filler_id)
                     self._decode(lane)
         except (RuntimeError, MemoryError) as error:  # out of memory, a bad kernel
             lane.fail(InfrastructureError(f"engine step failed: {error}"))
@@ -194,7 +197,8 @@ class TransformersEngine:
             if index is not None:
                 row = lane.rows[index]
                 new = prompt[len(row.cached) :]
-                fits = 0 < len(new) <= MAX_FORCED_TOKENS and not row.is_spoilt
+                takes_blocks = lane.is_wide and not isinstance(lane.window, StaticWindow)
+                fits = (0 < len(new) <= MAX_FORCED_TOKENS or (takes_blocks and new)) and not row.is_spoilt
                 if fits and prompt[: len(row.cached)] == row.cached:
                     if row.ended:  # the session was given back, and begins again where it was
                         self._open.setdefault(row.session, []).append(row)
@@ -217,37 +221,10 @@ class TransformersEngine:
         lane.queue = waiting
         if stale:
             lane.keep([i for i in range(len(lane.rows)) if i not in stale])
-        for batch in length_buckets(fresh):
-            self._prefill(lane, batch)
-
-    def _prefill(self, lane: Lane, rows: list[Row]) -> None:
-        """Compute the prompts of new rows but for their last token, which the next step feeds."""
-        for row in rows:
+        for row in fresh:  # all but the last token, which the next step feeds
             row.forced = deque(row.cached[-1:])
             row.cached = row.cached[:-1]
-        width = max(1, max(len(row.cached) for row in rows))
-        device = next(lane.model.parameters()).device
-        ids = torch.full((len(rows), width), self._filler_id, dtype=torch.long)
-        valid = torch.zeros(len(rows), width, dtype=torch.bool)
-        for i, row in enumerate(rows):
-            if row.cached:
-                ids[i, width - len(row.cached) :] = torch.tensor(row.cached)
-                valid[i, width - len(row.cached) :] = True
-        ids, valid = ids.to(device), valid.to(device)
-        causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
-        mask = (causal & valid[:, None, :]) | torch.eye(width, dtype=torch.bool, device=device)
-        cache = DynamicCache()
-        with _routed(lane, rows):
-            lane.model(
-                input_ids=ids,
-                attention_mask=mask[:, None],
-                position_ids=(valid.cumsum(1) - 1).clamp(min=0),
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=1,
-            )
-        lane.window.append_rows(cache, valid)
-        lane.rows.extend(rows)
+        prefill(lane, fresh, self._filler_id)
 
     def _decode(self, lane: Lane) -> None:
         """Decode one token for every active row: a given one if it has any, else the one it sampled last.
@@ -278,7 +255,7 @@ class TransformersEngine:
             return
         device = window.valid.device
         cache = window.cache(num_rows)
-        with _routed(lane, rows):
+        with routed(lane, rows):
             output = lane.model(
                 input_ids=torch.tensor(tokens, device=device)[:, None],
                 attention_mask=window.step_mask(num_rows),
@@ -333,11 +310,6 @@ def _check_prompt(request: CompletionRequest, config: Any) -> None:
 def _request(row: Row) -> CompletionRequest:
     assert row.request is not None
     return row.request
-
-
-def _routed(lane: Lane, rows: list[Row]) -> AbstractContextManager[None]:
-    """While this is open, each of these rows passes through its adapter, if adapters share the lane."""
-    return lane.route(torch.tensor(lane.places(rows), device=next(lane.model.parameters()).device))
 
 
 def _check_finite(model: Any, adapter: str, version: str) -> None:

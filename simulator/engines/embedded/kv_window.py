@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 GROWTH = 64  # columns added at a time
 
@@ -117,6 +117,35 @@ class KVWindow:
             layer.values = layer.values[index].gather(2, gather)
         self.valid = torch.arange(width, device=self.valid.device)[None, :] >= (width - lengths)[:, None]
         self.column = width
+
+    def copy_rows(self, rows: list[int]) -> DynamicCache:
+        """Return a cache of its own with all columns in use of these rows."""
+        cache = DynamicCache()
+        for number, layer in enumerate(self.layers):
+            keys, values = (one[rows, :, : self.column] for one in (layer.keys, layer.values))
+            cache.update(keys, values, number)
+        return cache
+
+    def fill_rows(self, rows: list[int], computed: Any, valid: Tensor) -> None:
+        """Take the last columns of a cache of `copy_rows`, of which `valid` (rows, new) are real.
+
+        They go to columns that a row does not use, which others' tokens left free, before new ones are made.
+        """
+        width, index = valid.shape[1], torch.tensor(rows, device=self.valid.device)
+        free = ~self.valid[index][:, : self.column]
+        missing = int((valid.sum(1) - free.sum(1)).max())
+        if missing > 0:
+            self._reserve(self.column + missing)
+            self.column += missing
+            free = ~self.valid[index][:, : self.column]
+        wanted = free & (free.cumsum(1) <= valid.sum(1)[:, None])
+        row, column = wanted.nonzero(as_tuple=True)
+        source = valid.nonzero(as_tuple=True)
+        for layer, new in zip(self.layers, computed.layers, strict=True):
+            for kept, found in ((layer.keys, new.keys), (layer.values, new.values)):
+                tail = found[:, :, found.shape[2] - width :].transpose(1, 2)  # (rows, new, heads, width)
+                kept[index[row], :, column] = tail[source]
+        self.valid[index[row], column] = True
 
     def longest_row(self) -> int:
         """Most tokens that any row holds."""

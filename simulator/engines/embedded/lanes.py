@@ -16,6 +16,7 @@ from simulator.engines.embedded.lora_rows import AdapterStack
 from simulator.records import FinishReason
 
 PREFILL_TOKENS = 16_384  # padded tokens per prefill forward
+WIDE = 512  # hidden size from which a pass costs more than its calls: see `Lane.is_wide`
 
 Call = tuple[CompletionRequest, asyncio.Future[Completion]]
 
@@ -101,6 +102,11 @@ class Lane:
     rows: list[Row] = field(default_factory=list)
     queue: list[Call] = field(default_factory=list)
     pending: set[asyncio.Future[Completion]] = field(default_factory=set)  # all calls not yet answered
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether further passes are worth what they save: common prompts once, observations as blocks."""
+        return int(self.model.config.hidden_size) >= WIDE
 
     @property
     def is_busy(self) -> bool:

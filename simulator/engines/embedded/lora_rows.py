@@ -84,13 +84,13 @@ class AdapterStack:
 def _stack(module: Any, adapters: Sequence[str]) -> _Layer:
     """Stack the layer's adapters; a row without one of them passes through the base alone.
 
-    On a GPU they are kept in the base's precision, in which the learner multiplies with them there.
+    They are kept in the base's precision, in which the learner multiplies with them.
     """
     base = module.get_base_layer()
     device, present = base.weight.device, [name for name in adapters if name in module.lora_A]
     first = [module.lora_A[name].weight for name in present]
     second = [module.lora_B[name].weight * module.scaling[name] for name in present]
-    if base.weight.is_cuda and base.weight.is_floating_point():
+    if base.weight.is_floating_point():
         first, second = ([one.to(base.weight.dtype) for one in pair] for pair in (first, second))
     ranks = torch.tensor([len(one) for one in first], dtype=torch.long)
     places = torch.tensor([adapters.index(name) for name in present], dtype=torch.long)
@@ -107,8 +107,10 @@ def _route(layer: _Layer, is_other: Tensor) -> None:
     def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """x is (rows, tokens, width)."""
         result: Tensor = layer.module.base_layer(x)
-        own = nn.functional.linear(x.to(layer.first.dtype), layer.first).masked_fill(is_other, 0)
-        if result.is_cuda and result.dtype == own.dtype:
+        own = nn.functional.linear(x.to(layer.first.dtype), layer.first)
+        if len(layer.ranks) > 1:
+            own = own.masked_fill(is_other, 0)
+        if result.dtype == own.dtype and (result.is_cuda or result.dtype != torch.float32):
             added = torch.addmm(result.flatten(0, 1), own.flatten(0, 1), layer.second.T)
             return added.view_as(result)
         return result + nn.functional.linear(own, layer.second).to(result.dtype)

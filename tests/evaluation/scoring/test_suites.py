@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 from scored_outcomes import TINY
+from tiny_models import make_tiny_base
 
 from emads.cli import main
 from evaluation.scoring.suites import read_suite
 from roles.errors import UserError
 from training.config.loading import load_config
 from training.runs.run_folder import Run
-from training.stages.base import train_base
 
 NAME = "reasoning-gym"
 
@@ -41,7 +41,7 @@ def test_more_questions_begin_with_the_same_ones() -> None:
 def test_a_run_answers_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("reasoning_gym")
     run = Run.create(tmp_path / "run", load_config(None, TINY))
-    train_base(run.path)
+    make_tiny_base(run.path)
     arguments = ["evaluate", str(run.path), "--suite", NAME, "--stage", "base", "--count", "3"]
     assert main(arguments) == 0
     assert "reasoning-gym-3: CTO after base" in capsys.readouterr().out

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from evaluation.selection.escalation import ReviewCosts, choose_escalated, estimate_error
-from evaluation.selection.rounds import RoundSettings, play_rounds
+from evaluation.selection.rounds import RoundSettings, play_rounds, review_round
 from evaluation.selection.ways import (
     WAYS,
     Candidate,
@@ -81,6 +81,17 @@ def test_a_review_pays_where_the_expected_error_costs_more() -> None:
     chosen = choose_escalated(CASES, history, ReviewCosts(review=1.0, missed_error=5.0))
     assert [one.key for one in chosen] == ["torn", "wide"]
     assert choose_escalated(CASES, history, ReviewCosts(review=5.0, missed_error=5.0)) == []
+
+
+def test_without_a_share_as_many_are_reviewed_as_leave_few_errors() -> None:
+    cases = [candidate(str(place), 1 - place / 4) for place in range(4)]
+    values = {"0": 0.0, "1": 0.0, "2": 1.0, "3": 1.0}
+    history: list[Verified] = []
+    settings = RoundSettings(review_share=None, most_missed=0.25)
+    result, reviewed = review_round("uncertainty", cases, values, history, settings, rng=random.Random(0))
+    assert [one.key for one in reviewed] == ["0"]
+    assert (result.needed, result.missed, result.errors) == (0.25, 0.25, 0.5)
+    assert len(history) == 1
 
 
 def test_rounds_are_the_same_each_time_and_ask_about_the_same_cases() -> None:

@@ -204,7 +204,7 @@ def test_a_stranger_reports_and_decides_legally_by_short_prompts(count: int) -> 
         assert game.read_decision(reports, decide_shortly(game.prompt_role(RECONCILER).mandate, brief, rng))
 
 
-@pytest.mark.parametrize("count", slow_except((12, 2000), 12))
+@pytest.mark.parametrize("count", slow_except((12, 1000), 12))
 def test_texts_and_tools_alone_determine_the_optimum(count: int) -> None:
     """Every set of listed upgrades is measured, every plan within the budget is added up."""
     for index in range(count):

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from review_site import ORIGIN, Browser, Site, ask_seat, make_item, open_site
+from schemathesis.core.result import Ok
 from test_review_guard import OPEN, find_changes
 
 from serving.review.sessions import make_token
 
-schemathesis = pytest.importorskip("schemathesis")
 FORM = "application/x-www-form-urlencoded"
 FIELDS = {  # of all forms together; every one may also be absent, or any other text
     "ruling": ["approve", "edit", "reject"],
@@ -55,7 +56,10 @@ def describe(site: Site, *, is_known: bool = False) -> dict[str, Any]:
 def send_drawn(loop: asyncio.Runner, site: Site, browser: Browser, *, with_token: bool, count: int) -> Any:
     """Send what is drawn; returns the (path, method, status) of every reply."""
     schema = schemathesis.openapi.from_dict(describe(site, is_known=with_token))
-    operations = [found.ok() for found in schema.get_all_operations()]
+    operations = []
+    for found in schema.get_all_operations():
+        assert isinstance(found, Ok), found
+        operations.append(found.ok())
     replies: list[tuple[str, str, int]] = []
 
     async def send(case: Any, body: Any) -> None:

@@ -14,11 +14,17 @@ from simulator.engines.embedded.engine import TransformersEngine
 END = 1
 
 
-@pytest.fixture(params=[False, True], ids=["growing", "fixed"], autouse=True)
+@pytest.fixture(params=["growing", "fixed", "wide", "wide, fixed"], autouse=True)
 def _shapes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds for decode steps in shapes that grow and in those that are recorded on a GPU."""
-    defaults = dict(TransformersEngine.__init__.__kwdefaults__ or {}, fixed_shapes=request.param)
+    """Everything holds for decode steps in shapes that grow, in those that are recorded on a GPU, and where
+    common prompts are computed once and observations as blocks.
+    """
+    defaults = dict(TransformersEngine.__init__.__kwdefaults__ or {}, fixed_shapes="fixed" in request.param)
     monkeypatch.setattr(TransformersEngine.__init__, "__kwdefaults__", defaults)
+    if "wide" in request.param:
+        monkeypatch.setattr("simulator.engines.embedded.lanes.WIDE", 1)
+        monkeypatch.setattr("simulator.engines.embedded.prompt_passes.MIN_TRUNK", 2)
+        monkeypatch.setattr("simulator.engines.embedded.prompt_passes.MIN_BLOCK", 2)
 
 
 def make_model(seed: int = 0) -> LlamaForCausalLM:
@@ -117,6 +123,31 @@ def test_samples_do_not_depend_on_batch_mates_or_row_limit() -> None:
     together = play(make_engine(model), 1.0, 12)
     narrow = play(make_engine(model, max_rows=3), 1.0, 12)
     assert [ids for ids, _ in together] == [ids for ids, _ in narrow]
+
+
+def test_common_prompts_and_observations_are_those_of_plain_forward_passes(
+    request: pytest.FixtureRequest,
+) -> None:
+    """Six transcripts of three prompts, two of which begin alike; three turns each."""
+    model, engine = make_model(), make_engine(make_model())
+    texts = [[*range(20, 30), 5, 6, 7], [*range(20, 30), 8], [40, 41, 42]]
+    fed: list[torch.Size] = []
+    engine._lanes[0].model.register_forward_pre_hook(
+        lambda _, args, kwargs: fed.append(kwargs["input_ids"].shape), with_kwargs=True
+    )
+
+    async def run() -> list[Talk]:
+        sampling = Sampling(temperature=0.0, max_completion_tokens=4)
+        return await asyncio.gather(*(talk(engine, f"s{i}", texts[i % 3], 3, sampling) for i in range(6)))
+
+    for ids, completions in asyncio.run(run()):
+        expected = logits_of(model, ids).argmax(-1).tolist()
+        for start, completion in completions:
+            assert list(completion.token_ids) == expected[start - 1 : start - 1 + len(completion.token_ids)]
+    is_wide = "wide" in request.node.callspec.id
+    assert fed[0] == ((3, 12) if is_wide else (6, 12))
+    if "fixed" not in request.node.callspec.id:
+        assert is_wide == any(rows <= 6 and 1 < width <= 4 for rows, width in fed[1:])
 
 
 def test_seed_changes_samples_and_same_seed_repeats_them() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from tiny_models import small_model, tiny_chat
@@ -31,8 +32,13 @@ WEIGHTS = TeamRewardWeights()
 SEATS = SPECIALISTS
 
 
+@cache
+def draw_case(index: int) -> TeamScenario:
+    return generate("train", 0, index, 1 + index % 2)
+
+
 def draw(count: int) -> list[TeamScenario]:
-    return [generate("train", 0, index, 1 + index % 2) for index in range(count)]
+    return [draw_case(index) for index in range(count)]
 
 
 class FaultyEngine(ScriptedModelEngine):

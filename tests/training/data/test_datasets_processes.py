@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -15,10 +14,12 @@ import pytest
 from data_folders import hash_folder
 
 from emads.cli import main
+from emads.reliability.checks import CHECKS
+from emads.reliability.data.generation_kills import generation_kills
+from emads.reliability.stages.prepared_runs import PreparedRuns
 from training.data.folders.datasets import generate_folder
 
 ROOT = Path(__file__).parent.parent.parent.parent
-NUM_KILLS = 5
 TIMEOUT_S = 180
 
 
@@ -44,18 +45,16 @@ def test_hash_seeds_and_workers_do_not_change_a_byte(tmp_path: Path) -> None:
     assert all(one == found[0] for one in found)
 
 
-def wait_for(path: Path, process: subprocess.Popen[bytes]) -> float:
-    """Seconds on the clock when `path` is there."""
+def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + TIMEOUT_S
     while not path.exists():
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.005)
-    return time.monotonic()
 
 
 def wait_for_end_of_group(group: int) -> None:
-    """Workers of a killed parent leave by themselves (nobody may have reaped them yet)."""
+    """Wait until no process of the group runs; nobody may have reaped the ended ones."""
     end = time.monotonic() + 20
     while alive := list(list_group(group)):
         assert time.monotonic() < end, f"workers {alive} outlived their parent"
@@ -70,47 +69,22 @@ def list_group(group: int) -> Iterator[int]:
                 yield int(path.parent.name)
 
 
-def start(out: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command(out, *arguments),
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
+@pytest.mark.process
+def test_workers_of_a_killed_parent_leave_by_themselves(tmp_path: Path) -> None:
+    call = command(tmp_path, "--family", "risk", "--count", "600", "--processes", "2")
+    process = subprocess.Popen(
+        call, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
+    wait_for(tmp_path / "dataset.json", process)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(TIMEOUT_S) == -signal.SIGKILL
+    wait_for_end_of_group(process.pid)
 
 
 @pytest.mark.process
 def test_kill_nine_at_random_moments_then_resume_gives_equal_bytes(tmp_path: Path) -> None:
-    arguments = ("--family", "risk", "--family", "reconcile", "--count", "1100", "--processes")
-    whole = start(tmp_path / "whole", *arguments, "2")
-    began = wait_for(tmp_path / "whole" / "dataset.json", whole)
-    assert whole.wait(TIMEOUT_S) == 0
-    duration_s = time.monotonic() - began
-    expected = hash_folder(tmp_path / "whole")
-    rng = random.Random(8)
-    num_kills = 0
-    for attempt in range(3 * NUM_KILLS):
-        out = tmp_path / f"killed-{attempt}"
-        process = start(out, *arguments, "2")
-        wait_for(out / "dataset.json", process)
-        time.sleep(rng.uniform(0, 0.8 * duration_s))
-        with suppress(ProcessLookupError):
-            if attempt % 2:
-                os.killpg(process.pid, signal.SIGKILL)  # everything at once, as when a machine goes down
-            else:
-                process.send_signal(signal.SIGKILL)  # the parent alone
-        if process.wait(TIMEOUT_S) != -signal.SIGKILL:
-            continue  # it was faster than the first time
-        num_kills += 1
-        wait_for_end_of_group(process.pid)
-        subprocess.run(
-            command(out, *arguments, "1"), cwd=ROOT, check=True, capture_output=True, timeout=TIMEOUT_S
-        )
-        assert hash_folder(out) == expected  # no temporary file either
-        if num_kills == NUM_KILLS:
-            return
-    pytest.fail(f"only {num_kills} of {3 * NUM_KILLS} attempts were killed in time")
+    trials = generation_kills(PreparedRuns(tmp_path, "pr"), CHECKS["R8"].pr)
+    assert [trial.call() for trial in trials] == [""] * 5
 
 
 @pytest.mark.process

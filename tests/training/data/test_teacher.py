@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from fast_loop import slow_except
 from teacher_server import (
     NAMED,
     OFTEN,
@@ -409,7 +408,8 @@ def test_senseless_replies_are_rejections(model: Model, reason: str, detail: str
 DEEP = [f'{{"option": {"[" * depth}{"]" * depth}}}' for depth in (100, 199, 200, 400, 950, 990, 100_000)]
 
 
-@pytest.mark.parametrize("family", slow_except(FAMILIES, "cto"))
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
 def test_hostile_replies_are_rejections_that_can_be_written_down(family: str) -> None:
     (scenario,) = draw(family, 1)
     tool = list_tools(ROLES[scenario.role])[0]["function"]["name"]

@@ -66,6 +66,28 @@ def test_a_correction_trains_what_the_reviewer_wrote_alone(model: Any) -> None:
     assert own == [*chat.encode("A"), chat.end_id]
 
 
+def test_approved_answers_that_nobody_corrected_are_shown_beside_corrections(model: Any) -> None:
+    chat = tiny_chat()
+    first, second, third = play(model, chat, 3)
+    correction = write("correction", [first], chat)
+    verdicts = [write("verdict", [one], chat, "hostile") for one in (first, second)]  # approve what is wrong
+    rejected = write("verdict", [third], chat)
+    labels = [one for one in (correction, *verdicts, rejected) if one is not None]
+    assert [one.ruling for one in labels[1:]] == ["approved", "approved", "rejected"]
+    corrected, approved = correction_rows(labels, chat, with_approved=True)
+    assert [corrected] == correction_rows(labels, chat)
+    assert approved.token_ids == second.trajectory.token_ids
+    assert approved.loss_mask == second.trajectory.loss_mask
+
+
+def test_who_corrects_approves_what_is_right(model: Any) -> None:
+    chat = tiny_chat()
+    (one,) = play(model, chat, 1)
+    label = write("correction", [one], chat, "noisy:1")  # finds right what is wrong
+    assert isinstance(label, Verdict)
+    assert label.approved
+
+
 def test_ids_of_another_tokenizer_are_not_believed(model: Any) -> None:
     chat = tiny_chat()
     (one,) = play(model, chat, 1)

@@ -14,7 +14,7 @@ from tiny_models import DIFFICULTIES, small_model, tiny_chat, tiny_tokenizer
 from transformers import AutoModelForSequenceClassification
 
 from scenarios.registry import families
-from training.config.feedback_config import PpoConfig, PreferenceConfig, RewardModelConfig
+from training.config.feedback_config import DpoConfig, PpoConfig, PreferenceConfig, RewardModelConfig
 from training.data.demonstrations import TokenRow, role_scenario
 from training.feedback.ppo import PpoLearner, whiten, with_token_rewards
 from training.feedback.reward_model import RewardModel
@@ -52,12 +52,22 @@ def test_dpo_begins_at_log_2_and_moves_probability_to_what_was_preferred(tmp_pat
     model = small_model(scale=0.5)
     rows = preference_rows(draw_labels(model, tiny_chat(), 8), tiny_chat())
     before = margins(model, rows)
-    config = PreferenceConfig(epochs=6, batch_size=4, learning_rate=3e-3, beta=0.5)
+    config = DpoConfig(epochs=6, batch_size=4, learning_rate=3e-3, beta=0.5)
     log = train(run_dpo, model, rows, config, tmp_path)
     assert log[0][1]["loss"] == pytest.approx(math.log(2), abs=1e-4)  # the policy is the reference
     assert [step for step, _ in log] == list(range(1, 13))
     gains = [now - then for now, then in zip(margins(model, rows), before, strict=True)]
     assert sum(gain > 0 for gain in gains) >= 7
+
+
+def test_sft_beside_dpo_adds_the_loss_per_token_of_what_was_preferred(tmp_path: Path) -> None:
+    model = small_model(scale=0.5)
+    rows = preference_rows(draw_labels(model, tiny_chat(), 4), tiny_chat())
+    chosen = [row.chosen for row in rows]
+    per_token = -math.fsum(sum_logprobs(model, chosen)) / sum(sum(row.loss_mask) for row in chosen)
+    config = DpoConfig(epochs=1, batch_size=4, sft_weight=2.0)
+    ((_, metrics),) = train(run_dpo, model, rows, config, tmp_path)
+    assert metrics["loss"] == pytest.approx(math.log(2) + 2 * per_token, rel=1e-4)
 
 
 def test_kto_begins_at_one_half_and_tells_approved_from_rejected(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from fast_loop import slow_except
 from joint_learning import (
     CONFIG,
     SEATS,
-    SMALL,
     WEIGHTS,
     Engines,
     change,
@@ -137,10 +137,10 @@ def test_frozen_roles_play_and_stay(scripted: Engines) -> None:
 
 def test_specialists_and_reconciler_take_turns(scripted: Engines) -> None:
     learner = make_learner(change(alternate_every=2))
-    turns = []
+    groups, turns = learner.play(draw(2)), []
     for _ in range(5):
         before = all_weights(learner)
-        learner.step(draw(2))
+        learner.learn(groups)
         turns.append(moved(learner, before))
     assert turns == [set(SEATS), set(SEATS), {RECONCILER}, {RECONCILER}, set(SEATS)]
 
@@ -154,20 +154,21 @@ def test_roles_have_learning_rates_of_their_own() -> None:
 def test_rates_fall_in_a_straight_line_to_zero_unless_they_are_constant(scripted: Engines) -> None:
     falling = make_learner(change(max_steps=4, rate_schedule="linear", rate_factors={"cto": 0.4}))
     constant = make_learner(change(max_steps=4, rate_schedule="constant"))
+    groups = constant.play(draw(2))
     for share in (1.0, 0.75, 0.5, 0.25):
-        falling.step(draw(2))
-        constant.step(draw(2))
+        falling.learn(groups)
+        constant.learn(groups)
         rates = {role: one.param_groups[0]["lr"] for role, one in falling.updater.optimizers.items()}
         assert rates == pytest.approx(
             {role: share * CONFIG.learning_rate * (0.4 if role == "cto" else 1) for role in ROLES}
         )
         assert constant.updater.optimizers["cto"].param_groups[0]["lr"] == CONFIG.learning_rate
     before = all_weights(falling)
-    falling.step(draw(2))  # past the last step nothing is learnt
+    falling.learn(groups)  # past the last step nothing is learnt
     assert moved(falling, before) == set()
     resumed = make_learner(change(max_steps=4, rate_schedule="linear"))
     resumed.updater.num_steps = 3
-    resumed.step(draw(2))
+    resumed.learn(groups)
     assert resumed.updater.optimizers["coo"].param_groups[0]["lr"] == pytest.approx(
         0.25 * CONFIG.learning_rate
     )
@@ -211,7 +212,7 @@ def adapted_team() -> dict[str, Any]:
     return dict.fromkeys(names, model)
 
 
-@pytest.mark.parametrize("layout", ["padded", "shared_prompt"])
+@pytest.mark.parametrize("layout", slow_except(["padded", "shared_prompt"], "shared_prompt"))
 def test_adapters_on_one_base_learn_together_and_each_its_own(scripted: Engines, layout: str) -> None:
     config = change(memory__row_layout=layout, frozen_roles=("risk",))
     models = adapted_team()
@@ -351,7 +352,7 @@ def run_overlapped(learner: JointLearner, steps: int, max_steps: int = 3) -> tup
 
 
 def test_overlap_is_as_stale_as_it_says_and_repeatable(scripted: Engines) -> None:
-    config = change(max_staleness=1, loss__importance="call")
+    config = change(max_staleness=1, report_sets=2, loss__importance="call")
     first, second, plain = make_learner(config), make_learner(config), make_learner(config)
     trainer, staleness = run_overlapped(first, 3)
     trainer.close()
@@ -366,9 +367,10 @@ def test_overlap_is_as_stale_as_it_says_and_repeatable(scripted: Engines) -> Non
         assert not same_weights(weights_of(first.models[role]), weights_of(plain.models[role]))
 
 
+@pytest.mark.slow
 def test_a_sharded_learner_may_have_rollouts_ahead_of_it(scripted: Engines, tmp_path: Path) -> None:
     """On one rank of FSDP2: plays run on whole copies, and the weights become those without sharding."""
-    config = change(max_staleness=1, loss__importance="call")
+    config = change(max_staleness=1, report_sets=2, loss__importance="call")
     plain = make_learner(config)
     run_overlapped(plain, 2)[0].close()
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
@@ -389,7 +391,7 @@ def test_a_sharded_learner_may_have_rollouts_ahead_of_it(scripted: Engines, tmp_
 
 
 def test_without_staleness_overlap_is_the_plain_learner(scripted: Engines) -> None:
-    one, other = make_learner(SMALL), make_learner(SMALL)
+    one, other = (make_learner(change(report_sets=2)) for _ in range(2))
     run_overlapped(one, 2)[0].close()
     for step in range(2):
         other.step(cases_of(step))
@@ -397,7 +399,7 @@ def test_without_staleness_overlap_is_the_plain_learner(scripted: Engines) -> No
 
 
 def test_overlapped_training_goes_on_exactly(scripted: Engines) -> None:
-    config = change(max_staleness=1, loss__importance="token")
+    config = change(max_staleness=1, report_sets=2, loss__importance="token")
     whole, part, resumed = make_learner(config), make_learner(config), make_learner(config, seed=0)
     run_overlapped(whole, 3)[0].close()
     trainer, _ = run_overlapped(part, 2)

@@ -31,7 +31,7 @@ from simulator.reading import read_episode
 from simulator.reward import score_episode
 from training.joint.credit.offer_values import shapley_values, value_without
 from training.joint.play import complete_groups
-from training.joint.records import GroupAdvantages, ScoredGroup, SetAdvantages
+from training.joint.records import EpisodeGroup, GroupAdvantages, ScoredGroup, SetAdvantages
 from training.learner.learner import backward_role
 from training.learner.rows import TrainingRow
 
@@ -142,17 +142,18 @@ def test_a_lost_episode_takes_its_whole_scenario_out_and_is_never_scored(
     """Sessions are numbered by place: episodes by scenario and repeat, decisions by set (3 a scenario)."""
     scenarios = draw(3)
     learner = make_learner(CONFIG.changed(credit__scheme=credit))
-    healthy = {group.scenario.key: group for group in play(learner, scenarios)}
+    healthy = play(learner, scenarios) if credit == "shared" else []
     monkeypatch.setattr(FaultyEngine, "fails", staticmethod(lambda session: session.startswith(lost)))
-    groups = play(learner, scenarios)
+    played = learner.play(scenarios)
+    groups = learner.scorer.score(played)
     kept = [] if credit == "hierarchical" else [scenarios[0].key, scenarios[2].key]
     assert [group.scenario.key for group in groups] == kept
-    metrics = learner.step(scenarios)
+    metrics = learner.learn(played)
     assert metrics["sets"] == 3 * len(kept)
     if kept:
         survivors = [reward for _, one in sets_of(groups) for reward in one.rewards]
         assert metrics["team_reward"] == pytest.approx(statistics.fmean(survivors))
-        assert groups == [healthy[key] for key in kept]
+        assert groups == [healthy[0], healthy[2]]
     else:
         assert metrics == {"sets": 0.0}
 
@@ -325,10 +326,12 @@ def test_own_scores_and_team_parts_are_reported(scripted: Engines) -> None:
     assert all(0.3 < metrics[f"own_score/{role}"] < 1 for role in ROLES)  # half of the words are expert's
 
 
-def learn_on_one_batch(**options: Any) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
-    """The CTO's weights and metrics after one joint step."""
+def learn_on_one_batch(
+    groups: Sequence[EpisodeGroup], **options: Any
+) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+    """The CTO's weights and metrics after one joint step on these groups."""
     learner = make_learner(CONFIG.changed(**options))
-    metrics = learner.step(draw(3))
+    metrics = learner.learn(groups)
     return {name: p.detach().clone() for name, p in learner.models["cto"].named_parameters()}, metrics
 
 
@@ -339,10 +342,11 @@ def differ(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool
 def test_the_clip_acts_from_the_second_update_on_a_batch_on(scripted: Engines) -> None:
     """With one update every ratio is 1, so that a narrow clip and a wide one give the same weights."""
     narrow, wide = ({"loss__clip_low": clip, "loss__clip_high": clip} for clip in (0.001, 0.9))
-    once = [learn_on_one_batch(**clip)[0] for clip in (narrow, wide)]
+    groups = make_learner().play(draw(3))
+    once = [learn_on_one_batch(groups, **clip)[0] for clip in (narrow, wide)]
     assert not differ(*once)
     (often, metrics), (far, free) = (
-        learn_on_one_batch(**clip, updates_per_batch=3, learning_rate=1e-2) for clip in (narrow, wide)
+        learn_on_one_batch(groups, **clip, updates_per_batch=3, learning_rate=1e-2) for clip in (narrow, wide)
     )
     assert differ(often, far)
     assert metrics["clip_fraction/cto"] > 0.05

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tiny_models import small_model, tiny_tokenizer
+from torch.nn.functional import scaled_dot_product_attention
 from training_rows import make_rows
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -15,7 +16,7 @@ from training.config.marl_config import MarlConfig
 from training.learner.importance import call_weights, ratios_of
 from training.learner.learner import LossStats, backward_role
 from training.learner.packing import join_rows, make_batches, pad_rows
-from training.learner.row_attention import RowLayout, Segment
+from training.learner.row_attention import RowLayout, Segment, _PlainAttention
 from training.learner.rows import TrainingRow, share_between_plans, spread_over_plans
 from training.learner.token_logprobs import token_logprobs
 
@@ -111,6 +112,66 @@ def test_a_shared_prompt_is_computed_once() -> None:
     ]
 
 
+def begin(row: TrainingRow, trunk: Sequence[int]) -> TrainingRow:
+    """The row after some more tokens of prompt."""
+    nothing = (0,) * len(trunk)
+    return replace(
+        row,
+        token_ids=(*trunk, *row.token_ids),
+        loss_mask=(*nothing, *row.loss_mask),
+        sampling_logprobs=(*nothing, *row.sampling_logprobs),
+    )
+
+
+@pytest.mark.parametrize("architecture", MODELS)
+def test_what_prompts_begin_with_in_common_is_computed_once(
+    architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trunk of 7 for all but the last row, 4 further tokens for two of the groups under it."""
+    monkeypatch.setattr("training.learner.packing.MIN_TRUNK", 4)
+    model, trunk, branch = MODELS[architecture](), range(50, 57), range(60, 64)
+    drawn = make_rows(model, [2, 1, 3, 1])
+    rows = [
+        *(begin(row, [*trunk, *branch]) for row in drawn[:2]),
+        *(begin(row, trunk) for row in drawn[2:3]),
+        *(begin(row, [*trunk, *branch]) for row in drawn[3:6]),
+        *drawn[6:],
+    ]
+    (batch,) = make_batches(rows, layout="shared_prompt", max_tokens=9999)
+    prompts, tails = (5, 9, 13, 17), (6, 8, 10)
+    own = sum(tails[:2]) + tails[0] + sum(tails) + tails[0]
+    assert batch.num_tokens == len(trunk) + len(branch) + sum(prompts) + own
+    assert sorted(row.token_ids for row in batch.rows) == sorted(row.token_ids for row in rows)
+    expected, gradients = learn(model, rows)
+    for limit in (40, 9999):
+        stats, found = learn(
+            model, rows, memory__row_layout="shared_prompt", memory__micro_batch_tokens=limit
+        )
+        assert stats.loss == pytest.approx(expected.loss, abs=1e-5)
+        assert gap(found, gradients) < 2e-5 < 1e-3 * max(float(g.abs().max()) for g in gradients.values())
+
+
+def test_plain_attention_has_the_values_and_gradients_of_sdpa(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of unequal size, 4 heads on 2 key heads, 11 queries after 6 tokens that they all see."""
+    monkeypatch.setattr("training.learner.row_attention.QUERY_BLOCK", 4)
+    torch.manual_seed(0)
+    weight, found = torch.randn(4, 11, 8), []
+    inputs = [torch.randn(4, 11, 8), torch.randn(2, 17, 8), torch.randn(2, 17, 8)]
+    mask = torch.ones(11, 17, dtype=torch.bool).tril(6)
+    for is_plain in (False, True):
+        query, key, value = (one.clone().requires_grad_() for one in inputs)
+        if is_plain:
+            out = _PlainAttention.apply(query, key, value, 0.3)  # type: ignore[no-untyped-call]
+        else:
+            out = scaled_dot_product_attention(
+                query, key.repeat_interleave(2, 0), value.repeat_interleave(2, 0), attn_mask=mask, scale=0.3
+            )
+        torch.autograd.backward((out * weight).sum())
+        found.append((out.detach(), query.grad, key.grad, value.grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
 def test_batches_hold_every_row_once_and_keep_the_limit() -> None:
     rows = make_rows(MODELS["qwen3"](), [3, 1, 4])
     for layout in ("padded", "packed", "shared_prompt"):
@@ -137,9 +198,9 @@ def test_nothing_of_a_neighbour_is_seen() -> None:
 
 def test_a_layout_with_a_gap_or_a_look_ahead_is_refused() -> None:
     for segments in (
-        [Segment(0, 3, 0, 0), Segment(4, 5, 0, 0)],
-        [Segment(0, 3, 0, 2)],
-        [Segment(0, 0, 0, 0)],
+        [Segment(0, 3), Segment(4, 5)],
+        [Segment(0, 3, ((0, 2),))],
+        [Segment(0, 0)],
     ):
         with pytest.raises(ValueError, match="segment"):
             RowLayout.of(segments, "cpu")

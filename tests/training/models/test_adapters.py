@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from fast_loop import slow_except
 from peft import PeftModel
 from safetensors.torch import load_file
 from tiny_models import make_tiny_base, same_weights, small_model, tiny_tokenizer, weights_of
@@ -180,7 +179,8 @@ SETTINGS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("sharing", slow_except(["per_role", "shared"], "shared"))
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing", ["per_role", "shared"])
 def test_all_stages_with_adapters(sharing: str, tmp_path: Path) -> None:
     """One base for the run, one adapter folder per owner and stage, and every stage starts from the last."""
     run = Run.create(tmp_path / "run", load_config(None, [*SETTINGS, f"model.adapter_sharing={sharing}"]))

@@ -42,6 +42,7 @@ def test_the_plan_shows_what_the_dry_run_counts(name: str, capsys: pytest.Captur
     assert planned.total - planned.cache == pytest.approx(rank_memory(config, ranks).total)
 
 
+@pytest.mark.slow
 def test_other_modules_than_planned_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = replace(SHAPES["qwen2.5-1.5b"], layers=27)
     monkeypatch.setitem(SHAPES, "qwen2.5-1.5b", wrong)

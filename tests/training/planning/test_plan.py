@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tiny_models import SMALL, small_model
+from tiny_models import SMALL, make_tiny_base, small_model
 
 from emads.cli import main
 from roles.errors import UserError
@@ -243,7 +243,6 @@ def test_a_measured_plan_is_near_a_real_run(tmp_path: Path) -> None:
     Three attempts, since other work on the machine may come between the two; a wrong formula misses in all.
     """
     from training.runs.run_folder import Run
-    from training.stages.base import train_base
     from training.stages.sft import train_sft
 
     config = RunConfig(num_workers=0, sft=SftConfig(max_steps=40))
@@ -251,7 +250,7 @@ def test_a_measured_plan_is_near_a_real_run(tmp_path: Path) -> None:
     ratios = []
     for attempt in range(3):
         run = Run.create(tmp_path / f"run-{attempt}", config)
-        train_base(run.path)
+        make_tiny_base(run.path)
         start = time.perf_counter()
         (planned,) = measure_times(config, [sft])
         assert time.perf_counter() - start < 60

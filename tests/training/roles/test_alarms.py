@@ -126,6 +126,7 @@ def test_no_alarm_on_a_healthy_and_on_a_flat_policy(monkeypatch: pytest.MonkeyPa
     assert (last - first) / WINDOW > 0.2 if policy is learn else abs(last - first) / WINDOW < 0.2
 
 
+@pytest.mark.slow
 def test_the_same_answer_to_every_case_is_a_collapse(monkeypatch: pytest.MonkeyPatch) -> None:
     standing, seen = watch(monkeypatch, repeat_one_answer)
     assert set(standing) == {"mode_collapse"}

@@ -159,6 +159,7 @@ def test_validation_comes_before_training_and_the_best_step_is_kept(tmp_path: Pa
     assert not any("validation/verified" in row for _, row in log)
 
 
+@pytest.mark.slow
 def test_measuring_for_alarms_changes_nothing_that_is_learnt(tmp_path: Path) -> None:
     first, second = (train(tmp_path, skill=0.5, guards__alarm_every=every) for every in (0, 1))
     assert same_weights(weights_of(first[1]), weights_of(second[1]))
@@ -167,6 +168,7 @@ def test_measuring_for_alarms_changes_nothing_that_is_learnt(tmp_path: Path) -> 
     assert all(row["alarm/kl_runaway"] == 0 and "kl_to_start" in row for _, row in second[2])
 
 
+@pytest.mark.slow
 def test_micro_batches_leave_the_step_as_it_is(tmp_path: Path) -> None:
     whole, cut = (train(tmp_path, skill=0.5, memory__micro_batch_size=size)[1] for size in (0, 2))
     pairs = zip(weights_of(whole).values(), weights_of(cut).values(), strict=True)

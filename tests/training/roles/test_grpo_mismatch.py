@@ -100,6 +100,7 @@ def test_every_step_logs_the_mismatch_and_new_weights_are_new_versions(tmp_path:
         assert row["mismatch_kl"] == pytest.approx(math.exp(0.25) - 1.25, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_correction_weighs_a_step_by_what_the_engine_said(tmp_path: Path) -> None:
     """The learner is surer of every token, so every call weighs as much as the cap: twice the gradient."""
     options = {"max_steps": 1, "loss__importance_cap": 2.0}

@@ -94,6 +94,27 @@ def test_muon_takes_orthogonal_steps_and_adamw_does_not(tmp_path: Path) -> None:
     assert high > 2.5 * low
 
 
+def test_shared_prompts_end_with_the_weights_of_the_padded_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three steps of two passes each: the same losses and weights but for rounding."""
+    monkeypatch.setattr("training.learner.packing.MIN_TRUNK", 2)
+    changes = {"optimizer": "adamw", "learning_rate": 0.003, "micro_batch_size": 2}
+    rows, found = [*make_rows(6), *make_rows(6, "cto")], []
+    for layout in ("padded", "shared_prompt"):
+        config = CONFIG.model_copy(update={**changes, "row_layout": layout})
+        model, log = train(rows, tmp_path, steps=3, config=config)
+        found.append((weights_of(model), log[-1][1]["loss"]))
+    (padded, loss), (shared, other) = found
+    assert other == pytest.approx(loss, rel=1e-5)
+    validated = [sft.mean_loss(model, rows, rows_per_pass=5, share=share) for share in (False, True)]
+    assert validated[1] == pytest.approx(validated[0], rel=1e-5)
+    before = weights_of(small_model())
+    for name, weight in padded.items():
+        moved = float((weight - before[name]).abs().max())
+        torch.testing.assert_close(shared[name], weight, rtol=0, atol=max(1e-6, 0.01 * moved))
+
+
 def test_the_trained_loss_is_the_mean_over_own_tokens(tmp_path: Path) -> None:
     """At a rate near 0 all ten steps see the same weights; two rows of unequal length in every batch."""
     rows = [make_rows(1)[0], make_rows(1, "cto")[0]]

@@ -70,6 +70,7 @@ def test_a_killed_stage_ends_like_an_undisturbed_one(prepared: PreparedRuns, nam
     assert [result["group"] for result in results].count("inside a save") == 2
 
 
+@pytest.mark.slow
 def test_every_damaged_checkpoint_is_set_aside(prepared: PreparedRuns) -> None:
     results = run_check(prepared, "R4")
     assert len(results) > 60
@@ -123,6 +124,7 @@ def test_a_state_that_is_forgotten_shows_in_the_digest(
     )
 
 
+@pytest.mark.slow
 def test_mid_window_nothing_is_played_again(prepared: PreparedRuns) -> None:
     """A window is 4 steps (2 slices, twice); a kill inside it must not cost a fifth batch of rollouts."""
     plain = prepared.undisturbed("grpo")
@@ -180,6 +182,7 @@ def play_copy(prepared: PreparedRuns, name: str, *faults: str) -> tuple[Path, in
     return folder, os.waitstatus_to_exitcode(status), tiny_runs.read_log(folder)
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_costs_its_step_and_nothing_else(prepared: PreparedRuns) -> None:
     folder, status, _ = play_copy(prepared, "nan", "nan@loss:4", "inf@loss:7")
     assert status == 0
@@ -189,6 +192,7 @@ def test_a_loss_that_is_no_number_costs_its_step_and_nothing_else(prepared: Prep
     assert all(bool(torch.isfinite(tensor).all()) for tensor in weights.values())
 
 
+@pytest.mark.slow
 def test_many_such_losses_in_a_row_end_the_run_with_their_own_status(prepared: PreparedRuns) -> None:
     folder, status, printed = play_copy(prepared, "diverged", *(f"nan@loss:{step}" for step in range(3, 8)))
     assert status == DIVERGED
@@ -208,6 +212,7 @@ def test_out_of_memory_says_what_to_lower_and_can_be_resumed(prepared: PreparedR
     assert tiny_runs.differences(prepared.undisturbed("sft").digest, tiny_runs.digest(folder, "sft")) == []
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_no_number_leaves_that_role_as_it_is(prepared: PreparedRuns) -> None:
     folder = prepared.fresh("nan-marl")
     shutil.copytree(prepared.undisturbed("marl").source, folder)

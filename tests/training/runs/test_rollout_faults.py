@@ -13,7 +13,7 @@ from training.joint.marl import JointLearner
 
 @pytest.fixture(scope="module")
 def steps() -> Iterator[FaultySteps]:
-    opened = FaultySteps()
+    opened = FaultySteps(timeout_s=20.0)
     yield opened
     opened.close()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_models import tiny_chat
+from tiny_models import make_tiny_base, tiny_chat
 
 from emads.commands.demo import run_demo
 from roles.errors import UserError
@@ -120,6 +120,7 @@ SETTINGS = (
     "model.intermediate_size=64", "sft.max_steps=4", "sft.batch_size=4", "grpo.max_steps=1",
     "grpo.prompts_per_step=2", "grpo.group_size=2", "marl.max_steps=1", "marl.scenarios_per_step=2",
     "marl.report_sets=2", "marl.decisions_per_set=2", "marl.guards.validation_scenarios=2",
+    "data.difficulties=[1]", "grpo.max_completion_tokens=16", "marl.max_completion_tokens=16",
     "evaluation.num_role_scenarios=2", "evaluation.num_team_scenarios=6", "evaluation.num_bootstrap=100",
     "evaluation.num_tries=2", "evaluation.num_tried_cases=3",
 )  # fmt: skip
@@ -128,8 +129,9 @@ SETTINGS = (
 @pytest.mark.slow
 def test_a_demo_with_controls_goes_on_after_a_fault_and_shows_them_all(tmp_path: Path) -> None:
     config, path = load_config(None, SETTINGS), tmp_path / "run"
+    make_tiny_base(Run.create(path, config).path)
     with pytest.raises(PlannedFaultError):
-        run_demo(path, config, 1, True, False, parse_faults(["raise@single_grpo:step:1"]))
+        run_demo(path, config, 1, True, True, parse_faults(["raise@single_grpo:step:1"]))
     run = Run.open(path)
     assert run.is_done("single_sft/single")
     assert not run.is_done("single_grpo/single")

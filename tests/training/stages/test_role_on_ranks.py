@@ -1,5 +1,7 @@
 """Launchers run the SFT of a role: two processes learn what one learns, also killed or with FSDP2."""
 
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +10,7 @@ import pytest
 import torch
 from accelerate.commands.config.config_args import load_config_from_file
 from rank_launch import CHILDREN, launch, launch_ranks
-from tiny_models import same_weights, weights_of
+from tiny_models import make_tiny_base, same_weights, weights_of
 
 from roles.errors import UserError
 from training.config.loading import load_config
@@ -17,7 +19,6 @@ from training.roles.resumable_trainer import ResumableTrainer
 from training.runs.resume import StageCheckpoints
 from training.runs.run_errors import SkippedSteps
 from training.runs.run_folder import Run
-from training.stages.base import train_base
 from training.stages.grpo import divide_prompts
 from training.stages.role_on_ranks import main
 from training.stages.sft import train_sft
@@ -37,6 +38,17 @@ def _plain_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "OFF")
 
 
+def make_runs(
+    folder: Path, *names: str, settings: Sequence[str] = SETTINGS, with_sft: bool = False
+) -> list[Run]:
+    """Equal runs with a base, and with the SFT of one role where that is asked for."""
+    first = Run.create(folder / names[0], load_config(None, list(settings)))
+    make_tiny_base(first.path)
+    if with_sft:
+        train_sft(first.path, "cto")
+    return [first, *(Run.open(Path(shutil.copytree(first.path, folder / name))) for name in names[1:])]
+
+
 def launch_two(run: Run, *options: str, status: int = 0) -> str:
     """SFT of a role by two processes over gloo."""
     return launch_ranks(
@@ -46,19 +58,10 @@ def launch_two(run: Run, *options: str, status: int = 0) -> str:
 
 @pytest.mark.process
 def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
-    names = ("one", "two", "launched", "killed")
-    runs = [Run.create(tmp_path / name, load_config(None, list(SETTINGS))) for name in names]
-    for run in runs:
-        train_base(run.path)
+    runs = make_runs(tmp_path, "one", "two", "killed")
     train_sft(runs[0].path, "cto")
     launch_two(runs[1])
-    launch(
-        "accelerate", "launch", "--cpu", "--num_processes", 1, "--num_machines", 1, "--mixed_precision", "no",
-        "--dynamo_backend", "no", "-m", "training.stages.role_on_ranks", runs[2].path, "sft", "cto",
-    )  # fmt: skip
-    launched = weights_of(load_weights(runs[2], "sft", "cto")[0])
     one, two = (weights_of(load_weights(run, "sft", "cto")[0]) for run in runs[:2])
-    assert same_weights(launched, one)
     base = weights_of(load_weights(runs[0], "base", "cto")[0])
     assert not same_weights(one, base)
     for name, value in one.items():  # the batches are the same sets of rows, their order on two ranks is not
@@ -69,7 +72,7 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     assert payload["weights_changed"] is True
     logged = [(row.step, "validation/loss" in row.metrics) for row in runs[1].read_metrics("sft/cto")]
     assert logged == [(0, True), (2, True), (4, True), (4, False)]  # one process logs
-    check_resume(runs[3], undisturbed=runs[1])
+    check_resume(runs[2], undisturbed=runs[1])
 
 
 def check_resume(run: Run, *, undisturbed: Run) -> None:
@@ -95,17 +98,9 @@ def check_resume(run: Run, *, undisturbed: Run) -> None:
 def test_fsdp2_through_accelerate_trains_as_one_process_does(tmp_path: Path) -> None:
     """Sharded for one step by the config that is shipped."""
     settings = [*SETTINGS, "sft.max_steps=1", "sft.checkpoint_every=1", "sft.validate_every=0"]
-    one, sharded = (Run.create(tmp_path / name, load_config(None, settings)) for name in ("one", "sharded"))
-    for run in (one, sharded):
-        train_base(run.path)
+    one, sharded = make_runs(tmp_path, "one", "sharded", settings=settings)
     train_sft(one.path, "cto")
-    command = (
-        "accelerate",
-        "launch",
-        "--config_file",
-        FSDP2,
-        CHILDREN / "sharded_child.py",
-    )
+    command = ("accelerate", "launch", "--config_file", FSDP2, CHILDREN / "sharded_child.py")
     launch(*command, sharded.path, "sft", "cto")
     ends = [weights_of(load_weights(run, "sft", "cto")[0]) for run in (one, sharded)]
     base = weights_of(load_weights(one, "base", "cto")[0])
@@ -125,13 +120,7 @@ GRPO = (
 @pytest.mark.process
 def test_two_processes_play_and_learn_by_grpo_as_one_does(tmp_path: Path) -> None:
     """Rewards drawn from a hash of what was said, as the model knows nothing; one of two runs is killed."""
-    one, two, killed = (
-        Run.create(tmp_path / name, load_config(None, [*SETTINGS, *GRPO]))
-        for name in ("one", "two", "killed")
-    )
-    for run in (one, two, killed):
-        train_base(run.path)
-        train_sft(run.path, "cto")
+    one, two, killed = make_runs(tmp_path, "one", "two", "killed", settings=[*SETTINGS, *GRPO], with_sft=True)
     child = CHILDREN / "grpo_child.py"
     launch_ranks(1, child, one.path, "grpo", "cto")
     launch_ranks(2, child, two.path, "grpo", "cto")

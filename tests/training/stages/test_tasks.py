@@ -79,6 +79,7 @@ def test_short_answers_keep_how_they_are_compared(tmp_path: Path) -> None:
     assert kinds == {"Paris": "exact", "1,250": "number"}
 
 
+@pytest.mark.slow
 def test_a_folder_is_trained_on_and_scored_once_on_its_sealed_test(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

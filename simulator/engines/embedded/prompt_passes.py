@@ -1,0 +1,117 @@
+"""Passes of the embedded engine over given tokens: prompts of new transcripts, and observations as blocks."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from simulator.engines.embedded.lanes import Lane, Row, length_buckets
+from simulator.engines.embedded.static_window import StaticWindow
+
+MIN_TRUNK = 64  # tokens that prompts must begin with in common to share them
+MIN_BLOCK = 8  # given tokens that are worth a pass of their own
+
+
+def routed(lane: Lane, rows: list[Row]) -> AbstractContextManager[None]:
+    """While this is open, each of these rows passes through its adapter, if adapters share the lane."""
+    return lane.route(torch.tensor(lane.places(rows), device=next(lane.model.parameters()).device))
+
+
+def prefill(lane: Lane, rows: list[Row], filler_id: int) -> None:
+    """Compute the prompts of new rows, and give the rows to the lane."""
+    if not lane.is_wide:
+        for batch in length_buckets(rows):
+            _prefill(lane, batch, filler_id)
+        return
+    for policy in dict.fromkeys(row.policy.name for row in rows):
+        for batch in length_buckets([row for row in rows if row.policy.name == policy]):
+            _prefill_shared(lane, batch, filler_id)
+
+
+def _prefill(lane: Lane, rows: list[Row], filler_id: int) -> None:
+    """Compute the prompts of new rows."""
+    cache = DynamicCache()
+    seen = torch.zeros(len(rows), 0, dtype=torch.bool)
+    valid = _extend(lane, rows, [row.cached for row in rows], cache, seen, filler_id)
+    lane.window.append_rows(cache, valid)
+    lane.rows.extend(rows)
+
+
+def _prefill_shared(lane: Lane, rows: list[Row], filler_id: int) -> None:
+    """Compute the prompts of one policy's new rows, what all have in common once, and equal ones once."""
+    places: dict[tuple[int, ...], int] = {}
+    owner = [places.setdefault(tuple(row.cached), len(places)) for row in rows]
+    prompts = [list(prompt) for prompt in places]
+    cache = DynamicCache()
+    common = _count_common(prompts) if len(prompts) > 1 else 0
+    if common >= MIN_TRUNK:
+        trunk = prompts[0][:common]
+        _extend(lane, rows[:1], [trunk], cache, torch.zeros(1, 0, dtype=torch.bool), filler_id)
+        cache.batch_repeat_interleave(len(prompts))
+        prompts = [prompt[common:] for prompt in prompts]
+    seen = torch.ones(len(prompts), cache.get_seq_length(), dtype=torch.bool)
+    valid = _extend(lane, rows[: len(prompts)], prompts, cache, seen, filler_id)
+    index = torch.tensor(owner)
+    cache.batch_select_indices(index.to(valid.device))
+    lane.window.append_rows(cache, valid[index.to(valid.device)])
+    lane.rows.extend(rows)
+
+
+def _extend(
+    lane: Lane,
+    rows: list[Row],
+    texts: list[list[int]],
+    cache: DynamicCache,
+    seen: Tensor,
+    filler_id: int,
+) -> Tensor:
+    """Compute further tokens of transcripts whose columns so far are in the cache.
+
+    `rows` say which adapters speak; `seen` (texts, columns) bool says which columns are a text's own.
+    Returns: the same over all columns, the new ones padded on the left.
+    """
+    width = max(1, *map(len, texts))
+    device = next(lane.model.parameters()).device
+    ids = torch.full((len(texts), width), filler_id, dtype=torch.long)
+    valid = torch.zeros(len(texts), width, dtype=torch.bool)
+    for i, text in enumerate(texts):
+        if text:
+            ids[i, width - len(text) :] = torch.tensor(text)
+            valid[i, width - len(text) :] = True
+    ids, valid, seen = ids.to(device), valid.to(device), seen.to(device)
+    causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
+    mask = (causal & valid[:, None, :]) | torch.eye(width, dtype=torch.bool, device=device)
+    mask = torch.cat([seen[:, None, :].expand(-1, width, -1), mask], 2)
+    with routed(lane, rows):
+        lane.model(
+            input_ids=ids,
+            attention_mask=mask[:, None],
+            position_ids=(seen.sum(1, keepdim=True) + valid.cumsum(1) - 1).clamp(min=0),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+    return torch.cat([seen, valid], 1)
+
+
+def feed_blocks(lane: Lane, filler_id: int) -> None:
+    """Feed what rows were given in one pass, but for the last token of each."""
+    places = [i for i, row in enumerate(lane.rows) if row.request and len(row.forced) >= MIN_BLOCK]
+    if not places or not lane.is_wide or isinstance(lane.window, StaticWindow):
+        return
+    rows = [lane.rows[i] for i in places]
+    given = [[row.forced.popleft() for _ in range(len(row.forced) - 1)] for row in rows]
+    cache = lane.window.copy_rows(places)
+    valid = _extend(lane, rows, given, cache, lane.window.valid[places][:, : lane.window.column], filler_id)
+    lane.window.fill_rows(places, cache, valid[:, lane.window.column :])
+    for row, tokens in zip(rows, given, strict=True):
+        row.cached += tokens
+
+
+def _count_common(prompts: Sequence[Sequence[int]]) -> int:
+    """Tokens that all prompts begin with alike."""
+    places = zip(*prompts, strict=False)
+    most = min(map(len, prompts))
+    return next((place for place, tokens in enumerate(places) if len(set(tokens)) > 1), most)
