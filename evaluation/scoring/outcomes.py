@@ -23,7 +23,7 @@ from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
 
-BLOCK_SIZE = 100  # scenarios that are played together; part of the result's definition, see the module
+BLOCK_SIZE = 250  # scenarios that are played together; part of the result's definition, see the module
 Mode = Literal["sampled", "greedy"]
 TEMPERATURES: dict[Mode, float] = {"sampled": 1.0, "greedy": 0.0}
 MALFORMED = (

@@ -88,11 +88,15 @@ async def play_reports(
     max_turns: int = MAX_TURNS,
     roles: Mapping[str, Role] = ROLES,
     make_game: MakeGame = PlanGame,
+    first_place: int = 0,
 ) -> list[Episode]:
-    """Play the specialists' reports only: episodes with decision "" and no votes, for `play_decisions`."""
+    """Play the specialists' reports only: episodes with decision "" and no votes, for `play_decisions`.
+
+    `first_place` is as for `play_episodes`.
+    """
     seating = _make_seating(team, engine, chat, sampling, f"{stream}/reports", max_turns, roles, make_game)
     plays = [(scenario, _play_reports) for scenario in scenarios]
-    return await _play_groups(seating, plays, num_repeats, concurrency)
+    return await _play_groups(seating, plays, num_repeats, concurrency, first_place)
 
 
 async def play_decisions(

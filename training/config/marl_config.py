@@ -43,6 +43,7 @@ class MarlLossConfig(LossConfig):
 
 
 SAMPLED_SCHEMES = ("shared", "episode", "role_normalised")  # they read the sampled episodes alone
+VALUED_SCHEMES = ("cross_valued", "shapley")  # of reports they read what the verifier says, and no more
 
 
 class CreditConfig(Section):
@@ -81,7 +82,7 @@ class CreditConfig(Section):
 class MarlGuardsConfig(GuardsConfig):
     """Validation of joint training, and alarm and anchor for a role whose own score falls."""
 
-    validate_every: Count = 20
+    validate_every: Count = 25
     """Joint steps between greedy validations; the best weights are kept. 0 never validates."""
     validation_scenarios: PositiveCount = 200
     """Team cases of the validation split that are played each time."""
@@ -115,17 +116,19 @@ class MarlMemoryConfig(Section):
 class MarlConfig(Section):
     """Joint multi-agent RL of the whole team on the team reward."""
 
-    max_steps: Count = 60
+    max_steps: Count = 50
     """Joint optimizer steps; 0 leaves the stage out."""
     scenarios_per_step: PositiveCount = 24
     """Team scenarios per step."""
-    report_sets: GroupSize = 4
-    """Full episodes per scenario; a specialist's reports are compared across them, 2 or more."""
+    report_sets: GroupSize = 8
+    """Sets of reports per scenario; a specialist's reports are compared across them, 2 or more."""
+    decided_sets: Count = 2
+    """Sets that are decided and voted on where the scheme (cross_valued, shapley) needs no more; 0: all."""
     decisions_per_set: GroupSize = 2
     """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
     protocol: Literal["assess", "full"] = "assess"
     """Episodes to play: reports, decision, votes; or governed ones with re-plans, one per report set."""
-    learning_rate: Rate = 1.5e-3
+    learning_rate: Rate = 2e-3
     """Peak learning rate."""
     adam_epsilon: Rate = 1e-4
     """Adam's epsilon: a weight whose usual gradient is well below it moves by less than a full step."""
@@ -161,6 +164,12 @@ class MarlConfig(Section):
     memory: MarlMemoryConfig = MarlMemoryConfig()
 
     @property
+    def num_decided(self) -> int:
+        """Sets of reports per scenario that ReconcileGPT decides on."""
+        is_valued = self.credit.scheme in VALUED_SCHEMES and self.decided_sets
+        return min(self.decided_sets, self.report_sets) if is_valued else self.report_sets
+
+    @property
     def needs_reference(self) -> bool:
         """Whether the weights before this stage are kept at hand, for KL."""
         return self.loss.kl_coefficient > 0 or self.loss.measure_kl or self.guards.anchor == "kl"
@@ -180,6 +189,10 @@ class MarlConfig(Section):
             raise ValueError(
                 f"credit.scheme {self.credit.scheme} values decisions that nobody took, and a governed"
                 " episode (protocol full) is not decided again: set it to shared, episode or role_normalised"
+            )
+        if self.decided_sets == 1:
+            raise ValueError(
+                "decided_sets 1 leaves votes nothing to be compared with: 2 or more, or 0 for all"
             )
         if self.max_staleness and self.loss.importance == "ratio":
             raise ValueError("max_staleness needs a correction for it: set loss.importance to token or call")

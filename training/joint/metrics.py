@@ -17,12 +17,13 @@ def step_metrics(
     groups: Sequence[ScoredGroup], rows: Mapping[str, Sequence[TrainingRow]], stats: Mapping[str, LossStats]
 ) -> dict[str, float]:
     """Team reward and its parts, own scores, behaviour, plans, and signal and loss of every role."""
-    sets = [one for group in groups for one in group.report_sets]
-    if not sets:
+    num_sets = sum(len(group.report_sets) for group in groups)
+    if not num_sets:
         return {"sets": 0.0}
+    sets = [one for group in groups for one in group.report_sets if one.is_decided]
     verdicts = [scored.verdict for one in sets for scored in one.scored]
     metrics = {
-        "sets": float(len(sets)),
+        "sets": float(num_sets),
         "team_reward": statistics.fmean(verdict.reward for verdict in verdicts),
         "value": statistics.fmean(verdict.value for verdict in verdicts),
         "consensus": statistics.fmean(one.first.verdict.consensus for one in sets),
@@ -32,7 +33,7 @@ def step_metrics(
     for role, score in own_scores(groups).items():
         metrics[f"own_score/{role}"] = score
     metrics |= team_behaviour(
-        (group.scenario, one.first.episode) for group in groups for one in group.report_sets
+        (group.scenario, one.first.episode) for group in groups for one in group.report_sets if one.is_decided
     )
     for role, of_role in rows.items():
         metrics |= role_signal(role, of_role)
@@ -50,6 +51,8 @@ def own_scores(groups: Sequence[ScoredGroup]) -> dict[str, float]:
             episode = one.first.episode
             for role, text in episode.reports.items():
                 scores.setdefault(role, []).append(verify_report(scenario, role, text).reward)
+            if not one.is_decided:
+                continue
             table = read_episode(scenario, episode).table
             verdict = verify_decision(scenario.public, table, episode.decision)
             scores.setdefault(RECONCILER, []).append(verdict.reward)

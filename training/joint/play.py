@@ -1,7 +1,8 @@
 """Plays a step under protocol `assess`: scenarios to groups of episodes.
 
-Every scenario has `report_sets` full episodes, then `decisions_per_set` decisions on each set of reports,
-then the counterfactual decisions of the credit scheme. A group with an infrastructure fault is left out.
+Every scenario has `decided_sets` full episodes (0: `report_sets`), beside them the other sets of reports,
+then `decisions_per_set` decisions on each decided set and those that the credit scheme asks for. A group with
+an infrastructure fault is left out.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from scenarios.team import TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame
-from simulator.graph.runner import play_decisions, play_episodes
+from simulator.graph.runner import play_decisions, play_episodes, play_reports
 from simulator.records import Episode
 from training.config.marl_config import MarlConfig
 from training.joint.credit.counterfactuals import Counterfactuals
@@ -67,27 +68,41 @@ class AssessPlayer:
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int
     ) -> list[EpisodeGroup]:
         config = self.config
-        num_sets = config.report_sets
-        full = await self._play_episodes(
-            engine, scenarios, config.temperature, stream, num_repeats=num_sets, first_place=first_place
+        num_decided = config.num_decided
+        full, undecided = await asyncio.gather(
+            self._play_episodes(
+                engine,
+                scenarios,
+                config.temperature,
+                stream,
+                num_repeats=num_decided,
+                first_place=first_place,
+            ),
+            self._report(engine, scenarios, stream, config.report_sets - num_decided, first_place),
         )
-        cases = [scenario for scenario in scenarios for _ in range(num_sets)]
+        cases = [scenario for scenario in scenarios for _ in range(num_decided)]
+        num_further = config.decisions_per_set - 1
         further = await self._decide(
             engine,
             list(zip(cases, full, strict=True)),
-            config.decisions_per_set - 1,
+            num_further,
             config.temperature,
             stream,
-            first_place=first_place * num_sets,
+            first_place=first_place * num_decided,
         )
-        num_further = config.decisions_per_set - 1
-        report_sets = [
+        decided = [
             ReportSet(episodes=(episode, *further[place * num_further : (place + 1) * num_further]))
             for place, episode in enumerate(full)
         ]
+        reported = [ReportSet(episodes=(episode,), is_decided=False) for episode in undecided]
+        num_reported = config.report_sets - num_decided
         groups = [
             EpisodeGroup(
-                scenario=scenario, report_sets=tuple(report_sets[place * num_sets : (place + 1) * num_sets])
+                scenario=scenario,
+                report_sets=(
+                    *decided[place * num_decided : (place + 1) * num_decided],
+                    *reported[place * num_reported : (place + 1) * num_reported],
+                ),
             )
             for place, scenario in enumerate(scenarios)
         ]
@@ -156,6 +171,30 @@ class AssessPlayer:
             self.chat,
             make_sampling(self.config, temperature),
             rounds=self.config.rounds,
+            num_repeats=num_repeats,
+            concurrency=max(1, len(scenarios) * num_repeats),
+            stream=stream,
+            make_game=self.make_game,
+            first_place=first_place,
+        )
+
+    async def _report(
+        self,
+        engine: Engine,
+        scenarios: Sequence[TeamScenario],
+        stream: str,
+        num_repeats: int,
+        first_place: int,
+    ) -> list[Episode]:
+        """So many sets of reports of every scenario that nobody decides on."""
+        if not num_repeats:
+            return []
+        return await play_reports(
+            scenarios,
+            {role: role for role in self.roles},
+            engine,
+            self.chat,
+            make_sampling(self.config, self.config.temperature),
             num_repeats=num_repeats,
             concurrency=max(1, len(scenarios) * num_repeats),
             stream=stream,

@@ -20,8 +20,10 @@ class ReportSet:
     Example: ReportSet(episodes=(full_episode, second_decision))
     """
 
-    episodes: tuple[Episode, ...]  # first the full episode, then further decisions on its reports
+    # first the full episode, then further decisions on its reports; or the reports alone, without a decision
+    episodes: tuple[Episode, ...]
     greedy: Episode | None = None  # decision at temperature 0 on these reports; None where not played
+    is_decided: bool = True  # False: the episode holds reports alone
     governed: GovernedRecord | None = None  # gate, execution and re-plans; None under protocol `assess`
 
 
@@ -82,6 +84,7 @@ class ScoredReportSet:
     """
 
     scored: tuple[ScoredEpisode, ...]  # first the full episode, then further decisions on its reports
+    is_decided: bool = True  # False: reports alone, and the verdict on them says nothing
     greedy_reward: float | None = None  # of the decision at temperature 0; None where not played
     # role -> one number that the credit scheme draws from all offers, or the team reward of its report among
     # the partners of every set

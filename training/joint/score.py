@@ -66,6 +66,7 @@ class AssessScorer:
                 ScoredEpisode(episode=episode, verdict=verdict)
                 for episode, verdict in zip((full, *further), verdicts, strict=True)
             ),
+            is_decided=report_set.is_decided,
             greedy_reward=None if greedy is None else self._judge(scenario, greedy, first).reward,
             counterfactual_rewards=counterfactual_rewards,
         )

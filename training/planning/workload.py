@@ -87,12 +87,11 @@ def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Phase:
     marl = config.marl
     sets = marl.max_steps * marl.scenarios_per_step * marl.report_sets
     reports = [lengths for role, lengths in seated.items() if role != RECONCILER]
-    votes = marl.rounds * VOTE_SHARE
-    own = sets * (sum(x.own for x in reports) + marl.decisions_per_set * seated[RECONCILER].own)
-    context = sets * (
-        sum(x.context * (1 + votes) for x in reports) + marl.decisions_per_set * seated[RECONCILER].context
-    )
-    rows = sets * (len(reports) + marl.decisions_per_set)
+    decided = marl.num_decided / marl.report_sets
+    votes, decisions = decided * marl.rounds * VOTE_SHARE, decided * marl.decisions_per_set
+    own = sets * (sum(x.own for x in reports) + decisions * seated[RECONCILER].own)
+    context = sets * (sum(x.context * (1 + votes) for x in reports) + decisions * seated[RECONCILER].context)
+    rows = sets * (len(reports) + decisions)
     return Phase(
         name=JOINT,
         trained=own + context,

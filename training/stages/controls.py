@@ -56,9 +56,9 @@ def check_controls(config: RunConfig) -> None:
 def count_joint_transcripts(config: RunConfig, role: str) -> int:
     """The role's transcripts that joint training plays and learns from."""
     marl = config.marl
-    sets = marl.max_steps * marl.scenarios_per_step * marl.report_sets
+    cases = marl.max_steps * marl.scenarios_per_step
     decisions = marl.decisions_per_set if marl.protocol == "assess" else 1
-    return sets * decisions if role == RECONCILER else sets
+    return cases * (marl.num_decided * decisions if role == RECONCILER else marl.report_sets)
 
 
 def count_sft_steps(config: RunConfig, owner: str) -> int:

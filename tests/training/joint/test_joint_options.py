@@ -37,7 +37,7 @@ from training.joint.best_team import BestTeam
 from training.joint.credit import SCHEMES
 from training.joint.credit.estimators import ESTIMATORS
 from training.joint.marl import JointLearner
-from training.joint.metrics import team_behaviour
+from training.joint.metrics import step_metrics, team_behaviour
 from training.joint.overlap import OverlappedLearner, copy_models
 from training.joint.role_weights import role_weights
 from training.joint.score import share_of_agreement
@@ -65,6 +65,30 @@ def test_every_scheme_trains_every_role(scripted: Engines, credit: str) -> None:
     assert all(math.isfinite(value) for value in metrics.values())
     assert all(metrics[f"signal/{role}"] > 0 for role in ROLES)
     assert all(metrics[f"credit_variance/{role}"] > 0 and metrics[f"grad_norm/{role}"] > 0 for role in ROLES)
+
+
+@pytest.mark.parametrize(("scheme", "decided"), [("cross_valued", 2), ("difference", 4)])
+def test_sets_that_nobody_decides_on_are_valued_and_learnt_from(
+    scripted: Engines, scheme: str, decided: int
+) -> None:
+    """Of four sets two are decided, where the scheme reads what the verifier says of reports alone."""
+    learner = make_learner(change(credit__scheme=scheme, report_sets=4, decided_sets=2))
+    groups = play(learner, draw(2))
+    assert [one.is_decided for _, one in sets_of(groups)] == 2 * ([True] * decided + [False] * (4 - decided))
+    sessions = {request.session for request, _ in scripted[0].calls if request.policy == RECONCILER}
+    assert len(sessions) == len(rows_of(learner, RECONCILER, groups)) == 2 * decided * 2  # cases, sets, tries
+    for role in SEATS:
+        rows = rows_of(learner, role, groups)
+        assert len(rows) == 8
+        values = [statistics.fmean(one.counterfactual_rewards[role]) for _, one in sets_of(groups)]
+        if scheme == "cross_valued":
+            centred = [value - statistics.fmean(values[:4]) for value in values[:4]]
+            firsts = [row.own_advantages()[0] for row in rows[:4]]
+            assert firsts == pytest.approx(centred, abs=1e-12)
+    metrics = step_metrics(groups, learner.make_rows(groups), {})
+    assert metrics["sets"] == 8
+    rewards = [reward for _, one in sets_of(groups) if one.is_decided for reward in one.rewards]
+    assert metrics["team_reward"] == pytest.approx(statistics.fmean(rewards))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -56,7 +56,7 @@ class CreditAssigner:
 
     def _decision_advantages(self, groups: Sequence[ScoredGroup]) -> VoteAdvantages:
         """Advantage of every decision, by group and set of reports."""
-        sets = [one for group in groups for one in group.report_sets]
+        sets = [one for group in groups for one in group.report_sets if one.is_decided]
         if self.pools_decisions:
             pooled = self._estimate(
                 [
@@ -72,7 +72,10 @@ class CreditAssigner:
                 [ScoreGroup(scores=one.rewards, greedy=one.greedy_reward) for one in sets]
             )
         flat = iter(value for of_group in pooled for value in of_group)
-        return [[tuple(next(flat) for _ in one.scored) for one in group.report_sets] for group in groups]
+        return [
+            [tuple(next(flat) for _ in one.scored) if one.is_decided else () for one in group.report_sets]
+            for group in groups
+        ]
 
     def _estimate(self, groups: Sequence[ScoreGroup]) -> Advantages:
         advantages = self.estimator(groups, self.total)

@@ -62,18 +62,20 @@ class VotesAlone:
         self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages, estimate: Estimate
     ) -> VoteAdvantages:
         scores = [ScoreGroup(scores=tuple(vote_scores(role, group, self.weights))) for group in groups]
-        return [[(value,) for value in of_group] for of_group in estimate(scores)]
+        flat = iter(value for of_group in estimate(scores) for value in of_group)
+        return [[(next(flat),) if one.is_decided else () for one in group.report_sets] for group in groups]
 
 
 def vote_scores(role: str, group: ScoredGroup, weights: TeamRewardWeights) -> list[float]:
-    """One score per report set of a case: the part of this seat's vote on the first decision in the reward.
+    """One score per decided report set: the part of this seat's vote on the first decision in the reward.
 
     A right vote has the group's mean value times c / ((1 + c) n), a wrong or missing one 0. The mean value
     stands for each own one, so that only votes are compared, not decisions.
     """
-    value = statistics.fmean(one.first.verdict.value for one in group.report_sets)
+    decided = [one for one in group.report_sets if one.is_decided]
+    value = statistics.fmean(one.first.verdict.value for one in decided)
     right = value * weights.consensus / ((1 + weights.consensus) * len(group.scenario.seats))
-    return [right * _is_right(role, group.scenario, one) for one in group.report_sets]
+    return [right * _is_right(role, group.scenario, one) for one in decided]
 
 
 def _is_right(role: str, scenario: TeamScenario, report_set: ScoredReportSet) -> bool:
