@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,7 +132,7 @@ def tracked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("tracker", READERS)
 def test_every_metric_of_every_stage_is_in_the_tracker(tracker: str, tracked: Path) -> None:
     pytest.importorskip(tracker)
-    logged: Found = {}
+    logged: dict[str, dict[str, list[tuple[int, Any]]]] = {}
     for row in Run.open(tracked).read_metrics():
         for name, value in row.metrics.items():
             logged.setdefault(row.stage, {}).setdefault(name, []).append((row.step, pytest.approx(value)))
