@@ -12,6 +12,7 @@ import statistics
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -33,12 +34,12 @@ def read_cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def make_learner(run: Run) -> JointLearner:
+def make_learner(run: Run, **changes: Any) -> JointLearner:
     """The run's team after GRPO, ready to learn."""
     models, tokenizer = load_team(run, "grpo")
     return JointLearner(
         models,
-        run.config.marl,
+        run.config.marl.changed(**changes),
         chat=make_chat(tokenizer, run.config),
         reward_weights=run.config.team_reward,
         seed=run.config.seed,

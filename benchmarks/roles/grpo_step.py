@@ -208,7 +208,7 @@ def _time_stock(folder: Path, options: argparse.Namespace, tokenizer: Any, timin
         adam_epsilon=limits.adam_epsilon,
         beta=0.0,
         loss_type=limits.loss.kind,
-        scale_rewards=limits.scale_rewards,
+        scale_rewards="none",
         max_completion_length=limits.max_turns * limits.max_completion_tokens,
         max_tool_calling_iterations=limits.max_turns - 1,
         gradient_checkpointing=False,

@@ -55,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--role", choices=list(ROLES), default="cto")
     parser.add_argument("--phases", default="sft,play,learn,joint")
+    parser.add_argument("--layers", type=int, help="of the model, for a look at what takes long otherwise")
     parser.add_argument("--turns", type=int, default=100, help="play and learn the first turns alone")
     parser.add_argument("--profile", action="store_true", help="say where the time of each phase goes")
     options = parser.parse_args(arguments)
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     torch.manual_seed(0)
     config = load_config(options.config, ["data.difficulties=[1]", *options.set])
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
+        _write_base(config, Path(scratch) / "base", options.layers)
         model, tokenizer = _load(config, Path(scratch), ("default",))
         chat = HFChat(tokenizer, short_prompts=config.model.short_prompts)
         rows = _draw(config, chat, options.role, config.sft.batch_size, seat_share=0.0)
@@ -101,12 +103,18 @@ def _measure_joint(config: RunConfig, chat: HFChat, folder: Path, options: argpa
     _measure("joint learn", count, options, lambda: _learn_joint(config, team, rows))
 
 
-def _load(config: RunConfig, folder: Path, names: tuple[str, ...]) -> tuple[Any, Any]:
+def _write_base(config: RunConfig, folder: Path, num_layers: int | None) -> None:
     base, tokenizer = load_pretrained(config.model.preset)
-    if not (folder / "base").exists():
-        base.save_pretrained(folder / "base")
-        tokenizer.save_pretrained(folder / "base")
-    base, _ = load_frozen_base(folder / "base", config.model)
+    if num_layers:
+        adapted: Any = base
+        adapted.model.layers = adapted.model.layers[:num_layers]
+        adapted.config.num_hidden_layers = num_layers
+    base.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _load(config: RunConfig, folder: Path, names: tuple[str, ...]) -> tuple[Any, Any]:
+    base, tokenizer = load_frozen_base(folder / "base", config.model)
     model: Any = attach(base, config.model, seed=0, name=names[0])
     for name in names[1:]:
         model.add_adapter(name, model.peft_config[names[0]])

@@ -80,8 +80,8 @@ class GrpoConfig(Section):
     """Weight of the role reward."""
     model_weight: Weight = 0.0
     """Weight of the score of the role's reward model (`emads train reward`); 0 needs none."""
-    scale_rewards: Literal["group", "none"] = "none"
-    """Whether a group's advantages are divided by its standard deviation (`group`) or not (`none`)."""
+    estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp"] = "dr_grpo"
+    """Estimator of advantages from rewards; training/joint/credit/estimators.py has a function for each."""
     agent: AgentKind = "react"
     """Agent: `chat` (answers alone), `react` (with its tools), `code` (also Python in the sandbox)."""
     max_turns: PositiveCount = 10

@@ -129,6 +129,18 @@ class RunConfig(Section):
     team_reward: TeamRewardWeights = TeamRewardWeights()
     review: ReviewConfig = ReviewConfig()
 
+    @property
+    def num_hosts(self) -> int:
+        """Rollout hosts that have something to do; 0 plays in the learner's process.
+
+        That is also for the only block of a step which nobody waits for meanwhile.
+        """
+        cases, ahead = self.marl.scenarios_per_step, self.marl.max_staleness
+        num_blocks = -(-cases // (self.rollouts.block_size or cases))
+        if num_blocks == 1 and not ahead and self.rollouts.backend == "process":
+            return 0
+        return min(self.rollouts.hosts, num_blocks * (ahead + 1))
+
     @model_validator(mode="after")
     def _check_rollouts(self) -> Self:
         """Refuse hosts that would never have anything to do."""

@@ -42,7 +42,9 @@ class OverlappedLearner:
     ) -> None:
         self.learner, self.cases_of, self.max_steps = learner, cases_of, max_steps
         staleness, on_hosts = learner.config.max_staleness, learner.hosts is not None
-        self._actors = copy_models(learner.updater.actors) if staleness and not on_hosts else {}
+        self._actors = (
+            copy_models(learner.updater.actors, shares_base=True) if staleness and not on_hosts else {}
+        )
         self._queue: deque[_Pending] = deque()
         self._player = ThreadPoolExecutor(staleness + 1 if on_hosts else 1, thread_name_prefix="rollouts")
 
@@ -95,10 +97,22 @@ class OverlappedLearner:
             self._submit(one["step"], one["version"], one["weights"])
 
 
-def copy_models(models: Mapping[str, Any]) -> dict[str, Any]:
-    """Models of the same weights to play with; roles on one base keep sharing one."""
-    copies = {id(model): copy.deepcopy(model) for model in models.values()}
+def copy_models(models: Mapping[str, Any], *, shares_base: bool = False) -> dict[str, Any]:
+    """Models of the same weights to play with; roles on one base keep sharing one.
+
+    `shares_base`: under adapters it is the tensors of the learner's own, which nobody changes.
+    """
+    copies = {
+        id(model): copy.deepcopy(model, _frozen_base(model) if shares_base else {})
+        for model in models.values()
+    }
     return {role: copies[id(model)] for role, model in models.items()}
+
+
+def _frozen_base(model: Any) -> dict[int, Any]:
+    """The base's tensors by their identity, as `deepcopy` leaves them out; none without adapters."""
+    has_adapters = hasattr(model, "peft_config")
+    return {id(one): one for name, one in model.named_parameters() if has_adapters and "lora_" not in name}
 
 
 def _copy_weights(learner: JointLearner) -> Weights:

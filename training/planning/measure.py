@@ -1,6 +1,7 @@
 """The speed of this machine on a config's own model: training positions and sampled tokens per second."""
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 
@@ -24,7 +25,8 @@ MAX_ROWS = 64
 def measure_times(config: RunConfig, phases: Sequence[Phase]) -> list[PhaseTime]:
     """Expected seconds of each phase in one process, from its own row length and batch, in a few seconds.
 
-    Phases of several roles run side by side in `num_workers` processes: their time is shared among these.
+    Phases of several roles run side by side in `num_workers` processes, and joint episodes
+    on rollout hosts: their time is shared among these, as far as there are cores.
 
     Raises:
         UserError: a preset other than tiny (a large model would have to be loaded).
@@ -40,8 +42,13 @@ def measure_times(config: RunConfig, phases: Sequence[Phase]) -> list[PhaseTime]
     for phase in phases:
         learning_s = phase.trained / measure_training(model, config, phase)
         sampling_s = phase.sampled / measure_sampling(model, phase) if phase.sampled else 0.0
-        side_by_side = 1 if phase.name == JOINT else max(1, config.num_workers)
-        expected = (learning_s + sampling_s) / side_by_side
+        if phase.name != JOINT:
+            expected = (learning_s + sampling_s) / max(1, config.num_workers)
+        else:
+            cores = max(1, (os.cpu_count() or 1) // config.threads_per_worker)
+            sampling_s /= max(1, min(config.num_hosts, cores))
+            overlaps = config.num_hosts and config.marl.max_staleness and cores > config.num_hosts
+            expected = max(learning_s, sampling_s) if overlaps else learning_s + sampling_s
         times.append(
             PhaseTime(name=phase.name, compute_floor_s=0.0, bandwidth_floor_s=0.0, expected_s=expected)
         )

@@ -26,7 +26,7 @@ class Memory:
     weights: float = 0.0  # of the base and of what is trained
     gradients: float = 0.0
     optimizer: float = 0.0
-    players: float = 0.0  # whole copies that play where the learner's weights are sharded
+    players: float = 0.0  # copies that play where the learner's weights are sharded or learn meanwhile
     activations: float = 0.0  # what the forward pass keeps for the backward pass
     working: float = 0.0  # on top of it for a while: logits, or with checkpoints one layer computed again
     cache: float = 0.0  # keys and values of the transcripts that are sampled side by side
@@ -83,13 +83,27 @@ def joint_memory(shape: Shape, config: RunConfig, ranks: int, *, tokens: float |
         logits = float(LOGIT_BYTES * min(memory.logit_rows, held) * shape.vocab)
     else:
         logits = KEPT_LOGIT_BYTES * held * shape.vocab
+    # sharded weights play as whole ones; what plays ahead keeps its own version, on the base that is there
+    copies = int(parts > 1) + int(config.marl.max_staleness > 0 and not config.num_hosts)
     return Memory(
         weights=(base + 4.0 * trained + kept) * stays + gathered,
         gradients=4.0 * trained * stays,
         optimizer=8.0 * trained * stays,
-        players=base + 4.0 * trained if parts > 1 else 0.0,
+        players=4.0 * trained * copies + (base if parts > 1 else 0.0),
         activations=held * activation_bytes(shape, value, checkpointing=checkpointing),
         working=working_bytes(shape, value, held, logits, checkpointing=checkpointing),
+    )
+
+
+def host_memory(shape: Shape, config: RunConfig, phase: Phase, *, device_bytes: float = 80e9) -> Memory:
+    """Of a rollout host: the whole team, and the cache of the block of cases that it plays."""
+    owners = 1 if config.model.adapter_sharing == "shared" else len(ROLES)
+    trained = 4.0 * owners * _trained_by_owner(shape, config.model)
+    cases = config.rollouts.block_size or config.marl.scenarios_per_step
+    block = replace(phase, batch=float(cases * config.marl.report_sets))
+    return Memory(
+        weights=_frozen_bytes(shape, config.model) + trained,
+        cache=_cache_bytes(shape, config, block, 1, device_bytes),
     )
 
 
@@ -118,24 +132,29 @@ def estimate_memory(
     """
     found = []
     for phase in phases:
-        one = joint_memory(shape, config, ranks) if phase.name == JOINT else role_memory(shape, config, phase)
-        found.append(
-            _with_cache(one, shape, config, phase, ranks if phase.name == JOINT else 1, device_bytes)
-        )
+        if phase.name != JOINT:
+            one, engines = role_memory(shape, config, phase), 1
+        else:
+            one, engines = joint_memory(shape, config, ranks), 0 if config.num_hosts else ranks
+        if engines:
+            in_turn = 0.0 if config.marl.max_staleness else one.activations + one.working
+            cache = _cache_bytes(shape, config, phase, engines, device_bytes, in_turn=in_turn)
+            one = replace(one, cache=cache)
+        found.append(one)
     return max(found, key=lambda memory: memory.total, default=Memory())
 
 
-def _with_cache(
-    memory: Memory, shape: Shape, config: RunConfig, phase: Phase, ranks: int, device_bytes: float
-) -> Memory:
+def _cache_bytes(
+    shape: Shape, config: RunConfig, phase: Phase, engines: int, device_bytes: float, *, in_turn: float = 0.0
+) -> float:
+    """Keys and values in one of so many engines; `in_turn`: what a learner takes while vLLM sleeps."""
     if not phase.sampled or config.engine.name == "vllm_server":
-        return memory
+        return 0.0
     if config.engine.name == "vllm":
         share = float(config.engine.vllm.get("gpu_memory_utilization", BESIDE)) * device_bytes
-        in_turn = 0.0 if config.marl.max_staleness else memory.activations + memory.working
-        return replace(memory, cache=max(0.0, share - in_turn))
+        return max(0.0, share - in_turn)
     value = 2 if config.model.dtype == "bfloat16" else 4
-    return replace(memory, cache=phase.batch / ranks * phase.row * shape.cache_bytes(value))
+    return phase.batch / engines * phase.row * shape.cache_bytes(value)
 
 
 def _trained_by_owner(shape: Shape, model: ModelConfig) -> int:

@@ -4,8 +4,9 @@ A floor is what the hardware cannot go below: arithmetic at its peak, or weights
 sampled token. The expected time divides it by the shares of the peak that training and sampling reach.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from roles.errors import UserError
 from roles.registry import ROLES
 from training.config.run_config import RunConfig
 from training.planning.shapes import Shape
@@ -55,28 +56,52 @@ def attention_flops_per_token(shape: Shape, row: float) -> float:
 
 
 def estimate_time(shape: Shape, config: RunConfig, phase: Phase, device: Device, ranks: int) -> PhaseTime:
-    """Floors and expected seconds of a phase: joint training on all ranks, others with a role on each."""
-    together = ranks  # ranks that share a batch
+    """Floors and expected seconds of a phase: joint training on all ranks, others with a role on each.
+
+    On rollout hosts joint training plays beside the ranks; with `max_staleness` while they learn.
+    """
+    players: float = ranks
+    together = ranks  # devices that share a batch
+    batch, plays_ahead = phase.batch, False
     if phase.name != JOINT:
-        ranks, together = min(ranks, 1 if config.model.adapter_sharing == "shared" else len(ROLES)), 1
+        together, owners = 1, 1 if config.model.adapter_sharing == "shared" else len(ROLES)
+        ranks = players = min(ranks, owners)
+    elif config.num_hosts:
+        players, plays_ahead = host_gpus(config), config.marl.max_staleness > 0
+        cases = config.rollouts.block_size or config.marl.scenarios_per_step
+        together, batch = 1, float(cases * config.marl.report_sets)
     learning = phase.trained * (
         training_flops_per_token(shape, config) + 3 * attention_flops_per_token(shape, phase.row)
     )
     reading = phase.read * (2 * shape.num_working + attention_flops_per_token(shape, phase.row))
     sampling = phase.sampled * (2 * shape.num_working + attention_flops_per_token(shape, phase.row))
-    moved = sampling_bytes(shape, phase, config, together)
-    compute, bandwidth = (learning + reading + sampling) / device.flops, moved / device.bandwidth
-    expected = learning / (device.flops * device.training_share)
-    expected += reading / (device.flops * device.reading_share)
-    expected += max(
+    moved = sampling_bytes(shape, replace(phase, batch=batch), config, together)
+    learns_s = learning / ranks / (device.flops * device.training_share)
+    plays_s = reading / (device.flops * device.reading_share)
+    plays_s += max(
         sampling / (device.flops * device.reading_share), moved / (device.bandwidth * device.sampling_share)
     )
+    floors = learning / ranks / device.flops, (reading + sampling) / players / device.flops
     return PhaseTime(
         name=phase.name,
-        compute_floor_s=compute / ranks,
-        bandwidth_floor_s=bandwidth / ranks,
-        expected_s=expected / ranks,
+        compute_floor_s=max(floors) if plays_ahead else sum(floors),
+        bandwidth_floor_s=moved / players / device.bandwidth,
+        expected_s=max(learns_s, plays_s / players) if plays_ahead else learns_s + plays_s / players,
     )
+
+
+def host_gpus(config: RunConfig) -> float:
+    """GPUs of a run's rollout hosts: one for each process, of Ray what it is asked for.
+
+    Raises:
+        UserError: Ray is asked for none.
+    """
+    if config.num_hosts and config.rollouts.backend == "ray" and not config.rollouts.gpus_per_host:
+        raise UserError(
+            "rollouts.gpus_per_host is 0, so Ray gives rollout hosts no GPU, and a plan for GPUs has no speed"
+            " for them: set it to 1"
+        )
+    return config.num_hosts * (config.rollouts.gpus_per_host if config.rollouts.backend == "ray" else 1.0)
 
 
 def sampling_bytes(shape: Shape, phase: Phase, config: RunConfig, ranks: int = 1) -> float:

@@ -5,10 +5,10 @@ from dataclasses import fields
 
 from roles.errors import UserError, unknown
 from training.config.run_config import RunConfig
-from training.planning.memory import Memory, estimate_memory
-from training.planning.plan import DEVICES, PhaseTime, estimate_time
+from training.planning.memory import Memory, estimate_memory, host_memory
+from training.planning.plan import DEVICES, PhaseTime, estimate_time, host_gpus
 from training.planning.shapes import find_shape
-from training.planning.workload import Phase, list_phases
+from training.planning.workload import JOINT, Phase, list_phases
 
 GIB = 2**30
 # Tokens of one turn of a stated workload: what is new to read before it, and what is said.
@@ -34,17 +34,26 @@ def show_plan(config: RunConfig, device: str, ranks: int, price: float | None, w
     else:
         times = [estimate_time(shape, config, phase, DEVICES[device], ranks) for phase in phases]
         title = f"{ranks} x {DEVICES[device].name}"
+    hosts = config.num_hosts if any(phase.name == JOINT for phase in phases) else 0
+    gpus = host_gpus(config) if hosts and device != "cpu" else 0.0
     lines = [f"{config.name}: {config.model.preset}, {shape.num_parameters / 1e6:,.1f} M parameters, {title}"]
     limit = None if device == "cpu" else DEVICES[device].memory
     memory = estimate_memory(shape, config, phases, ranks, device_bytes=limit or 0.0)
-    lines += _memory_lines(memory)
-    if limit is not None and memory.total > USABLE_SHARE * limit:
+    lines.append(f"memory per rank: {_memory_text(memory)}")
+    most = memory.total
+    if hosts:
+        (joint,) = (phase for phase in phases if phase.name == JOINT)
+        host = host_memory(shape, config, joint, device_bytes=limit or 0.0)
+        most = max(most, host.total)
+        where = "" if limit is None else f" on {gpus:g} GPUs beside the ranks'"
+        lines.append(f"memory of each of {hosts} rollout hosts{where}: {_memory_text(host)}")
+    if limit is not None and most > USABLE_SHARE * limit:
         lines.append(
             f"does not fit into {limit / GIB:.0f} GiB, so it has no time and no price: more ranks (--ranks),"
             " an adapter (model.adapter=lora), model.gradient_checkpointing=true or smaller micro batches"
         )
         return "\n".join(lines)
-    lines += _time_lines(phases, times, ranks, price)
+    lines += _time_lines(phases, times, ranks + gpus, price)
     return "\n".join(lines)
 
 
@@ -73,13 +82,15 @@ def stated_workload(text: str) -> Phase:
     )
 
 
-def _memory_lines(memory: Memory) -> list[str]:
+def _memory_text(memory: Memory) -> str:
     sizes = {field.name: getattr(memory, field.name) for field in fields(memory)}
     shown = ", ".join(f"{name} {size / GIB:.2f}" for name, size in sizes.items() if size)
-    return [f"memory per rank: {memory.total / GIB:.2f} GiB ({shown})"]
+    return f"{memory.total / GIB:.2f} GiB ({shown})"
 
 
-def _time_lines(phases: list[Phase], times: list[PhaseTime], ranks: int, price: float | None) -> list[str]:
+def _time_lines(
+    phases: list[Phase], times: list[PhaseTime], devices: float, price: float | None
+) -> list[str]:
     heading = f"{'phase':<28}{'trained':>12}{'read':>12}{'sampled':>12}"
     heading += f"{'compute':>10}{'memory':>10}{'expected':>10}{'price':>10}"
     lines = [heading]
@@ -88,8 +99,8 @@ def _time_lines(phases: list[Phase], times: list[PhaseTime], ranks: int, price: 
         total += time.expected_s
         line = f"{phase.name:<28}{phase.trained:>12,.0f}{phase.read:>12,.0f}{phase.sampled:>12,.0f}"
         line += f"{_clock(time.compute_floor_s):>10}{_clock(time.bandwidth_floor_s):>10}"
-        lines.append(f"{line}{_clock(time.expected_s):>10}{_cost(time.expected_s, ranks, price):>10}")
-    lines.append(f"{'all':<84}{_clock(total):>10}{_cost(total, ranks, price):>10}")
+        lines.append(f"{line}{_clock(time.expected_s):>10}{_cost(time.expected_s, devices, price):>10}")
+    lines.append(f"{'all':<84}{_clock(total):>10}{_cost(total, devices, price):>10}")
     lines.append("tokens of each kind; floors of arithmetic and of memory traffic; evaluation is not counted")
     return lines
 
@@ -100,5 +111,5 @@ def _clock(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"
 
 
-def _cost(seconds: float, ranks: int, price: float | None) -> str:
-    return "-" if price is None else f"{seconds / 3600 * ranks * price:.2f}"
+def _cost(seconds: float, devices: float, price: float | None) -> str:
+    return "-" if price is None else f"{seconds / 3600 * devices * price:.2f}"

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from jaxtyping import Float
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig as TrlGrpoConfig
@@ -21,12 +23,13 @@ from trl import GRPOTrainer
 from scenarios.base import Scenario
 from simulator.chat import Chat
 from training.config.grpo_config import GrpoConfig
+from training.joint.credit.estimators import ESTIMATORS, ScoreGroup
 from training.roles.engine_mismatch import EngineMismatch
 from training.roles.resumable_trainer import ResumableTrainer
 from training.roles.rollouts import Rollouts
 from training.roles.sft import OnStep, StepReporter
 from training.roles.shared_prompts import SharedPrompts
-from training.roles.trainer_ranks import agree
+from training.roles.trainer_ranks import agree, device_options
 from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints, Stateful
 
@@ -57,10 +60,38 @@ def leave_out_silent_rows(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {**inputs, "tool_mask": mask * speaks[:, None].to(mask.dtype)}
 
 
+def estimate_advantages(
+    rewards: Float[Tensor, " rows"], group_size: int, estimator: str
+) -> Float[Tensor, " rows"]:
+    """Advantages by the estimators of joint training; a group with a reward that is NaN is left out: 0."""
+    groups = rewards.view(-1, group_size)
+    counts = ~groups.isnan().any(1)
+    scores = [ScoreGroup(scores=tuple(group)) for group in groups[counts].tolist()]
+    advantages = torch.zeros_like(groups)
+    if scores:
+        advantages[counts] = torch.tensor(ESTIMATORS[estimator](scores, list)).to(advantages)
+    return advantages.view(-1)
+
+
 class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPOTrainer):
     """TRL's trainer with our checkpoints, the rollout window among them. Left-out groups are in no mean."""
 
     rollouts: Rollouts
+    estimator: str = "dr_grpo"  # whose numbers TRL computes without scaling
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Any:
+        self._rewards = super()._calculate_rewards(*args, **kwargs)  # of all processes
+        return self._rewards
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        batch = super()._generate_and_score_completions(inputs)
+        if self.estimator != "dr_grpo":
+            size: Any = self.num_generations
+            found = estimate_advantages(self._rewards[:, 0], size, self.estimator)
+            own = len(batch["advantages"])
+            first = own * self.accelerator.process_index
+            batch["advantages"] = found[first : first + own]
+        return batch
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         """Means over rows are over those that count; `dapo` counts tokens, of which masked ones are none."""
@@ -144,7 +175,7 @@ def run_grpo(
         beta=config.loss.kl_coefficient,
         temperature=config.temperature,
         loss_type=config.loss.kind,
-        scale_rewards=config.scale_rewards,
+        scale_rewards="none",
         epsilon=config.loss.clip_low,
         epsilon_high=config.loss.clip_high,
         max_completion_length=config.max_turns * config.max_completion_tokens,
@@ -153,8 +184,7 @@ def run_grpo(
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
-        use_cpu=not torch.cuda.is_available(),
-        bf16=torch.cuda.is_available(),
+        **device_options(),
         dataloader_pin_memory=False,
         seed=seed,
     )
@@ -168,7 +198,7 @@ def run_grpo(
         callbacks=[_RolloutReporter(on_step, rollouts, stop_on_alarm=config.guards.stop_on_alarm)],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.rollouts = rollouts
+    trainer.rollouts, trainer.estimator = rollouts, config.estimator
     trainer.importance_cap = config.loss.importance_cap if config.loss.importance == "call" else None
     trainer.shares_prompts = config.memory.row_layout == "shared_prompt"
     parts: dict[str, Stateful] = {"rollouts": rollouts}

@@ -57,11 +57,12 @@ class ResumableTrainer(Trainer):
         self.checkpoints, self.parts = checkpoints, {**(parts or {}), "skipped": self.skipped}
         if checkpoints is None:
             return
-        if self.is_fsdp_enabled:
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             if any(checkpoints.folder.glob("step_*")):
                 raise UserError(
                     f"{checkpoints.stage} was stopped at a checkpoint in {checkpoints.folder}, which sharded"
-                    " training cannot go on from: remove that folder to begin again, or go on unsharded"
+                    " training (FSDP2, DeepSpeed) cannot go on from: remove that folder to begin again, or"
+                    " go on unsharded"
                 )
             self.checkpoints = None
         else:

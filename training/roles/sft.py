@@ -23,6 +23,7 @@ from training.models.optimizers import muon_with_adamw
 from training.roles.completion_logprobs import completion_logprobs
 from training.roles.resumable_trainer import ResumableTrainer
 from training.roles.shared_prompts import SharedPrompts, own_logprobs
+from training.roles.trainer_ranks import device_options
 from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints
 
@@ -106,8 +107,7 @@ def run_sft(
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
-        use_cpu=not torch.cuda.is_available(),
-        bf16=torch.cuda.is_available(),
+        **device_options(),
         dataloader_pin_memory=False,
         seed=seed,
     )

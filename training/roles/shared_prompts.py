@@ -15,7 +15,6 @@ from jaxtyping import Float, Int
 from peft import PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import RowBatch, make_batches
@@ -84,12 +83,13 @@ class SharedPrompts:
         return (loss, {}) if return_outputs else loss
 
     def _share(self, work: Any, model: Any, *given: Any) -> Any:
-        """Call `work(model, *given)`; under DDP through the model's forward, which sums gradients then."""
+        """Call `work(model, *given)`; of a wrapped model through its forward, which sums gradients then."""
         trainer: Any = self
+        inner = trainer.accelerator.unwrap_model(model)
         with trainer.accelerator.autocast():
-            if isinstance(model, DistributedDataParallel):
-                return model(shared_prompts=(work, given))
-            return work(model, *given)
+            if inner is model or not torch.is_grad_enabled():
+                return work(inner, *given)
+            return model(shared_prompts=(work, given))
 
 
 def _take_shared_prompts(model: Any) -> None:

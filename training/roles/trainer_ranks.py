@@ -2,9 +2,24 @@
 
 from typing import Any, TypeVar
 
+import torch
 import torch.distributed as dist
+from accelerate.utils import parse_flag_from_env
 
 Value = TypeVar("Value")
+
+
+def uses_deepspeed() -> bool:
+    """Return whether accelerate was told to launch with DeepSpeed."""
+    return bool(parse_flag_from_env("ACCELERATE_USE_DEEPSPEED"))
+
+
+def device_options() -> dict[str, Any]:
+    """Return a trainer's arguments for this machine; DeepSpeed has its own precision, and gloo on a CPU."""
+    has_gpu = torch.cuda.is_available()
+    if uses_deepspeed():
+        return {"bf16": False} | ({} if has_gpu else {"ddp_backend": "gloo"})
+    return {"use_cpu": not has_gpu, "bf16": has_gpu}
 
 
 def agree(value: Value) -> Value:

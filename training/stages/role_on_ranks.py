@@ -1,4 +1,4 @@
-"""SFT or GRPO of one role on several processes of `accelerate launch`; SFT may be sharded by an FSDP2 config.
+"""SFT or GRPO of one role on several processes of `accelerate launch`: data parallel, FSDP2 (SFT) or ZeRO-2.
 
     accelerate launch --num_processes 2 -m training.stages.role_on_ranks RUN grpo ROLE
     accelerate launch --config_file configs/accelerate/fsdp2.yaml \
@@ -18,13 +18,20 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from accelerate import PartialState
-from accelerate.utils import DistributedType, parse_flag_from_env
+from accelerate.utils import (
+    DeepSpeedPlugin,
+    DistributedType,
+    is_deepspeed_available,
+    parse_flag_from_env,
+)
 
 from roles.errors import UserError
 from roles.registry import ROLES
 from simulator.engines.adapter_names import SHARED
+from training.config.run_config import RunConfig
 from training.learner.ranks import Ranks
 from training.models.base_model import quiet_libraries
+from training.roles.trainer_ranks import uses_deepspeed
 from training.runs.faults import parse_faults, plan_faults
 from training.runs.run_folder import Run
 from training.runs.workers import show_progress
@@ -44,8 +51,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         plan_faults(parse_faults(options.fault))
         config = Run.open(options.run).config
-        check_launcher(options.stage)
-        place = PartialState(cpu=not torch.cuda.is_available())
+        check_launcher(options.stage, config)
+        place = _join_processes()
         is_sharded = parse_flag_from_env("ACCELERATE_USE_FSDP")
         if is_sharded and place.distributed_type == DistributedType.MULTI_CPU:
             place.print("accelerate shards on accelerators only: here every process holds all weights")
@@ -63,22 +70,33 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def check_launcher(stage: str) -> None:
+def check_launcher(stage: str, config: RunConfig) -> None:
     """Refuse what accelerate was told to do and these stages cannot.
 
     Raises:
-        UserError: DeepSpeed, or GRPO sharded.
+        UserError: DeepSpeed that is not installed, shards weights or is given Muon; GRPO sharded by FSDP.
     """
-    if parse_flag_from_env("ACCELERATE_USE_DEEPSPEED"):
-        raise UserError(
-            "DeepSpeed is not supported: it keeps gradients and optimizer where checkpoints and skipped steps"
-            " do not find them; launch SFT with configs/accelerate/fsdp2.yaml, or without a config"
-        )
+    if uses_deepspeed():
+        if not is_deepspeed_available():
+            raise UserError("this launch needs DeepSpeed: pip install 'emads[deepspeed]'")
+        if (zero_stage := DeepSpeedPlugin().zero_stage) == 3:
+            raise UserError(
+                "ZeRO stage 3 shards the weights, which play and are published whole: set stage 2"
+                " (configs/accelerate/zero2.yaml), or launch SFT with configs/accelerate/fsdp2.yaml"
+            )
+        if zero_stage and stage == "sft" and config.sft.optimizer == "muon":
+            raise UserError("ZeRO cuts matrices up, and sft.optimizer muon needs whole ones: set it to adamw")
     if stage == "grpo" and parse_flag_from_env("ACCELERATE_USE_FSDP"):
         raise UserError(
-            "GRPO plays with whole weights, so it is not sharded: launch it without an FSDP config"
-            " (model.adapter=lora keeps one frozen base and a small adapter on every GPU)"
+            "GRPO plays with whole weights, so FSDP cannot shard it: launch it without a config, or with"
+            " configs/accelerate/zero2.yaml (model.adapter=lora keeps one frozen base on every GPU)"
         )
+
+
+def _join_processes() -> PartialState:
+    if torch.cuda.is_available():
+        return PartialState()
+    return PartialState(backend="gloo") if uses_deepspeed() else PartialState(cpu=True)
 
 
 if __name__ == "__main__":

@@ -42,18 +42,11 @@ def open_host(path: Path) -> Iterator[RolloutHost]:
 def open_hosts(run: Run, ranks: Ranks) -> Iterator[HostPool | None]:
     """The pool of `rollouts.hosts` hosts, all of them rank 0's; None where the learner plays itself.
 
-    No more are started than have something to do, and no process for the only block of a step that nobody
-    waits for meanwhile.
-
     Raises:
         UserError: Ray is not installed, or has no cluster at the address.
     """
     config = run.config
-    cases, ahead = config.marl.scenarios_per_step, config.marl.max_staleness
-    num_blocks = -(-cases // (config.rollouts.block_size or cases))
-    num_hosts = min(config.rollouts.hosts, num_blocks * (ahead + 1))
-    brings_nothing = num_blocks == 1 and not ahead and config.rollouts.backend == "process"
-    if brings_nothing or not num_hosts:
+    if not config.num_hosts:
         yield None
         return
     opened = partial(open_host, run.path)
@@ -67,7 +60,7 @@ def open_hosts(run: Run, ranks: Ranks) -> Iterator[HostPool | None]:
         # the learner has the first GPU
         return ProcessHost(opened, number=number, num_threads=threads, gpus=gpus[1:] or gpus)
 
-    pool = HostPool(make_host, 0 if ranks.rank else num_hosts, timeout_s=config.rollouts.timeout_s)
+    pool = HostPool(make_host, 0 if ranks.rank else config.num_hosts, timeout_s=config.rollouts.timeout_s)
     try:
         yield pool
     finally:

@@ -39,7 +39,10 @@ def open_scripted_host(path: Path) -> Iterator[RolloutHost]:
 
 
 if __name__ == "__main__":
+    from emads.reliability.joint import rank_stage  # under the name by which host processes find it
+
     setattr(marl, "TransformersEngine", engine_maker(Path(sys.argv[1])))  # noqa: B010
+    setattr(rollout_hosts, "open_host", rank_stage.open_scripted_host)  # noqa: B010
     if sys.argv[2:] == ["--alone"]:  # in a process as fresh as a rank
         torch.set_num_threads(1)
         train_marl(Path(sys.argv[1]))

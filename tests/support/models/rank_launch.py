@@ -1,8 +1,10 @@
 """Real processes for tests of ranks: a program of this environment run to its end, alone or by torchrun."""
 
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 CHILDREN = Path(__file__).parent
@@ -14,8 +16,28 @@ def launch(*arguments: object, status: int = 0) -> str:
 
     One thread each, no GPU, the repository as working folder and importable.
     """
+    return _wait(_start(arguments), status)
+
+
+def launch_ranks(ranks: int, *arguments: object, status: int = 0) -> str:
+    """A script with its arguments, or `-m` and a module, on so many gloo ranks; one is a plain process."""
+    start = ("torchrun", "--standalone", "--nproc-per-node", ranks) if ranks > 1 else ("python",)
+    return launch(*start, *arguments, status=status)
+
+
+def launch_nodes(nodes: int, *arguments: object) -> list[str]:
+    """The same by so many agents of torchrun with one rank each, that find each other on the loopback."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    start = ("torchrun", "--nnodes", nodes, "--nproc-per-node", 1, "--rdzv-backend", "c10d")
+    agents = [_start((*start, "--rdzv-endpoint", endpoint, *arguments)) for _ in range(nodes)]
+    return [_wait(agent, 0) for agent in agents]
+
+
+def _start(arguments: Sequence[object]) -> subprocess.Popen[str]:
     program, *rest = map(str, arguments)
-    done = subprocess.run(
+    return subprocess.Popen(
         [Path(sys.executable).parent / program, *rest],
         cwd=ROOT,
         env=os.environ
@@ -26,16 +48,16 @@ def launch(*arguments: object, status: int = 0) -> str:
             "TORCH_DISTRIBUTED_DEBUG": os.environ.get("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
             "PYTHONPATH": str(ROOT),
         },
-        capture_output=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=900,
-        check=False,
     )
-    assert done.returncode == status, done.stderr[:20000] + done.stderr[-4000:]
-    return done.stderr
 
 
-def launch_ranks(ranks: int, *arguments: object, status: int = 0) -> str:
-    """A script with its arguments, or `-m` and a module, on so many gloo ranks; one is a plain process."""
-    start = ("torchrun", "--standalone", "--nproc-per-node", ranks) if ranks > 1 else ("python",)
-    return launch(*start, *arguments, status=status)
+def _wait(process: subprocess.Popen[str], status: int) -> str:
+    try:
+        _, errors = process.communicate(timeout=900)
+    finally:
+        process.kill()
+    assert process.returncode == status, errors[:20000] + errors[-4000:]
+    return errors

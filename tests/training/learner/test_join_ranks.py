@@ -1,5 +1,6 @@
 """How ranks join on GPUs, without one: a backend for either device, a GPU for every process, one base."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ from tiny_models import small_model
 
 from roles.errors import UserError
 from roles.registry import ROLES
+from training.config.model_config import ModelConfig
 from training.joint.overlap import copy_models
 from training.learner import fsdp
 from training.learner.ranks import Ranks
+from training.models import adapters, base_model
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "x", "MASTER_PORT": "1"}
 
@@ -42,6 +45,23 @@ def test_counts_on_the_host_and_gradients_on_the_gpu_have_a_backend_each(
     assert fsdp.join_ranks() == Ranks(rank=1, size=2)
     device = torch.device("cuda", 1)
     assert joined == [("device", device), ("cpu:gloo,cuda:nccl", device)]
+
+
+def test_a_packed_base_is_loaded_onto_the_gpu_of_its_rank(
+    joined: list[tuple[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QLoRA packs weights while they are loaded, so that they cannot move to the rank's GPU afterwards."""
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        torch.cuda, "current_device", lambda: dict(joined).get("device", torch.device("cuda", 0)).index
+    )
+    monkeypatch.setattr(adapters, "find_spec", lambda name: name)
+    monkeypatch.setattr(base_model, "load_tokenizer", lambda path: None)
+    monkeypatch.setattr(base_model, "load_model", lambda path, **options: asked.append(options["device_map"]))
+    base_model.load_frozen_base(tmp_path, ModelConfig(adapter="qlora"))
+    fsdp.join_ranks()
+    base_model.load_frozen_base(tmp_path, ModelConfig(adapter="qlora"))
+    assert asked == [{"": torch.device("cuda", 0)}, {"": torch.device("cuda", 1)}]
 
 
 def test_a_process_without_a_gpu_is_told_how_many_there_are(
@@ -93,3 +113,18 @@ def test_roles_on_one_base_play_with_one_copy_of_it() -> None:
     places = {one.get_input_embeddings().weight.data_ptr() for one in copies.values()}
     assert len(places) == 1
     assert places != {model.get_input_embeddings().weight.data_ptr()}
+
+
+def test_what_plays_ahead_has_adapters_of_its_own_on_the_learners_base() -> None:
+    lora = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    model: Any = get_peft_model(small_model(), lora, adapter_name="cto")
+    model.add_adapter("coo", lora)  # inactive, so frozen at this moment
+    (copied,) = {
+        id(one): one for one in copy_models({"cto": model, "coo": model}, shares_base=True).values()
+    }.values()
+    theirs = dict(copied.named_parameters())
+    shared = {name for name, one in model.named_parameters() if one.data_ptr() == theirs[name].data_ptr()}
+    assert shared == {name for name in theirs if "lora_" not in name}
+    whole: Any = small_model()
+    own = copy_models({"cto": whole}, shares_base=True)["cto"]  # without adapters everything is trained
+    assert own.get_input_embeddings().weight.data_ptr() != whole.get_input_embeddings().weight.data_ptr()

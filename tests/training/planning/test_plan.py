@@ -15,7 +15,13 @@ from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
 from training.planning.measure import measure_times
-from training.planning.memory import activation_bytes, estimate_memory, joint_memory, working_bytes
+from training.planning.memory import (
+    activation_bytes,
+    estimate_memory,
+    host_memory,
+    joint_memory,
+    working_bytes,
+)
 from training.planning.plan import (
     DEVICES,
     Device,
@@ -163,6 +169,53 @@ def test_the_plan_is_of_the_phase_that_needs_most() -> None:
     assert found.total == joint_memory(BY_HAND, config, 4).total + 10 / 4 * 30 * BY_HAND.cache_bytes(4)
 
 
+HOSTS = {
+    "rollouts__hosts": 2,
+    "rollouts__block_size": 2,
+    "marl__scenarios_per_step": 4,
+    "marl__report_sets": 5,
+}
+
+
+def test_hosts_play_beside_the_ranks() -> None:
+    """Two hosts with two cases each; the rank learns before, after or, one step ahead, meanwhile."""
+    joint = replace(PHASE, name=JOINT, batch=20.0)
+    alone = RunConfig(model=ModelConfig(preset="qwen2.5-3b")).changed(marl__memory__logit_rows=64)
+    spread = alone.changed(**HOSTS)
+    ahead = spread.changed(marl__max_staleness=1, marl__loss__importance="call")
+    host = host_memory(BY_HAND, spread, joint)
+    assert (host.weights, host.cache) == (5 * 4 * 1952, 2 * 5 * 30 * BY_HAND.cache_bytes(4))
+    assert host.total == host.weights + host.cache
+    assert estimate_memory(BY_HAND, spread, [joint], 1).cache == 0
+    assert estimate_memory(BY_HAND, alone, [joint], 1).cache == 20 * 30 * BY_HAND.cache_bytes(4)
+    learns_s = 2 * 1000 * (6 * 1952 + 3 * 960) / 1e6
+    moved = 20 * 2 * 1952 + 200 * 30 * 32  # 20 steps of 10 transcripts
+    plays_s = (2 * 400 * (2 * 1952 + 960) / 1e6 + 2 * moved / 1e5) / 2
+    times = [estimate_time(BY_HAND, config, joint, UNIT, ranks=1).expected_s for config in (spread, ahead)]
+    assert times == pytest.approx([learns_s + plays_s, max(learns_s, plays_s)])
+
+
+def test_rollouts_that_run_ahead_keep_a_version_of_their_own_weights() -> None:
+    """Of adapters alone: their base is the learner's. Hosts have it, so that the learner keeps none."""
+    full = RunConfig().changed(marl__max_staleness=1, marl__loss__importance="call")
+    lora = full.changed(model__adapter="lora", model__lora_rank=2)
+    assert joint_memory(BY_HAND, full, 1).players == 5 * 4 * 1952
+    assert joint_memory(BY_HAND, lora, 1).players == 5 * 4 * BY_HAND.lora_parameters(2)
+    assert joint_memory(BY_HAND, lora.changed(**HOSTS), 1).players == 0
+
+
+def test_the_plan_lists_hosts_and_pays_for_their_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["plan", "--config", "configs/schedules/tiny.yaml", "--device", "a100", "--price", "2"]
+    hosts = ["--set", "rollouts.hosts=2", "--set", "rollouts.block_size=12"]
+    assert main([*arguments, *hosts]) == 0
+    assert "memory of each of 2 rollout hosts on 2 GPUs beside the ranks': 0." in capsys.readouterr().out
+    ray = [*arguments, *hosts, "--set", "rollouts.backend=ray"]
+    assert main(ray) == 2
+    assert "rollouts.gpus_per_host is 0, so Ray gives rollout hosts no GPU" in capsys.readouterr().err
+    assert main([*ray, "--set", "rollouts.gpus_per_host=0.5"]) == 0
+    assert "2 rollout hosts on 1 GPUs" in capsys.readouterr().out
+
+
 def test_roles_alone_take_as_many_ranks_as_there_are_roles() -> None:
     times = [estimate_time(BY_HAND, RunConfig(), PHASE, UNIT, ranks).expected_s for ranks in (1, 5, 8)]
     assert times[0] == pytest.approx(5 * times[1])
@@ -195,8 +248,7 @@ def test_phases_count_every_role_and_pass() -> None:
     sft, grpo, marl = list_phases(config)
     assert sft.trained == pytest.approx(5 * 10 * 16 * sft.row)
     assert grpo.sampled + grpo.read == pytest.approx(grpo.trained) == pytest.approx(5 * 4 * 64 * grpo.row)
-    rows = 8 * 4 + 2 * 2  # per case: eight sets of four reports, two decisions on two of them
-    assert marl.trained == pytest.approx(2 * 24 * rows * marl.row)
+    assert marl.trained == pytest.approx(2 * 24 * 4 * (4 + 2) * marl.row)
     twice = list_phases(load_config(None, ["sft.max_steps=20", "grpo.max_steps=8", "marl.max_steps=4"]))
     assert [b.trained / a.trained for a, b in zip((sft, grpo, marl), twice, strict=True)] == pytest.approx(
         [2] * 3

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from grpo_cases import CONFIG, ROLE, draw
 from sandboxes import run_or_be_refused
 from tiny_models import RecordingEngine, same_weights, small_model, tiny_chat, tiny_tokenizer, weights_of
@@ -24,7 +25,7 @@ from simulator.engines.embedded.hf_chat import HFChat
 from simulator.records import Trajectory
 from training.config.grpo_config import GrpoConfig
 from training.roles import grpo
-from training.roles.grpo import run_grpo, verified_reward
+from training.roles.grpo import estimate_advantages, run_grpo, verified_reward
 from training.roles.rollouts import Rollouts, episode_reward
 
 PROGRAM = "```python\nprint(6 * 7)\n```"
@@ -335,7 +336,7 @@ def test_loss_and_optimizer_options_reach_the_trainer(scripted: Engines, tmp_pat
     changes: list[dict[str, Any]] = [
         {"loss__kind": "dr_grpo"},
         {"adam_epsilon": 1e-2},
-        {"scale_rewards": "group"},
+        {"estimator": "grpo"},
     ]
     for change in changes:
         assert not same_weights(plain, weights_of(train(tmp_path, config=CONFIG.changed(**change))[0])), (
@@ -364,16 +365,25 @@ def test_no_steps_leave_the_model_as_it_is(scripted: Engines, tmp_path: Path) ->
     assert (log, asked) == ([], [])
 
 
+def test_a_group_that_was_left_out_has_no_advantage_and_no_part_in_the_others() -> None:
+    rewards = torch.tensor([1.0, 0.0, float("nan"), float("nan"), 0.8, 0.6])
+    assert estimate_advantages(rewards, 2, "rloo").tolist() == pytest.approx([1.0, -1.0, 0, 0, 0.2, -0.2])
+    assert estimate_advantages(rewards[2:4], 2, "reinforce_pp").tolist() == [0, 0]
+
+
 @pytest.mark.parametrize(
-    ("scale", "expected"),
+    ("estimator", "expected"),
     [
-        ("none", [0.5, -0.5, 0.25, -0.25, 0.0, 0.0, 0.0, 0.0]),
+        ("dr_grpo", [0.5, -0.5, 0.25, -0.25, 0.0, 0.0, 0.0, 0.0]),
         # sample deviation of the first group: sqrt((0.25 + 0.25 + 0.0625 + 0.0625) / 3) = 0.4564
-        ("group", [1.0953, -1.0953, 0.5476, -0.5476, 0.0, 0.0, 0.0, 0.0]),
+        ("grpo", [1.0953, -1.0953, 0.5476, -0.5476, 0.0, 0.0, 0.0, 0.0]),
+        ("rloo", [0.6667, -0.6667, 0.3333, -0.3333, 0.0, 0.0, 0.0, 0.0]),  # 4 / 3 of the first
+        # root mean square of the first group: sqrt((0.25 + 0.25 + 0.0625 + 0.0625) / 4) = 0.3953
+        ("reinforce_pp", [1.2646, -1.2646, 0.6323, -0.6323, 0.0, 0.0, 0.0, 0.0]),
     ],
 )
 def test_advantages_by_hand(
-    scripted: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: str, expected: list[float]
+    scripted: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, estimator: str, expected: list[float]
 ) -> None:
     """Rewards 1, 0, 0.75, 0.25 (mean 0.5) and four times 0.3: what tokens are weighed with."""
     rewards = iter([1.0, 0.0, 0.75, 0.25, 0.3, 0.3, 0.3, 0.3])
@@ -391,7 +401,7 @@ def test_advantages_by_hand(
         return compute_loss(self, model, inputs)
 
     monkeypatch.setattr(grpo.ResumableGrpoTrainer, "_compute_loss", note)
-    changes = {"max_steps": 1, "scale_rewards": scale}
+    changes = {"max_steps": 1, "estimator": estimator}
     _, log, _ = train(tmp_path, config=CONFIG.changed(**changes), scenarios=draw(2))
     assert sorted(advantage for _, advantage in seen) == pytest.approx(sorted(expected), abs=1e-3)
     assert log[0][1]["reward/total"] == pytest.approx(0.4)

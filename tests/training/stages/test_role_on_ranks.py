@@ -1,7 +1,9 @@
 """Launchers run the SFT of a role: two processes learn what one learns, also killed or with FSDP2."""
 
+import re
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +21,14 @@ from training.roles.resumable_trainer import ResumableTrainer
 from training.runs.resume import StageCheckpoints
 from training.runs.run_errors import SkippedSteps
 from training.runs.run_folder import Run
+from training.stages import role_on_ranks
 from training.stages.grpo import divide_prompts
 from training.stages.role_on_ranks import main
 from training.stages.sft import train_sft
 
 ROOT = Path(__file__).parent.parent.parent.parent
 FSDP2 = ROOT / "configs" / "accelerate" / "fsdp2.yaml"
+ZERO2 = ROOT / "configs" / "accelerate" / "zero2.yaml"
 SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "data.difficulties=[1]", "model.intermediate_size=48", "sft.max_steps=4", "sft.batch_size=4",
@@ -144,6 +148,30 @@ def test_two_processes_play_and_learn_by_grpo_as_one_does(tmp_path: Path) -> Non
     assert logs[0] == [pytest.approx(row) for row in logs[1]]  # of all episodes, not of one process's own
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("stage", ["sft", "grpo"])
+def test_zero_2_through_accelerate_trains_as_one_process_does(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One step by the config that is shipped, each process on its half of the optimizer."""
+    pytest.importorskip("deepspeed", reason="DeepSpeed is not installed: pip install 'emads[deepspeed]'")
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    settings = [*SETTINGS, *(GRPO if stage == "grpo" else ()), f"{stage}.max_steps=1", "sft.validate_every=0"]
+    one, sharded = make_runs(tmp_path, "one", "sharded", settings=settings, with_sft=stage == "grpo")
+    source = "sft" if stage == "grpo" else "base"
+    launch_ranks(1, CHILDREN / "grpo_child.py", one.path, stage, "cto")
+    child = CHILDREN / "deepspeed_child.py"
+    shown = launch("accelerate", "launch", "--config_file", ZERO2, child, sharded.path, stage, "cto")
+    own, whole = map(int, re.findall(r"steps on (\d+) of (\d+) weights", shown)[0])
+    assert 2 * own == whole
+    ends = [weights_of(load_weights(run, stage, "cto")[0]) for run in (one, sharded)]
+    start = weights_of(load_weights(one, source, "cto")[0])
+    changes = [torch.cat([(end[name] - start[name]).flatten() for name in start]) for end in ends]
+    assert changes[0].norm() > 1e-3
+    assert torch.cosine_similarity(changes[0], changes[1], dim=0) > 0.9  # passes are in bfloat16 there
+    assert not (sharded.path / "checkpoints" / "unfinished" / stage / "cto").exists()
+
+
 def test_what_ranks_cannot_do_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,18 +179,26 @@ def test_what_ranks_cannot_do_is_refused(
     with pytest.raises(UserError, match=r"grpo\.prompts_per_step 3 must be a multiple of 2 processes"):
         divide_prompts(run.config.grpo, 2)
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    monkeypatch.setattr(role_on_ranks, "is_deepspeed_available", lambda: False)
     assert main([str(run.path), "sft", "cto"]) == 2
-    assert "DeepSpeed is not supported" in capsys.readouterr().err
+    assert "pip install 'emads[deepspeed]'" in capsys.readouterr().err
+    monkeypatch.setattr(role_on_ranks, "is_deepspeed_available", lambda: True)
+    for zero_stage, message in ((3, "ZeRO stage 3 shards the weights"), (2, "muon needs whole ones")):
+        monkeypatch.setattr(role_on_ranks, "DeepSpeedPlugin", partial(SimpleNamespace, zero_stage=zero_stage))
+        with pytest.raises(UserError, match=message):
+            role_on_ranks.check_launcher("sft", run.config.changed(sft__optimizer="muon"))
     monkeypatch.delenv("ACCELERATE_USE_DEEPSPEED")
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     assert main([str(run.path), "grpo", "cto"]) == 2
-    assert "GRPO plays with whole weights, so it is not sharded" in capsys.readouterr().err
+    assert "GRPO plays with whole weights, so FSDP cannot shard it" in capsys.readouterr().err
 
 
 def test_sharded_training_neither_saves_nor_goes_on_inside_a_stage(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", load_config(None, list(SETTINGS)))
     checkpoints = StageCheckpoints(run, "sft/cto", every_steps=1)
-    trainer: Any = SimpleNamespace(is_fsdp_enabled=True, skipped=SkippedSteps())  # and no add_callback
+    trainer: Any = SimpleNamespace(
+        is_fsdp_enabled=True, is_deepspeed_enabled=False, skipped=SkippedSteps()
+    )  # and no add_callback
     ResumableTrainer.keep_checkpoints(trainer, checkpoints)
     assert trainer.checkpoints is None
     (checkpoints.folder / "step_1").mkdir(parents=True)

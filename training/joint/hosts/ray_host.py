@@ -27,9 +27,11 @@ def join_cluster(address: str) -> None:
         raise UserError("rollouts.backend 'ray' needs Ray: pip install 'emads[ray]'") from None
     if ray.is_initialized():
         return
+    # Ray's workers would give way to every other process of this machine (niceness 15)
+    own: dict[str, Any] = {"_system_config": {"worker_niceness": 0}, "include_dashboard": False}
     try:
         ray.init(
-            address=address or None, include_dashboard=False, log_to_driver=False, configure_logging=False
+            address=address or None, log_to_driver=False, configure_logging=False, **({} if address else own)
         )
     except (ConnectionError, ValueError) as error:
         raise UserError(f"no Ray cluster at rollouts.address {address!r}: {error}") from None
@@ -79,11 +81,11 @@ class RayHost:
             ray.kill(self._actor)
 
     async def _wait(self, reference: Any) -> Any:
-        from ray.exceptions import RayActorError, RayTaskError
+        from ray.exceptions import RayError, RayTaskError
 
         try:
             return await reference
-        except RayActorError as error:
-            raise HostLostError(f"a Ray host ended: {error}") from None
         except RayTaskError as error:
             raise error.cause from error
+        except RayError as error:  # killed, its machine gone, or by Ray itself where memory is short
+            raise HostLostError(f"a Ray host ended: {error}") from None
