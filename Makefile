@@ -50,8 +50,8 @@ docs: setup $(DOCS_STAMP)
 	$(BIN)/python docs/generate_reference.py
 	NO_MKDOCS_2_WARNING=1 $(DOCS_BIN)/mkdocs build --quiet --strict
 
-# The validators of other trainers' standards and episodes played through each, in environments of their own
-# (.venv-interop, .venv-interop-openenv: their pins clash with ours and with each other's); prints a table.
+# Validators of other trainers' standards with episodes played through each, trackers, suites and langgraph dev, in
+# environments of their own under .venv-interop (their pins clash with ours and with each other's); prints a table.
 interop: setup
 	$(BIN)/python tests/interop/run_validators.py
 
@@ -91,5 +91,5 @@ check: setup
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv .venv-vllm .venv-docs .venv-interop .venv-interop-openenv site docs/reference build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm .venv-docs .venv-interop site docs/reference build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,7 +17,7 @@ import openai
 
 from scenarios.registry import families
 
-CASE = Path(__file__).parents[2] / "examples/card-payments.yaml"
+CASE = Path(__file__).parents[2] / "examples/parcel-sorter.yaml"
 ROLE = "cto"
 
 

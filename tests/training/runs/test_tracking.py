@@ -1,38 +1,25 @@
-"""Trackers get what metrics.jsonl gets, read back through their own readers; one that fails harms nothing."""
+"""Trackers hold what metrics.jsonl holds, read back from their own files; one that fails harms nothing."""
 
 import json
 import math
+import os
+import sqlite3
 import struct
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
-from trained_team import train_small_team
 
 from roles.errors import UserError
 from training.config.loading import load_config
 from training.runs.run_folder import Run
 from training.runs.tracking import check_trackers
 
-LOGGED = {
-    "sft/cto": [(1, {"loss": 0.5}), (2, {"loss": 0.25, "validation/loss": 0.75})],
-    "marl": [(1, {"kl/cto": 2.0})],
-}
 Found = dict[str, dict[str, list[tuple[int, float]]]]  # stage -> metric -> (step, value)
-
-
-def log(path: Path, tracker: str) -> Found:
-    """Log LOGGED to a run that reports to the tracker, and return it in the form of the readers below."""
-    run = Run.create(path, load_config(None, ("name=tracked", f"report_to=[{tracker}]")))
-    found: Found = {}
-    for stage, rows in LOGGED.items():
-        for step, metrics in rows:
-            run.log(stage, step, metrics)
-            for name, value in metrics.items():
-                found.setdefault(stage, {}).setdefault(name, []).append((step, value))
-        run.mark_done(stage)
-    return found
 
 
 def read_tensorboard(path: Path) -> Found:
@@ -48,28 +35,21 @@ def read_tensorboard(path: Path) -> Found:
     return found
 
 
-def test_tensorboard_gets_every_metric_under_its_own_name(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    assert log(tmp_path / "run", "tensorboard") == read_tensorboard(tmp_path / "run")
+def read_mlflow(path: Path) -> Found:
+    import mlflow
 
-
-def test_mlflow_gets_every_metric_and_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mlflow = pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/m.db")
-    monkeypatch.chdir(tmp_path)
-    logged = log(tmp_path / "run", "mlflow")
-    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/m.db")
-    (experiment,) = [one for one in client.search_experiments() if one.name == "tracked"]
+    client = mlflow.MlflowClient(f"sqlite:///{path.parent}/mlflow.db")
+    (experiment,) = [one for one in client.search_experiments() if one.name == "small"]
     runs = {one.info.run_name: one for one in client.search_runs([experiment.experiment_id])}
-    assert logged == {
-        stage: {
-            name: [(one.step, one.value) for one in client.get_metric_history(found.info.run_id, name)]
-            for name in found.data.metrics
-        }
-        for stage, found in runs.items()
-    }
-    assert {found.info.status for found in runs.values()} == {"FINISHED"}
+    assert {one.info.status for one in runs.values()} == {"FINISHED"}
     assert runs["marl"].data.params["marl.credit.scheme"] == load_config().marl.credit.scheme
+    return {
+        stage: {
+            name: [(one.step, one.value) for one in client.get_metric_history(run.info.run_id, name)]
+            for name in run.data.metrics
+        }
+        for stage, run in runs.items()
+    }
 
 
 def read_records(file: Path) -> Iterator[bytes]:
@@ -86,41 +66,78 @@ def read_records(file: Path) -> Iterator[bytes]:
             whole = b""
 
 
-def test_wandb_offline_gets_every_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wandb = pytest.importorskip("wandb")
+def read_wandb(path: Path) -> Found:
     from wandb.proto.wandb_internal_pb2 import Record
 
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    logged = log(tmp_path / "run", "wandb")
-    wandb.teardown()  # its own process writes until then
     found: Found = {}
-    for file in (tmp_path / "run").rglob("*.wandb"):
-        stage, rows = "", []
+    for file in path.rglob("*.wandb"):
+        stage = ""
         for record in map(Record.FromString, read_records(file)):
             stage = record.run.display_name or stage
-            if record.HasField("history"):
-                items = record.history.item
-                rows.append(
-                    {one.key or "/".join(one.nested_key): json.loads(one.value_json) for one in items}
-                )
-        metrics = {name for row in rows for name in row if not name.startswith("_")}
-        found[stage] = {name: [(row["_step"], row[name]) for row in rows if name in row] for name in metrics}
-    assert found == logged
+            if not record.HasField("history"):
+                continue
+            items = {one.key or "/".join(one.nested_key): one.value_json for one in record.history.item}
+            row = {name: json.loads(value) for name, value in items.items()}
+            for name in row:
+                if not name.startswith("_"):
+                    found.setdefault(stage, {}).setdefault(name, []).append((row["_step"], row[name]))
+    return found
 
 
-def test_trackio_gets_every_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    pytest.importorskip("trackio")
-    from trackio.sqlite_storage import SQLiteStorage
-
-    logged = log(tmp_path / "run", "trackio")
+def read_trackio(path: Path) -> Found:
     found: Found = {}
-    for stage in SQLiteStorage.get_runs("tracked"):
-        for row in SQLiteStorage.get_logs("tracked", stage):
-            for name in row.keys() - {"step", "timestamp"}:
-                found.setdefault(stage, {}).setdefault(name, []).append((row["step"], row[name]))
-    assert found == logged
+    with sqlite3.connect(path.parent / "trackio" / "small.db") as store:
+        rows = store.execute("SELECT run_name, step, metrics FROM metrics ORDER BY step").fetchall()
+    for stage, step, metrics in rows:
+        for name, value in json.loads(metrics).items():
+            found.setdefault(stage, {}).setdefault(name, []).append((step, value))
+    return found
+
+
+READERS: dict[str, Callable[[Path], Found]] = {
+    "tensorboard": read_tensorboard,
+    "mlflow": read_mlflow,
+    "wandb": read_wandb,
+    "trackio": read_trackio,
+}
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a small team whose stages were trained by a process that reports to all that is installed."""
+    path = tmp_path_factory.mktemp("tracked") / "run"
+    places = {
+        "MLFLOW_TRACKING_URI": f"sqlite:///{path.parent}/mlflow.db",
+        "TRACKIO_DIR": str(path.parent / "trackio"),
+        "WANDB_MODE": "offline",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    names = ",".join(name for name in READERS if find_spec(name))
+    settings = (f"report_to=[{names}]", "grpo.max_steps=1")
+    code = "import sys; from pathlib import Path; from trained_team import train_small_team as train\n"
+    code += "train(Path(sys.argv[1]), *sys.argv[2:])"
+    trained = subprocess.run(
+        [sys.executable, "-c", code, str(path), *settings],
+        env=os.environ | places,
+        cwd=path.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert trained.returncode == 0, trained.stderr[-3000:]
+    assert "gets no more metrics" not in trained.stderr
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tracker", READERS)
+def test_every_metric_of_every_stage_is_in_the_tracker(tracker: str, tracked: Path) -> None:
+    pytest.importorskip(tracker)
+    logged: dict[str, dict[str, list[tuple[int, Any]]]] = {}
+    for row in Run.open(tracked).read_metrics():
+        for name, value in row.metrics.items():
+            logged.setdefault(row.stage, {}).setdefault(name, []).append((row.step, pytest.approx(value)))
+    assert {stage.split("/")[0] for stage in logged} == {"sft", "grpo", "marl"}
+    assert READERS[tracker](tracked) == logged
 
 
 def test_a_tracker_that_fails_is_left_out_and_named(
@@ -151,14 +168,3 @@ def test_a_tracker_may_be_added_to_a_run_that_goes_on(tmp_path: Path) -> None:
     with_none, with_one = (load_config(None, (f"report_to={names}",)) for names in ("[]", "[tensorboard]"))
     one, other = Run.create(tmp_path / "a", with_none), Run(path=tmp_path / "a", config=with_one)
     assert one.digest == other.digest
-
-
-@pytest.mark.slow
-def test_every_stage_of_training_reports_what_it_logs(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    path = train_small_team(tmp_path / "run", "report_to=[tensorboard]", "grpo.max_steps=1")
-    logged: dict[str, set[str]] = {}
-    for row in Run.open(path).read_metrics():
-        logged.setdefault(row.stage, set()).update(row.metrics)
-    assert {stage.split("/")[0] for stage in logged} == {"sft", "grpo", "marl"}
-    assert {stage: set(metrics) for stage, metrics in read_tensorboard(path).items()} == logged
