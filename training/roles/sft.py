@@ -129,7 +129,8 @@ def run_sft(
         callbacks=[StepReporter(on_step)],
     )
     trainer.remove_callback(_printer())
-    trainer.shares_prompts = config.row_layout == "shared_prompt"
+    # parts of a sharded model are gathered by its own forward pass alone: it trains on padded rows
+    trainer.shares_prompts = config.row_layout == "shared_prompt" and not trainer.is_fsdp_enabled
     if not config.validate_every:
         trainer.keep_checkpoints(checkpoints)
         trainer.train_on()
