@@ -20,7 +20,7 @@ class CorrectionsConfig(FeedbackConfig):
     """SFT on what reviewers wrote and approved."""
 
     with_approved: bool = True
-    """Whether answers that were approved are shown too: corrected ones alone teach doubt in what is right."""
+    """Shows answers that were approved, too: corrected ones alone teach doubt in what is right."""
     epochs: PositiveCount = 3
     """Passes over the corrections."""
     batch_size: PositiveCount = 16
@@ -30,7 +30,7 @@ class CorrectionsConfig(FeedbackConfig):
 
 
 class PreferenceConfig(FeedbackConfig):
-    """What DPO and KTO share."""
+    """Preference learning, by DPO on comparisons or KTO on verdicts."""
 
     epochs: PositiveCount = 3
     """Passes over the labels."""

@@ -130,13 +130,17 @@ class RunConfig(Section):
     review: ReviewConfig = ReviewConfig()
 
     @property
+    def cases_per_block(self) -> int:
+        """Cases of a joint step that are played side by side."""
+        return self.rollouts.block_size or self.marl.scenarios_per_step
+
+    @property
     def num_hosts(self) -> int:
         """Rollout hosts that have something to do; 0 plays in the learner's process.
 
         That is also for the only block of a step which nobody waits for meanwhile.
         """
-        cases, ahead = self.marl.scenarios_per_step, self.marl.max_staleness
-        num_blocks = -(-cases // (self.rollouts.block_size or cases))
+        num_blocks, ahead = -(-self.marl.scenarios_per_step // self.cases_per_block), self.marl.max_staleness
         if num_blocks == 1 and not ahead and self.rollouts.backend == "process":
             return 0
         return min(self.rollouts.hosts, num_blocks * (ahead + 1))

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from simulator.engines.embedded.prompt_passes import count_common
 from training.learner.row_attention import RowLayout, Segment
 from training.learner.rows import TrainingRow
 
@@ -170,10 +171,8 @@ def _cluster(groups: Sequence[Sequence[TrainingRow]], start: int) -> list[list[S
 
 
 def _count_common(one: TrainingRow, other: TrainingRow) -> int:
-    """Tokens that the prompts of two rows begin with alike."""
-    most = min(one.num_prompt, other.num_prompt)
-    pairs = zip(one.token_ids[:most], other.token_ids, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), most)
+    """Return how many tokens the prompts of two rows begin with alike."""
+    return count_common([row.token_ids[: row.num_prompt] for row in (one, other)])
 
 
 def _finish(

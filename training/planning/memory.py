@@ -99,8 +99,7 @@ def host_memory(shape: Shape, config: RunConfig, phase: Phase, *, device_bytes: 
     """Of a rollout host: the whole team, and the cache of the block of cases that it plays."""
     owners = 1 if config.model.adapter_sharing == "shared" else len(ROLES)
     trained = 4.0 * owners * _trained_by_owner(shape, config.model)
-    cases = config.rollouts.block_size or config.marl.scenarios_per_step
-    block = replace(phase, batch=float(cases * config.marl.report_sets))
+    block = replace(phase, batch=float(config.cases_per_block * config.marl.report_sets))
     return Memory(
         weights=_frozen_bytes(shape, config.model) + trained,
         cache=_cache_bytes(shape, config, block, 1, device_bytes),

@@ -68,8 +68,7 @@ def estimate_time(shape: Shape, config: RunConfig, phase: Phase, device: Device,
         ranks = players = min(ranks, owners)
     elif config.num_hosts:
         players, plays_ahead = host_gpus(config), config.marl.max_staleness > 0
-        cases = config.rollouts.block_size or config.marl.scenarios_per_step
-        together, batch = 1, float(cases * config.marl.report_sets)
+        together, batch = 1, float(config.cases_per_block * config.marl.report_sets)
     learning = phase.trained * (
         training_flops_per_token(shape, config) + 3 * attention_flops_per_token(shape, phase.row)
     )

@@ -143,8 +143,7 @@ def run_sft(
     keeper = BestKeeper(model, patience=config.patience)
 
     def measure() -> tuple[float, Mapping[str, float]]:
-        share = config.row_layout == "shared_prompt"
-        loss = mean_loss(model, validation_rows, rows_per_pass=micro, share=share)
+        loss = mean_loss(model, validation_rows, rows_per_pass=micro, share=trainer.shares_prompts)
         return -loss, {"validation/loss": loss}
 
     trainer.add_callback(ValidateEvery(keeper, measure, on_step, every=config.validate_every))

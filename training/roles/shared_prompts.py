@@ -16,13 +16,13 @@ from peft import PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 
+from training.data.demonstrations import IGNORED_LABEL
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import RowBatch, make_batches
 from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
 
 LOGIT_ROWS = 512  # tokens whose logits are held at once
-IGNORED_LABEL = -100  # of tokens that are not trained
 
 
 class SharedPrompts:
@@ -67,7 +67,10 @@ class SharedPrompts:
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """Mean negative log-likelihood of the labels, for SFT; the loss of GRPO is its trainer's."""
+        """Mean negative log-likelihood of the labels, for SFT; the loss of GRPO is its trainer's.
+
+        Of TRL's metrics `num_tokens` is counted on; entropy and accuracy would need more of the logits.
+        """
         if not self.shares_prompts or "labels" not in inputs:
             return super().compute_loss(  # type: ignore[misc]
                 model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch
@@ -80,6 +83,9 @@ class SharedPrompts:
         loss = -logprobs.sum() / count
         if num_items_in_batch is not None and trainer.args.average_tokens_across_devices:
             loss = loss * trainer.accelerator.num_processes  # gradients are averaged over them
+        tokens = trainer.accelerator.gather_for_metrics(inputs["attention_mask"].sum()).sum()
+        trainer._total_train_tokens += int(tokens)
+        trainer._metrics["train"]["num_tokens"] = [trainer._total_train_tokens]
         return (loss, {}) if return_outputs else loss
 
     def _share(self, work: Any, model: Any, *given: Any) -> Any:

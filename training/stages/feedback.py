@@ -110,7 +110,7 @@ def train_corrections(path: Path, role: str) -> None:
         "optimizer": "adamw",
         "learning_rate": settings.learning_rate,
         "micro_batch_size": 0,
-        "row_layout": "shared_prompt",
+        "row_layout": "padded" if run.config.sft.row_layout == "packed" else run.config.sft.row_layout,
         "validate_every": 0,
         "patience": 0,
         "checkpoint_every": settings.checkpoint_every,

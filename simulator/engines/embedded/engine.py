@@ -23,7 +23,7 @@ from simulator.engines.embedded.grouped_attention import use_grouped_attention
 from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.lanes import Call, Lane, Policy, Row
 from simulator.engines.embedded.lora_rows import can_stack
-from simulator.engines.embedded.prompt_passes import feed_blocks, prefill, routed
+from simulator.engines.embedded.prompt_passes import feed_blocks, prefill, routed, takes_blocks
 from simulator.engines.embedded.static_window import StaticWindow
 from simulator.engines.sampling import sample_tokens, session_seed
 
@@ -197,8 +197,7 @@ class TransformersEngine:
             if index is not None:
                 row = lane.rows[index]
                 new = prompt[len(row.cached) :]
-                takes_blocks = lane.is_wide and not isinstance(lane.window, StaticWindow)
-                fits = (0 < len(new) <= MAX_FORCED_TOKENS or (takes_blocks and new)) and not row.is_spoilt
+                fits = new and (len(new) <= MAX_FORCED_TOKENS or takes_blocks(lane)) and not row.is_spoilt
                 if fits and prompt[: len(row.cached)] == row.cached:
                     if row.ended:  # the session was given back, and begins again where it was
                         self._open.setdefault(row.session, []).append(row)

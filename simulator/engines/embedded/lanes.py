@@ -105,7 +105,7 @@ class Lane:
 
     @property
     def is_wide(self) -> bool:
-        """Whether further passes are worth what they save: common prompts once, observations as blocks."""
+        """Return whether passes over common prompts and over observations are worth what they save."""
         return int(self.model.config.hidden_size) >= WIDE
 
     @property

@@ -45,7 +45,7 @@ def _prefill_shared(lane: Lane, rows: list[Row], filler_id: int) -> None:
     owner = [places.setdefault(tuple(row.cached), len(places)) for row in rows]
     prompts = [list(prompt) for prompt in places]
     cache = DynamicCache()
-    common = _count_common(prompts) if len(prompts) > 1 else 0
+    common = count_common(prompts) if len(prompts) > 1 else 0
     if common >= MIN_TRUNK:
         trunk = prompts[0][:common]
         _extend(lane, rows[:1], [trunk], cache, torch.zeros(1, 0, dtype=torch.bool), filler_id)
@@ -96,10 +96,15 @@ def _extend(
     return torch.cat([seen, valid], 1)
 
 
+def takes_blocks(lane: Lane) -> bool:
+    """Return whether given tokens go as one pass; rows of fixed buffers take one a step."""
+    return lane.is_wide and not isinstance(lane.window, StaticWindow)
+
+
 def feed_blocks(lane: Lane, filler_id: int) -> None:
     """Feed what rows were given in one pass, but for the last token of each."""
     places = [i for i, row in enumerate(lane.rows) if row.request and len(row.forced) >= MIN_BLOCK]
-    if not places or not lane.is_wide or isinstance(lane.window, StaticWindow):
+    if not places or not takes_blocks(lane):
         return
     rows = [lane.rows[i] for i in places]
     given = [[row.forced.popleft() for _ in range(len(row.forced) - 1)] for row in rows]
@@ -110,8 +115,8 @@ def feed_blocks(lane: Lane, filler_id: int) -> None:
         row.cached += tokens
 
 
-def _count_common(prompts: Sequence[Sequence[int]]) -> int:
-    """Tokens that all prompts begin with alike."""
+def count_common(prompts: Sequence[Sequence[int]]) -> int:
+    """Return how many tokens all prompts begin with alike."""
     places = zip(*prompts, strict=False)
     most = min(map(len, prompts))
     return next((place for place, tokens in enumerate(places) if len(set(tokens)) > 1), most)

@@ -80,7 +80,7 @@ def fork_player(path: Path, num_cases: int) -> int:
 
 @pytest.mark.process
 def test_processes_that_play_one_store_at_the_same_time_do_everything_once(tmp_path: Path) -> None:
-    """Who comes second is told so or finds the case done, with its status; nobody disturbs who plays."""
+    """A second process is told so or finds the case done, with its status; it disturbs nobody's play."""
     path, num_cases = tmp_path / "store.db", 3
     children = [fork_player(path, num_cases) for _ in range(4)]
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0, 0]

@@ -93,7 +93,7 @@ def check_resume(run: Run, *, undisturbed: Run) -> None:
         {name: value for name, value in one.read_metrics("sft/cto")[-1].metrics.items() if "time" not in name}
         for one in (run, undisturbed)
     ]
-    for name in ("loss", "grad_norm"):
+    for name in ("loss", "grad_norm", "num_tokens"):  # sums that began before the kill among them
         assert logged[0][name] == logged[1][name], name
     assert not (run.path / "checkpoints/unfinished/sft/cto").exists()
 
