@@ -140,23 +140,15 @@ class AssessPlayer:
     async def _add_greedy(
         self, engine: Engine, groups: Sequence[EpisodeGroup], stream: str
     ) -> list[EpisodeGroup]:
-        """The groups with a greedy episode of the scenario and a greedy decision on each decided set."""
+        """The groups with a greedy episode of the scenario and a greedy decision on each set of reports."""
         scenarios = [group.scenario for group in groups]
         whole = await self._play_episodes(engine, scenarios, 0.0, f"{stream}/greedy")
-        sets = [
-            (group.scenario, one.episodes[0])
-            for group in groups
-            for one in group.report_sets
-            if one.is_decided
-        ]
+        sets = [(group.scenario, one.episodes[0]) for group in groups for one in group.report_sets]
         decisions = iter(await self._decide(engine, sets, 1, 0.0, f"{stream}/greedy"))
         return [
             replace(
                 group,
-                report_sets=tuple(
-                    replace(one, greedy=next(decisions)) if one.is_decided else one
-                    for one in group.report_sets
-                ),
+                report_sets=tuple(replace(one, greedy=next(decisions)) for one in group.report_sets),
                 greedy=ReportSet(episodes=(episode,)),
             )
             for group, episode in zip(groups, whole, strict=True)

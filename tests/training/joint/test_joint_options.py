@@ -91,13 +91,6 @@ def test_sets_that_nobody_decides_on_are_valued_and_learnt_from(
     assert metrics["team_reward"] == pytest.approx(statistics.fmean(rewards))
 
 
-def test_a_greedy_decision_is_played_for_decided_sets_alone(scripted: Engines) -> None:
-    changes = {"credit__scheme": "cross_valued", "credit__estimator": "remax"}
-    learner = make_learner(change(report_sets=4, decided_sets=2, **changes))
-    groups = play(learner, draw(1))
-    assert [one.greedy_reward is not None for _, one in sets_of(groups)] == [True, True, False, False]
-
-
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_estimator_trains_every_role(scripted: Engines, estimator: str) -> None:
     learner = make_learner(change(credit__estimator=estimator))
