@@ -132,7 +132,7 @@ class Rollouts:
 
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
         self._num_calls += 1
-        config, model = self._config, trainer.accelerator.unwrap_model(trainer.model)
+        config, model = self._config, trainer.find_actor()
         played = self.play(
             model,
             [self._choose(int(prompt)) for prompt in prompts],

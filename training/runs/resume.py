@@ -15,10 +15,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from training.learner.ranks import Ranks
 from training.runs.checkpoints import DamagedCheckpointError, newest_sound, prune, publish
 from training.runs.faults import enter_stage
 from training.runs.random_states import capture_random_states, restore_random_states
 from training.runs.run_folder import Run
+from training.runs.shard_files import Shard, load_like, split_shards, write_shards
 from training.runs.state_files import read_state, write_state
 
 CHECKPOINT_PERIOD_S = 60.0  # between saves where no number of steps is configured
@@ -123,31 +125,74 @@ def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
     return tensors | {f"buffer:{name}": b for name, b in model.named_buffers() if name in stored}
 
 
-def load_tensors(stored: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
-    """Copy stored tensors into those of the same names, e.g. of `trained_tensors(model)`.
+def load_tensors(stored: Mapping[str, Tensor | Shard], places: Mapping[str, Tensor]) -> None:
+    """Copy stored tensors into those of the same names, sharded or not, e.g. of `trained_tensors(model)`.
 
     Raises:
         DamagedCheckpointError: other names or shapes.
     """
-    if places.keys() != stored.keys() or any(places[n].shape != stored[n].shape for n in places):
+    if places.keys() != stored.keys() or any(places[n].shape != tuple(stored[n].shape) for n in places):
         raise DamagedCheckpointError("the checkpoint's weights are of another model")
+    placed = load_like(stored, places)
     with torch.no_grad():
         for name, place in places.items():
-            place.copy_(stored[name])
+            place.copy_(placed[name])
 
 
-def save_states(states: Mapping[str, Mapping[str, Any]]) -> Callable[[Path], None]:
-    """A `write` for `StageCheckpoints.save` that stores each part's state under the part's name."""
+def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) -> None:
+    """Go on from a state of this optimizer, sharded as its parameters are."""
+    if "state" not in stored:  # of several in one, which come back here one by one
+        optimizer.load_state_dict(dict(stored))
+        return
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    moments = {
+        (place, key): value
+        for place, one in stored["state"].items()
+        for key, value in one.items()
+        if len(getattr(value, "shape", ()))
+    }
+    placed = load_like(
+        {f"{place}/{key}": value for (place, key), value in moments.items()},
+        {f"{place}/{key}": parameters[int(place)].detach() for place, key in moments},
+    )
+    state = {
+        place: {key: placed.get(f"{place}/{key}", value) for key, value in one.items()}
+        for place, one in stored["state"].items()
+    }
+    optimizer.load_state_dict({"state": state, "param_groups": stored["param_groups"]})
 
-    def write(folder: Path) -> None:
-        for name, state in states.items():
-            write_state(folder, name, dict(state))
 
-    return write
+def save_on_ranks(
+    checkpoints: StageCheckpoints,
+    step: int,
+    states: Mapping[str, Any],
+    ranks: Ranks,
+    also: Callable[[Path], None] = lambda folder: None,
+) -> None:
+    """Let rank 0 write each state under its name, and every rank its parts of what is sharded.
+
+    `also`: writes more into rank 0's folder. States that other ranks leave out hold nothing sharded.
+    """
+    split = {name: split_shards(state) for name, state in states.items()}
+
+    def write(folder: Path | None) -> None:
+        if folder is not None:
+            also(folder)
+            for name, (state, _) in split.items():
+                write_state(folder, name, state)
+        for name, (_, shards) in split.items():
+            if shards:
+                write_shards(ranks.first(folder or Path()), name, shards)
+
+    if ranks.rank == 0:
+        checkpoints.save(step, write)
+    else:
+        write(None)
+    ranks.wait()
 
 
 def load_parts(path: Path, parts: Mapping[str, Stateful]) -> None:
-    """Give each part the state that `save_states` stored, then set the random generators."""
+    """Give each part the state that was saved, then set the random generators."""
     for name, part in parts.items():
         part.load_state(read_state(path, name))
     restore_random(path)
