@@ -75,8 +75,8 @@ class ResumableTrainer(Trainer):
         if self.is_deepspeed_enabled:
             if any(checkpoints.folder.glob("step_*")):
                 raise UserError(
-                    f"{checkpoints.stage} was stopped at a checkpoint in {checkpoints.folder}, which DeepSpeed"
-                    " cannot go on from: remove that folder to begin again, or go on without DeepSpeed"
+                    f"{checkpoints.stage} was stopped at a checkpoint in {checkpoints.folder}, which"
+                    " DeepSpeed cannot go on from: remove that folder to begin again, or launch without it"
                 )
             self.checkpoints = None
         else:

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -58,8 +57,6 @@ def mean_loss(
         with torch.no_grad():
             found = torch.cat([own_logprobs(model, texts) for texts in passes])
         model.train(was_training)
-        if isinstance(model, FSDPModule):  # a pass without gradient leaves the root's weights gathered
-            model.reshard()
         return -float(found.mean())
     return -float(completion_logprobs(model, pairs, rows_per_pass=rows_per_pass).mean())
 

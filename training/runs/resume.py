@@ -120,8 +120,8 @@ def restore_random(path: Path) -> None:
 
 def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Trainable parameters and stored buffers by name: what a step can change (LoRA: the adapters only)."""
+    stored = model.state_dict().keys()  # first: of a sharded model it frees what passes have gathered
     tensors = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
-    stored = model.state_dict().keys()
     return tensors | {f"buffer:{name}": b for name, b in model.named_buffers() if name in stored}
 
 

@@ -1,10 +1,11 @@
-"""Real processes for tests of ranks: a program of this environment run to its end, alone or by torchrun."""
+"""Real processes for tests of ranks: programs of this environment, alone or by torchrun, and forks."""
 
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 CHILDREN = Path(__file__).parent
@@ -27,12 +28,37 @@ def launch_ranks(ranks: int, *arguments: object, status: int = 0) -> str:
 
 def launch_nodes(nodes: int, *arguments: object) -> list[str]:
     """The same by so many agents of torchrun with one rank each, that find each other on the loopback."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    endpoint = f"127.0.0.1:{_free_port()}"
     start = ("torchrun", "--nnodes", nodes, "--nproc-per-node", 1, "--rdzv-backend", "c10d")
     agents = [_start((*start, "--rdzv-endpoint", endpoint, *arguments)) for _ in range(nodes)]
     return [_wait(agent, 0) for agent in agents]
+
+
+def fork_ranks(ranks: int, work: Callable[[], int], **environment: str) -> list[int]:
+    """Exit statuses of `work` in so many forks with torchrun's variables; of a kill minus its signal."""
+    several = {"WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port()}
+    forks = []
+    for rank in range(ranks):
+        if (fork := os.fork()) == 0:
+            status = 1
+            try:
+                if ranks > 1:
+                    environment |= {name: str(value) for name, value in several.items()}
+                    environment |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+                os.environ |= environment
+                status = work()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        forks.append(fork)
+    return [os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1]) for fork in forks]
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def _start(arguments: Sequence[object]) -> subprocess.Popen[str]:

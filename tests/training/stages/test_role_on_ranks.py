@@ -1,7 +1,8 @@
-"""Launchers run the SFT of a role: two processes learn what one learns, also killed or with FSDP2."""
+"""Launchers run SFT and GRPO of a role: two processes learn what one learns, also killed or with FSDP2."""
 
 import re
 import shutil
+import signal
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 import torch
 from accelerate.commands.config.config_args import load_config_from_file
-from rank_launch import CHILDREN, launch, launch_ranks
+from rank_launch import CHILDREN, fork_ranks, launch, launch_ranks
 from tiny_models import make_tiny_base, same_weights, weights_of
 
+from emads.reliability.stages.tiny_runs import set_up
 from roles.errors import UserError
 from training.config.loading import load_config
 from training.models.weights import load_weights
@@ -29,6 +31,7 @@ from training.stages.sft import train_sft
 ROOT = Path(__file__).parent.parent.parent.parent
 FSDP2 = ROOT / "configs" / "accelerate" / "fsdp2.yaml"
 ZERO2 = ROOT / "configs" / "accelerate" / "zero2.yaml"
+FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}  # what accelerate makes of that config
 SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "data.difficulties=[1]", "model.intermediate_size=48", "sft.max_steps=4", "sft.batch_size=4",
@@ -99,18 +102,33 @@ def check_resume(run: Run, *, undisturbed: Run) -> None:
 
 
 @pytest.mark.process
-def test_fsdp2_through_accelerate_trains_as_one_process_does(tmp_path: Path) -> None:
-    """Sharded for one step by the config that is shipped."""
-    settings = [*SETTINGS, "sft.max_steps=1", "sft.checkpoint_every=1", "sft.validate_every=0"]
-    one, sharded = make_runs(tmp_path, "one", "sharded", settings=settings)
+def test_fsdp2_through_accelerate_trains_and_resumes_as_one_process_does(tmp_path: Path) -> None:
+    """Sharded by the config that is shipped; every process saves its parts, and the best weights as parts."""
+    one, sharded = make_runs(tmp_path, "one", "sharded", settings=[*SETTINGS, "sft.optimizer=muon"])
     train_sft(one.path, "cto")
-    command = ("accelerate", "launch", "--config_file", FSDP2, CHILDREN / "sharded_child.py")
-    launch(*command, sharded.path, "sft", "cto")
-    ends = [weights_of(load_weights(run, "sft", "cto")[0]) for run in (one, sharded)]
-    base = weights_of(load_weights(one, "base", "cto")[0])
-    assert not same_weights(ends[1], base)
+    command = ("accelerate", "launch", "--config_file", FSDP2, "-m", "training.stages.role_on_ranks")
+    launch(*command, sharded.path, "sft", "cto", "--fault", "kill@step:4", status=1)
+    (step_2,) = (sharded.path / "checkpoints/unfinished/sft/cto").iterdir()
+    assert {path.name for path in step_2.glob("*.shards")} == {
+        "weights.shards", "optimizer.shards", "part-best.shards",
+    }  # fmt: skip
+    assert fork_ranks(2, lambda: main([str(sharded.path), "sft", "cto"]), **FSDP) == [0, 0]
+    check_equal(one, sharded, "sft")
+    losses = [
+        [row.metrics["validation/loss"] for row in run.read_metrics("sft/cto") if "loss" not in row.metrics]
+        for run in (one, sharded)
+    ]
+    assert losses[0] == [pytest.approx(value, abs=1e-5) for value in losses[1]]
+
+
+def check_equal(one: Run, other: Run, stage: str) -> None:
+    """The stage ended with the same weights within 1e-5, and they are not those that it began with."""
+    source = "sft" if stage == "grpo" else "base"
+    ends = [weights_of(load_weights(run, stage, "cto")[0]) for run in (one, other)]
+    start = weights_of(load_weights(one, source, "cto")[0])
+    assert max(float((ends[0][name] - start[name]).abs().max()) for name in start) > 1e-3
     for name, value in ends[0].items():
-        assert torch.allclose(ends[1][name], value, atol=5e-3), name
+        torch.testing.assert_close(ends[1][name], value, atol=1e-5, rtol=0)
 
 
 GRPO = (
@@ -125,11 +143,12 @@ GRPO = (
 def test_two_processes_play_and_learn_by_grpo_as_one_does(tmp_path: Path) -> None:
     """Rewards drawn from a hash of what was said, as the model knows nothing; one of two runs is killed."""
     one, two, killed = make_runs(tmp_path, "one", "two", "killed", settings=[*SETTINGS, *GRPO], with_sft=True)
-    child = CHILDREN / "grpo_child.py"
-    launch_ranks(1, child, one.path, "grpo", "cto")
-    launch_ranks(2, child, two.path, "grpo", "cto")
-    launch_ranks(2, child, killed.path, "grpo", "cto", "--fault", "kill@step:2", status=1)
-    assert "grpo/cto: going on after step 1" in launch_ranks(2, child, killed.path, "grpo", "cto")
+    launch_ranks(2, CHILDREN / "grpo_child.py", two.path, "grpo", "cto")
+    assert fork_ranks(1, partial(play_grpo, one)) == [0]
+    died = fork_ranks(2, partial(play_grpo, killed, "--fault", "kill@step:2"))
+    assert died == [-signal.SIGKILL] * 2
+    assert [path.name for path in (killed.path / "checkpoints/unfinished/grpo/cto").iterdir()] == ["step_1"]
+    assert fork_ranks(2, partial(play_grpo, killed)) == [0, 0]
     alone, shared, again = (weights_of(load_weights(run, "grpo", "cto")[0]) for run in (one, two, killed))
     start = weights_of(load_weights(one, "sft", "cto")[0])
     moved = max(float((alone[name] - start[name]).abs().max()) for name in start)
@@ -146,6 +165,35 @@ def test_two_processes_play_and_learn_by_grpo_as_one_does(tmp_path: Path) -> Non
     ]
     assert len(logs[0]) == 3
     assert logs[0] == [pytest.approx(row) for row in logs[1]]  # of all episodes, not of one process's own
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("adapter", ["none", "lora"])
+def test_grpo_plays_with_whole_weights_and_learns_with_sharded_ones(adapter: str, tmp_path: Path) -> None:
+    """Rewards by hash, KL to the start; what was killed ends like what was not, in every bit."""
+    settings = [*SETTINGS, *GRPO, f"model.adapter={adapter}"]
+    runs = make_runs(tmp_path, "one", "sharded", "killed", settings=settings, with_sft=True)
+    kill = ["--fault", "kill@step:3"]
+    for run, ranks, options, statuses in (
+        (runs[0], 1, [], [0]),
+        (runs[1], 2, [], [0, 0]),
+        (runs[2], 2, kill, [-signal.SIGKILL] * 2),
+        (runs[2], 2, [], [0, 0]),
+    ):
+        assert fork_ranks(ranks, partial(play_grpo, run, *options), **(FSDP if ranks > 1 else {})) == statuses
+    check_equal(runs[0], runs[1], "grpo")
+    ends = [weights_of(load_weights(run, "grpo", "cto")[0]) for run in runs]
+    assert same_weights(*ends[1:])
+    logs = [[row.metrics["kl"] for row in run.read_metrics("grpo/cto")] for run in runs[:2]]
+    assert len(logs[0]) == 3
+    assert logs[0][2] > 0
+    assert logs[0] == [pytest.approx(kl, abs=1e-6) for kl in logs[1]]
+
+
+def play_grpo(run: Run, *options: str) -> int:
+    """GRPO of a role by a process of a launcher, with rewards drawn by hash."""
+    set_up()
+    return main([str(run.path), "grpo", "cto", *options])
 
 
 @pytest.mark.process
@@ -190,15 +238,16 @@ def test_what_ranks_cannot_do_is_refused(
     monkeypatch.delenv("ACCELERATE_USE_DEEPSPEED")
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     assert main([str(run.path), "grpo", "cto"]) == 2
-    assert "GRPO plays with whole weights, so FSDP cannot shard it" in capsys.readouterr().err
+    assert "FSDP is version 2 here, without offload" in capsys.readouterr().err
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    with pytest.raises(UserError, match="does not shard the 4-bit base"):
+        role_on_ranks.check_launcher("grpo", run.config.changed(model__adapter="qlora"))
 
 
-def test_sharded_training_neither_saves_nor_goes_on_inside_a_stage(tmp_path: Path) -> None:
+def test_deepspeed_neither_saves_nor_goes_on_inside_a_stage(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", load_config(None, list(SETTINGS)))
     checkpoints = StageCheckpoints(run, "sft/cto", every_steps=1)
-    trainer: Any = SimpleNamespace(
-        is_fsdp_enabled=True, is_deepspeed_enabled=False, skipped=SkippedSteps()
-    )  # and no add_callback
+    trainer: Any = SimpleNamespace(is_deepspeed_enabled=True, skipped=SkippedSteps())  # and no add_callback
     ResumableTrainer.keep_checkpoints(trainer, checkpoints)
     assert trainer.checkpoints is None
     (checkpoints.folder / "step_1").mkdir(parents=True)
@@ -209,5 +258,4 @@ def test_sharded_training_neither_saves_nor_goes_on_inside_a_stage(tmp_path: Pat
 def test_the_fsdp2_config_is_one_that_accelerate_reads() -> None:
     config = load_config_from_file(str(FSDP2))
     assert str(config.distributed_type) == "DistributedType.FSDP" or config.distributed_type == "FSDP"
-    assert config.fsdp_config["fsdp_version"] == 2
-    assert config.fsdp_config["fsdp_state_dict_type"] == "FULL_STATE_DICT"
+    assert config.fsdp_config == {"fsdp_version": 2}
