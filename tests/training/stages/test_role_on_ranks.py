@@ -32,6 +32,7 @@ ROOT = Path(__file__).parent.parent.parent.parent
 FSDP2 = ROOT / "configs" / "accelerate" / "fsdp2.yaml"
 ZERO2 = ROOT / "configs" / "accelerate" / "zero2.yaml"
 FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}  # what accelerate makes of that config
+KILLED = [-signal.SIGKILL] * 2
 SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "data.difficulties=[1]", "model.intermediate_size=48", "sft.max_steps=4", "sft.batch_size=4",
@@ -56,18 +57,21 @@ def make_runs(
     return [first, *(Run.open(Path(shutil.copytree(first.path, folder / name))) for name in names[1:])]
 
 
-def launch_two(run: Run, *options: str, status: int = 0) -> str:
-    """SFT of a role by two processes over gloo."""
-    return launch_ranks(
-        2, "-m", "training.stages.role_on_ranks", run.path, "sft", "cto", *options, status=status
-    )
+def fork_role(run: Run, stage: str, *options: str, ranks: int = 2, **environment: str) -> list[int]:
+    """A role's stage by processes over gloo, with rewards drawn by hash; their exit statuses."""
+
+    def work() -> int:
+        set_up()
+        return main([str(run.path), stage, "cto", *options])
+
+    return fork_ranks(ranks, work, **environment)
 
 
 @pytest.mark.process
 def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     runs = make_runs(tmp_path, "one", "two", "killed")
     train_sft(runs[0].path, "cto")
-    launch_two(runs[1])
+    launch_ranks(2, "-m", "training.stages.role_on_ranks", runs[1].path, "sft", "cto")
     one, two = (weights_of(load_weights(run, "sft", "cto")[0]) for run in runs[:2])
     base = weights_of(load_weights(runs[0], "base", "cto")[0])
     assert not same_weights(one, base)
@@ -79,17 +83,18 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     assert payload["weights_changed"] is True
     logged = [(row.step, "validation/loss" in row.metrics) for row in runs[1].read_metrics("sft/cto")]
     assert logged == [(0, True), (2, True), (4, True), (4, False)]  # one process logs
+    assert not (runs[1].path / "checkpoints/unfinished/sft/cto").exists()
     check_resume(runs[2], undisturbed=runs[1])
 
 
 def check_resume(run: Run, *, undisturbed: Run) -> None:
     """Two processes that are killed go on, as two, and end like those that were not, in every bit."""
-    launch_two(run, "--fault", "kill@step:4", status=1)
+    assert fork_role(run, "sft", "--fault", "kill@step:4") == KILLED
     assert not run.is_done("sft/cto")
     assert [path.name for path in (run.path / "checkpoints/unfinished/sft/cto").iterdir()] == ["step_2"]
     with pytest.raises(UserError, match=r"was saved by 2 processes, and these are 1; go on with 2"):
         train_sft(run.path, "cto")
-    assert "sft/cto: going on after step 2" in launch_two(run)
+    assert fork_role(run, "sft") == [0, 0]
     ends = [weights_of(load_weights(one, "sft", "cto")[0]) for one in (run, undisturbed)]
     assert same_weights(*ends)
     logged = [
@@ -98,7 +103,6 @@ def check_resume(run: Run, *, undisturbed: Run) -> None:
     ]
     for name in ("loss", "grad_norm", "num_tokens"):  # sums that began before the kill among them
         assert logged[0][name] == logged[1][name], name
-    assert not (run.path / "checkpoints/unfinished/sft/cto").exists()
 
 
 @pytest.mark.process
@@ -112,7 +116,7 @@ def test_fsdp2_through_accelerate_trains_and_resumes_as_one_process_does(tmp_pat
     assert {path.name for path in step_2.glob("*.shards")} == {
         "weights.shards", "optimizer.shards", "part-best.shards",
     }  # fmt: skip
-    assert fork_ranks(2, lambda: main([str(sharded.path), "sft", "cto"]), **FSDP) == [0, 0]
+    assert fork_role(sharded, "sft", **FSDP) == [0, 0]
     check_equal(one, sharded, "sft")
     losses = [
         [row.metrics["validation/loss"] for row in run.read_metrics("sft/cto") if "loss" not in row.metrics]
@@ -143,12 +147,11 @@ GRPO = (
 def test_two_processes_play_and_learn_by_grpo_as_one_does(tmp_path: Path) -> None:
     """Rewards drawn from a hash of what was said, as the model knows nothing; one of two runs is killed."""
     one, two, killed = make_runs(tmp_path, "one", "two", "killed", settings=[*SETTINGS, *GRPO], with_sft=True)
-    launch_ranks(2, CHILDREN / "grpo_child.py", two.path, "grpo", "cto")
-    assert fork_ranks(1, partial(play_grpo, one)) == [0]
-    died = fork_ranks(2, partial(play_grpo, killed, "--fault", "kill@step:2"))
-    assert died == [-signal.SIGKILL] * 2
+    assert fork_role(one, "grpo", ranks=1) == [0]
+    assert fork_role(two, "grpo") == [0, 0]
+    assert fork_role(killed, "grpo", "--fault", "kill@step:2") == KILLED
     assert [path.name for path in (killed.path / "checkpoints/unfinished/grpo/cto").iterdir()] == ["step_1"]
-    assert fork_ranks(2, partial(play_grpo, killed)) == [0, 0]
+    assert fork_role(killed, "grpo") == [0, 0]
     alone, shared, again = (weights_of(load_weights(run, "grpo", "cto")[0]) for run in (one, two, killed))
     start = weights_of(load_weights(one, "sft", "cto")[0])
     moved = max(float((alone[name] - start[name]).abs().max()) for name in start)
@@ -173,14 +176,10 @@ def test_grpo_plays_with_whole_weights_and_learns_with_sharded_ones(adapter: str
     """Rewards by hash, KL to the start; what was killed ends like what was not, in every bit."""
     settings = [*SETTINGS, *GRPO, f"model.adapter={adapter}"]
     runs = make_runs(tmp_path, "one", "sharded", "killed", settings=settings, with_sft=True)
-    kill = ["--fault", "kill@step:3"]
-    for run, ranks, options, statuses in (
-        (runs[0], 1, [], [0]),
-        (runs[1], 2, [], [0, 0]),
-        (runs[2], 2, kill, [-signal.SIGKILL] * 2),
-        (runs[2], 2, [], [0, 0]),
-    ):
-        assert fork_ranks(ranks, partial(play_grpo, run, *options), **(FSDP if ranks > 1 else {})) == statuses
+    assert fork_role(runs[0], "grpo", ranks=1) == [0]
+    assert fork_role(runs[1], "grpo", **FSDP) == [0, 0]
+    assert fork_role(runs[2], "grpo", "--fault", "kill@step:3", **FSDP) == KILLED
+    assert fork_role(runs[2], "grpo", **FSDP) == [0, 0]
     check_equal(runs[0], runs[1], "grpo")
     ends = [weights_of(load_weights(run, "grpo", "cto")[0]) for run in runs]
     assert same_weights(*ends[1:])
@@ -188,12 +187,6 @@ def test_grpo_plays_with_whole_weights_and_learns_with_sharded_ones(adapter: str
     assert len(logs[0]) == 3
     assert logs[0][2] > 0
     assert logs[0] == [pytest.approx(kl, abs=1e-6) for kl in logs[1]]
-
-
-def play_grpo(run: Run, *options: str) -> int:
-    """GRPO of a role by a process of a launcher, with rewards drawn by hash."""
-    set_up()
-    return main([str(run.path), "grpo", "cto", *options])
 
 
 @pytest.mark.process
