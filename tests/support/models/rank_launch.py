@@ -8,6 +8,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from accelerate.state import AcceleratorState
+
 CHILDREN = Path(__file__).parent
 ROOT = CHILDREN.parents[2]
 
@@ -46,6 +48,7 @@ def fork_ranks(ranks: int, work: Callable[[], int], **environment: str) -> list[
                     environment |= {name: str(value) for name, value in several.items()}
                     environment |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
                 os.environ |= environment
+                AcceleratorState._reset_state(reset_partial_state=True)  # what this process has trained as
                 status = work()
             except BaseException:
                 traceback.print_exc()

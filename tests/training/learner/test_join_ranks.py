@@ -66,7 +66,7 @@ def test_a_packed_base_is_loaded_onto_the_gpu_of_its_rank(
 
 
 def test_a_packed_base_is_not_sharded() -> None:
-    with pytest.raises(UserError, match="does not shard the 4-bit base of model.adapter qlora"):
+    with pytest.raises(UserError, match="does not shard the 4-bit base"):
         load_config(None, ["model.adapter=qlora", "marl.memory.sharding=fsdp2"])
 
 
