@@ -12,6 +12,11 @@ from accelerate.state import AcceleratorState
 
 CHILDREN = Path(__file__).parent
 ROOT = CHILDREN.parents[2]
+PROGRAMS = {  # as modules: not every environment has them as commands
+    "python": (),
+    "torchrun": ("-m", "torch.distributed.run"),
+    "accelerate": ("-m", "accelerate.commands.accelerate_cli"),
+}
 
 
 def launch(*arguments: object, status: int = 0) -> str:
@@ -67,7 +72,7 @@ def _free_port() -> int:
 def _start(arguments: Sequence[object]) -> subprocess.Popen[str]:
     program, *rest = map(str, arguments)
     return subprocess.Popen(
-        [Path(sys.executable).parent / program, *rest],
+        [sys.executable, *PROGRAMS[program], *rest],
         cwd=ROOT,
         env=os.environ
         | {

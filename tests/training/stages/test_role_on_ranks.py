@@ -200,7 +200,7 @@ def test_zero_2_through_accelerate_trains_as_one_process_does(
     settings = [*SETTINGS, *(GRPO if stage == "grpo" else ()), f"{stage}.max_steps=1", "sft.validate_every=0"]
     one, sharded = make_runs(tmp_path, "one", "sharded", settings=settings, with_sft=stage == "grpo")
     source = "sft" if stage == "grpo" else "base"
-    launch_ranks(1, CHILDREN / "grpo_child.py", one.path, stage, "cto")
+    assert fork_role(one, stage, ranks=1) == [0]
     child = CHILDREN / "deepspeed_child.py"
     shown = launch("accelerate", "launch", "--config_file", ZERO2, child, sharded.path, stage, "cto")
     own, whole = map(int, re.findall(r"steps on (\d+) of (\d+) weights", shown)[0])
