@@ -142,7 +142,7 @@ def load_team(run: Run, stage: str) -> tuple[dict[str, PreTrainedModel], PreTrai
 
 
 def copy_weights(model: nn.Module, role: str) -> dict[str, torch.Tensor]:
-    """A copy, in the host's memory, of what training the role may change, to tell later what a stage changed."""
+    """A copy, on the host, of what training the role may change, to tell later whether a stage changed it."""
     return {name: one.detach().to("cpu", copy=True) for name, one in named_role_parameters(model, role)}
 
 
