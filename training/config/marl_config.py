@@ -62,6 +62,8 @@ class CreditConfig(Section):
     """Scheme from team reward to each role's score; training/joint/credit/ has a file for each."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
     """Estimator of advantages from scores; training/joint/credit/estimators.py has a function for each."""
+    token_credit: Literal["alike", "prefix"] = "prefix"
+    """Tokens of a report get its advantage (alike), or what each changes among reports that begin alike."""
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
     """Decay of the advantage along a trajectory's own tokens, for estimator gae."""
     critic_learning_rate: Rate = 1e-3
@@ -168,6 +170,17 @@ class MarlConfig(Section):
         """Sets of reports per scenario that ReconcileGPT decides on."""
         is_valued = self.credit.scheme in VALUED_SCHEMES and self.decided_sets
         return min(self.decided_sets, self.report_sets) if is_valued else self.report_sets
+
+    @property
+    def values_decisions(self) -> bool:
+        """Whether a decision is compared with the best plan by its reports, not with other decisions."""
+        is_valued = self.credit.scheme in VALUED_SCHEMES and self.credit.estimator != "gae"
+        return is_valued and self.reward == "team" and self.protocol == "assess" and self.rounds <= 1
+
+    @property
+    def credits_prefixes(self) -> bool:
+        """Whether the tokens of a report are credited one by one without value heads."""
+        return self.credit.token_credit == "prefix" and self.credit.estimator != "gae"
 
     @property
     def needs_reference(self) -> bool:
