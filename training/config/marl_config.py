@@ -84,7 +84,7 @@ class CreditConfig(Section):
 class MarlGuardsConfig(GuardsConfig):
     """Validation of joint training, and alarm and anchor for a role whose own score falls."""
 
-    validate_every: Count = 20
+    validate_every: Count = 25
     """Joint steps between greedy validations; the best weights are kept. 0 never validates."""
     validation_scenarios: PositiveCount = 200
     """Team cases of the validation split that are played each time."""
@@ -118,25 +118,25 @@ class MarlMemoryConfig(Section):
 class MarlConfig(Section):
     """Joint multi-agent RL of the whole team on the team reward."""
 
-    max_steps: Count = 60
+    max_steps: Count = 50
     """Joint optimizer steps; 0 leaves the stage out."""
     scenarios_per_step: PositiveCount = 24
     """Team scenarios per step."""
-    report_sets: GroupSize = 4
+    report_sets: GroupSize = 8
     """Sets of reports per scenario; a specialist's reports are compared across them, 2 or more."""
-    decided_sets: Count = 0
+    decided_sets: Count = 2
     """Sets that are decided and voted on where the scheme (cross_valued, shapley) needs no more; 0: all."""
     decisions_per_set: GroupSize = 2
     """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
     protocol: Literal["assess", "full"] = "assess"
     """Episodes to play: reports, decision, votes; or governed ones with re-plans, one per report set."""
-    learning_rate: Rate = 1.5e-3
+    learning_rate: Rate = 3e-3
     """Peak learning rate."""
     adam_epsilon: Rate = 1e-4
     """Adam's epsilon: a weight whose usual gradient is well below it moves by less than a full step."""
     rate_schedule: Literal["constant", "linear"] = "linear"
     """Learning rates as they are (constant), or down to 0 in a straight line over max_steps (linear)."""
-    rate_factors: dict[str, Annotated[float, Field(gt=0, le=10)]] = Field(default={"reconcile": 0.2})
+    rate_factors: dict[str, Annotated[float, Field(gt=0, le=10)]] = Field(default={"reconcile": 0.5})
     """By how much the peak rates of single roles differ from learning_rate, as a factor."""
     frozen_roles: tuple[str, ...] = ()
     """Roles that play and are not trained."""

@@ -21,7 +21,7 @@ def make_rows(
 
     `by_prefix`: a report's tokens are credited among the reports of the group that begin alike.
     """
-    rows = []
+    rows: list[TrainingRow] = []
     for group, of_group in zip(groups, advantages, strict=True):
         if role == RECONCILER:
             for report_set, of_set in zip(group.report_sets, of_group, strict=True):
