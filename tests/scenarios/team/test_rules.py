@@ -1,6 +1,6 @@
 """Rules of the team family: needed seats, hidden options, nobody wins blind, reports suffice, room to learn.
 
-Over a sample in the fast loop; over 150 cases per difficulty where slow tests run, or 500 with `--counts full`.
+Over a sample in the fast loop, 150 cases per difficulty where slow tests run, 500 with `--counts full`.
 """
 
 import random
@@ -121,7 +121,7 @@ def test_a_coordinated_team_is_well_above_the_common_mixture(drawn: list[TeamSce
 def test_few_cases_have_no_way_out_and_there_escalating_is_right(drawn: list[TeamScenario]) -> None:
     hopeless = [case for case in drawn if case.optimum is None]
     assert len(hopeless) <= 0.1 * len(drawn)
-    assert hopeless or len(drawn) < 500
+    assert hopeless or len(drawn) < FULL
     for case in hopeless:
         silent = dict.fromkeys(case.seats)
         escalated = best_decision(case.public, silent, "exact").model_copy(
