@@ -22,7 +22,7 @@ ON_TWO = [
     {"name": "again", "first": 2, "last": 4, "load": "two-2"},
     {"name": "sharded", "first": 0, "last": 2, "keep": [1], "sharded": True, "options": PACKED},
     {"name": "heads-two", "first": 0, "last": 4, "keep": [2], "options": HEADS},
-    {"name": "swaps-two", "first": 0, "last": 2, "options": SWAPS},
+    {"name": "swaps-two", "first": 0, "last": 3, "options": SWAPS},
     {"name": "sharded-on", "first": 1, "last": 2, "sharded": True, "load": "sharded-1", "options": PACKED},
     {"name": "offloaded", "first": 0, "last": 2, **OFFLOADED, "options": PACKED},
     {"name": "lora-sharded", "first": 0, "last": 2, "sharded": True, **LORA},
@@ -38,7 +38,7 @@ ON_ONE = [
     {"name": "sharded-3", "first": 2, "last": 3, "load": "sharded", "options": PACKED},
     {"name": "heads-one", "first": 0, "last": 4, "keep": [0], "options": HEADS},
     {"name": "heads-one-3", "first": 2, "last": 3, "load": "heads-two-2", "options": HEADS},
-    {"name": "swaps-one", "first": 0, "last": 2, "options": SWAPS},
+    {"name": "swaps-one", "first": 0, "last": 3, "options": SWAPS},
     {"name": "heads-whole", "first": 0, "last": 2, "options": PACKED | HEADS},
 ]
 ON_TWO_AGAIN = [
