@@ -123,8 +123,8 @@ def _attend_in_products(
         for start in range(0, rows, step):
             some = slice(start, start + step)
             theirs = [
-                (places[(places >= start) & (places < start + step)] - start, *text)
-                for places, *text in shared
+                (places[(places >= start) & (places < start + step)] - start, keys, values)
+                for places, keys, values in shared
             ]
             parts.append(_attend_in_products(query[some], key[some], value[some], mask[some], theirs))
         return torch.cat(parts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,7 +66,8 @@ def _prefill_shared(lane: Lane, rows: list[Row], filler_id: int) -> None:
                 row.shared = trunk
         else:
             for number, (keys, values) in enumerate(zip(trunk.keys, trunk.values, strict=True)):
-                cache.update(*(one.expand(len(prompts), -1, -1, -1) for one in (keys, values)), number)
+                wide = (len(prompts), -1, -1, -1)
+                cache.update(keys.expand(wide), values.expand(wide), number)
     seen = torch.ones(len(prompts), cache.get_seq_length(), dtype=torch.bool)
     valid = _extend(
         lane, rows[: len(prompts)], [prompt[start:] for prompt in prompts], cache, seen, filler_id
@@ -84,7 +86,7 @@ def _find_trunk(lane: Lane, row: Row, prompts: list[list[int]], filler_id: int) 
         common = count_common(prompts) if len(prompts) > 1 else 0
         if common < MIN_TRUNK:
             return None
-        cache = DynamicCache()
+        cache: Any = DynamicCache()
         _extend(lane, [row], [prompts[0][:common]], cache, torch.zeros(1, 0, dtype=torch.bool), filler_id)
         known = SharedText(
             tokens=tuple(prompts[0][:common]),
