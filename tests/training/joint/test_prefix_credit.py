@@ -3,7 +3,7 @@
 import statistics
 
 import pytest
-from joint_learning import SEATS, Engines, change, draw, make_learner, play, rows_of
+from joint_learning import SEATS, WEIGHTS, Engines, change, draw, make_learner, play, rows_of
 
 from roles.team import RECONCILER
 from simulator.reading import read_episode
@@ -56,7 +56,7 @@ def test_a_decision_is_compared_with_the_best_plan_by_its_reports(scripted: Engi
     learner = make_learner(change(credit__scheme="cross_valued"))
     groups, negative = play(learner, draw(6)), 0
     rows = iter(rows_of(learner, RECONCILER, groups))
-    weights = learner.scorer.weights
+    weights = WEIGHTS
     for group in groups:
         for one in group.report_sets:
             table = read_episode(group.scenario, one.first.episode).table
