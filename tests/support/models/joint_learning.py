@@ -22,6 +22,7 @@ from training.learner.rows import TrainingRow
 CONFIG = MarlConfig().changed(
     scenarios_per_step=3,
     report_sets=3,
+    decided_sets=0,
     decisions_per_set=2,
     credit__scheme="shared",  # the other schemes: test_joint_options.py
     learning_rate=1e-3,
