@@ -64,7 +64,7 @@ class GrpoConfig(Section):
     """Scenarios per step."""
     group_size: GroupSize = 8
     """Trajectories per scenario that are compared with each other, 2 or more."""
-    learning_rate: Rate = 3e-4
+    learning_rate: Rate = 1e-4
     """Peak learning rate."""
     rate_schedule: Literal["constant", "linear"] = "linear"
     """Learning rate as it is (constant), or down to 0 in a straight line over max_steps (linear)."""

@@ -25,6 +25,7 @@ CONFIG = MarlConfig().changed(
     decided_sets=0,
     decisions_per_set=2,
     credit__scheme="shared",  # the other schemes: test_joint_options.py
+    credit__token_credit="alike",  # by prefix: test_prefix_credit.py
     learning_rate=1e-3,
     rate_factors={},
     max_completion_tokens=600,
