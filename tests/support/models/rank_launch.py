@@ -114,6 +114,7 @@ def _run(words: Sequence[str], environment: Mapping[str, str], errors: str) -> N
     os.dup2(os.open(errors, os.O_WRONLY | os.O_APPEND), 2)
     os.chdir(ROOT)
     os.environ.update(environment)
+    fork_hosts(pytest.MonkeyPatch())
     set_debug_level_from_env()
     if words[0] == "-m":
         sys.argv = list(words[1:])

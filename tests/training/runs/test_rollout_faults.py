@@ -16,7 +16,7 @@ from training.joint.marl import JointLearner
 def steps() -> Iterator[FaultySteps]:
     with pytest.MonkeyPatch.context() as patch:
         fork_hosts(patch)
-        opened = FaultySteps(timeout_s=20.0)
+        opened = FaultySteps(timeout_s=10.0)
         yield opened
         opened.close()
 
