@@ -1,5 +1,6 @@
 """Real processes for tests of ranks: a program run to its end, alone or on several ranks."""
 
+import gc
 import multiprocessing
 import os
 import runpy
@@ -110,6 +111,7 @@ def _run(words: Sequence[str], environment: Mapping[str, str], errors: str) -> N
     """Be `python WORDS` in this new process."""
     from torch.distributed import set_debug_level_from_env  # type: ignore[attr-defined]
 
+    gc.freeze()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open(errors, os.O_WRONLY | os.O_APPEND), 2)
     os.chdir(ROOT)
