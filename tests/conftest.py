@@ -1,5 +1,6 @@
 """Options of the whole suite."""
 
+import gc
 import os
 
 import pytest
@@ -17,3 +18,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     trial_counts.tier = config.getoption("--counts")
+
+
+def pytest_collection_finish() -> None:
+    """Let full garbage collections, of which a trainer makes several, pass over what was imported."""
+    gc.freeze()

@@ -27,8 +27,8 @@ SMALL = (
     "model.num_heads=1", "model.intermediate_size=16", "sft.max_steps=2", "sft.batch_size=2",
     "grpo.max_steps=2", "grpo.prompts_per_step=1", "grpo.group_size=2", "grpo.max_turns=1",
     "grpo.max_completion_tokens=6", "marl.max_steps=1", "marl.scenarios_per_step=1", "marl.report_sets=2",
-    "marl.max_completion_tokens=4", "review.num_scenarios=5", "review.decisions_per_case=3",
-    "review.max_cases=3",
+    "marl.max_completion_tokens=4", "marl.guards.validation_scenarios=2", "review.num_scenarios=5",
+    "review.decisions_per_case=3", "review.max_cases=3",
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from evaluation.summary.gates import DEMO_ROLES, check_gates
 from roles.registry import ROLES
 from scenarios.registry import SHORT_FAMILIES
 from scenarios.team import PlanGame
+from scenarios.team.demonstrations import Meeting, hold_meeting
 from training.config.loading import load_config
 from training.data import demonstrations
 from training.data.demonstrations import team_scenario
@@ -60,9 +61,12 @@ SETTINGS = (
     "marl.decisions_per_set=3",
     "marl.credit.scheme=shared",
     "marl.rate_schedule=constant",
+    "marl.guards.validation_scenarios=2",
     "evaluation.num_role_scenarios=10",
     "evaluation.num_team_scenarios=10",
     "evaluation.num_bootstrap=100",
+    "evaluation.num_tries=2",
+    "evaluation.num_tried_cases=4",
 )
 TRAINED = ("untrained", "sft", "grpo", "marl")
 HEALTHY_GATES = ("oracle_is_one", "weights_changed", "gradient_signal")
@@ -82,8 +86,22 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     path = tmp_path_factory.mktemp("pipeline") / "run"
     with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
         patch.setattr(demonstrations, "team_scenario", cache(team_scenario))  # drawn once for all roles
+        patch.setattr(demonstrations, "hold_meeting", hold_once())
         status = demo.run_demo(path, load_config(None, SETTINGS), seeds=1, controls=False, resume=False)
     return Made(path=path, status=status, printed=printed.getvalue())
+
+
+def hold_once() -> Callable[..., Meeting]:
+    """Hold each case's meeting once for all roles, who each learn their own part of it."""
+    held: dict[str, Meeting] = {}
+
+    def hold(game: PlanGame, *, habits: tuple[str, str] | None = None) -> Meeting:
+        key = f"{game.case.key} {game.style} {game.most_questions} {habits}"
+        if key not in held:
+            held[key] = hold_meeting(game, habits=habits)
+        return held[key]
+
+    return hold
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fast_loop import slow_except
+from trial_counts import num_trials
 
 from roles.base import Answer, AnswerError, parse_answer
 from scenarios.base import (
@@ -29,7 +30,7 @@ from scenarios.hostile import mutate_values
 from scenarios.registry import FAMILIES, families
 
 
-@pytest.mark.parametrize("count", slow_except((15, 50), 15))
+@pytest.mark.parametrize("count", slow_except((15, num_trials(30, 50)), 15))
 @pytest.mark.parametrize("style", ["full", "short"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_conforms(name: str, style: Style, count: int) -> None:

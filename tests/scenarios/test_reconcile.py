@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fast_loop import slow_except
+from trial_counts import num_trials
 
 from evaluation.audit.report_text_solver import solve_reports_from_text
 from roles.registry import ROLES
@@ -115,8 +116,8 @@ def test_where_nothing_can_be_run_only_escalating_earns() -> None:
         assert FAMILY.verify(scenario, FAMILY.baselines["random"](scenario, random.Random(0))).reward == 0.0
 
 
-@pytest.mark.parametrize("count", slow_except((25, 200), 25))
-@pytest.mark.parametrize("difficulty", slow_except(range(1, 11), 1, 5, 10))
+@pytest.mark.parametrize("count", slow_except((25, num_trials(75, 200)), 25))
+@pytest.mark.parametrize("difficulty", slow_except((1, 3, 5, 8, 10), 1, 5, 10))
 def test_the_text_alone_determines_the_decision(difficulty: int, count: int) -> None:
     for index in range(count):
         scenario = draw("validation", index, difficulty)
@@ -125,7 +126,7 @@ def test_the_text_alone_determines_the_decision(difficulty: int, count: int) -> 
         assert verdict.reward == 1.0, (scenario.brief, found, verdict)
 
 
-@pytest.mark.parametrize("count", slow_except((100, 1000), 100))
+@pytest.mark.parametrize("count", slow_except((100, num_trials(400, 1000)), 100))
 def test_a_stranger_who_reads_the_schema_plays_legally(count: int) -> None:
     """Knows nothing but the texts: keys from the example, options and labels as the message shows them."""
     mandate = ROLES["reconcile"].mandate

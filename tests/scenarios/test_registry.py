@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 from fast_loop import slow_except
+from trial_counts import num_trials
 
 from scenarios.base import Split, Style, ToolCall
 from scenarios.registry import FAMILIES, SHORT_FAMILIES, families
@@ -40,7 +41,7 @@ def show_case(name: str, style: Style, split: Split, seed: int, index: int) -> s
     return f"{scenario.brief}\n{family.call_tool(scenario, call)}"
 
 
-@pytest.mark.parametrize("count", slow_except((50, 300), 50))
+@pytest.mark.parametrize("count", slow_except((50, num_trials(150, 300)), 50))
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_splits_share_no_text(name: str, style: Style, count: int) -> None:

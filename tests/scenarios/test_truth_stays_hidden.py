@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fast_loop import slow_except
+from trial_counts import num_trials
 
 from roles.registry import ROLES
 from scenarios.base import Scenario, ToolCall
@@ -81,7 +82,7 @@ class Player(ScriptedEngine):
         return format_tool_call("", ToolCall(name=name, arguments=arguments))
 
 
-@pytest.mark.parametrize("num_episodes", slow_except((120, 1000), 120))
+@pytest.mark.parametrize("num_episodes", slow_except((120, num_trials(300, 1000)), 120))
 @pytest.mark.parametrize("role", FAMILIES)
 def test_truth_shows_in_no_request(role: str, num_episodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Episodes on sealed scenarios, judged by the unsealed ones, so that the play is real."""

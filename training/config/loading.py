@@ -5,6 +5,8 @@ YAML is read strictly, see scenarios/written/strict_yaml.py.
 
 import json
 from collections.abc import Sequence
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,13 +26,18 @@ def read_config_file(path: Path) -> dict[str, Any]:
     Raises:
         UserError: missing, not text, malformed, or not a mapping.
     """
-    text = read_user_text(path, "config")
-    value = parse_yaml(text, str(path))
+    value = deepcopy(_parse_once(read_user_text(path, "config"), str(path)))
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise UserError(f"config {path} must be a mapping of keys, got {type(value).__name__}")
     return value
+
+
+@lru_cache(maxsize=16)
+def _parse_once(text: str, source: str) -> Any:
+    """A run reads its config at every stage, and strict YAML takes 25 ms."""
+    return parse_yaml(text, source)
 
 
 def apply_override(values: dict[str, Any], assignment: str) -> None:

@@ -62,6 +62,7 @@ SETTINGS = (
     "marl.credit.scheme=shared",  # the drawn rewards of an untrained team say nothing of exchanged reports
     "marl.max_completion_tokens=4",
     "marl.checkpoint_every=1",
+    "marl.guards.validation_scenarios=2",
 )
 ROLE = "cto"
 STAGES = {"sft": f"sft/{ROLE}", "grpo": f"grpo/{ROLE}", "marl": "marl"}  # as they are called in a run

@@ -19,7 +19,7 @@ from roles.errors import InfrastructureError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.graph_step import GraphStep
-from simulator.engines.embedded.grouped_attention import use_grouped_attention
+from simulator.engines.embedded.grouped_attention import can_share, use_grouped_attention
 from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.lanes import Call, Lane, Policy, Row
 from simulator.engines.embedded.lora_rows import can_stack
@@ -253,11 +253,12 @@ class TransformersEngine:
             self._give(rows, *found)
             return
         device = window.valid.device
-        cache = window.cache(num_rows)
+        whole = can_share(lane.model)
+        cache = window.cache(num_rows, whole=whole)
         with routed(lane, rows):
             output = lane.model(
                 input_ids=torch.tensor(tokens, device=device)[:, None],
-                attention_mask=window.step_mask(num_rows),
+                attention_mask=window.step_mask(num_rows, whole=whole),
                 position_ids=torch.tensor(positions, device=device)[:, None],
                 past_key_values=cache,
                 use_cache=True,

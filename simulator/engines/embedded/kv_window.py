@@ -14,7 +14,7 @@ GROWTH = 64  # columns added at a time
 
 
 class _WindowLayer(DynamicLayer):
-    """One layer's buffers; `update` writes at the window's column and returns everything up to it.
+    """One layer's buffers; `update` writes at the window's column and returns the first `width` columns.
 
     Both are of the first `num_rows` rows alone: a decode step may leave the last ones out.
     """
@@ -27,7 +27,7 @@ class _WindowLayer(DynamicLayer):
         self.keys, self.values = keys, values
         self.dtype, self.device = keys.dtype, keys.device
         self.is_initialized = True
-        self.column = 0
+        self.column = self.width = 0
         self.num_rows = keys.shape[0]
 
     def update(
@@ -36,7 +36,7 @@ class _WindowLayer(DynamicLayer):
         end, rows = self.column + 1, self.num_rows
         self.keys[:rows, :, self.column : end] = key_states
         self.values[:rows, :, self.column : end] = value_states
-        return self.keys[:rows, :, :end], self.values[:rows, :, :end]
+        return self.keys[:rows, :, : self.width], self.values[:rows, :, : self.width]
 
 
 class KVWindow:
@@ -51,16 +51,20 @@ class KVWindow:
     def num_rows(self) -> int:
         return self.valid.shape[0]
 
-    def cache(self, num_rows: int) -> Cache:
-        """Return the first rows of the window as a Hugging Face cache that writes at the next column."""
+    def cache(self, num_rows: int, *, whole: bool = False) -> Cache:
+        """Return the first rows of the window as a Hugging Face cache that writes at the next column.
+
+        `whole`: with columns not yet in use, so that matrix products need no copies.
+        """
         self._reserve(self.column + 1)
+        width = self.valid.shape[1] if whole else self.column + 1
         for layer in self.layers:
-            layer.column, layer.num_rows = self.column, num_rows
+            layer.column, layer.num_rows, layer.width = self.column, num_rows, width
         return Cache(layers=list(self.layers))
 
-    def step_mask(self, num_rows: int) -> Tensor:
-        """Return (num_rows, 1, 1, column + 1) bool: a row's own columns and the one being written."""
-        mask = self.valid[:num_rows, : self.column + 1].clone()
+    def step_mask(self, num_rows: int, *, whole: bool = False) -> Tensor:
+        """Return (num_rows, 1, 1, columns) bool: a row's own columns and the one being written."""
+        mask = self.valid[:num_rows, : None if whole else self.column + 1].clone()
         mask[:, self.column] = True
         return mask[:, None, None, :]
 
@@ -109,7 +113,7 @@ class KVWindow:
         lengths = valid.sum(1)
         width = int(lengths.max())
         # stable sort puts a row's invalid columns first and keeps the order of the valid ones
-        order = torch.sort(valid.to(torch.int8), dim=1, stable=True).indices[:, -width:]
+        order = torch.sort(valid.to(torch.int8), dim=1, stable=True).indices[:, valid.shape[1] - width :]
         for layer in self.layers:
             heads, head_dim = layer.keys.shape[1], layer.keys.shape[3]
             gather = order[:, None, :, None].expand(-1, heads, -1, head_dim)

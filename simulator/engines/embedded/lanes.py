@@ -11,6 +11,7 @@ from torch import Tensor
 from roles.errors import InfrastructureError
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.graph_step import GraphStep
+from simulator.engines.embedded.grouped_attention import SharedText
 from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.lora_rows import AdapterStack
 from simulator.records import FinishReason
@@ -45,6 +46,12 @@ class Row:
     logprobs: list[float] = field(default_factory=list)
     ended: bool = False
     is_spoilt: bool = False  # its keys are not finite
+    shared: SharedText | None = None  # what its prompt begins with, which is not in the window
+
+    @property
+    def num_shared(self) -> int:
+        """Tokens whose keys are shared with other rows."""
+        return len(self.shared.tokens) if self.shared else 0
 
     def resume(self, request: CompletionRequest, future: asyncio.Future[Completion], new: list[int]) -> None:
         """Continue the transcript: `new` tokens are given, then it samples."""
@@ -98,6 +105,7 @@ class Lane:
     stack: AdapterStack | None = None  # of the weights of the first step after a policy was set
     is_stale: bool = True  # whether a policy was set since
     window: KVWindow = field(default_factory=KVWindow)
+    trunks: dict[str, SharedText] = field(default_factory=dict)  # what prompts of a policy begin with
     steps: GraphStep | None = None  # where the window is static
     rows: list[Row] = field(default_factory=list)
     queue: list[Call] = field(default_factory=list)
@@ -122,6 +130,7 @@ class Lane:
         if any(row.policy.name == policy for row in self.rows):
             self.keep([i for i, row in enumerate(self.rows) if row.policy.name != policy])
         self.policies.pop(policy, None)
+        self.trunks.pop(policy, None)
         self.is_stale = True
 
     def bring_up_to_date(self) -> None:
@@ -175,6 +184,7 @@ class Lane:
     def fail(self, error: Exception) -> None:
         """Fail all calls."""
         self.queue, self.rows, self.window, self.steps = [], [], type(self.window)(), None
+        self.trunks = {}
         for future in list(self.pending):
             if not future.done():
                 future.set_exception(error)

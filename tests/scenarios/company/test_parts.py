@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pytest
 from fast_loop import slow_except
+from trial_counts import num_trials
 
 from evaluation.audit.part_text_solver import solve_from_text
 from roles.registry import ROLES
@@ -23,7 +24,7 @@ def describe(family: Family, scenario: Scenario) -> str:
     return family.call_tool(scenario, call)
 
 
-@pytest.mark.parametrize("count", slow_except((150, 1000), 150))
+@pytest.mark.parametrize("count", slow_except((150, num_trials(400, 1000)), 150))
 @pytest.mark.parametrize("seat", DOMAINS)
 def test_a_stranger_who_reads_the_schema_plays_legally(seat: str, count: int) -> None:
     """Knows nothing but the texts: keys from the example, names from the list of upgrades."""
@@ -41,7 +42,7 @@ def test_a_stranger_who_reads_the_schema_plays_legally(seat: str, count: int) ->
         assert verdict.failure not in ILLEGAL, verdict
 
 
-@pytest.mark.parametrize("count", slow_except((60, 200), 60))
+@pytest.mark.parametrize("count", [num_trials(60, 200)])
 @pytest.mark.parametrize("difficulty", slow_except([1, 5, 10], 1, 5))
 @pytest.mark.parametrize("seat", DOMAINS)
 def test_the_texts_alone_determine_the_best_part(seat: str, difficulty: int, count: int) -> None:

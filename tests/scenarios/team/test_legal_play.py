@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fast_loop import slow_except
+from trial_counts import num_trials
 
 from roles.team import RECONCILER
 from scenarios.base import Style, ToolCall
@@ -98,7 +99,7 @@ def decide(brief: str, system: str, rng: random.Random) -> dict[str, Any]:
     return dict(zip(example, values, strict=True))
 
 
-@pytest.mark.parametrize("count", slow_except((25, 1000), 25))
+@pytest.mark.parametrize("count", slow_except((25, num_trials(350, 1000)), 25))
 def test_a_stranger_plays_every_seat_and_round_of_full_prompts_legally(count: int) -> None:
     """Report, question, reply, decision and vote; `count` cases have four times as many seats' reports."""
     for index in range(count):
@@ -187,7 +188,7 @@ def decide_shortly(system: str, brief: str, rng: random.Random) -> str:
     return json.dumps(dict(zip(example, [option, shuffle(labels, rng), False], strict=True)))
 
 
-@pytest.mark.parametrize("count", slow_except((25, 1000), 25))
+@pytest.mark.parametrize("count", slow_except((25, num_trials(350, 1000)), 25))
 def test_a_stranger_reports_and_decides_legally_by_short_prompts(count: int) -> None:
     """Short prompts hold the schema of reports and decisions; votes and replies are learnt."""
     for index in range(count):
@@ -204,7 +205,7 @@ def test_a_stranger_reports_and_decides_legally_by_short_prompts(count: int) -> 
         assert game.read_decision(reports, decide_shortly(game.prompt_role(RECONCILER).mandate, brief, rng))
 
 
-@pytest.mark.parametrize("count", slow_except((12, 1000), 12))
+@pytest.mark.parametrize("count", slow_except((12, num_trials(300, 1000)), 12))
 def test_texts_and_tools_alone_determine_the_optimum(count: int) -> None:
     """Every set of listed upgrades is measured, every plan within the budget is added up."""
     for index in range(count):

@@ -1,6 +1,6 @@
 """Rules of the team family: needed seats, hidden options, nobody wins blind, reports suffice, room to learn.
 
-Over a sample in the fast loop; over 500 cases per difficulty where slow tests run.
+Over a sample in the fast loop, 160 cases per difficulty where slow tests run, 500 with `--counts full`.
 """
 
 import random
@@ -9,6 +9,7 @@ from statistics import fmean
 
 import pytest
 from fast_loop import slow_except
+from trial_counts import num_trials
 
 from evaluation.scoring.team_players import (
     check_reports,
@@ -59,7 +60,7 @@ def mean_blind_value(cases: list[TeamScenario], player: str) -> float:
     return fmean(values)
 
 
-FULL = 500
+FULL = num_trials(160, 500)  # each level has a case without a way out among the first 152
 FAST = [(1, 100), (4, 80)]  # (difficulty, number of cases)
 SAMPLES = slow_except([*FAST, *((level, FULL) for level in range(1, 11))], *FAST)
 

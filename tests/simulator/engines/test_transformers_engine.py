@@ -171,6 +171,48 @@ def test_common_prompts_and_observations_are_those_of_plain_forward_passes(
         assert is_wide == any(rows <= 6 and 1 < width <= 4 for rows, width in fed[1:])
 
 
+def test_prompts_that_come_later_share_what_they_have_in_common_with_earlier_ones(
+    request: pytest.FixtureRequest,
+) -> None:
+    """The first two begin with ten tokens in common, the next with eight of these, the last with none."""
+    model, engine = make_model(), make_engine(make_model())
+    first = [[*range(20, 30), 5, 6, 7], [*range(20, 30), 8]]
+    later = [[*range(20, 28), 9, 4], [*range(20, 28), 3, 5, 2], [50, 51]]
+    played: list[Talk] = []
+    kept: list[int] = []
+
+    async def run() -> None:
+        sampling = Sampling(temperature=0.0, max_completion_tokens=4)
+        for wave in (first, later[:2], later[2:]):
+            talks = (talk(engine, f"s{prompt}", prompt, 3, sampling) for prompt in wave)
+            played.extend(await asyncio.gather(*talks))
+            kept.extend(len(text.tokens) for text in engine._lanes[0].trunks.values())
+
+    asyncio.run(run())
+    assert kept == ([10, 8, 8] if "wide" in request.node.callspec.id else [])
+    for ids, completions in played:
+        expected = logits_of(model, ids).argmax(-1).tolist()
+        for start, completion in completions:
+            assert list(completion.token_ids) == expected[start - 1 : start - 1 + len(completion.token_ids)]
+
+
+def test_many_rows_attend_in_several_products_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run() -> list[list[int]]:
+        engine, sampling = make_engine(make_model()), Sampling(temperature=0.0, max_completion_tokens=4)
+
+        async def talk_all() -> list[Talk]:
+            texts = [[*range(20, 30), *range(2, 2 + i)] for i in range(9)]
+            return await asyncio.gather(
+                *(talk(engine, f"s{i}", text, 3, sampling) for i, text in enumerate(texts))
+            )
+
+        return [ids for ids, _ in asyncio.run(talk_all())]
+
+    whole = run()
+    monkeypatch.setattr("simulator.engines.embedded.grouped_attention.MOST_SCORES", 1000)
+    assert run() == whole
+
+
 def test_seed_changes_samples_and_same_seed_repeats_them() -> None:
     model = make_model()
     first, again = play(make_engine(model, seed=1), 1.0, 6), play(make_engine(model, seed=1), 1.0, 6)

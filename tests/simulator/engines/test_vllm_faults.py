@@ -43,6 +43,16 @@ def engine(base: Path, adapter: Path) -> Iterator[VLLMEngine]:
     engine.close()
 
 
+@pytest.fixture(scope="module")
+def endless(base: Path) -> Iterator[VLLMEngine]:
+    """Every completion has the length that was asked for."""
+    engine = VLLMEngine(base, end_id=None)
+    engine.set_policy("cto", None, version="cto@0")
+    engine.start()
+    yield engine
+    engine.close()
+
+
 def ask(engine: VLLMEngine, prompt: tuple[int, ...], *, policy: str = "cto", tokens: int = 8) -> Completion:
     (completion,) = asyncio.run(
         asyncio.wait_for(complete(engine, [(policy, prompt)], tokens=tokens), PATIENCE_S)
@@ -67,12 +77,9 @@ def test_bad_prompts_are_refused_by_name_and_the_engine_lives(engine: VLLMEngine
     check_alive(engine)
 
 
-def test_a_context_that_fills_up_is_no_fault_of_the_policy(base: Path, engine: VLLMEngine) -> None:
-    plain = VLLMEngine(base, end_id=None)
-    plain.set_policy("cto", None, version="cto@0")
+def test_a_context_that_fills_up_is_no_fault_of_the_policy(endless: VLLMEngine) -> None:
     with pytest.raises(InfrastructureError, match="context full: 1000"):
-        ask(plain, (5,) * 1000, tokens=100)
-    plain.close()
+        ask(endless, (5,) * 1000, tokens=100)
 
 
 def test_unknown_policies_and_missing_or_damaged_adapters_have_names(
@@ -119,39 +126,32 @@ def test_a_log_probability_that_is_not_finite_is_a_failure(
     check_alive(engine)
 
 
-def test_a_cancelled_call_leaves_the_batch(base: Path) -> None:
-    engine = VLLMEngine(base, end_id=None)
-    engine.set_policy("cto", None, version="cto@0")
-    engine.start()
-
+def test_a_cancelled_call_leaves_the_batch(endless: VLLMEngine) -> None:
     async def run() -> tuple[float, float]:
         start = time.monotonic()
-        await complete(engine, [("cto", (5,) * 20)], tokens=900)
+        await complete(endless, [("cto", (5,) * 20)], tokens=900)
         whole_s = time.monotonic() - start
-        calls = asyncio.ensure_future(complete(engine, [("cto", (6,) * 20)] * 50, tokens=900))
+        calls = asyncio.ensure_future(complete(endless, [("cto", (6,) * 20)] * 50, tokens=900))
         await asyncio.sleep(0.2)
         calls.cancel()
         start = time.monotonic()
         with pytest.raises(asyncio.CancelledError):
             await calls
-        while engine.num_in_flight:
+        while endless.num_in_flight:
             await asyncio.sleep(0.01)
         return whole_s, time.monotonic() - start
 
     whole_s, released_s = asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
     assert released_s < whole_s
-    check_alive(engine)
-    engine.close()
+    check_alive(endless)
 
 
-def test_calls_that_take_too_long_fail_by_name(base: Path) -> None:
-    engine = VLLMEngine(base, end_id=None, request_timeout_s=0.3)
-    engine.set_policy("cto", None, version="cto@0")
+def test_calls_that_take_too_long_fail_by_name(endless: VLLMEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endless, "_request_timeout_s", 0.3)
     with pytest.raises(InfrastructureError, match=r"no completion of cto within 0.3 s"):
-        ask(engine, (5,) * 20, tokens=1000)
-    while engine.num_in_flight:
+        ask(endless, (5,) * 20, tokens=1000)
+    while endless.num_in_flight:
         time.sleep(0.01)
-    engine.close()
 
 
 @pytest.mark.parametrize("name", ["EngineCore", "Worker"])

@@ -12,6 +12,7 @@ import pytest
 from fast_loop import slow_except
 from northbank import seat_northbank, write_report
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, WatchedEngine, draw_scenarios, oracle_engine
+from trial_counts import num_trials
 
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
@@ -399,7 +400,7 @@ class Untouchable(dict[str, Any]):
     __getitem__ = __iter__ = __len__ = __contains__ = get = keys = values = items = _touch
 
 
-@pytest.mark.parametrize("count", slow_except((20, 150), 20))
+@pytest.mark.parametrize("count", slow_except((20, num_trials(60, 150)), 20))
 @pytest.mark.parametrize("style", ["full", "short"])
 def test_truth_stays_out_of_prompts_and_facts_out_of_the_state(style: Style, count: int) -> None:
     """Two episodes per scenario with sentinels in truth and facts; every prompt and state is searched."""

@@ -31,7 +31,7 @@ from training.runs.shard_files import split_shards, write_shards
 from training.runs.state_files import read_state, write_state
 
 LEARNING = MarlConfig(report_sets=2, decisions_per_set=2, learning_rate=1e-3, max_completion_tokens=40)
-CASES = [generate("train", 0, index, 1 + index % 2) for index in range(15)]
+CASES = [generate("train", 0, index, 1 + index % 2) for index in range(12)]
 
 
 def make_learner(
@@ -81,7 +81,10 @@ def anchor_rows(role: str, step: int) -> list[TokenRow]:
 
 
 def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
-    """Steps from `first` to `last`, from the named state where there is one; state and weights are left."""
+    """Steps from `first` to `last`, from the named state where there is one; state and weights are left.
+
+    After every step of `keep`, too, under the name and the step's number.
+    """
     kind = {name: job[name] for name in ("sharded", "adapters", "offloaded") if name in job}
     learner = make_learner(ranks, options=job.get("options", {}), **kind)
     if job.get("fallen"):
@@ -89,11 +92,19 @@ def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
     if "load" in job:
         learner.load_state(read_state(folder, job["load"]))
     for step in range(job["first"], job["last"]):
+        if step in job.get("keep", ()):
+            leave(learner, ranks, folder, f"{job['name']}-{step}", is_sharded=job.get("sharded", False))
         learner.step(CASES[3 * step : 3 * step + 3])
+    leave(learner, ranks, folder, job["name"], is_sharded=job.get("sharded", False))
+    ranks.wait()  # the next job may read it on every rank
+
+
+def leave(learner: JointLearner, ranks: Ranks, folder: Path, name: str, *, is_sharded: bool) -> None:
+    """Write state and weights under this name."""
     state, shards = split_shards(learner.state())
-    assert bool(shards) == job.get("sharded", False), "a sharded tensor is never whole"
+    assert bool(shards) == is_sharded, "a sharded tensor is never whole"
     if shards:
-        write_shards(folder, job["name"], shards)
+        write_shards(folder, name, shards)
     weights = {
         f"{role}.{name}": whole(weight)
         for role in ROLES
@@ -102,9 +113,8 @@ def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
     for role, critic in learner.updater.critics.items():
         weights |= {f"{role}.head.{name}": value.detach() for name, value in critic.head.named_parameters()}
     if ranks.rank == 0:
-        write_state(folder, job["name"], state)
-        torch.save({name: p.clone() for name, p in weights.items()}, folder / f"{job['name']}.pt")
-    ranks.wait()  # the next job may read it on every rank
+        write_state(folder, name, state)
+        torch.save({part: value.clone() for part, value in weights.items()}, folder / f"{name}.pt")
 
 
 def take_turns(ranks: Ranks, folder: Path) -> None:

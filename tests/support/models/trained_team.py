@@ -28,6 +28,7 @@ SETTINGS = (
     "marl.scenarios_per_step=2",
     "marl.report_sets=2",
     "marl.decisions_per_set=2",
+    "marl.guards.validation_scenarios=2",
 )
 
 

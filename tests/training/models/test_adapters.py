@@ -175,7 +175,8 @@ SETTINGS = (
     "sft.batch_size=4", "grpo.max_steps=1", "grpo.prompts_per_step=2", "grpo.group_size=2",
     "grpo.max_completion_tokens=6", "grpo.loss.kl_coefficient=0.1", "marl.max_steps=1",
     "marl.scenarios_per_step=2", "marl.report_sets=2",
-    "marl.max_completion_tokens=6", "evaluation.num_role_scenarios=3", "evaluation.num_team_scenarios=2",
+    "marl.max_completion_tokens=6", "marl.guards.validation_scenarios=2",
+    "evaluation.num_role_scenarios=3", "evaluation.num_team_scenarios=2",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from rank_launch import fork_hosts
 
 from emads.reliability.joint.rollout_faults import PR_FAULTS, FaultySteps
 from training.joint.hosts.pool import HostLostError, HostSchedule
@@ -13,9 +14,11 @@ from training.joint.marl import JointLearner
 
 @pytest.fixture(scope="module")
 def steps() -> Iterator[FaultySteps]:
-    opened = FaultySteps(timeout_s=20.0)
-    yield opened
-    opened.close()
+    with pytest.MonkeyPatch.context() as patch:
+        fork_hosts(patch)
+        opened = FaultySteps(timeout_s=10.0)
+        yield opened
+        opened.close()
 
 
 @pytest.mark.process

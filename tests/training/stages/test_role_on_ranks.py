@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import signal
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import Any
 import pytest
 import torch
 from accelerate.commands.config.config_args import load_config_from_file
-from rank_launch import CHILDREN, fork_ranks, launch, launch_ranks
+from rank_launch import CHILDREN, launch, launch_ranks
 from tiny_models import make_tiny_base, same_weights, weights_of
 
-from emads.reliability.stages.tiny_runs import set_up
 from roles.errors import UserError
 from training.config.loading import load_config
 from training.models.weights import load_weights
@@ -32,7 +30,6 @@ ROOT = Path(__file__).parent.parent.parent.parent
 FSDP2 = ROOT / "configs" / "accelerate" / "fsdp2.yaml"
 ZERO2 = ROOT / "configs" / "accelerate" / "zero2.yaml"
 FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}  # what accelerate makes of that config
-KILLED = [-signal.SIGKILL] * 2
 SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "data.difficulties=[1]", "model.intermediate_size=48", "sft.max_steps=4", "sft.batch_size=4",
@@ -57,14 +54,12 @@ def make_runs(
     return [first, *(Run.open(Path(shutil.copytree(first.path, folder / name))) for name in names[1:])]
 
 
-def fork_role(run: Run, stage: str, *options: str, ranks: int = 2, **environment: str) -> list[int]:
-    """A role's stage by processes over gloo, with rewards drawn by hash; their exit statuses."""
-
-    def work() -> int:
-        set_up()
-        return main([str(run.path), stage, "cto", *options])
-
-    return fork_ranks(ranks, work, **environment)
+def train_ranks(
+    run: Run, stage: str, *options: str, ranks: int = 2, status: int = 0, **environment: str
+) -> str:
+    """A role's stage by processes over gloo, with rewards drawn by hash."""
+    words = (CHILDREN / "grpo_child.py", run.path, stage, "cto", *options)
+    return launch_ranks(ranks, *words, status=status, **environment)
 
 
 @pytest.mark.process
@@ -89,12 +84,12 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
 
 def check_resume(run: Run, *, undisturbed: Run) -> None:
     """Two processes that are killed go on, as two, and end like those that were not, in every bit."""
-    assert fork_role(run, "sft", "--fault", "kill@step:4") == KILLED
+    train_ranks(run, "sft", "--fault", "kill@step:4", status=1)
     assert not run.is_done("sft/cto")
     assert [path.name for path in (run.path / "checkpoints/unfinished/sft/cto").iterdir()] == ["step_2"]
     with pytest.raises(UserError, match=r"was saved by 2 processes, and these are 1; go on with 2"):
         train_sft(run.path, "cto")
-    assert fork_role(run, "sft") == [0, 0]
+    assert "sft/cto: going on after step 2" in train_ranks(run, "sft")
     ends = [weights_of(load_weights(one, "sft", "cto")[0]) for one in (run, undisturbed)]
     assert same_weights(*ends)
     logged = [
@@ -110,13 +105,13 @@ def test_fsdp2_through_accelerate_trains_and_resumes_as_one_process_does(tmp_pat
     """Sharded by the config that is shipped; every process saves its parts, and the best weights as parts."""
     one, sharded = make_runs(tmp_path, "one", "sharded", settings=[*SETTINGS, "sft.optimizer=muon"])
     train_sft(one.path, "cto")
-    command = ("accelerate", "launch", "--config_file", FSDP2, "-m", "training.stages.role_on_ranks")
-    launch(*command, sharded.path, "sft", "cto", "--fault", "kill@step:4", status=1)
+    train_ranks(sharded, "sft", "--fault", "kill@step:4", status=1, **FSDP)
     (step_2,) = (sharded.path / "checkpoints/unfinished/sft/cto").iterdir()
     assert {path.name for path in step_2.glob("*.shards")} == {
         "weights.shards", "optimizer.shards", "part-best.shards",
     }  # fmt: skip
-    assert fork_role(sharded, "sft", **FSDP) == [0, 0]
+    command = ("accelerate", "launch", "--config_file", FSDP2, "-m", "training.stages.role_on_ranks")
+    assert "sft/cto: going on after step 2" in launch(*command, sharded.path, "sft", "cto")
     check_equal(one, sharded, "sft")
     losses = [
         [row.metrics["validation/loss"] for row in run.read_metrics("sft/cto") if "loss" not in row.metrics]
@@ -147,11 +142,10 @@ GRPO = (
 def test_two_processes_play_and_learn_by_grpo_as_one_does(tmp_path: Path) -> None:
     """Rewards drawn from a hash of what was said, as the model knows nothing; one of two runs is killed."""
     one, two, killed = make_runs(tmp_path, "one", "two", "killed", settings=[*SETTINGS, *GRPO], with_sft=True)
-    assert fork_role(one, "grpo", ranks=1) == [0]
-    assert fork_role(two, "grpo") == [0, 0]
-    assert fork_role(killed, "grpo", "--fault", "kill@step:2") == KILLED
-    assert [path.name for path in (killed.path / "checkpoints/unfinished/grpo/cto").iterdir()] == ["step_1"]
-    assert fork_role(killed, "grpo") == [0, 0]
+    train_ranks(one, "grpo", ranks=1)
+    train_ranks(two, "grpo")
+    train_ranks(killed, "grpo", "--fault", "kill@step:2", status=1)
+    assert "grpo/cto: going on after step 1" in train_ranks(killed, "grpo")
     alone, shared, again = (weights_of(load_weights(run, "grpo", "cto")[0]) for run in (one, two, killed))
     start = weights_of(load_weights(one, "sft", "cto")[0])
     moved = max(float((alone[name] - start[name]).abs().max()) for name in start)
@@ -176,10 +170,10 @@ def test_grpo_plays_with_whole_weights_and_learns_with_sharded_ones(adapter: str
     """Rewards by hash, KL to the start; what was killed ends like what was not, in every bit."""
     settings = [*SETTINGS, *GRPO, f"model.adapter={adapter}"]
     runs = make_runs(tmp_path, "one", "sharded", "killed", settings=settings, with_sft=True)
-    assert fork_role(runs[0], "grpo", ranks=1) == [0]
-    assert fork_role(runs[1], "grpo", **FSDP) == [0, 0]
-    assert fork_role(runs[2], "grpo", "--fault", "kill@step:3", **FSDP) == KILLED
-    assert fork_role(runs[2], "grpo", **FSDP) == [0, 0]
+    train_ranks(runs[0], "grpo", ranks=1)
+    train_ranks(runs[1], "grpo", **FSDP)
+    train_ranks(runs[2], "grpo", "--fault", "kill@step:3", status=1, **FSDP)
+    assert "grpo/cto: going on after step 2" in train_ranks(runs[2], "grpo", **FSDP)
     check_equal(runs[0], runs[1], "grpo")
     ends = [weights_of(load_weights(run, "grpo", "cto")[0]) for run in runs]
     assert same_weights(*ends[1:])
@@ -200,7 +194,7 @@ def test_zero_2_through_accelerate_trains_as_one_process_does(
     settings = [*SETTINGS, *(GRPO if stage == "grpo" else ()), f"{stage}.max_steps=1", "sft.validate_every=0"]
     one, sharded = make_runs(tmp_path, "one", "sharded", settings=settings, with_sft=stage == "grpo")
     source = "sft" if stage == "grpo" else "base"
-    assert fork_role(one, stage, ranks=1) == [0]
+    train_ranks(one, stage, ranks=1)
     child = CHILDREN / "deepspeed_child.py"
     shown = launch("accelerate", "launch", "--config_file", ZERO2, child, sharded.path, stage, "cto")
     own, whole = map(int, re.findall(r"steps on (\d+) of (\d+) weights", shown)[0])

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from rank_launch import fork_hosts
 from test_marl_on_ranks import SETTINGS
 from tiny_models import same_weights, small_model, tiny_tokenizer, weights_of
 
@@ -43,6 +44,8 @@ def check_same_learning(alone: Run, spread: Run) -> None:
 def test_hosts_give_the_weights_of_no_hosts_also_after_a_stop(
     tmp_path: Path, extra: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if extra:  # the others are started as they are in use
+        fork_hosts(monkeypatch)
     monkeypatch.setattr("training.stages.rollout_hosts.open_host", open_scripted_host)
     alone, spread = (
         make_run(tmp_path / "alone", *extra),
