@@ -47,15 +47,15 @@ def launch(*arguments: object) -> str:
     return _wait(_start(arguments))
 
 
-def launch_ranks(ranks: int, *arguments: object, status: int = 0, **environment: str) -> str:
+def launch_ranks(ranks: int, *arguments: object, status: int = 0, like: Mapping[str, str] = {}) -> str:
     """A script with its arguments, or `-m` and a module, on so many gloo ranks; one is a plain process.
 
-    As torchrun has it: where a rank fails the others are killed, and the status is 1.
+    As torchrun has it: where a rank fails the others are killed, and the status is 1. `like`: more variables.
     """
     words = [str(argument) for argument in arguments]
     with tempfile.NamedTemporaryFile(mode="r") as errors:
         port = _free_port()
-        places = [_place(rank, ranks, port) | environment for rank in range(ranks)]
+        places = [_place(rank, ranks, port) | dict(like) for rank in range(ranks)]
         started = [FORKED.Process(target=_run, args=(words, place, errors.name)) for place in places]
         for process in started:
             process.start()

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,11 +55,11 @@ def make_runs(
 
 
 def train_ranks(
-    run: Run, stage: str, *options: str, ranks: int = 2, status: int = 0, **environment: str
+    run: Run, stage: str, *options: str, ranks: int = 2, status: int = 0, like: Mapping[str, str] = {}
 ) -> str:
-    """A role's stage by processes over gloo, with rewards drawn by hash."""
+    """A role's stage by processes over gloo, with rewards drawn by hash; `like`: as a launcher sets them up."""
     words = (CHILDREN / "grpo_child.py", run.path, stage, "cto", *options)
-    return launch_ranks(ranks, *words, status=status, **environment)
+    return launch_ranks(ranks, *words, status=status, like=like)
 
 
 @pytest.mark.process
@@ -105,7 +105,7 @@ def test_fsdp2_through_accelerate_trains_and_resumes_as_one_process_does(tmp_pat
     """Sharded by the config that is shipped; every process saves its parts, and the best weights as parts."""
     one, sharded = make_runs(tmp_path, "one", "sharded", settings=[*SETTINGS, "sft.optimizer=muon"])
     train_sft(one.path, "cto")
-    train_ranks(sharded, "sft", "--fault", "kill@step:4", status=1, **FSDP)
+    train_ranks(sharded, "sft", "--fault", "kill@step:4", status=1, like=FSDP)
     (step_2,) = (sharded.path / "checkpoints/unfinished/sft/cto").iterdir()
     assert {path.name for path in step_2.glob("*.shards")} == {
         "weights.shards", "optimizer.shards", "part-best.shards",
@@ -171,9 +171,9 @@ def test_grpo_plays_with_whole_weights_and_learns_with_sharded_ones(adapter: str
     settings = [*SETTINGS, *GRPO, f"model.adapter={adapter}"]
     runs = make_runs(tmp_path, "one", "sharded", "killed", settings=settings, with_sft=True)
     train_ranks(runs[0], "grpo", ranks=1)
-    train_ranks(runs[1], "grpo", **FSDP)
-    train_ranks(runs[2], "grpo", "--fault", "kill@step:3", status=1, **FSDP)
-    assert "grpo/cto: going on after step 2" in train_ranks(runs[2], "grpo", **FSDP)
+    train_ranks(runs[1], "grpo", like=FSDP)
+    train_ranks(runs[2], "grpo", "--fault", "kill@step:3", status=1, like=FSDP)
+    assert "grpo/cto: going on after step 2" in train_ranks(runs[2], "grpo", like=FSDP)
     check_equal(runs[0], runs[1], "grpo")
     ends = [weights_of(load_weights(run, "grpo", "cto")[0]) for run in runs]
     assert same_weights(*ends[1:])
