@@ -57,7 +57,7 @@ def make_runs(
 def train_ranks(
     run: Run, stage: str, *options: str, ranks: int = 2, status: int = 0, like: Mapping[str, str] = {}
 ) -> str:
-    """A role's stage by processes over gloo, with rewards drawn by hash; `like`: as a launcher sets them up."""
+    """A stage by processes over gloo, rewards drawn by hash; `like`: variables as a launcher sets them."""
     words = (CHILDREN / "grpo_child.py", run.path, stage, "cto", *options)
     return launch_ranks(ranks, *words, status=status, like=like)
 
