@@ -36,6 +36,7 @@ def score(name: str, cases: Sequence[Scenario], play: Play) -> list[float]:
     return [FAMILIES[name].verify(case, play(case)).reward for case in cases]
 
 
+@cache
 def greedy_rewards(name: str, difficulty: int) -> list[float]:
     play = FAMILIES[name].baselines["greedy"]
     cases = draw(name, "test", difficulty, NUM_CASES)
