@@ -2,9 +2,9 @@
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 
 from roles.base import Role
 from roles.registry import ROLES
@@ -31,6 +31,12 @@ class TokenRow:
 
     token_ids: tuple[int, ...]
     loss_mask: tuple[int, ...]  # 1 on the role's own tokens, 0 on prompt, tool and peer tokens
+    at_table: bool = field(default=False, compare=False)  # whether it shows the role's seat in the team
+
+    @property
+    def longest_turn(self) -> int:
+        """Tokens of the role's longest turn."""
+        return max((sum(its) for own, its in groupby(self.loss_mask) if own), default=0)
 
     def as_dict(self) -> dict[str, list[int]]:
         """Columns `input_ids` and `labels` (-100 where masked) as SFT trainers read them."""
@@ -67,8 +73,8 @@ class Transcript:
                 self.given(self._chat.observe(call_tool(step.call)))
         return self
 
-    def row(self) -> TokenRow:
-        return TokenRow(token_ids=tuple(self._ids), loss_mask=tuple(self._mask))
+    def row(self, *, at_table: bool = False) -> TokenRow:
+        return TokenRow(token_ids=tuple(self._ids), loss_mask=tuple(self._mask), at_table=at_table)
 
 
 def difficulty_of(index: int, difficulties: Sequence[int]) -> int:
@@ -104,7 +110,7 @@ def seat_row(seat: str, game: PlanGame, chat: Chat, habits: Habits | None = None
         opening = chat.open(role, message.brief, with_tools=bool(role.tools))
         transcript.given(chat.ask(message.brief) if number else opening)
         transcript.played(message.steps, partial(game.call_tool, seat, reports=message.reports))
-    return transcript.row()
+    return transcript.row(at_table=True)
 
 
 def corpus(

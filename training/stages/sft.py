@@ -5,6 +5,7 @@ skipped. A killed one goes on from its newest sound checkpoint (`training/runs/r
 CPU.
 """
 
+import logging
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,9 @@ from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 from training.stages.from_config import make_chat
 from training.stages.order import SOURCE
+
+CUT_SHARE = 0.02  # of the demonstrations may hold a turn that is longer than play allows
+logger = logging.getLogger(__name__)
 
 
 def train_sft(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
@@ -115,18 +119,33 @@ def train_role(
         ]
         return [*take_turns(streams, count - num_replans), *take_turns(replans, num_replans)]
 
+    drawn = draw("train", count_rows(config, max_steps), first_row)
+    warn_of_long_turns(config, role, drawn)
     train_on_rows(
         run,
         stage,
         role,
         model,
         tokenizer,
-        [*own_rows, *draw("train", count_rows(config, max_steps), first_row)],
+        [*own_rows, *drawn],
         draw("validation", config.sft.num_validation_rows if config.sft.validate_every else 0, 0),
         source=SOURCE[stage],
         max_steps=max_steps,
         ranks=ranks,
     )
+
+
+def warn_of_long_turns(config: RunConfig, role: str, rows: Sequence[TokenRow]) -> None:
+    """Warn of demonstrations that could not be played: a role that learns them is cut off in its turn."""
+    for key, at_table in (("grpo.max_completion_tokens", False), ("marl.max_completion_tokens", True)):
+        most = (config.marl if at_table else config.grpo).max_completion_tokens
+        turns = [row.longest_turn for row in rows if row.at_table == at_table]
+        cut = sum(turn > most for turn in turns)
+        if cut > CUT_SHARE * len(turns):
+            logger.warning(
+                "%s: %s %d would cut off a turn of %d of %d demonstrations; begin again with %d or more",
+                role, key, most, cut, len(turns), max(turns),
+            )  # fmt: skip
 
 
 def count_rows(config: RunConfig, max_steps: int) -> int:

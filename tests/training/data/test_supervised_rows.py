@@ -27,6 +27,7 @@ from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.runner import play_episodes
 from simulator.records import Trajectory
 from simulator.tool_calls import format_tool_call
+from training.config.run_config import RunConfig
 from training.data.demonstrations import (
     IGNORED_LABEL,
     TokenRow,
@@ -37,6 +38,7 @@ from training.data.demonstrations import (
     supervised_rows,
     team_scenario,
 )
+from training.stages.sft import warn_of_long_turns
 
 NUM_CASES = 6
 
@@ -261,3 +263,31 @@ def test_difficulties_take_turns() -> None:
     assert [difficulty_of(index, (1, 2, 5)) for index in range(7)] == [1, 2, 5, 1, 2, 5, 1]
     assert role_scenario("coo", "train", 0, 5, (1, 2, 5)).difficulty == 5
     assert team_scenario("train", 0, 4, (1, 2, 5)).difficulty == 2
+
+
+def test_demonstrations_that_play_would_cut_off_are_told_with_the_key_to_raise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Turns of 2 and 3 tokens alone, of 4 at the table: each kind has a limit of its own."""
+    alone = TokenRow(token_ids=tuple(range(8)), loss_mask=(0, 1, 1, 0, 1, 1, 1, 0))
+    seat = TokenRow(token_ids=tuple(range(5)), loss_mask=(0, 1, 1, 1, 1), at_table=True)
+    assert (alone.longest_turn, seat.longest_turn) == (3, 4)
+    enough = RunConfig().changed(grpo__max_completion_tokens=3, marl__max_completion_tokens=4)
+    warn_of_long_turns(enough, "cto", [alone, seat])
+    assert not caplog.records
+    warn_of_long_turns(enough.changed(marl__max_completion_tokens=3), "cto", [alone, seat, seat])
+    warn_of_long_turns(enough.changed(grpo__max_completion_tokens=2), "cto", [alone, seat])
+    told = "cto: {} would cut off a turn of {} demonstrations; begin again with {} or more"
+    assert caplog.messages == [
+        told.format("marl.max_completion_tokens 3", "2 of 2", 4),
+        told.format("grpo.max_completion_tokens 2", "1 of 1", 3),
+    ]
+
+
+@pytest.mark.parametrize("at_table", [False, True])
+def test_rows_know_whether_they_show_the_seat(at_table: bool) -> None:
+    chat = tiny_chat()
+    rows = supervised_rows(
+        "cto", chat, num_rows=2, first_row=0, seat_share=float(at_table), seed=0, difficulties=DIFFICULTIES
+    )
+    assert [row.at_table for row in rows] == [at_table] * 2
