@@ -10,7 +10,8 @@ process on all scenarios.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +31,9 @@ from roles.errors import UserError
 from simulator.engines.adapter_names import START
 from training.learner import token_logprobs
 from training.learner.ranks import ONE_RANK, Ranks
+from training.runs.resume import StageCheckpoints
+from training.runs.shard_files import split_shards, write_shards
+from training.runs.state_files import write_state
 
 TRL_START = "ref."  # TRL's copy of the adapter that it trains, for KL
 BACKENDS = "cpu:gloo,cuda:nccl"  # counts and objects lie on the CPU, gradients on the GPU
@@ -119,3 +123,32 @@ def copy_whole(weights: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> N
         tensor = whole(weight)
         if name in places:
             places[name].copy_(tensor)
+
+
+def save_on_ranks(
+    checkpoints: StageCheckpoints,
+    step: int,
+    states: Mapping[str, Any],
+    ranks: Ranks,
+    also: Callable[[Path], None] = lambda folder: None,
+) -> None:
+    """Let rank 0 write each state under its name, and every rank its parts of what is sharded.
+
+    `also`: writes more into rank 0's folder. States that other ranks leave out hold nothing sharded.
+    """
+    split = {name: split_shards(state) for name, state in states.items()}
+
+    def write(folder: Path | None) -> None:
+        if folder is not None:
+            also(folder)
+            for name, (state, _) in split.items():
+                write_state(folder, name, state)
+        for name, (_, shards) in split.items():
+            if shards:
+                write_shards(ranks.first(folder or Path()), name, shards)
+
+    if ranks.rank == 0:
+        checkpoints.save(step, write)
+    else:
+        write(None)
+    ranks.wait()

@@ -17,7 +17,7 @@ from transformers import Trainer, TrainerCallback
 
 from roles.errors import UserError
 from simulator.export.atomic_files import encode_json
-from training.learner.fsdp import shard_model
+from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.ranks import Ranks
 from training.roles.trainer_ranks import agree, collect, is_first, own_rank
 from training.runs.faults import fault_point, inject_loss_fault
@@ -27,7 +27,6 @@ from training.runs.resume import (
     Stateful,
     load_optimizer,
     load_tensors,
-    save_on_ranks,
     trained_tensors,
 )
 from training.runs.run_errors import SkippedSteps

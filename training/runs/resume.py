@@ -15,12 +15,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from training.learner.ranks import Ranks
 from training.runs.checkpoints import DamagedCheckpointError, newest_sound, prune, publish
 from training.runs.faults import enter_stage
 from training.runs.random_states import capture_random_states, restore_random_states
 from training.runs.run_folder import Run
-from training.runs.shard_files import Shard, load_like, split_shards, write_shards
+from training.runs.shard_files import Shard, load_like
 from training.runs.state_files import read_state, write_state
 
 CHECKPOINT_PERIOD_S = 60.0  # between saves where no number of steps is configured
@@ -160,35 +159,6 @@ def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) 
         for place, one in stored["state"].items()
     }
     optimizer.load_state_dict({"state": state, "param_groups": stored["param_groups"]})
-
-
-def save_on_ranks(
-    checkpoints: StageCheckpoints,
-    step: int,
-    states: Mapping[str, Any],
-    ranks: Ranks,
-    also: Callable[[Path], None] = lambda folder: None,
-) -> None:
-    """Let rank 0 write each state under its name, and every rank its parts of what is sharded.
-
-    `also`: writes more into rank 0's folder. States that other ranks leave out hold nothing sharded.
-    """
-    split = {name: split_shards(state) for name, state in states.items()}
-
-    def write(folder: Path | None) -> None:
-        if folder is not None:
-            also(folder)
-            for name, (state, _) in split.items():
-                write_state(folder, name, state)
-        for name, (_, shards) in split.items():
-            if shards:
-                write_shards(ranks.first(folder or Path()), name, shards)
-
-    if ranks.rank == 0:
-        checkpoints.save(step, write)
-    else:
-        write(None)
-    ranks.wait()
 
 
 def load_parts(path: Path, parts: Mapping[str, Stateful]) -> None:

@@ -22,14 +22,14 @@ from training.joint.best_team import BestTeam
 from training.joint.hosts.pool import HostPool
 from training.joint.marl import JointLearner
 from training.joint.overlap import OverlappedLearner, copy_models
-from training.learner.fsdp import shard_model
+from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.token_logprobs import compute_in_bf16
 from training.models.adapters import keep_start
 from training.models.engine_factory import open_rollouts
 from training.models.weights import copy_weights, is_finished, load_team, save_team, weights_differ
 from training.runs.faults import fault_point
-from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_values, save_on_ranks
+from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_values
 from training.runs.run_errors import SkippedSteps, explain_memory_errors
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
