@@ -22,7 +22,7 @@ async def leak(cases, stream):
     await play(cases, stream)
 
 growth.play_assess = leak
-sys.argv = ["growth", "--episodes=400", "--protocol=assess"]
+sys.argv = ["growth", "--episodes=200", "--protocol=assess"]
 sys.exit(growth.main())
 """
 
