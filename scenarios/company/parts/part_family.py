@@ -131,7 +131,7 @@ def build_part_family(domain: Domain, style: Style) -> Family:
         return lambda scenario, rng: play(domain, scenario, rng)
 
     def show(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
-        return demonstrate(domain, read_question(scenario.facts), style, rng)
+        return demonstrate(domain, read_question(scenario.facts), style)
 
     return Family(
         name=domain.seat,

@@ -109,7 +109,7 @@ def test_over_the_amount_or_over_the_limit_is_worth_nothing(seat: str) -> None:
 
 
 def test_demonstrations_measure_whatever_they_weigh() -> None:
-    """A search has measured its answer and every other part that the amount allows."""
+    """A search lists and measures its answer and every other part that the amount allows."""
     num_searches = 0
     for seat in DOMAINS:
         family = FAMILIES[seat]
@@ -131,6 +131,10 @@ def test_demonstrations_measure_whatever_they_weigh() -> None:
                 if choice and DOMAINS[seat].price(structure, choice) <= scenario.facts["amount"]
             ]
             assert sorted(measured) == sorted(allowed)
+            listed = steps[0].text.removeprefix(f"Within {scenario.facts['amount']}: ").removesuffix(".")
+            assert listed.split("; ") == [
+                f"{' + '.join(choice)} {DOMAINS[seat].price(structure, choice)}" for choice in measured
+            ]
     assert num_searches > 50
 
 
