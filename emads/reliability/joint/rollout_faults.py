@@ -47,6 +47,7 @@ PR_FAULTS = (("kill", 3), ("kill", 24), ("hang", 20), ("slow", 22))
 LEARNING = MarlConfig(
     scenarios_per_step=3,
     report_sets=3,
+    decided_sets=0,
     decisions_per_set=2,
     learning_rate=1e-3,
     max_completion_tokens=40,
