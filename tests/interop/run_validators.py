@@ -33,6 +33,10 @@ RUNS = {  # environment -> tests that run there, the longest first
         "tests/simulator/graph/test_langgraph_json.py::test_langgraph_dev_serves_all_graphs_and_plays_the_scripted_case",
         "tests/evaluation/scoring/test_suites.py",
     ),
+    "ranks": (
+        "tests/training/stages/test_role_on_ranks.py::test_zero_2_through_accelerate_trains_as_one_process_does",
+        "tests/training/stages/test_ray_hosts.py::test_hosts_on_two_ray_nodes_give_the_weights_of_no_ray",
+    ),
     "openenv": ("tests/interop/test_openenv.py", "tests/interop/test_nemo_gym.py"),
     OURS: (
         "tests/serving/environments/test_gymnasium_env.py",
@@ -51,6 +55,8 @@ NAMED = {  # tests that record no row: part of the name -> row, {package} for it
     "[wandb]": "W&B | {wandb} | metrics of SFT, GRPO and joint, read back (offline)",
     "[trackio]": "Trackio | {trackio} | metrics of SFT, GRPO and joint, read back",
     "test_langgraph_json": "LangGraph | {langgraph-api} | langgraph dev plays a scripted case",
+    "test_zero_2": "DeepSpeed | {deepspeed} | a step of SFT and of GRPO by ZeRO-2 on two processes",
+    "test_ray_hosts": "Ray | {ray} | hosts on two nodes give the weights of no Ray",
     "test_suites": "reasoning-gym | {reasoning-gym} | its answers get 1, a run answers its questions",
 }
 _testing = threading.Semaphore(2)

@@ -148,6 +148,16 @@ class RunConfig(Section):
         return min(self.rollouts.hosts, num_blocks * (ahead + 1))
 
     @model_validator(mode="after")
+    def _check_sharding(self) -> Self:
+        """Refuse a packed base in parts: its numbers are no weights that FSDP2 could cut."""
+        if self.marl.memory.sharding == "fsdp2" and self.model.adapter == "qlora":
+            raise ValueError(
+                "marl.memory.sharding fsdp2 does not shard the 4-bit base of model.adapter qlora: set it to"
+                " none (every rank holds the packed base), or model.adapter to lora"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_rollouts(self) -> Self:
         """Refuse hosts that would never have anything to do."""
         cases, rollouts = self.marl.scenarios_per_step, self.rollouts

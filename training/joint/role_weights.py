@@ -1,7 +1,6 @@
-"""Weights and optimizer states of roles; where they are sharded, each rank's part of them."""
+"""Weights of roles; where they are sharded, each rank's part of them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import nn
@@ -40,23 +39,3 @@ def load_role_weights(model: nn.Module, role: str, stored: Stored) -> None:
     with torch.no_grad():
         for name, parameter in named_role_parameters(model, role):
             parameter.copy_(placed[name])
-
-
-def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) -> None:
-    """Go on from a state of this optimizer, sharded as its parameters are."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    moments = {
-        (place, key): value
-        for place, one in stored["state"].items()
-        for key, value in one.items()
-        if len(getattr(value, "shape", ()))
-    }
-    placed = load_like(
-        {f"{place}/{key}": value for (place, key), value in moments.items()},
-        {f"{place}/{key}": parameters[int(place)].detach() for place, key in moments},
-    )
-    state = {
-        place: {key: placed.get(f"{place}/{key}", value) for key, value in one.items()}
-        for place, one in stored["state"].items()
-    }
-    optimizer.load_state_dict({"state": state, "param_groups": stored["param_groups"]})

@@ -17,15 +17,16 @@ from simulator.engines.adapter_names import adapter_of
 from training.config.marl_config import MarlConfig
 from training.joint.anchor import AnchorRows, backward_anchor
 from training.joint.credit.critic import Critic
-from training.joint.role_weights import load_optimizer, load_role_weights, role_weights
+from training.joint.role_weights import load_role_weights, role_weights
 from training.joint.watches import DriftWatch
-from training.learner.fsdp import is_sharded, whole
+from training.learner.fsdp import copy_whole, is_sharded, whole
 from training.learner.kl import KLController
 from training.learner.learner import LossStats, RowCounts, backward_team, count_rows, join_stats
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
 from training.models.adapters import role_parameters
 from training.runs.faults import inject_loss_fault
+from training.runs.resume import load_optimizer
 
 Owner = tuple[int, str | None]  # a model and one of its adapters: the weights that one optimizer trains
 
@@ -92,9 +93,7 @@ class TeamUpdater:
         """Copy the trained weights into the models that play."""
         if self.actors is not self.models:
             for role in self.first_roles():
-                places = role_weights(self.actors[role], role)
-                for name, weight in role_weights(self.models[role], role).items():
-                    places[name].copy_(whole(weight))  # one at a time: all at once would be a second model
+                copy_whole(role_weights(self.models[role], role), role_weights(self.actors[role], role))
 
     def first_roles(self) -> list[str]:
         """One role for every set of weights."""

@@ -3,12 +3,15 @@
     torchrun --nproc-per-node 4 -m training.stages.marl_on_ranks RUN
 
 Up to about 3B parameters every rank holds all weights (data parallel) and plays with them. Above that
-`marl.memory.sharding` fsdp2 shards what is trained; each rank then plays with a whole copy in the precision
-of rollouts, refreshed after every step. Gradients are summed over ranks, as all losses are divided by counts
-over all ranks: the step is that of one process on all scenarios.
+`marl.memory.sharding` fsdp2, or a launch of one role's stage with FSDP2, shards what is trained; each rank
+then plays with a whole copy in the precision of rollouts, refreshed before it plays. In joint training
+gradients are summed over ranks, as all losses are divided by counts over all ranks: the step is that of one
+process on all scenarios.
 """
 
 import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,7 +31,11 @@ from roles.errors import UserError
 from simulator.engines.adapter_names import START
 from training.learner import token_logprobs
 from training.learner.ranks import ONE_RANK, Ranks
+from training.runs.resume import StageCheckpoints
+from training.runs.shard_files import split_shards, write_shards
+from training.runs.state_files import write_state
 
+TRL_START = "ref."  # TRL's copy of the adapter that it trains, for KL
 BACKENDS = "cpu:gloo,cuda:nccl"  # counts and objects lie on the CPU, gradients on the GPU
 
 
@@ -73,7 +80,7 @@ def shard_model(model: Any, *, bf16: bool = False, cpu_offload: bool = False) ->
     With `bf16` passes compute in bfloat16; weights, gradients' sums and optimizer stay in float32.
     """
     for name, parameter in model.named_parameters():  # what may learn later must be known to do so now
-        if "lora_" in name and f".{START}" not in name:
+        if "lora_" in name and not any(f".{kept}" in name for kept in (START, TRL_START)):
             parameter.requires_grad_(True)
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=torch.float32 if bf16 else None
@@ -104,3 +111,44 @@ def compute_device(model: nn.Module) -> torch.device:
 def whole(tensor: Tensor) -> Tensor:
     """The full tensor of a sharded one, on every rank (all must call it); any other as it is."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+@torch.no_grad()
+def copy_whole(weights: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
+    """Copy weights, sharded or not, into whole places of the same names; all ranks call it.
+
+    One at a time: all at once would be a second model. A rank may leave places out.
+    """
+    for name, weight in weights.items():
+        tensor = whole(weight)
+        if name in places:
+            places[name].copy_(tensor)
+
+
+def save_on_ranks(
+    checkpoints: StageCheckpoints,
+    step: int,
+    states: Mapping[str, Any],
+    ranks: Ranks,
+    also: Callable[[Path], None] = lambda folder: None,
+) -> None:
+    """Let rank 0 write each state under its name, and every rank its parts of what is sharded.
+
+    `also`: writes more into rank 0's folder. States that other ranks leave out hold nothing sharded.
+    """
+    split = {name: split_shards(state) for name, state in states.items()}
+
+    def write(folder: Path | None) -> None:
+        if folder is not None:
+            also(folder)
+            for name, (state, _) in split.items():
+                write_state(folder, name, state)
+        for name, (_, shards) in split.items():
+            if shards:
+                write_shards(ranks.first(folder or Path()), name, shards)
+
+    if ranks.rank == 0:
+        checkpoints.save(step, write)
+    else:
+        write(None)
+    ranks.wait()

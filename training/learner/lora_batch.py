@@ -45,8 +45,8 @@ def routed_roles(
         stretches = {adapter: (0, batch.token_ids.shape[1])}
     else:
         stretches = {prefix + name: place for name, place in _stretches(model, batch).items()}
-    if is_sharded(model):
-        stretches |= {name: (0, 0) for name in _adapters(model, prefix) if name not in stretches}
+        if is_sharded(model):
+            stretches |= {name: (0, 0) for name in _adapters(model, prefix) if name not in stretches}
     for name, parameter in model.named_parameters():
         if any(f".{adapter}." in name for adapter in stretches) and "lora_" in name:
             parameter.requires_grad_(torch.is_grad_enabled() or parameter.requires_grad)

@@ -25,6 +25,7 @@ class Ranks:
 
     rank: int
     size: int
+    shares_weights: bool = False  # of one role: each holds a part of them (FSDP2), not all
 
     def shard(self, items: Sequence[Item]) -> tuple[list[Item], int]:
         """This rank's part, one stretch as long as the others' or by one longer, and where it begins."""

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
+from training.runs.resume import load_optimizer
+
 _NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
@@ -81,7 +83,7 @@ class CombinedOptimizer(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         for optimizer, state in zip(self.optimizers, state_dict["optimizers"], strict=True):
-            optimizer.load_state_dict(state)
+            load_optimizer(optimizer, state)
         self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
 

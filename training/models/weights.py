@@ -142,14 +142,14 @@ def load_team(run: Run, stage: str) -> tuple[dict[str, PreTrainedModel], PreTrai
 
 
 def copy_weights(model: nn.Module, role: str) -> dict[str, torch.Tensor]:
-    """A copy of what training the role may change, to tell later whether a stage changed it."""
-    return {name: parameter.detach().clone() for name, parameter in named_role_parameters(model, role)}
+    """A copy, on the host, of what training the role may change, to tell later whether a stage changed it."""
+    return {name: one.detach().to("cpu", copy=True) for name, one in named_role_parameters(model, role)}
 
 
 def weights_differ(model: nn.Module, before: Mapping[str, torch.Tensor]) -> bool:
     """Return whether any of the copied parameters is another one now."""
     now = dict(model.named_parameters())
-    return any(not torch.equal(now[name], copy) for name, copy in before.items())
+    return any(not torch.equal(now[name].detach().cpu(), copy) for name, copy in before.items())
 
 
 def finish_stage(

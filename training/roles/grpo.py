@@ -25,6 +25,7 @@ from simulator.chat import Chat
 from training.config.grpo_config import GrpoConfig
 from training.joint.credit.estimators import ESTIMATORS, ScoreGroup
 from training.joint.credit.prefixes import share_by_prefix
+from training.learner.fsdp import compute_device, copy_whole
 from training.roles.engine_mismatch import EngineMismatch
 from training.roles.resumable_trainer import ResumableTrainer
 from training.roles.rollouts import Rollouts
@@ -32,7 +33,7 @@ from training.roles.sft import OnStep, StepReporter
 from training.roles.shared_prompts import SharedPrompts
 from training.roles.trainer_ranks import agree, device_options
 from training.roles.validation import BestKeeper, ValidateEvery
-from training.runs.resume import StageCheckpoints, Stateful
+from training.runs.resume import StageCheckpoints, Stateful, trained_tensors
 
 SCHEDULERS = {"constant": "constant_with_warmup", "linear": "linear"}  # transformers' names; both warm up
 
@@ -94,6 +95,14 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
     rollouts: Rollouts
     estimator: str = "dr_grpo"  # whose numbers TRL computes without scaling
     by_prefix: bool = False  # whether tokens are credited among completions that begin alike
+    actor: Any = None  # a whole copy that plays where the weights in training are sharded
+
+    def find_actor(self) -> Any:
+        """The model that plays, with the weights as they are now; all processes call it together."""
+        if self.actor is None:
+            return self.accelerator.unwrap_model(self.model)
+        copy_whole(trained_tensors(self.model), trained_tensors(self.actor))  # type: ignore[arg-type]
+        return self.actor
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Any:
         self._rewards = super()._calculate_rewards(*args, **kwargs)  # of all processes
@@ -163,10 +172,13 @@ def run_grpo(
     checkpoints: StageCheckpoints | None = None,
     validation: Sequence[Scenario] = (),
     gradient_checkpointing: bool = False,
+    actor: PreTrainedModel | None = None,
 ) -> GrpoOutcome:
     """Train `model` in place for `config.max_steps` steps (0: not at all) of prompts x group.
 
-    With `config.guards.validate_every` it ends with the weights that did best on `validation`.
+    With `config.guards.validate_every` it ends with the weights that did best on `validation`. `actor`: a
+    whole copy that plays, and ends with the same weights, while the processes take a part of the model each
+    (FSDP2); None plays the model itself.
 
     Raises:
         FaultyRunError: too many episodes got no reward (training/roles/scoring.py).
@@ -177,7 +189,7 @@ def run_grpo(
     if config.guards.validate_every and not validation:
         raise ValueError("no scenarios to validate on")
     rollouts = make_rollouts(scenarios, role=role, chat=chat, config=config, seed=seed)
-    rollouts.begin(model)
+    rollouts.begin(actor or model)
     num_rows = config.prompts_per_step * config.group_size
     micro = config.memory.micro_batch_size or num_rows
     args = TrlGrpoConfig(
@@ -218,6 +230,9 @@ def run_grpo(
         callbacks=[_RolloutReporter(on_step, rollouts, stop_on_alarm=config.guards.stop_on_alarm)],
     )
     trainer.remove_callback(PrinterCallback)
+    if actor is not None:
+        trainer.shard_weights()
+        trainer.actor = actor.to(compute_device(model))  # type: ignore[arg-type]
     trainer.rollouts, trainer.estimator = rollouts, config.estimator
     trainer.by_prefix = config.token_credit == "prefix"
     trainer.importance_cap = config.loss.importance_cap if config.loss.importance == "call" else None
@@ -229,7 +244,7 @@ def run_grpo(
         trainer.add_callback(
             ValidateEvery(
                 keeper,
-                lambda: rollouts.validate(model, validation),
+                lambda: rollouts.validate(trainer.find_actor(), validation),
                 on_step,
                 every=config.guards.validate_every,
             )
@@ -237,4 +252,5 @@ def run_grpo(
     trainer.keep_checkpoints(checkpoints, parts)
     trainer.train_on()
     step = keeper.restore() if config.guards.validate_every else int(trainer.state.global_step)
+    trainer.find_actor()
     return GrpoOutcome(step=step, alarms=dict(rollouts.alarms.standing))

@@ -3,7 +3,8 @@
 Trainer itself resumes exactly only between two generation batches, and with pickled files. Here its state
 goes through training/runs/resume.py, and the buffered rollout window, its position and the sums of
 half-logged metrics go with it. Steps whose gradient is not finite change nothing and are counted. Of several
-data-parallel processes the first one saves, with what the others need to go on; sharded ones save nothing.
+processes the first one saves, with what the others need to go on, and each its part of sharded weights; under
+DeepSpeed nothing is saved.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,17 +17,20 @@ from transformers import Trainer, TrainerCallback
 
 from roles.errors import UserError
 from simulator.export.atomic_files import encode_json
-from training.roles.trainer_ranks import agree, collect, is_first, own_rank, wait_for_all
+from training.learner.fsdp import save_on_ranks, shard_model
+from training.learner.ranks import Ranks
+from training.roles.trainer_ranks import agree, collect, is_first, own_rank
 from training.runs.faults import fault_point, inject_loss_fault
 from training.runs.random_states import capture_random_states, restore_random_states
 from training.runs.resume import (
     StageCheckpoints,
     Stateful,
+    load_optimizer,
     load_tensors,
     trained_tensors,
 )
 from training.runs.run_errors import SkippedSteps
-from training.runs.state_files import read_state, write_state
+from training.runs.state_files import read_state
 
 # Of the trainers' own attributes, those that the next step or the next log line depends on.
 ATTRIBUTES = (
@@ -46,23 +50,32 @@ class ResumableTrainer(Trainer):
         super().__init__(*args, **kwargs)
         self.skipped = SkippedSteps()  # left out because the gradient was not finite
 
+    def shard_weights(self) -> None:
+        """FSDP2 as in joint training: over any device, and around the passes that share prompts.
+
+        Once, before there is an optimizer. accelerate then takes the models as they are.
+        """
+        for model in (self.model, getattr(self, "ref_model", None)):
+            if model is not None:
+                shard_model(model, bf16=self.args.bf16)
+                model._is_accelerate_prepared = True  # else it would wrap them for data parallel training
+
     def keep_checkpoints(
         self, checkpoints: StageCheckpoints | None, parts: Mapping[str, Stateful] | None = None
     ) -> None:
         """Before `train_on`: where checkpoints go, and what else than the trainer has a state.
 
         Raises:
-            UserError: the weights are sharded over processes, and there is something to go on from.
+            UserError: DeepSpeed trains, and there is something to go on from.
         """
         self.checkpoints, self.parts = checkpoints, {**(parts or {}), "skipped": self.skipped}
         if checkpoints is None:
             return
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+        if self.is_deepspeed_enabled:
             if any(checkpoints.folder.glob("step_*")):
                 raise UserError(
-                    f"{checkpoints.stage} was stopped at a checkpoint in {checkpoints.folder}, which sharded"
-                    " training (FSDP2, DeepSpeed) cannot go on from: remove that folder to begin again, or"
-                    " go on unsharded"
+                    f"{checkpoints.stage} was stopped at a checkpoint in {checkpoints.folder}, which"
+                    " DeepSpeed cannot go on from: remove that folder to begin again, or launch without it"
                 )
             self.checkpoints = None
         else:
@@ -127,10 +140,17 @@ class ResumableTrainer(Trainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         assert self.checkpoints is not None
         self.store_flos()
-        states = collect({"trainer": self._own_state(), "random": capture_random_states()})
-        if is_first():
-            self.checkpoints.save(self.state.global_step, lambda folder: self._write(folder, states))
-        wait_for_all()
+        trainer: Any = self  # Trainer declares what is there while it trains as possibly None
+        states = {
+            "weights": trained_tensors(trainer.model),
+            "optimizer": trainer.optimizer.state_dict(),
+            "scheduler": trainer.lr_scheduler.state_dict(),
+        } | {f"part-{name}": dict(part.state()) for name, part in self.parts.items()}
+        own = collect({"trainer": self._own_state(), "random": capture_random_states()})
+        for rank, state in enumerate(own):
+            states |= {f"rank-{rank}": state} if rank else {"trainer": state["trainer"]}
+        ranks = Ranks(rank=own_rank(), size=self.args.world_size)
+        save_on_ranks(self.checkpoints, self.state.global_step, states, ranks, self._write_progress)
 
     def _own_state(self) -> dict[str, Any]:
         """State that differs from process to process, but for random states."""
@@ -141,16 +161,7 @@ class ResumableTrainer(Trainer):
             own["num_processes"] = self.args.world_size
         return own
 
-    def _write(self, folder: Path, states: list[dict[str, Any]]) -> None:
-        trainer: Any = self  # Trainer declares what is there while it trains as possibly None
-        write_state(folder, "weights", trained_tensors(trainer.model))
-        write_state(folder, "optimizer", trainer.optimizer.state_dict())
-        write_state(folder, "scheduler", trainer.lr_scheduler.state_dict())
-        write_state(folder, "trainer", states[0]["trainer"])
-        for rank, state in enumerate(states[1:], start=1):
-            write_state(folder, f"rank-{rank}", state)
-        for name, part in self.parts.items():
-            write_state(folder, f"part-{name}", dict(part.state()))
+    def _write_progress(self, folder: Path) -> None:
         state = asdict(self.state) | {"log_history": [], "stateful_callbacks": self._callback_states()}
         (folder / "trainer_state.json").write_bytes(encode_json(state))
 
@@ -171,7 +182,7 @@ class ResumableTrainer(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
             trainer: Any = self
-            trainer.optimizer.load_state_dict(read_state(Path(checkpoint), "optimizer"))
+            load_optimizer(trainer.optimizer, read_state(Path(checkpoint), "optimizer"))
             trainer.lr_scheduler.load_state_dict(read_state(Path(checkpoint), "scheduler"))
 
     def _load_scaler(self, checkpoint: str | None) -> None:

@@ -132,7 +132,7 @@ class Rollouts:
 
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
         self._num_calls += 1
-        config, model = self._config, trainer.accelerator.unwrap_model(trainer.model)
+        config, model = self._config, trainer.find_actor()
         played = self.play(
             model,
             [self._choose(int(prompt)) for prompt in prompts],
@@ -141,7 +141,6 @@ class Rollouts:
             stream=f"grpo/{self._num_calls}",
             first_place=own_rank() * len(prompts),
         )
-        rest_engine(self._engine)
         own_scored = score_all(played, self._score, timeout_s=config.reward_timeout_s)
         weights = (config.verifier_weight, config.model_weight)
         own_scored = add_model_scores(own_scored, read_transcripts(played), self._judge, weights)
@@ -180,7 +179,7 @@ class Rollouts:
         stream: str,
         first_place: int = 0,
     ) -> list[SoloEpisode | Exception]:
-        """One episode per scenario; what a play raises stands in its place.
+        """One episode per scenario; what a play raises stands in its place. The engine rests afterwards.
 
         `first_place`: of these among the scenarios of all ranks, which sample as one process would.
         """
@@ -209,7 +208,9 @@ class Rollouts:
             )
             return await asyncio.gather(*plays, return_exceptions=True)
 
-        return asyncio.run(play_all())
+        played = asyncio.run(play_all())
+        rest_engine(self._engine)
+        return played
 
     def validate(
         self, model: PreTrainedModel, scenarios: Sequence[Scenario]

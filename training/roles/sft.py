@@ -16,7 +16,6 @@ from transformers import (
 from trl import SFTConfig as TrlSftConfig
 from trl import SFTTrainer
 
-from roles.errors import UserError
 from training.config.sft_config import SftConfig
 from training.data.demonstrations import TokenRow
 from training.models.optimizers import muon_with_adamw
@@ -75,16 +74,17 @@ def run_sft(
     checkpoints: StageCheckpoints | None = None,
     validation_rows: Sequence[TokenRow] = (),
     gradient_checkpointing: bool = False,
+    shares_weights: bool = False,
 ) -> int:
     """Train `model` in place for `max_steps` steps of `config.batch_size` rows; 0 steps leave it as it is.
 
-    With `config.validate_every` it ends with the weights of the best validation.
+    With `config.validate_every` it ends with the weights of the best validation. `shares_weights`: the
+    processes take a part of the model each (FSDP2).
 
     Returns: the step that the weights are of.
 
     Raises:
         ValueError: no rows, or no validation rows where they are needed.
-        UserError: validation of weights that are sharded over processes.
     """
     if max_steps == 0:  # the trainer would take it for "no limit"
         return 0
@@ -111,39 +111,32 @@ def run_sft(
         dataloader_pin_memory=False,
         seed=seed,
     )
-    optimizers: tuple[Any, Any] = (None, None)
-    if config.optimizer == "muon":
-        optimizer = muon_with_adamw(
-            model, muon_learning_rate=config.muon_learning_rate, learning_rate=config.learning_rate
-        )
-        optimizers = (
-            optimizer,
-            get_cosine_schedule_with_warmup(optimizer, int(args.warmup_steps), max_steps),
-        )
     trainer = ResumableSftTrainer(
         model=model,
         args=args,
         train_dataset=dataset,
         processing_class=tokenizer,
-        optimizers=optimizers,
         callbacks=[StepReporter(on_step)],
     )
     trainer.remove_callback(_printer())
-    # parts of a sharded model are gathered by its own forward pass alone: it trains on padded rows
-    trainer.shares_prompts = config.row_layout == "shared_prompt" and not trainer.is_fsdp_enabled
+    if shares_weights:
+        trainer.shard_weights()
+    if config.optimizer == "muon":
+        optimizer = muon_with_adamw(
+            model, muon_learning_rate=config.muon_learning_rate, learning_rate=config.learning_rate
+        )
+        trainer.optimizer = optimizer
+        trainer.lr_scheduler = get_cosine_schedule_with_warmup(optimizer, int(args.warmup_steps), max_steps)
+    trainer.shares_prompts = config.row_layout == "shared_prompt"
     if not config.validate_every:
         trainer.keep_checkpoints(checkpoints)
         trainer.train_on()
         return int(trainer.state.global_step)
-    if trainer.is_fsdp_enabled:
-        raise UserError(
-            "sft.validate_every needs the whole weights in every process, and these are sharded:"
-            " start a run with sft.validate_every=0, or train data parallel"
-        )
     keeper = BestKeeper(model, patience=config.patience)
 
     def measure() -> tuple[float, Mapping[str, float]]:
-        loss = mean_loss(model, validation_rows, rows_per_pass=micro, share=trainer.shares_prompts)
+        share = trainer.shares_prompts or shares_weights  # which are gathered around such passes alone
+        loss = mean_loss(model, validation_rows, rows_per_pass=micro, share=share)
         return -loss, {"validation/loss": loss}
 
     trainer.add_callback(ValidateEvery(keeper, measure, on_step, every=config.validate_every))

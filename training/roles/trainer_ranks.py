@@ -59,11 +59,5 @@ def own_rank() -> int:
     return dist.get_rank() if _are_several() else 0
 
 
-def wait_for_all() -> None:
-    """Go on when every process has come here."""
-    if _are_several():
-        dist.barrier()
-
-
 def _are_several() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1

@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback
 
 from training.roles.trainer_ranks import agree
 from training.runs.resume import load_tensors, trained_tensors
+from training.runs.shard_files import load_like
 
 Measure = Callable[[], tuple[float, Mapping[str, float]]]  # a score (higher is better), and what to log
 Report = Callable[[int, Mapping[str, float]], None]
@@ -30,7 +32,10 @@ class BestKeeper:
         """Take the weights as they are now if they score higher than all before; a NaN never does."""
         if score > self.best_score:
             self.best_step, self.best_score, self._num_worse = step, score, 0
-            self._tensors = {name: t.to("cpu", copy=True) for name, t in trained_tensors(self._model).items()}
+            self._tensors = {
+                name: tensor.clone() if isinstance(tensor, DTensor) else tensor.to("cpu", copy=True)
+                for name, tensor in trained_tensors(self._model).items()
+            }
         else:
             self._num_worse += 1
 
@@ -55,7 +60,8 @@ class BestKeeper:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.best_step, self.best_score = state["best_step"], state["best_score"]
-        self._num_worse, self._tensors = state["num_worse"], dict(state["tensors"])
+        self._num_worse = state["num_worse"]
+        self._tensors = load_like(state["tensors"], trained_tensors(self._model))
 
 
 class ValidateEvery(TrainerCallback):

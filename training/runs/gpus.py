@@ -18,7 +18,13 @@ def visible_gpus() -> list[str]:
     return (named.split(",") if named else [str(place) for place in range(count)])[:count]
 
 
+def spare_gpus() -> list[str]:
+    """Those that the learners of this machine leave to rollout hosts; all where they leave none."""
+    gpus = visible_gpus()
+    return gpus[int(os.environ.get("LOCAL_WORLD_SIZE", "1")) :] or gpus
+
+
 def claim_gpu(gpus: Sequence[str], worker: int) -> None:
-    """Let this process see one of several GPUs alone; call it before anything is put on one."""
-    if len(gpus) > 1 and "LOCAL_RANK" not in os.environ:
+    """Let this process see one of these GPUs alone; call it before anything is put on one."""
+    if gpus and "LOCAL_RANK" not in os.environ:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker % len(gpus)]

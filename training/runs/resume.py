@@ -19,6 +19,7 @@ from training.runs.checkpoints import DamagedCheckpointError, newest_sound, prun
 from training.runs.faults import enter_stage
 from training.runs.random_states import capture_random_states, restore_random_states
 from training.runs.run_folder import Run
+from training.runs.shard_files import Shard, load_like
 from training.runs.state_files import read_state, write_state
 
 CHECKPOINT_PERIOD_S = 60.0  # between saves where no number of steps is configured
@@ -118,36 +119,50 @@ def restore_random(path: Path) -> None:
 
 def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Trainable parameters and stored buffers by name: what a step can change (LoRA: the adapters only)."""
+    stored = model.state_dict().keys()  # first: of a sharded model it frees what passes have gathered
     tensors = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
-    stored = model.state_dict().keys()
     return tensors | {f"buffer:{name}": b for name, b in model.named_buffers() if name in stored}
 
 
-def load_tensors(stored: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
-    """Copy stored tensors into those of the same names, e.g. of `trained_tensors(model)`.
+def load_tensors(stored: Mapping[str, Tensor | Shard], places: Mapping[str, Tensor]) -> None:
+    """Copy stored tensors into those of the same names, sharded or not, e.g. of `trained_tensors(model)`.
 
     Raises:
         DamagedCheckpointError: other names or shapes.
     """
-    if places.keys() != stored.keys() or any(places[n].shape != stored[n].shape for n in places):
+    if places.keys() != stored.keys() or any(places[n].shape != tuple(stored[n].shape) for n in places):
         raise DamagedCheckpointError("the checkpoint's weights are of another model")
+    placed = load_like(stored, places)
     with torch.no_grad():
         for name, place in places.items():
-            place.copy_(stored[name])
+            place.copy_(placed[name])
 
 
-def save_states(states: Mapping[str, Mapping[str, Any]]) -> Callable[[Path], None]:
-    """A `write` for `StageCheckpoints.save` that stores each part's state under the part's name."""
-
-    def write(folder: Path) -> None:
-        for name, state in states.items():
-            write_state(folder, name, dict(state))
-
-    return write
+def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) -> None:
+    """Go on from a state of this optimizer, sharded as its parameters are."""
+    if "state" not in stored:  # of several in one, which come back here one by one
+        optimizer.load_state_dict(dict(stored))
+        return
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    moments = {
+        (place, key): value
+        for place, one in stored["state"].items()
+        for key, value in one.items()
+        if len(getattr(value, "shape", ()))
+    }
+    placed = load_like(
+        {f"{place}/{key}": value for (place, key), value in moments.items()},
+        {f"{place}/{key}": parameters[int(place)].detach() for place, key in moments},
+    )
+    state = {
+        place: {key: placed.get(f"{place}/{key}", value) for key, value in one.items()}
+        for place, one in stored["state"].items()
+    }
+    optimizer.load_state_dict({"state": state, "param_groups": stored["param_groups"]})
 
 
 def load_parts(path: Path, parts: Mapping[str, Stateful]) -> None:
-    """Give each part the state that `save_states` stored, then set the random generators."""
+    """Give each part the state that was saved, then set the random generators."""
     for name, part in parts.items():
         part.load_state(read_state(path, name))
     restore_random(path)

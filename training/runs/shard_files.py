@@ -37,6 +37,8 @@ def split_shards(state: Any) -> tuple[Any, dict[str, Tensor]]:
             return Shard(key=key, shape=tuple(value.shape), folder=None)
         if isinstance(value, Mapping):
             return {name: split(one, f"{key}/{name}") for name, one in value.items()}
+        if isinstance(value, list):
+            return [split(one, f"{key}/{place}") for place, one in enumerate(value)]
         return value
 
     return split(state, ""), shards

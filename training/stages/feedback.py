@@ -34,12 +34,14 @@ from training.feedback.ppo import PpoLearner
 from training.feedback.reward_model import RewardModel, build_reward_model, load_reward_model
 from training.feedback.rows import correction_rows, preference_rows, split_rows, verdict_rows
 from training.feedback.trainers import count_steps, run_dpo, run_kto, run_reward_model
+from training.learner.fsdp import save_on_ranks
+from training.learner.ranks import ONE_RANK
 from training.models.adapters import owner_of
 from training.models.engine_factory import open_rollouts
 from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
 from training.roles.rollouts import Rollouts
 from training.runs.faults import fault_point
-from training.runs.resume import StageCheckpoints, load_parts, save_states
+from training.runs.resume import StageCheckpoints, load_parts
 from training.runs.run_errors import SkippedSteps, explain_memory_errors
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
@@ -268,7 +270,7 @@ def _train_ppo_steps(
         skipped.watch(step + 1, [metrics.get("grad_norm", 0.0)])
         report_progress(5, reward=metrics.get("reward/total", float("nan")))
         if checkpoints.is_due(step + 1):
-            checkpoints.save(step + 1, save_states({"learner": learner.state()}))
+            save_on_ranks(checkpoints, step + 1, {"learner": learner.state()}, ONE_RANK)
 
 
 def _begin(path: Path, stage: str, role: str, kind: type[Config]) -> tuple[Run, Config | None]:

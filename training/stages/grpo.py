@@ -1,5 +1,6 @@
 """The stage `grpo`: GRPO of one role on scenarios of its own family, from its SFT weights."""
 
+import copy
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -107,6 +108,7 @@ def train_on_scenarios(
     grpo = grpo or config.grpo
     chat = make_chat(tokenizer, config)
     before = copy_weights(model, role)
+    actor = copy.deepcopy(model).cpu() if ranks.shares_weights else None  # the GPU has room after sharding
     checkpoints = StageCheckpoints(run, name, every_steps=grpo.checkpoint_every)
 
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
@@ -136,6 +138,7 @@ def train_on_scenarios(
             checkpoints=checkpoints,
             validation=validation,
             gradient_checkpointing=config.model.gradient_checkpointing,
+            actor=actor,
         )
     if ranks.rank == 0:
         write_alarms(run, name, outcome.alarms)
@@ -143,7 +146,7 @@ def train_on_scenarios(
             run,
             stage,
             role,
-            model,
+            actor or model,
             tokenizer,
             before,
             step=outcome.step,

@@ -22,17 +22,16 @@ from training.joint.best_team import BestTeam
 from training.joint.hosts.pool import HostPool
 from training.joint.marl import JointLearner
 from training.joint.overlap import OverlappedLearner, copy_models
-from training.learner.fsdp import shard_model
+from training.learner.fsdp import save_on_ranks, shard_model
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.token_logprobs import compute_in_bf16
 from training.models.adapters import keep_start
 from training.models.engine_factory import open_rollouts
 from training.models.weights import copy_weights, is_finished, load_team, save_team, weights_differ
 from training.runs.faults import fault_point
-from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_values, save_states
+from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_values
 from training.runs.run_errors import SkippedSteps, explain_memory_errors
 from training.runs.run_folder import Run
-from training.runs.shard_files import split_shards, write_shards
 from training.runs.workers import report_progress
 from training.stages.from_config import choose_game, joint_cases, make_chat, validation_cases
 from training.stages.order import SOURCE
@@ -143,27 +142,10 @@ def _train_steps(run: Run, learner: JointLearner, checkpoints: StageCheckpoints,
         report_progress(10, team_reward=metrics.get("team_reward", float("nan")))
         stops_early = step + 1 == last < config.marl.max_steps
         if ranks.first(stops_early or checkpoints.is_due(step + 1)):
-            _save(checkpoints, step + 1, parts, ranks)
+            states = {name: part.state() for name, part in parts.items()}
+            save_on_ranks(checkpoints, step + 1, states, ranks)
     trainer.close()
     return best
-
-
-def _save(checkpoints: StageCheckpoints, step: int, parts: Mapping[str, Stateful], ranks: Ranks) -> None:
-    """Let rank 0 write the states of all parts, and every rank its parts of what is sharded."""
-    split = {name: split_shards(part.state()) for name, part in parts.items()}
-
-    def write(folder: Path | None) -> None:
-        if folder is not None:
-            save_states({name: state for name, (state, _) in split.items()})(folder)
-        for name, (_, shards) in split.items():
-            if shards:
-                write_shards(ranks.first(folder or Path()), name, shards)
-
-    if ranks.rank == 0:
-        checkpoints.save(step, write)
-    else:
-        write(None)
-    ranks.wait()
 
 
 def _publish(

@@ -1,16 +1,18 @@
-"""SFT or GRPO of one role on several processes of `accelerate launch`: data parallel, FSDP2 (SFT) or ZeRO-2.
+"""SFT or GRPO of one role on several processes of `accelerate launch`: data parallel, FSDP2 or ZeRO-2.
 
     accelerate launch --num_processes 2 -m training.stages.role_on_ranks RUN grpo ROLE
     accelerate launch --config_file configs/accelerate/fsdp2.yaml \
         -m training.stages.role_on_ranks RUN sft ROLE
 
-accelerate shards on accelerators only, and starts several CPU processes by mpirun only: without a GPU
-`torchrun --nproc_per_node 2 -m training.stages.role_on_ranks RUN sft ROLE` is data parallel over gloo. A
-data-parallel stage that was killed goes on from its newest checkpoint, by as many processes as before; a
-sharded one starts again. `--fault KIND@PLACE:COUNT` breaks it on purpose.
+Weights are sharded as in joint training, not by accelerate, which does so on accelerators only. It starts
+several CPU processes by mpirun only: without a GPU `torchrun --nproc_per_node 2 -m
+training.stages.role_on_ranks RUN sft ROLE` is data parallel over gloo. A stage that was killed goes on from
+its newest checkpoint, by as many processes as before; under ZeRO-2 it starts again. `--fault
+KIND@PLACE:COUNT` breaks it on purpose.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +22,6 @@ import torch.distributed as dist
 from accelerate import PartialState
 from accelerate.utils import (
     DeepSpeedPlugin,
-    DistributedType,
     is_deepspeed_available,
     parse_flag_from_env,
 )
@@ -29,6 +30,7 @@ from roles.errors import UserError
 from roles.registry import ROLES
 from simulator.engines.adapter_names import SHARED
 from training.config.run_config import RunConfig
+from training.learner.fsdp import join_ranks
 from training.learner.ranks import Ranks
 from training.models.base_model import quiet_libraries
 from training.roles.trainer_ranks import uses_deepspeed
@@ -51,12 +53,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         plan_faults(parse_faults(options.fault))
         config = Run.open(options.run).config
-        check_launcher(options.stage, config)
+        shares_weights = check_launcher(options.stage, config)
         place = _join_processes()
-        is_sharded = parse_flag_from_env("ACCELERATE_USE_FSDP")
-        if is_sharded and place.distributed_type == DistributedType.MULTI_CPU:
-            place.print("accelerate shards on accelerators only: here every process holds all weights")
-        ranks = Ranks(rank=place.process_index, size=place.num_processes)
+        size = place.num_processes
+        ranks = Ranks(rank=place.process_index, size=size, shares_weights=shares_weights and size > 1)
         train = train_sft if options.stage == "sft" else train_grpo
         units = config.sft.max_steps if options.stage == "sft" else 5 * config.grpo.max_steps
         with show_progress(f"{options.stage}/{options.role}", units, shown=place.is_main_process):
@@ -70,11 +70,12 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def check_launcher(stage: str, config: RunConfig) -> None:
-    """Refuse what accelerate was told to do and these stages cannot.
+def check_launcher(stage: str, config: RunConfig) -> bool:
+    """Whether the processes are to share the weights (FSDP2); accelerate is told no more of it.
 
     Raises:
-        UserError: DeepSpeed that is not installed, shards weights or is given Muon; GRPO sharded by FSDP.
+        UserError: DeepSpeed that is not installed, shards weights or is given Muon; another FSDP than the
+            second, or of a 4-bit base.
     """
     if uses_deepspeed():
         if not is_deepspeed_available():
@@ -82,21 +83,25 @@ def check_launcher(stage: str, config: RunConfig) -> None:
         if (zero_stage := DeepSpeedPlugin().zero_stage) == 3:
             raise UserError(
                 "ZeRO stage 3 shards the weights, which play and are published whole: set stage 2"
-                " (configs/accelerate/zero2.yaml), or launch SFT with configs/accelerate/fsdp2.yaml"
+                " (configs/accelerate/zero2.yaml), or launch with configs/accelerate/fsdp2.yaml"
             )
         if zero_stage and stage == "sft" and config.sft.optimizer == "muon":
             raise UserError("ZeRO cuts matrices up, and sft.optimizer muon needs whole ones: set it to adamw")
-    if stage == "grpo" and parse_flag_from_env("ACCELERATE_USE_FSDP"):
-        raise UserError(
-            "GRPO plays with whole weights, so FSDP cannot shard it: launch it without a config, or with"
-            " configs/accelerate/zero2.yaml (model.adapter=lora keeps one frozen base on every GPU)"
-        )
+    if not parse_flag_from_env("ACCELERATE_USE_FSDP"):
+        return False
+    if os.environ.get("FSDP_VERSION") != "2" or parse_flag_from_env("FSDP_OFFLOAD_PARAMS"):
+        raise UserError("FSDP is version 2 here, without offload: launch with configs/accelerate/fsdp2.yaml")
+    if config.model.adapter == "qlora":
+        raise UserError("FSDP2 does not shard the 4-bit base of model.adapter qlora: launch without a config")
+    del os.environ["ACCELERATE_USE_FSDP"]
+    return True
 
 
 def _join_processes() -> PartialState:
-    if torch.cuda.is_available():
-        return PartialState()
-    return PartialState(backend="gloo") if uses_deepspeed() else PartialState(cpu=True)
+    if uses_deepspeed():
+        return PartialState() if torch.cuda.is_available() else PartialState(backend="gloo")
+    join_ranks()
+    return PartialState(cpu=not torch.cuda.is_available())
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from training.learner.ranks import Ranks
 from training.models.base_model import quiet_libraries
 from training.models.engine_factory import open_rollouts
 from training.models.weights import load_team
-from training.runs.gpus import visible_gpus
+from training.runs.gpus import spare_gpus
 from training.runs.run_folder import Run
 from training.stages.from_config import choose_game, make_chat
 from training.stages.order import SOURCE
@@ -52,13 +52,12 @@ def open_hosts(run: Run, ranks: Ranks) -> Iterator[HostPool | None]:
     opened = partial(open_host, run.path)
     if config.rollouts.backend == "ray" and ranks.rank == 0:
         join_cluster(config.rollouts.address)
-    threads, gpus = config.threads_per_worker, visible_gpus()
+    threads, gpus = config.threads_per_worker, spare_gpus()
 
     def make_host(number: int) -> Host:
         if config.rollouts.backend == "ray":
             return RayHost(opened, num_threads=threads, num_gpus=config.rollouts.gpus_per_host)
-        # the learner has the first GPU
-        return ProcessHost(opened, number=number, num_threads=threads, gpus=gpus[1:] or gpus)
+        return ProcessHost(opened, number=number, num_threads=threads, gpus=gpus)
 
     pool = HostPool(make_host, 0 if ranks.rank else config.num_hosts, timeout_s=config.rollouts.timeout_s)
     try:

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.errors import UserError
@@ -21,12 +20,12 @@ from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
 from training.data.demonstrations import Habits, TokenRow, supervised_rows, take_turns
 from training.joint.replans import replan_rows
-from training.learner.fsdp import is_sharded
+from training.learner.fsdp import copy_whole, is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
 from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
 from training.roles.sft import run_sft
-from training.runs.resume import StageCheckpoints
+from training.runs.resume import StageCheckpoints, trained_tensors
 from training.runs.run_errors import explain_memory_errors
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
@@ -197,6 +196,7 @@ def train_on_rows(
             checkpoints=checkpoints,
             validation_rows=validation_rows,
             gradient_checkpointing=config.model.gradient_checkpointing,
+            shares_weights=ranks.shares_weights,
         )
     trained = _gather_model(run, source, role, model, ranks)
     if ranks.rank == 0:
@@ -222,10 +222,6 @@ def _gather_model(run: Run, source: str, role: str, model: PreTrainedModel, rank
     """The model itself, or where it is sharded a whole one with its weights on the first rank."""
     if not is_sharded(model):
         return model
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    weights = get_model_state_dict(model, options=options)
-    if ranks.rank:
-        return model
-    whole, _ = load_trainable(run, source, role)
-    whole.load_state_dict(weights)
-    return whole
+    whole_model = load_trainable(run, source, role)[0] if ranks.rank == 0 else None
+    copy_whole(trained_tensors(model), trained_tensors(whole_model) if whole_model else {})
+    return whole_model or model

@@ -17,6 +17,10 @@ import pytest
 
 CHILDREN = Path(__file__).parent
 ROOT = CHILDREN.parents[2]
+PROGRAMS = {  # not every environment has them as commands
+    "torchrun": "torch.distributed.run",
+    "accelerate": "accelerate.commands.accelerate_cli",
+}
 LIMIT_S = 900.0
 STAGES = (
     "training.stages.marl_on_ranks",
@@ -43,14 +47,15 @@ def launch(*arguments: object) -> str:
     return _wait(_start(arguments))
 
 
-def launch_ranks(ranks: int, *arguments: object, status: int = 0) -> str:
+def launch_ranks(ranks: int, *arguments: object, status: int = 0, like: Mapping[str, str] = {}) -> str:
     """A script with its arguments, or `-m` and a module, on so many gloo ranks; one is a plain process.
 
-    As torchrun has it: where a rank fails the others are killed, and the status is 1.
+    As torchrun has it: where a rank fails the others are killed, and the status is 1. `like`: more variables.
     """
     words = [str(argument) for argument in arguments]
     with tempfile.NamedTemporaryFile(mode="r") as errors:
-        places = [_place(rank, ranks, port) for port in [_free_port()] for rank in range(ranks)]
+        port = _free_port()
+        places = [_place(rank, ranks, port) | dict(like) for rank in range(ranks)]
         started = [FORKED.Process(target=_run, args=(words, place, errors.name)) for place in places]
         for process in started:
             process.start()
@@ -142,7 +147,7 @@ def _end_together(started: Sequence[multiprocessing.process.BaseProcess]) -> Non
 def _start(arguments: Sequence[object]) -> subprocess.Popen[str]:
     program, *rest = map(str, arguments)
     return subprocess.Popen(
-        [Path(sys.executable).parent / program, *rest],
+        [sys.executable, "-m", PROGRAMS[program], *rest],
         cwd=ROOT,
         env=os.environ | _environment(),
         stdout=subprocess.DEVNULL,

@@ -10,6 +10,7 @@ from tiny_models import small_model
 
 from roles.errors import UserError
 from roles.registry import ROLES
+from training.config.loading import load_config
 from training.config.model_config import ModelConfig
 from training.joint.overlap import copy_models
 from training.learner import fsdp
@@ -62,6 +63,11 @@ def test_a_packed_base_is_loaded_onto_the_gpu_of_its_rank(
     fsdp.join_ranks()
     base_model.load_frozen_base(tmp_path, ModelConfig(adapter="qlora"))
     assert asked == [{"": torch.device("cuda", 0)}, {"": torch.device("cuda", 1)}]
+
+
+def test_a_packed_base_is_not_sharded() -> None:
+    with pytest.raises(UserError, match="does not shard the 4-bit base"):
+        load_config(None, ["model.adapter=qlora", "marl.memory.sharding=fsdp2"])
 
 
 def test_a_process_without_a_gpu_is_told_how_many_there_are(

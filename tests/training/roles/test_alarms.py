@@ -61,11 +61,7 @@ def watch(
     engine = ScriptedModelEngine({ROLE: speak}, chat=chat, end_id=chat.end_id)
     rollouts = Rollouts(SCENARIOS, role=ROLE, chat=chat, config=CONFIG, seed=0, engine=engine)
     rollouts.begin(model)
-    trainer: Any = SimpleNamespace(
-        accelerator=SimpleNamespace(unwrap_model=lambda one: one),
-        model=model,
-        state=SimpleNamespace(global_step=0),
-    )
+    trainer: Any = SimpleNamespace(find_actor=lambda: model, state=SimpleNamespace(global_step=0))
     seen = []
     generator = torch.Generator().manual_seed(0)
     for batch in range(NUM_BATCHES):

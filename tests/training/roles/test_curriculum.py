@@ -147,12 +147,17 @@ def test_training_goes_to_harder_scenarios_when_it_succeeds(
     assert played == [{1}, {1}, {reached}]
 
 
-def test_validation_comes_before_training_and_the_best_step_is_kept(tmp_path: Path) -> None:
+def test_validation_comes_before_training_and_the_best_step_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A policy that cannot improve: the weights of step 0 stay the best, and patience ends the stage."""
+    rested: list[Any] = []
+    monkeypatch.setattr("training.roles.rollouts.rest_engine", rested.append)
     outcome, model, log, _ = train(tmp_path, skill=1.0, guards__validate_every=1, guards__patience=2)
     validated = [(step, row["validation/verified"]) for step, row in log if "validation/verified" in row]
     assert validated == [(0, 1.0), (1, 1.0), (2, 1.0)]
     assert outcome.step == 0
+    assert len(rested) == 3 + 2  # an engine beside the learner gives its memory back after every play
     assert same_weights(weights_of(model), weights_of(small_model()))
     plain, _, log, _ = train(tmp_path, skill=0.5)
     assert plain.step == 3

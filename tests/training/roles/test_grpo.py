@@ -74,8 +74,7 @@ def make_rollouts(config: GrpoConfig = CONFIG) -> Rollouts:
 
 def fake_trainer(model: Any, step: int = 0) -> Any:
     """What a rollout function reads of its trainer."""
-    accelerator = SimpleNamespace(unwrap_model=lambda wrapped: wrapped)
-    return SimpleNamespace(accelerator=accelerator, model=model, state=SimpleNamespace(global_step=step))
+    return SimpleNamespace(find_actor=lambda: model, state=SimpleNamespace(global_step=step))
 
 
 @pytest.mark.parametrize("engines", ["scripted", "real"])

@@ -1,13 +1,18 @@
 """Roles side by side on several GPUs: each worker process sees one of them."""
 
+import asyncio
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from training.runs.gpus import claim_gpu, visible_gpus
+from training.joint.hosts.process_host import ProcessHost
+from training.runs.gpus import claim_gpu, spare_gpus, visible_gpus
 from training.runs.workers import Task, run_tasks
 
 
@@ -49,3 +54,45 @@ def test_one_gpu_none_and_torchrun_are_left_as_they_are(monkeypatch: pytest.Monk
     monkeypatch.setenv("LOCAL_RANK", "1")
     claim_gpu(["0", "1"], 0)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("learners", "count", "left"), [(None, 4, "123"), ("2", 4, "23"), ("4", 4, "0123"), (None, 1, "0")]
+)
+def test_hosts_take_the_gpus_that_learners_leave(
+    learners: str | None, count: int, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    if learners:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", learners)
+    assert spare_gpus() == list(left)
+
+
+class Seer:
+    """In place of a RolloutHost."""
+
+    def see(self) -> tuple[str | None, str | None]:
+        return os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("LOCAL_RANK")
+
+
+@contextmanager
+def open_seer() -> Iterator[Any]:
+    yield Seer()
+
+
+@pytest.mark.process
+def test_a_host_of_a_rank_has_a_gpu_of_its_own_and_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the only one that learners leave; a rank's number would let it take the learner's."""
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+
+    async def ask() -> Any:
+        await host.start()
+        return await host.call("see")
+
+    host = ProcessHost(open_seer, gpus=["5"])
+    try:
+        assert asyncio.run(ask()) == ("5", None)
+    finally:
+        host.close()

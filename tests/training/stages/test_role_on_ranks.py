@@ -1,8 +1,8 @@
-"""Launchers run the SFT of a role: two processes learn what one learns, also killed or with FSDP2."""
+"""Launchers run SFT and GRPO of a role: two processes learn what one learns, also killed or with FSDP2."""
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +29,7 @@ from training.stages.sft import train_sft
 ROOT = Path(__file__).parent.parent.parent.parent
 FSDP2 = ROOT / "configs" / "accelerate" / "fsdp2.yaml"
 ZERO2 = ROOT / "configs" / "accelerate" / "zero2.yaml"
+FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}  # what accelerate makes of that config
 SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "data.difficulties=[1]", "model.intermediate_size=48", "sft.max_steps=4", "sft.batch_size=4",
@@ -53,18 +54,19 @@ def make_runs(
     return [first, *(Run.open(Path(shutil.copytree(first.path, folder / name))) for name in names[1:])]
 
 
-def launch_two(run: Run, *options: str, status: int = 0) -> str:
-    """SFT of a role by two processes over gloo."""
-    return launch_ranks(
-        2, "-m", "training.stages.role_on_ranks", run.path, "sft", "cto", *options, status=status
-    )
+def train_ranks(
+    run: Run, stage: str, *options: str, ranks: int = 2, status: int = 0, like: Mapping[str, str] = {}
+) -> str:
+    """A stage by processes over gloo, rewards drawn by hash; `like`: variables as a launcher sets them."""
+    words = (CHILDREN / "grpo_child.py", run.path, stage, "cto", *options)
+    return launch_ranks(ranks, *words, status=status, like=like)
 
 
 @pytest.mark.process
 def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     runs = make_runs(tmp_path, "one", "two", "killed")
     train_sft(runs[0].path, "cto")
-    launch_two(runs[1])
+    launch_ranks(2, "-m", "training.stages.role_on_ranks", runs[1].path, "sft", "cto")
     one, two = (weights_of(load_weights(run, "sft", "cto")[0]) for run in runs[:2])
     base = weights_of(load_weights(runs[0], "base", "cto")[0])
     assert not same_weights(one, base)
@@ -76,17 +78,18 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     assert payload["weights_changed"] is True
     logged = [(row.step, "validation/loss" in row.metrics) for row in runs[1].read_metrics("sft/cto")]
     assert logged == [(0, True), (2, True), (4, True), (4, False)]  # one process logs
+    assert not (runs[1].path / "checkpoints/unfinished/sft/cto").exists()
     check_resume(runs[2], undisturbed=runs[1])
 
 
 def check_resume(run: Run, *, undisturbed: Run) -> None:
     """Two processes that are killed go on, as two, and end like those that were not, in every bit."""
-    launch_two(run, "--fault", "kill@step:4", status=1)
+    train_ranks(run, "sft", "--fault", "kill@step:4", status=1)
     assert not run.is_done("sft/cto")
     assert [path.name for path in (run.path / "checkpoints/unfinished/sft/cto").iterdir()] == ["step_2"]
     with pytest.raises(UserError, match=r"was saved by 2 processes, and these are 1; go on with 2"):
         train_sft(run.path, "cto")
-    assert "sft/cto: going on after step 2" in launch_two(run)
+    assert "sft/cto: going on after step 2" in train_ranks(run, "sft")
     ends = [weights_of(load_weights(one, "sft", "cto")[0]) for one in (run, undisturbed)]
     assert same_weights(*ends)
     logged = [
@@ -95,22 +98,36 @@ def check_resume(run: Run, *, undisturbed: Run) -> None:
     ]
     for name in ("loss", "grad_norm", "num_tokens"):  # sums that began before the kill among them
         assert logged[0][name] == logged[1][name], name
-    assert not (run.path / "checkpoints/unfinished/sft/cto").exists()
 
 
 @pytest.mark.process
-def test_fsdp2_through_accelerate_trains_as_one_process_does(tmp_path: Path) -> None:
-    """Sharded for one step by the config that is shipped."""
-    settings = [*SETTINGS, "sft.max_steps=1", "sft.checkpoint_every=1", "sft.validate_every=0"]
-    one, sharded = make_runs(tmp_path, "one", "sharded", settings=settings)
+def test_fsdp2_through_accelerate_trains_and_resumes_as_one_process_does(tmp_path: Path) -> None:
+    """Sharded by the config that is shipped; every process saves its parts, and the best weights as parts."""
+    one, sharded = make_runs(tmp_path, "one", "sharded", settings=[*SETTINGS, "sft.optimizer=muon"])
     train_sft(one.path, "cto")
-    command = ("accelerate", "launch", "--config_file", FSDP2, CHILDREN / "sharded_child.py")
-    launch(*command, sharded.path, "sft", "cto")
-    ends = [weights_of(load_weights(run, "sft", "cto")[0]) for run in (one, sharded)]
-    base = weights_of(load_weights(one, "base", "cto")[0])
-    assert not same_weights(ends[1], base)
+    train_ranks(sharded, "sft", "--fault", "kill@step:4", status=1, like=FSDP)
+    (step_2,) = (sharded.path / "checkpoints/unfinished/sft/cto").iterdir()
+    assert {path.name for path in step_2.glob("*.shards")} == {
+        "weights.shards", "optimizer.shards", "part-best.shards",
+    }  # fmt: skip
+    command = ("accelerate", "launch", "--config_file", FSDP2, "-m", "training.stages.role_on_ranks")
+    assert "sft/cto: going on after step 2" in launch(*command, sharded.path, "sft", "cto")
+    check_equal(one, sharded, "sft")
+    losses = [
+        [row.metrics["validation/loss"] for row in run.read_metrics("sft/cto") if "loss" not in row.metrics]
+        for run in (one, sharded)
+    ]
+    assert losses[0] == [pytest.approx(value, abs=1e-5) for value in losses[1]]
+
+
+def check_equal(one: Run, other: Run, stage: str) -> None:
+    """The stage ended with the same weights within 1e-5, and they are not those that it began with."""
+    source = "sft" if stage == "grpo" else "base"
+    ends = [weights_of(load_weights(run, stage, "cto")[0]) for run in (one, other)]
+    start = weights_of(load_weights(one, source, "cto")[0])
+    assert max(float((ends[0][name] - start[name]).abs().max()) for name in start) > 1e-3
     for name, value in ends[0].items():
-        assert torch.allclose(ends[1][name], value, atol=5e-3), name
+        torch.testing.assert_close(ends[1][name], value, atol=1e-5, rtol=0)
 
 
 GRPO = (
@@ -125,11 +142,10 @@ GRPO = (
 def test_two_processes_play_and_learn_by_grpo_as_one_does(tmp_path: Path) -> None:
     """Rewards drawn from a hash of what was said, as the model knows nothing; one of two runs is killed."""
     one, two, killed = make_runs(tmp_path, "one", "two", "killed", settings=[*SETTINGS, *GRPO], with_sft=True)
-    child = CHILDREN / "grpo_child.py"
-    launch_ranks(1, child, one.path, "grpo", "cto")
-    launch_ranks(2, child, two.path, "grpo", "cto")
-    launch_ranks(2, child, killed.path, "grpo", "cto", "--fault", "kill@step:2", status=1)
-    assert "grpo/cto: going on after step 1" in launch_ranks(2, child, killed.path, "grpo", "cto")
+    train_ranks(one, "grpo", ranks=1)
+    train_ranks(two, "grpo")
+    train_ranks(killed, "grpo", "--fault", "kill@step:2", status=1)
+    assert "grpo/cto: going on after step 1" in train_ranks(killed, "grpo")
     alone, shared, again = (weights_of(load_weights(run, "grpo", "cto")[0]) for run in (one, two, killed))
     start = weights_of(load_weights(one, "sft", "cto")[0])
     moved = max(float((alone[name] - start[name]).abs().max()) for name in start)
@@ -149,6 +165,25 @@ def test_two_processes_play_and_learn_by_grpo_as_one_does(tmp_path: Path) -> Non
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("adapter", ["none", "lora"])
+def test_grpo_plays_with_whole_weights_and_learns_with_sharded_ones(adapter: str, tmp_path: Path) -> None:
+    """Rewards by hash, KL to the start; what was killed ends like what was not, in every bit."""
+    settings = [*SETTINGS, *GRPO, f"model.adapter={adapter}"]
+    runs = make_runs(tmp_path, "one", "sharded", "killed", settings=settings, with_sft=True)
+    train_ranks(runs[0], "grpo", ranks=1)
+    train_ranks(runs[1], "grpo", like=FSDP)
+    train_ranks(runs[2], "grpo", "--fault", "kill@step:3", status=1, like=FSDP)
+    assert "grpo/cto: going on after step 2" in train_ranks(runs[2], "grpo", like=FSDP)
+    check_equal(runs[0], runs[1], "grpo")
+    ends = [weights_of(load_weights(run, "grpo", "cto")[0]) for run in runs]
+    assert same_weights(*ends[1:])
+    logs = [[row.metrics["kl"] for row in run.read_metrics("grpo/cto")] for run in runs[:2]]
+    assert len(logs[0]) == 3
+    assert logs[0][2] > 0
+    assert logs[0] == [pytest.approx(kl, abs=1e-6) for kl in logs[1]]
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("stage", ["sft", "grpo"])
 def test_zero_2_through_accelerate_trains_as_one_process_does(
     stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -159,7 +194,7 @@ def test_zero_2_through_accelerate_trains_as_one_process_does(
     settings = [*SETTINGS, *(GRPO if stage == "grpo" else ()), f"{stage}.max_steps=1", "sft.validate_every=0"]
     one, sharded = make_runs(tmp_path, "one", "sharded", settings=settings, with_sft=stage == "grpo")
     source = "sft" if stage == "grpo" else "base"
-    launch_ranks(1, CHILDREN / "grpo_child.py", one.path, stage, "cto")
+    train_ranks(one, stage, ranks=1)
     child = CHILDREN / "deepspeed_child.py"
     shown = launch("accelerate", "launch", "--config_file", ZERO2, child, sharded.path, stage, "cto")
     own, whole = map(int, re.findall(r"steps on (\d+) of (\d+) weights", shown)[0])
@@ -190,15 +225,16 @@ def test_what_ranks_cannot_do_is_refused(
     monkeypatch.delenv("ACCELERATE_USE_DEEPSPEED")
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     assert main([str(run.path), "grpo", "cto"]) == 2
-    assert "GRPO plays with whole weights, so FSDP cannot shard it" in capsys.readouterr().err
+    assert "FSDP is version 2 here, without offload" in capsys.readouterr().err
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    with pytest.raises(UserError, match="does not shard the 4-bit base"):
+        role_on_ranks.check_launcher("grpo", run.config.changed(model__adapter="qlora"))
 
 
-def test_sharded_training_neither_saves_nor_goes_on_inside_a_stage(tmp_path: Path) -> None:
+def test_deepspeed_neither_saves_nor_goes_on_inside_a_stage(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", load_config(None, list(SETTINGS)))
     checkpoints = StageCheckpoints(run, "sft/cto", every_steps=1)
-    trainer: Any = SimpleNamespace(
-        is_fsdp_enabled=True, is_deepspeed_enabled=False, skipped=SkippedSteps()
-    )  # and no add_callback
+    trainer: Any = SimpleNamespace(is_deepspeed_enabled=True, skipped=SkippedSteps())  # and no add_callback
     ResumableTrainer.keep_checkpoints(trainer, checkpoints)
     assert trainer.checkpoints is None
     (checkpoints.folder / "step_1").mkdir(parents=True)
@@ -209,5 +245,4 @@ def test_sharded_training_neither_saves_nor_goes_on_inside_a_stage(tmp_path: Pat
 def test_the_fsdp2_config_is_one_that_accelerate_reads() -> None:
     config = load_config_from_file(str(FSDP2))
     assert str(config.distributed_type) == "DistributedType.FSDP" or config.distributed_type == "FSDP"
-    assert config.fsdp_config["fsdp_version"] == 2
-    assert config.fsdp_config["fsdp_state_dict_type"] == "FULL_STATE_DICT"
+    assert config.fsdp_config == {"fsdp_version": 2}

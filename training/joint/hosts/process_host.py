@@ -2,6 +2,7 @@
 
 import asyncio
 import multiprocessing
+import os
 import pickle
 import traceback
 from collections.abc import Callable, Sequence
@@ -77,6 +78,7 @@ class ProcessHost:
 def _serve(pipe: Any, open_host: OpenHost, number: int, num_threads: int, gpus: Sequence[str]) -> None:
     """Answer calls until None comes: each with the failure, or with None and the result."""
     try:
+        os.environ.pop("LOCAL_RANK", None)  # a rank's own: its host is none, and takes another GPU
         enter_worker(num_threads, gpus, number)
         with open_host() as host:
             pipe.send((None, None))
