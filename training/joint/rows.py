@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from roles.team import RECONCILER
 from simulator.records import Trajectory
-from training.joint.credit.prefixes import share_by_prefix
+from training.joint.credit.estimators import share_by_prefix
 from training.joint.records import GroupAdvantages, ScoredEpisode, ScoredGroup, ScoredReportSet, SetAdvantages
 from training.learner.rows import TrainingRow, make_row, make_tail_row, share_between_plans, spread_over_plans
 

@@ -23,8 +23,7 @@ from trl import GRPOTrainer
 from scenarios.base import Scenario
 from simulator.chat import Chat
 from training.config.grpo_config import GrpoConfig
-from training.joint.credit.estimators import ESTIMATORS, ScoreGroup
-from training.joint.credit.prefixes import share_by_prefix
+from training.joint.credit.estimators import ESTIMATORS, ScoreGroup, share_by_prefix
 from training.learner.fsdp import compute_device, copy_whole
 from training.roles.engine_mismatch import EngineMismatch
 from training.roles.resumable_trainer import ResumableTrainer

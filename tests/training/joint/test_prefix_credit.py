@@ -7,8 +7,8 @@ from joint_learning import SEATS, WEIGHTS, Engines, change, draw, make_learner, 
 
 from roles.team import RECONCILER
 from simulator.reading import read_episode
+from training.joint.credit.estimators import share_by_prefix
 from training.joint.credit.offer_values import coalition_reward
-from training.joint.credit.prefixes import share_by_prefix
 
 
 def test_a_token_is_judged_by_the_messages_that_begin_alike() -> None:
