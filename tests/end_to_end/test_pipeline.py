@@ -411,7 +411,7 @@ def test_joint_training_with_zeroed_advantages_turns_the_signal_red(
 
     def zeroed(self: JointLearner, groups: Any) -> Any:
         made = make_rows(self, groups)
-        return made | {"risk": [replace(row, advantage=0.0) for row in made["risk"]]}
+        return made | {"risk": [replace(row, advantage=0.0, token_advantages=None) for row in made["risk"]]}
 
     monkeypatch.setattr(JointLearner, "make_rows", zeroed)
     forget(copied, "marl")

@@ -31,7 +31,7 @@ class TokenRow:
 
     token_ids: tuple[int, ...]
     loss_mask: tuple[int, ...]  # 1 on the role's own tokens, 0 on prompt, tool and peer tokens
-    at_table: bool = field(default=False, compare=False)  # whether it shows the role's seat in the team
+    at_table: bool = field(default=False, compare=False, repr=False)  # shows the seat in the team
 
     @property
     def longest_turn(self) -> int:

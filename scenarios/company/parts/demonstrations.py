@@ -6,7 +6,7 @@ In short style the tool describe lists the efficient parts, and the dearest with
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from scenarios.base import Step, Style, ToolCall
@@ -44,12 +44,22 @@ def list_searched(parts: Sequence[Part], amount: int) -> list[Part]:
     return sorted(within, key=lambda part: len(part.choice))
 
 
+def _work_out(part: Part, alone: Mapping[tuple[str, ...], int]) -> str:
+    """The sum that is the part's cost; nothing where a rule makes it another."""
+    costs = [alone[(name,)] for name in part.choice]
+    if sum(costs) != part.cost:
+        return ""
+    return f"{' + '.join(map(str, costs))} = {part.cost}" if len(costs) > 1 else str(part.cost)
+
+
 def search(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
     """Lists the parts within the amount with their costs, measures each and keeps the best so far."""
     steps: list[Step] = []
     best = parts[0] if parts[0].keeps_limit else None
     searched = list_searched(parts, question.amount)
-    text = f"Within {question.amount}: {'; '.join(f'{_name(part)} {part.cost}' for part in searched)}."
+    alone = {part.choice: part.cost for part in parts if len(part.choice) == 1}
+    listed = "; ".join(f"{_name(part)} {_work_out(part, alone)}".rstrip() for part in searched)
+    text = f"Within {question.amount}: {listed}."
     for part in searched:
         steps.append(_measure(question, part, text))
         if part.keeps_limit and (best is None or (part.worth, -part.cost) > (best.worth, -best.cost)):
