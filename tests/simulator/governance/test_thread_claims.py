@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_a_killed_player_s_thread_is_free(tmp_path: Path) -> None:
 
 def test_players_in_turn_never_hold_one_thread_together(tmp_path: Path) -> None:
     """Files come and go while others open them; a counter without a lock of its own misses no turn."""
-    store, counter, num_turns = tmp_path / "store.db", tmp_path / "counter", 200
+    store, counter, num_turns = tmp_path / "store.db", tmp_path / "counter", 60
     counter.write_text("0")
     players = []
     for _ in range(3):
@@ -56,7 +57,7 @@ def test_players_in_turn_never_hold_one_thread_together(tmp_path: Path) -> None:
                     counter.write_text(str(int(counter.read_text()) + 1))
                     done += 1
             except InfrastructureError:
-                continue
+                time.sleep(0.0005)  # whoever holds it needs a core to let go
         os._exit(0)
     assert [os.waitpid(player, 0)[1] for player in players] == [0, 0, 0]
     assert counter.read_text() == str(3 * num_turns)
