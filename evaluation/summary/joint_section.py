@@ -58,8 +58,8 @@ def _measure_hidden(team: Mapping[str, TeamScores], num_bootstrap: int) -> dict[
     played = {stage: one for stage, one in team.items() if one.hidden and one.best_option}
     if not played:
         return {}
-    most = max(len(one.hidden) for one in played.values())
-    known = {stage: one for stage, one in played.items() if len(one.hidden) == most}  # others play the first alone
+    most = max(len(one.hidden) for one in played.values())  # untrained models play the first cases alone
+    known = {stage: one for stage, one in played.items() if len(one.hidden) == most}
     places = [place for place, flag in enumerate(next(iter(known.values())).hidden) if flag]
     if not places:
         return {}
