@@ -31,7 +31,6 @@ def measure_joint(scale: Scale, preset: str, record: Record, steps: int = 3) -> 
         marl__max_steps=steps,
         marl__scenarios_per_step=scale.choose(8, 2),
         marl__report_sets=scale.choose(4, 2),
-        marl__decided_sets=0,
         marl__decisions_per_set=2,
         marl__max_completion_tokens=scale.choose(96, 8),
         marl__memory__row_layout="shared_prompt",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.scoring.scores import UNTRAINED, RoleScores, Scores, read_scores
+from evaluation.scoring.scores import RoleScores, Scores, read_scores
 from evaluation.stats.effects import cliffs_delta, cohens_dz
 from evaluation.stats.intervals import holm, paired_permutation_p
 from evaluation.stats.over_seeds import seeded_interval
@@ -92,11 +92,6 @@ def _pairs(
             continue
         later = [one.scores[owner, after] for one in seeds]
         earlier = [one.scores[owner, before] for one in seeds]
-        if before == UNTRAINED:
-            later = [
-                one.first(len(other.sampled)) if isinstance(one, RoleScores) else one
-                for one, other in zip(later, earlier, strict=True)
-            ]
         found.append((f"{after}-{before}", [one.sampled for one in later], [one.sampled for one in earlier]))
         if has_twin and all(one.greedy for one in (*later, *earlier)):
             name = f"{after}-{before}_greedy"

@@ -4,7 +4,7 @@ Every per-scenario tuple is in the order of the scenarios, so that stages can be
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -16,8 +16,7 @@ from simulator.export.atomic_files import write_atomic
 BASELINE_STAGES = ("random", "constant", "heuristic", "oracle")
 FEEDBACK_STAGES = ("corrections", "dpo", "kto", "ppo")  # that learn from labels
 # sft_more, sft_own: controls of GRPO
-UNTRAINED = "untrained"  # plays the first sealed scenarios alone
-TRAINED_STAGES = (UNTRAINED, "sft", "sft_more", "sft_own", "grpo", *FEEDBACK_STAGES, "marl")
+TRAINED_STAGES = ("untrained", "sft", "sft_more", "sft_own", "grpo", *FEEDBACK_STAGES, "marl")
 TEAM_BASELINES = (
     "random", "greedy", "majority", "single", "oracle_common", "oracle_best", "reachable", "oracle",
 )  # fmt: skip
@@ -52,11 +51,6 @@ class RoleScores:
         _check_lengths(self, ("sampled", "sampled_exact", "sampled_feasible"))
         _check_lengths(self, ("greedy", "greedy_exact", "greedy_feasible"))
         _check_twin(self.sampled, self.greedy)
-
-    def first(self, count: int) -> "RoleScores":
-        """The scores of the first scenarios; what is a sum or a mean over all stays."""
-        names = [f"{play}{part}" for play in ("sampled", "greedy") for part in ("", "_exact", "_feasible")]
-        return replace(self, **{name: getattr(self, name)[:count] for name in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,11 +55,9 @@ def _measure_gap(team: Mapping[str, TeamScores], num_bootstrap: int) -> dict[str
 
 def _measure_hidden(team: Mapping[str, TeamScores], num_bootstrap: int) -> dict[str, Any]:
     """The cases in which neither the public facts nor any seat alone names the best option."""
-    played = {stage: one for stage, one in team.items() if one.hidden and one.best_option}
-    if not played:
+    known = {stage: one for stage, one in team.items() if one.hidden and one.best_option}
+    if not known:
         return {}
-    most = max(len(one.hidden) for one in played.values())  # untrained models play the first cases alone
-    known = {stage: one for stage, one in played.items() if len(one.hidden) == most}
     places = [place for place, flag in enumerate(next(iter(known.values())).hidden) if flag]
     if not places:
         return {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaluation.scoring.scores import FEEDBACK_STAGES, UNTRAINED, RoleScores, TeamScores
+from evaluation.scoring.scores import FEEDBACK_STAGES, RoleScores, TeamScores
 from evaluation.stats.effects import cliffs_delta, cohens_dz, mcnemar_p
 from evaluation.stats.intervals import checked, holm, mean_interval, paired_interval, paired_permutation_p
 from evaluation.stats.power import detectable_change
@@ -181,8 +181,6 @@ def _changes(
         if after not in stages or before not in stages:
             continue
         later, earlier = stages[after], stages[before]
-        if before == UNTRAINED and isinstance(later, RoleScores):
-            later = later.first(len(earlier.sampled))
         name = f"{after}-{before}"
         changes[name] = _change(later.sampled, earlier.sampled, num_bootstrap)
         changes[name] |= _exact_change(later, earlier, greedy=False)

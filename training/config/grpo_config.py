@@ -64,7 +64,7 @@ class GrpoConfig(Section):
     """Scenarios per step."""
     group_size: GroupSize = 8
     """Trajectories per scenario that are compared with each other, 2 or more."""
-    learning_rate: Rate = 1e-4
+    learning_rate: Rate = 3e-4
     """Peak learning rate."""
     rate_schedule: Literal["constant", "linear"] = "linear"
     """Learning rate as it is (constant), or down to 0 in a straight line over max_steps (linear)."""
@@ -82,8 +82,6 @@ class GrpoConfig(Section):
     """Weight of the score of the role's reward model (`emads train reward`); 0 needs none."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp"] = "dr_grpo"
     """Estimator of advantages from rewards; training/joint/credit/estimators.py has a function for each."""
-    token_credit: Literal["alike", "prefix"] = "alike"
-    """Tokens of a trajectory get its advantage (alike), or what each changes among those that begin alike."""
     agent: AgentKind = "react"
     """Agent: `chat` (answers alone), `react` (with its tools), `code` (also Python in the sandbox)."""
     max_turns: PositiveCount = 10

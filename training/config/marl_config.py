@@ -62,8 +62,6 @@ class CreditConfig(Section):
     """Scheme from team reward to each role's score; training/joint/credit/ has a file for each."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
     """Estimator of advantages from scores; training/joint/credit/estimators.py has a function for each."""
-    token_credit: Literal["alike", "prefix"] = "prefix"
-    """Tokens of a report get its advantage (alike), or what each changes among reports that begin alike."""
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
     """Decay of the advantage along a trajectory's own tokens, for estimator gae."""
     critic_learning_rate: Rate = 1e-3
@@ -84,7 +82,7 @@ class CreditConfig(Section):
 class MarlGuardsConfig(GuardsConfig):
     """Validation of joint training, and alarm and anchor for a role whose own score falls."""
 
-    validate_every: Count = 25
+    validate_every: Count = 20
     """Joint steps between greedy validations; the best weights are kept. 0 never validates."""
     validation_scenarios: PositiveCount = 200
     """Team cases of the validation split that are played each time."""
@@ -118,25 +116,25 @@ class MarlMemoryConfig(Section):
 class MarlConfig(Section):
     """Joint multi-agent RL of the whole team on the team reward."""
 
-    max_steps: Count = 50
+    max_steps: Count = 60
     """Joint optimizer steps; 0 leaves the stage out."""
     scenarios_per_step: PositiveCount = 24
     """Team scenarios per step."""
-    report_sets: GroupSize = 8
+    report_sets: GroupSize = 4
     """Sets of reports per scenario; a specialist's reports are compared across them, 2 or more."""
-    decided_sets: Count = 2
+    decided_sets: Count = 0
     """Sets that are decided and voted on where the scheme (cross_valued, shapley) needs no more; 0: all."""
     decisions_per_set: GroupSize = 2
     """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
     protocol: Literal["assess", "full"] = "assess"
     """Episodes to play: reports, decision, votes; or governed ones with re-plans, one per report set."""
-    learning_rate: Rate = 3e-3
+    learning_rate: Rate = 1.5e-3
     """Peak learning rate."""
     adam_epsilon: Rate = 1e-4
     """Adam's epsilon: a weight whose usual gradient is well below it moves by less than a full step."""
     rate_schedule: Literal["constant", "linear"] = "linear"
     """Learning rates as they are (constant), or down to 0 in a straight line over max_steps (linear)."""
-    rate_factors: dict[str, Annotated[float, Field(gt=0, le=10)]] = Field(default={"reconcile": 0.5})
+    rate_factors: dict[str, Annotated[float, Field(gt=0, le=10)]] = Field(default={"reconcile": 0.2})
     """By how much the peak rates of single roles differ from learning_rate, as a factor."""
     frozen_roles: tuple[str, ...] = ()
     """Roles that play and are not trained."""
@@ -170,17 +168,6 @@ class MarlConfig(Section):
         """Sets of reports per scenario that ReconcileGPT decides on."""
         is_valued = self.credit.scheme in VALUED_SCHEMES and self.decided_sets
         return min(self.decided_sets, self.report_sets) if is_valued else self.report_sets
-
-    @property
-    def values_decisions(self) -> bool:
-        """Whether a decision is compared with the best plan by its reports, not with other decisions."""
-        is_valued = self.credit.scheme in VALUED_SCHEMES and self.credit.estimator != "gae"
-        return is_valued and self.reward == "team" and self.protocol == "assess" and self.rounds <= 1
-
-    @property
-    def credits_prefixes(self) -> bool:
-        """Whether the tokens of a report are credited one by one without value heads."""
-        return self.credit.token_credit == "prefix" and self.credit.estimator != "gae"
 
     @property
     def needs_reference(self) -> bool:

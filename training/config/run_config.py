@@ -73,8 +73,6 @@ class EvaluationConfig(Section):
     """Test scenarios per role."""
     num_team_scenarios: PositiveCount = 600
     """Test scenarios of the team."""
-    num_untrained_scenarios: PositiveCount = 300
-    """Of either the first ones that untrained models play: they answer nothing, at the greatest length."""
     difficulties: tuple[Difficulty, ...] = ()
     """Difficulties of the test scenarios; none: those of the training data."""
     num_tries: PositiveCount = 4

@@ -150,8 +150,7 @@ class JointLearner:
     def make_rows(self, scored: Sequence[ScoredGroup]) -> dict[str, list[TrainingRow]]:
         """Every role's training rows with their advantages."""
         advantages = self.credit.assign(tuple(self.models), scored)
-        by_prefix = self.config.credits_prefixes
-        return {role: make_rows(role, scored, advantages[role], by_prefix=by_prefix) for role in self.models}
+        return {role: make_rows(role, scored, advantages[role]) for role in self.models}
 
     def make_engine(self) -> PolicyEngine:
         """An engine that serves the present weights of all roles."""

@@ -83,23 +83,13 @@ def choose_step(
         scorer = GovernedScorer(weights=weights, reward=reward)
         votes, pools_decisions = VotesWithReport(), True
     else:
-        scorer = AssessScorer(
-            weights=weights,
-            reward=reward,
-            value_offers=scheme.value_offers,
-            values_decisions=config.values_decisions,
-        )
+        scorer = AssessScorer(weights=weights, reward=reward, value_offers=scheme.value_offers)
         votes, pools_decisions = (
             _choose_votes(config, weights, scheme.holds_votes_fixed),
             scheme.pools_decisions,
         )
     credit = CreditAssigner(
-        scheme=scheme,
-        estimator=estimator,
-        votes=votes,
-        pools_decisions=pools_decisions,
-        total=total,
-        weights=weights if config.values_decisions else None,
+        scheme=scheme, estimator=estimator, votes=votes, pools_decisions=pools_decisions, total=total
     )
     return JointStep(player=player, scorer=scorer, credit=credit)
 

@@ -86,7 +86,6 @@ class ScoredReportSet:
     scored: tuple[ScoredEpisode, ...]  # first the full episode, then further decisions on its reports
     is_decided: bool = True  # False: reports alone, and the verdict on them says nothing
     greedy_reward: float | None = None  # of the decision at temperature 0; None where not played
-    best_reward: float | None = None  # of the best plan by these reports; None where it is not worked out
     # role -> one number that the credit scheme draws from all offers, or the team reward of its report among
     # the partners of every set
     counterfactual_rewards: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from scenarios.team.funding import list_conflicts
 from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
-from training.joint.credit.offer_values import ValueOffers, coalition_reward
+from training.joint.credit.offer_values import ValueOffers
 from training.joint.records import EpisodeGroup, ReportSet, ScoredEpisode, ScoredGroup, ScoredReportSet
 
 Reward = Callable[[TeamScenario, Episode, TeamVerdict], TeamVerdict]
@@ -25,7 +25,6 @@ class AssessScorer:
     weights: TeamRewardWeights
     reward: Reward
     value_offers: ValueOffers | None = None  # what the credit scheme reads of the offers alone
-    values_decisions: bool = False  # whether decisions are compared with the best plan by their reports
 
     def score(self, groups: Sequence[EpisodeGroup]) -> list[ScoredGroup]:
         """The groups with a verdict on every episode, and rewards of greedy and counterfactual play."""
@@ -69,15 +68,8 @@ class AssessScorer:
             ),
             is_decided=report_set.is_decided,
             greedy_reward=None if greedy is None else self._judge(scenario, greedy, first).reward,
-            best_reward=self._best_reward(scenario, report_set),
             counterfactual_rewards=counterfactual_rewards,
         )
-
-    def _best_reward(self, scenario: TeamScenario, report_set: ReportSet) -> float | None:
-        if not (self.values_decisions and report_set.is_decided):
-            return None
-        table = read_episode(scenario, report_set.episodes[0]).table
-        return coalition_reward(scenario, table, table, self.weights)
 
     def _value_reports(self, group: EpisodeGroup) -> list[dict[str, tuple[float, ...]]]:
         if self.value_offers is None:

@@ -23,7 +23,7 @@ from trl import GRPOTrainer
 from scenarios.base import Scenario
 from simulator.chat import Chat
 from training.config.grpo_config import GrpoConfig
-from training.joint.credit.estimators import ESTIMATORS, ScoreGroup, share_by_prefix
+from training.joint.credit.estimators import ESTIMATORS, ScoreGroup
 from training.learner.fsdp import compute_device, copy_whole
 from training.roles.engine_mismatch import EngineMismatch
 from training.roles.resumable_trainer import ResumableTrainer
@@ -74,26 +74,11 @@ def estimate_advantages(
     return advantages.view(-1)
 
 
-def credit_tokens(
-    completions: Tensor, mask: Tensor, advantages: Float[Tensor, " rows"], group_size: int
-) -> Float[Tensor, "rows places"]:
-    """Every token's credit among the completions of its group that begin alike, 0 where the mask is 0."""
-    credits = torch.zeros(completions.shape, dtype=advantages.dtype)
-    lengths, values = mask.sum(1).tolist(), advantages.tolist()
-    messages = [row[:length] for row, length in zip(completions.tolist(), lengths, strict=True)]
-    for first in range(0, len(messages), group_size):
-        group = slice(first, first + group_size)
-        for place, row in enumerate(share_by_prefix(messages[group], values[group]), start=first):
-            credits[place, : len(row)] = torch.tensor(row, dtype=advantages.dtype)
-    return credits.to(advantages.device)
-
-
 class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPOTrainer):
     """TRL's trainer with our checkpoints, the rollout window among them. Left-out groups are in no mean."""
 
     rollouts: Rollouts
     estimator: str = "dr_grpo"  # whose numbers TRL computes without scaling
-    by_prefix: bool = False  # whether tokens are credited among completions that begin alike
     actor: Any = None  # a whole copy that plays where the weights in training are sharded
 
     def find_actor(self) -> Any:
@@ -115,10 +100,6 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
             own = len(batch["advantages"])
             first = own * self.accelerator.process_index
             batch["advantages"] = found[first : first + own]
-        if self.by_prefix:
-            size = self.num_generations
-            tokens, mask = batch["completion_ids"], batch["completion_mask"]
-            batch["advantages"] = credit_tokens(tokens, mask, batch["advantages"], size)
         return batch
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
@@ -233,7 +214,6 @@ def run_grpo(
         trainer.shard_weights()
         trainer.actor = actor.to(compute_device(model))  # type: ignore[arg-type]
     trainer.rollouts, trainer.estimator = rollouts, config.estimator
-    trainer.by_prefix = config.token_credit == "prefix"
     trainer.importance_cap = config.loss.importance_cap if config.loss.importance == "call" else None
     trainer.shares_prompts = config.memory.row_layout == "shared_prompt"
     parts: dict[str, Stateful] = {"rollouts": rollouts}

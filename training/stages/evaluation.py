@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from evaluation.scoring.baselines import score_role_baselines, score_team_baselines
-from evaluation.scoring.scores import UNTRAINED, RoleScores, TeamScores, write_scores
+from evaluation.scoring.scores import RoleScores, TeamScores, write_scores
 from evaluation.scoring.sealed_plays import NO_REPEATS, Repeats, score_role, score_team
 from roles.registry import ROLES
 from scenarios.base import Scenario
@@ -25,8 +25,7 @@ def evaluate_role(path: Path, stage: str, role: str) -> None:
     name = f"evaluate/{stage}/{role}"
     if run.is_done(name):
         return
-    count = _count_played(run.config, stage, run.config.evaluation.num_role_scenarios)
-    scores = play_sealed(run, stage, role, count, outcomes_folder(run))
+    scores = play_sealed(run, stage, role, run.config.evaluation.num_role_scenarios, outcomes_folder(run))
     store_scores(run, name, [scores])
     report_progress(20)
 
@@ -64,7 +63,7 @@ def evaluate_team(path: Path, stage: str) -> None:
     with serve(run, models, stage, end_id=chat.end_id) as engine:
         scores = score_team(
             stage,
-            test_cases(config)[: _count_played(config, stage, config.evaluation.num_team_scenarios)],
+            test_cases(config),
             engine=engine,
             chat=chat,
             weights=config.team_reward,
@@ -92,11 +91,6 @@ def evaluate_baselines(path: Path) -> None:
     scores += score_team_baselines(test_cases(config), config.team_reward)
     store_scores(run, name, scores)
     report_progress(10)
-
-
-def _count_played(config: RunConfig, stage: str, count: int) -> int:
-    """How many of `count` sealed scenarios the stage's weights play."""
-    return min(count, config.evaluation.num_untrained_scenarios) if stage == UNTRAINED else count
 
 
 def find_repeats(config: RunConfig) -> Repeats:

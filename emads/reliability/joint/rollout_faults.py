@@ -39,15 +39,14 @@ from training.joint.marl import SHORT_GAME, JointLearner
 from training.joint.protocols import choose_player
 
 KINDS = ("kill", "hang", "slow")
-MOST_CALLS = 24  # of one case: 2 decided sets of 9 calls and a second decision, one set of 4 reports
+MOST_CALLS = 30  # of one case: 3 report sets of 9 calls, and a second decision on each
 NUM_HOSTS = 2
 TIMEOUT_S = 60.0  # a healthy host has a case played in a second or so
 PLAN = "plan"  # file that the first host takes which plays a case
-PR_FAULTS = (("kill", 3), ("kill", 24), ("hang", 20), ("slow", 22))
+PR_FAULTS = (("kill", 3), ("kill", 30), ("hang", 20), ("slow", 25))
 LEARNING = MarlConfig(
     scenarios_per_step=3,
     report_sets=3,
-    decided_sets=0,
     decisions_per_set=2,
     learning_rate=1e-3,
     max_completion_tokens=40,

@@ -57,7 +57,7 @@ def search(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
     steps: list[Step] = []
     best = parts[0] if parts[0].keeps_limit else None
     searched = list_searched(parts, question.amount)
-    alone = {part.choice: part.cost for part in parts if len(part.choice) == 1}
+    alone: dict[tuple[str, ...], int] = {part.choice: part.cost for part in parts if len(part.choice) == 1}
     listed = "; ".join(f"{_name(part)} {_work_out(part, alone)}".rstrip() for part in searched)
     text = f"Within {question.amount}: {listed}."
     for part in searched:

@@ -279,19 +279,3 @@ def test_tables_of_a_partial_run_show_gaps() -> None:
     text = markdown(summary)
     assert "| legal | - | .50 [.50, .50] (.60) |" in text
     assert len(summary_tables(summary)) == 5
-
-
-def test_sft_is_compared_with_untrained_play_on_the_scenarios_that_both_played() -> None:
-    summary = build_summary(
-        [role_scores("cto", "untrained", (0.0, 0.0)), role_scores("cto", "sft", (0.25, 0.75, 1.0, 1.0))],
-        [],
-        seed=0,
-        wall_s=1.0,
-        versions={},
-        weights_changed=CHANGED,
-        signal=SIGNAL,
-        num_bootstrap=100,
-    )
-    section = summary["roles"]["cto"]
-    assert (section["sft"]["n"], section["untrained"]["n"]) == (4, 2)
-    assert section["paired"]["sft-untrained"]["mean"] == pytest.approx(0.5)

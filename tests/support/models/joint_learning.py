@@ -22,10 +22,8 @@ from training.learner.rows import TrainingRow
 CONFIG = MarlConfig().changed(
     scenarios_per_step=3,
     report_sets=3,
-    decided_sets=0,
     decisions_per_set=2,
     credit__scheme="shared",  # the other schemes: test_joint_options.py
-    credit__token_credit="alike",  # by prefix: test_prefix_credit.py
     learning_rate=1e-3,
     rate_factors={},
     max_completion_tokens=600,

@@ -248,7 +248,7 @@ def test_phases_count_every_role_and_pass() -> None:
     sft, grpo, marl = list_phases(config)
     assert sft.trained == pytest.approx(5 * 10 * 16 * sft.row)
     assert grpo.sampled + grpo.read == pytest.approx(grpo.trained) == pytest.approx(5 * 4 * 64 * grpo.row)
-    assert marl.trained == pytest.approx(2 * 24 * (8 * 4 + 2 * 2) * marl.row)
+    assert marl.trained == pytest.approx(2 * 24 * 4 * (4 + 2) * marl.row)
     twice = list_phases(load_config(None, ["sft.max_steps=20", "grpo.max_steps=8", "marl.max_steps=4"]))
     assert [b.trained / a.trained for a, b in zip((sft, grpo, marl), twice, strict=True)] == pytest.approx(
         [2] * 3

@@ -25,7 +25,7 @@ from simulator.engines.embedded.hf_chat import HFChat
 from simulator.records import Trajectory
 from training.config.grpo_config import GrpoConfig
 from training.roles import grpo
-from training.roles.grpo import credit_tokens, estimate_advantages, run_grpo, verified_reward
+from training.roles.grpo import estimate_advantages, run_grpo, verified_reward
 from training.roles.rollouts import Rollouts, episode_reward
 
 PROGRAM = "```python\nprint(6 * 7)\n```"
@@ -405,11 +405,3 @@ def test_advantages_by_hand(
     assert sorted(advantage for _, advantage in seen) == pytest.approx(sorted(expected), abs=1e-3)
     assert log[0][1]["reward/total"] == pytest.approx(0.4)
     assert log[0][1]["groups_with_signal"] == 0.5
-
-
-def test_tokens_are_credited_among_the_completions_of_their_group() -> None:
-    completions = torch.tensor([[7, 1, 0], [7, 2, 3], [7, 1, 0], [8, 4, 0]])
-    mask = torch.tensor([[1, 1, 0], [1, 1, 1], [1, 1, 0], [1, 1, 0]])
-    credits = credit_tokens(completions, mask, torch.tensor([0.3, -0.3, 0.2, -0.2]), 2)
-    expected = [[0.0, 0.3, 0.0], [0.0, -0.3, 0.0], [0.2, 0.0, 0.0], [-0.2, 0.0, 0.0]]
-    assert torch.allclose(credits, torch.tensor(expected))

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roles.team import RECONCILER
-from simulator.reward import TeamRewardWeights, with_consensus
 from training.joint.credit.base import CreditScheme
-from training.joint.credit.estimators import LEAST_SPREAD, Advantages, Estimator, ScoreGroup, normalise_role
+from training.joint.credit.estimators import Advantages, Estimator, ScoreGroup, normalise_role
 from training.joint.credit.votes import VoteAdvantages, VoteCredit
-from training.joint.records import GroupAdvantages, ScoredGroup, ScoredReportSet, SetAdvantages, Total
+from training.joint.records import GroupAdvantages, ScoredGroup, SetAdvantages, Total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +19,6 @@ class CreditAssigner:
     votes: VoteCredit
     pools_decisions: bool  # whether ReconcileGPT's decisions are compared over all sets of a scenario
     total: Total  # over all ranks
-    # of the team reward, where a decision is compared with the best plan by its reports; None: with others
-    weights: TeamRewardWeights | None = None
 
     def assign(self, roles: Sequence[str], groups: Sequence[ScoredGroup]) -> dict[str, list[GroupAdvantages]]:
         """Advantages of every role, aligned with the groups; ranks without groups take part, too."""
@@ -60,9 +57,7 @@ class CreditAssigner:
     def _decision_advantages(self, groups: Sequence[ScoredGroup]) -> VoteAdvantages:
         """Advantage of every decision, by group and set of reports."""
         sets = [one for group in groups for one in group.report_sets if one.is_decided]
-        if self.weights is not None:
-            pooled = [_compare_with_best(one, self.weights) for one in sets]
-        elif self.pools_decisions:
+        if self.pools_decisions:
             pooled = self._estimate(
                 [
                     ScoreGroup(
@@ -85,11 +80,3 @@ class CreditAssigner:
     def _estimate(self, groups: Sequence[ScoreGroup]) -> Advantages:
         advantages = self.estimator(groups, self.total)
         return normalise_role(advantages, self.total) if self.scheme.normalises_roles else advantages
-
-
-def _compare_with_best(report_set: ScoredReportSet, weights: TeamRewardWeights) -> list[float]:
-    """Reward of every decision less that of the best plan by the same reports, all votes right in both."""
-    assert report_set.best_reward is not None
-    verdicts = [with_consensus(one.verdict, 1.0, weights) for one in report_set.scored]
-    gaps = [verdict.reward - report_set.best_reward for verdict in verdicts]
-    return [gap if abs(gap) >= LEAST_SPREAD else 0.0 for gap in gaps]

@@ -119,29 +119,3 @@ def normalise_role(advantages: Advantages, total: Total = list) -> Advantages:
 
 def _scale(values: Sequence[float], deviation: float) -> list[float]:
     return [value / (max(deviation, LEAST_STD) + STD_EPSILON) for value in values]
-
-
-def share_by_prefix(messages: Sequence[Sequence[int]], values: Sequence[float]) -> list[list[float]]:
-    """One credit per token of the messages of one seat on one prompt; those of a message add up to its value.
-
-    They form a tree, and a token is compared with what else was said after the same beginning: a choice that
-    several messages share is judged by all of them, what follows without any alternative gets nothing.
-    A token's credit is the mean value of the messages that agree up to and with it, minus the mean value of
-    those that agree up to it (0 before the first token: advantages are centred already).
-    """
-    node_of = [0] * len(messages)  # the beginning that each message has reached
-    mean = {0: 0.0}
-    credits: list[list[float]] = [[] for _ in messages]
-    for place in range(max(map(len, messages), default=0)):
-        reached: dict[tuple[int, int], list[int]] = {}
-        for number, message in enumerate(messages):
-            if place < len(message):
-                reached.setdefault((node_of[number], message[place]), []).append(number)
-        for (before, _), numbers in reached.items():
-            node = len(mean)
-            mean[node] = statistics.fmean(values[number] for number in numbers)
-            gain = mean[node] - mean[before]
-            for number in numbers:
-                node_of[number] = node
-                credits[number].append(gain if abs(gain) >= LEAST_SPREAD else 0.0)
-    return credits
