@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check_launcher(stage: str, config: RunConfig) -> bool:
-    """Whether the processes are to share the weights (FSDP2); accelerate is told no more of it.
+    """Return whether the processes share the weights (FSDP2): `shard_model` cuts them up, not accelerate.
 
     Raises:
         UserError: DeepSpeed that is not installed, shards weights or is given Muon; another FSDP than the
