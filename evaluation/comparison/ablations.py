@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from evaluation.comparison.seeds import TEAM
 from evaluation.scoring.scores import read_scores
 from evaluation.stats.intervals import Interval
 from evaluation.stats.over_seeds import seeded_interval
@@ -19,7 +20,9 @@ ABLATION_FILE, MARKDOWN_FILE, PLOT_FILE = "ablation.json", "results.md", "plot.s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AblationRow:
-    """One cell: its score by owner and over all owners, and the change from the stage before.
+    """One cell: its score by owner and of what is measured, and the change from the stage before.
+
+    Measured is the team after joint training, else the mean over all roles.
 
     Example: AblationRow(cell="group_size=4", changes={"grpo.group_size": 4}, stage="grpo", num_seeds=2, ...)
     """
@@ -29,10 +32,10 @@ class AblationRow:
     stage: str
     num_seeds: int  # finished
     owners: Mapping[str, Interval]  # sampled reward of each role, and of the team
-    mean: Interval | None  # over all owners; None where nothing is finished
-    gain: Interval | None  # paired change from the stage before, over all owners
+    mean: Interval | None  # of what is measured; None where nothing is finished
+    gain: Interval | None  # paired change of it from the stage before
     against_first: Interval | None  # paired difference from the first cell; None in it and where tests differ
-    greedy: Interval | None  # greedy reward over all owners
+    greedy: Interval | None  # greedy reward of what is measured
     train_s: float  # mean seconds that the measured stage trained, all roles together
     note: str
 
@@ -69,10 +72,10 @@ def measure_cell(
             note=note or "not run",
         )
     scores = {owner: [_read(path, stage, owner) for path in finished] for owner in owners}
-    roles = [owner for owner in owners if owner != "team"] or list(owners)
+    measured = [TEAM] if TEAM in owners else list(owners)
     gain = None
     if before is not None:
-        gain = _difference([((path, stage), (path, before)) for path in finished], roles)
+        gain = _difference([((path, stage), (path, before)) for path in finished], measured)
     twins = dict(zip(paths, first, strict=True)) if first else {}
     against = [((path, stage), (twins[path], stage)) for path in finished if path in twins]
     return AblationRow(
@@ -84,10 +87,10 @@ def measure_cell(
             owner: seeded_interval([one.sampled for one in of_owner], same_scenarios=True, at_most=1.0)
             for owner, of_owner in scores.items()
         },
-        mean=_over(scores, roles, len(finished), greedy=False),
+        mean=_over(scores, measured, len(finished), greedy=False),
         gain=gain,
-        against_first=_difference(against, roles),
-        greedy=_over(scores, roles, len(finished), greedy=True),
+        against_first=_difference(against, measured),
+        greedy=_over(scores, measured, len(finished), greedy=True),
         train_s=train_s,
         note=note or ("" if len(finished) == len(paths) else f"{len(finished)} of {len(paths)} seeds"),
     )
@@ -147,6 +150,9 @@ def table_rows(rows: Sequence[AblationRow]) -> tuple[list[str], list[list[str]]]
     """Titles and cells of the table."""
     owners = list(dict.fromkeys(owner for row in rows for owner in row.owners))
     stage = stage_title(rows[0].stage) if rows else ""
+    if TEAM in owners:
+        owners.remove(TEAM)  # it is what is measured
+        stage = f"team, {stage}"
     compared = ["against the first"] if any(row.against_first for row in rows) else []
     titles = ["cell", "seeds", f"{stage} (greedy)", "gain", *compared]
     titles += [*map(owner_title, owners), "training, s", "note"]
@@ -169,8 +175,9 @@ def table_rows(rows: Sequence[AblationRow]) -> tuple[list[str], list[list[str]]]
 
 
 CAPTION = (
-    "mean sampled reward over roles and seeds [95 % interval over seeds and scenarios]; gain: paired change"
-    " from the stage before, against the first: paired difference from the first cell, * apart from 0"
+    "mean sampled reward over seeds, of the team or else over roles [95 % interval over seeds and scenarios];"
+    " gain: paired change from the stage before, against the first: paired difference from the first cell,"
+    " * apart from 0"
 )
 
 

@@ -15,8 +15,8 @@ import torch
 
 from emads.cli import main
 from emads.commands.ablation_plan import configure, list_cells, prefix_digest, read_plan
-from evaluation.comparison.ablations import best_low, measure_cell
-from evaluation.scoring.scores import RoleScores, write_scores
+from evaluation.comparison.ablations import best_low, measure_cell, table_rows
+from evaluation.scoring.scores import RoleScores, TeamScores, write_scores
 from roles.errors import UserError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -205,6 +205,32 @@ def test_a_cell_is_measured_by_hand(tmp_path: Path) -> None:
     none = measure_cell("d", {}, paths[2:], owners=["cost"], stage="grpo", before="sft", note="", train_s=0.0)
     assert (none.mean, none.note) == (None, "not run")
     assert best_low([row, none]) == row.mean.low
+
+
+def test_joint_training_is_measured_by_the_team(tmp_path: Path) -> None:
+    for stage, reward in (("grpo", 0.25), ("marl", 0.75)):
+        stored(tmp_path, stage, (0.5, 1.0))
+        team = TeamScores(
+            stage=stage,
+            sampled=(reward, reward),
+            greedy=(0.0, 0.5),
+            value=(reward, reward),
+            consensus=(1.0, 1.0),
+            unresolved=(0.0, 0.0),
+            escalation=(0.0, 0.0),
+            agreement=(),
+        )
+        write_scores(tmp_path / "scores" / f"{stage}-team.jsonl", [team])
+    row = measure_cell(
+        "c", {}, [tmp_path], owners=["cost", "team"], stage="marl", before="grpo", note="", train_s=1.0
+    )
+    assert row.mean is not None
+    assert row.gain is not None
+    assert row.greedy is not None
+    assert (row.mean.mean, row.gain.mean, row.greedy.mean) == (0.75, 0.5, 0.25)  # the role's are .75, 0, .75
+    titles, cells = table_rows([row])
+    assert titles[2].startswith("team, ")
+    assert len(titles) == len(cells[0])
 
 
 def test_a_plan_without_a_file_is_a_users_mistake(tmp_path: Path) -> None:
