@@ -5,7 +5,7 @@ controls: sft/ROLE -> sft_more/ROLE, sft_own/ROLE;  grpo/ROLE -> sft_instead, gr
 base -> single_sft -> single_grpo
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
@@ -27,10 +27,15 @@ from training.stages.controls import (
     train_single_grpo,
     train_single_sft,
 )
-from training.stages.evaluation import evaluate_baselines, evaluate_role, evaluate_team
+from training.stages.evaluation import (
+    evaluate_baselines,
+    evaluate_governed,
+    evaluate_role,
+    evaluate_team,
+)
 from training.stages.grpo import train_grpo
 from training.stages.marl import train_marl
-from training.stages.order import ROLE_CONTROLS, SINGLE_STAGES, TEAM_CONTROLS
+from training.stages.order import GOVERNED, GOVERNED_STAGES, ROLE_CONTROLS, SINGLE_STAGES, TEAM_CONTROLS
 from training.stages.own_answers import train_sft_own
 from training.stages.sft import count_control_steps, train_sft, train_sft_more
 
@@ -65,7 +70,7 @@ def demo_tasks(run: Run) -> list[Task]:
     tasks.append(evaluate_team_task(run, "grpo", after=grpo))
     tasks.append(evaluate_team_task(run, "marl", after=("marl",)))
     tasks += [evaluate_role_task(run, "marl", role, after=("marl",)) for role in TEAM_ROLES]
-    return tasks
+    return tasks + evaluate_governed_tasks(run, {"grpo": grpo, "marl": ("marl",)})
 
 
 def control_tasks(run: Run) -> list[Task]:
@@ -187,6 +192,26 @@ def evaluate_single_task(run: Run, stage: str, *, after: tuple[str, ...]) -> Tas
         after=after,
         units=20,
     )
+
+
+def evaluate_governed_tasks(run: Run, after: Mapping[str, tuple[str, ...]]) -> list[Task]:
+    """Evaluations of these stages in governed episodes; none where joint training plays none.
+
+    `after`: by stage, the tasks that train it.
+    """
+    if run.config.marl.protocol != "full":
+        return []
+    return [
+        Task(
+            name=f"evaluate/{stage}{GOVERNED}/team",
+            call=evaluate_governed,
+            args=(run.path, stage),
+            after=after[stage],
+            units=40,
+        )
+        for stage in GOVERNED_STAGES
+        if stage in after
+    ]
 
 
 def evaluate_team_task(run: Run, stage: str, *, after: tuple[str, ...]) -> Task:

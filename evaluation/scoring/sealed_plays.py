@@ -34,12 +34,12 @@ from simulator.game import MakeGame
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import list_roles
 from simulator.records import Episode
-from simulator.reward import TeamRewardWeights, score_episode
+from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 
 MODES: tuple[Mode, ...] = ("sampled", "greedy")
 REPEATS_FOLDER = "repeats"
-# (part of the scenarios, temperature, place of its first one, name of the stream of chance) -> its episodes
-PlayPart = Callable[[Sequence[TeamScenario], float, int, str], Sequence[Episode]]
+# (part of the scenarios, temperature, place of its first one, name of the stream of chance) -> scored episodes
+PlayPart = Callable[[Sequence[TeamScenario], float, int, str], Sequence[tuple[Episode, TeamVerdict]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +191,8 @@ def score_team(
 
     def play(
         part: Sequence[TeamScenario], temperature: float, first_place: int, stream: str
-    ) -> list[Episode]:
-        return play_team(
+    ) -> list[tuple[Episode, TeamVerdict]]:
+        episodes = play_team(
             part,
             engine=engine,
             chat=chat,
@@ -203,18 +203,26 @@ def score_team(
             rounds=rounds,
             first_place=first_place,
         )
+        return score_all(part, episodes, weights)
 
-    return score_episodes(
-        stage, scenarios, play, weights=weights, folder=folder, repeats=repeats, block_size=block_size
-    )
+    return score_plays(stage, scenarios, play, folder=folder, repeats=repeats, block_size=block_size)
 
 
-def score_episodes(
+def score_all(
+    scenarios: Sequence[TeamScenario], episodes: Sequence[Episode], weights: TeamRewardWeights
+) -> list[tuple[Episode, TeamVerdict]]:
+    """Every episode with its verdict."""
+    return [
+        (episode, score_episode(scenario, episode, weights))
+        for scenario, episode in zip(scenarios, episodes, strict=True)
+    ]
+
+
+def score_plays(
     stage: str,
     scenarios: Sequence[TeamScenario],
     play: PlayPart,
     *,
-    weights: TeamRewardWeights,
     folder: Path,
     repeats: Repeats = NO_REPEATS,
     block_size: int = BLOCK_SIZE,
@@ -228,10 +236,10 @@ def score_episodes(
     def complete(cases: Sequence[TeamScenario], mode: Mode, path: Path, stream: str) -> list[TeamOutcome]:
         def play_block(start: int, end: int) -> list[TeamOutcome]:
             part = cases[start:end]
-            episodes = play(part, TEMPERATURES[mode], start, stream)
+            played = play(part, TEMPERATURES[mode], start, stream)
             return [
-                describe_episode(scenario, episode, score_episode(scenario, episode, weights))
-                for scenario, episode in zip(part, episodes, strict=True)
+                describe_episode(scenario, episode, verdict)
+                for scenario, (episode, verdict) in zip(part, played, strict=True)
             ]
 
         keys = [scenario.key for scenario in cases]

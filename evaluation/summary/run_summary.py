@@ -39,6 +39,7 @@ TEAM_COMPARISONS = (
     ("marl", "grpo_instead", True),
     ("marl", "sft_best_habit", True),
     ("marl", "single_grpo", True),
+    ("marl_governed", "grpo_governed", True),
     ("marl", "oracle_common", False),
     ("marl", "oracle_best", False),
 )

@@ -43,6 +43,8 @@ TEAM_TITLES = {
     "sft": "SFT",
     "grpo": "GRPO",
     "marl": "MARL",
+    "grpo_governed": "GRPO, governed episodes",
+    "marl_governed": "MARL, governed episodes",
     "sft_instead": "SFT in place of MARL",
     "grpo_instead": "role GRPO in place of MARL",
     "sft_best_habit": "SFT on the best habits (upper control)",

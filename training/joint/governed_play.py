@@ -50,16 +50,22 @@ class GovernedPlayer:
     def play_greedily(
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str
     ) -> list[EpisodeGroup]:
-        """One governed episode of every case at temperature 0.
+        """One governed episode of every case at temperature 0; raises as `play_once`."""
+        return self.play_once(engine, scenarios, stream, temperature=0.0)
+
+    def play_once(
+        self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, *, temperature: float
+    ) -> list[EpisodeGroup]:
+        """One governed episode of every case.
 
         Raises:
             InfrastructureError: an episode was lost.
         """
-        seating = self._seat(engine, stream, temperature=0.0)
+        seating = self._seat(engine, stream, temperature=temperature)
         groups = asyncio.run(play_governed_groups(scenarios, seating, self.config.rounds, num_sets=1))
         if len(groups) != len(scenarios):
             lost = len(scenarios) - len(groups)
-            raise InfrastructureError(f"{lost} of {len(scenarios)} validation cases were lost")
+            raise InfrastructureError(f"{lost} of {len(scenarios)} cases were lost")
         return groups
 
     async def _play(

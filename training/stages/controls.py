@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from evaluation.scoring.sealed_plays import score_episodes
+from evaluation.scoring.sealed_plays import score_all, score_plays
 from evaluation.scoring.single_agent import play_alone
 from evaluation.scoring.team_players import BEST_HABITS
 from roles.errors import UserError
@@ -19,6 +19,7 @@ from scenarios.base import Scenario, Split
 from scenarios.team import TeamScenario
 from scenarios.team.single import SINGLE
 from simulator.records import Episode
+from simulator.reward import TeamVerdict
 from training.config.grpo_config import GrpoConfig
 from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, demonstration_row, team_scenario
@@ -177,8 +178,8 @@ def evaluate_single(path: Path, stage: str) -> None:
 
         def play(
             part: Sequence[TeamScenario], temperature: float, first_place: int, stream: str
-        ) -> list[Episode]:
-            return play_alone(
+        ) -> list[tuple[Episode, TeamVerdict]]:
+            episodes = play_alone(
                 part,
                 engine=engine,
                 chat=chat,
@@ -190,12 +191,12 @@ def evaluate_single(path: Path, stage: str) -> None:
                 max_turns=grpo.max_turns,
                 first_place=first_place,
             )
+            return score_all(part, episodes, config.team_reward)
 
-        scores = score_episodes(
+        scores = score_plays(
             stage,
             test_cases(config),
             play,
-            weights=config.team_reward,
             folder=outcomes_folder(run),
             repeats=find_repeats(config),
         )

@@ -1,20 +1,27 @@
 """The stages `evaluate/...`: scores of a role, of the team and of the baselines on sealed test scenarios."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from evaluation.scoring.baselines import score_role_baselines, score_team_baselines
 from evaluation.scoring.scores import RoleScores, TeamScores, write_scores
-from evaluation.scoring.sealed_plays import NO_REPEATS, Repeats, score_role, score_team
+from evaluation.scoring.sealed_plays import NO_REPEATS, Repeats, score_plays, score_role, score_team
 from roles.registry import ROLES
 from scenarios.base import Scenario
+from scenarios.team import TeamScenario
+from simulator.records import Episode
+from simulator.reward import TeamVerdict
 from training.config.run_config import RunConfig
 from training.data.demonstrations import role_scenario
+from training.joint.governed_play import GovernedPlayer
+from training.joint.governed_score import GovernedScorer
+from training.joint.score import reward_team
 from training.models.engine_factory import serve
 from training.models.weights import load_team, load_weights
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 from training.stages.from_config import choose_game, make_chat, test_cases, test_difficulties
-from training.stages.order import EVALUATED_AFTER
+from training.stages.order import EVALUATED_AFTER, GOVERNED
 
 REPEATED_STAGES = ("grpo", "marl")  # whose team plays some cases several times
 
@@ -73,6 +80,33 @@ def evaluate_team(path: Path, stage: str) -> None:
             folder=outcomes_folder(run),
             make_game=choose_game(config),
         )
+    store_scores(run, name, [scores])
+    report_progress(40)
+
+
+def evaluate_governed(path: Path, stage: str) -> None:
+    """Score the team after one stage on governed episodes of the sealed test cases."""
+    run = Run.open(path)
+    name = f"evaluate/{stage}{GOVERNED}/team"
+    if run.is_done(name):
+        return
+    config = run.config
+    models, tokenizer = load_team(run, stage)
+    chat = make_chat(tokenizer, config)
+    player = GovernedPlayer(
+        config=config.marl, chat=chat, roles=tuple(models), make_game=choose_game(config)
+    )
+    scorer = GovernedScorer(weights=config.team_reward, reward=reward_team)
+    with serve(run, models, stage, end_id=chat.end_id) as engine:
+
+        def play(
+            part: Sequence[TeamScenario], temperature: float, first_place: int, stream: str
+        ) -> list[tuple[Episode, TeamVerdict]]:
+            groups = player.play_once(engine, part, f"{stream}/{temperature}", temperature=temperature)
+            scored = [group.report_sets[0].scored[0] for group in scorer.score(groups)]
+            return [(one.episode, one.verdict) for one in scored]
+
+        scores = score_plays(stage + GOVERNED, test_cases(config), play, folder=outcomes_folder(run))
     store_scores(run, name, [scores])
     report_progress(40)
 

@@ -26,4 +26,6 @@ EVALUATED_AFTER = {
 EVALUATED_AFTER |= {stage: stage for stage in FEEDBACK_STAGES}
 ROLE_CONTROLS = ("sft_more", "sft_own")  # of GRPO: demonstrations again; own right answers beside them
 TEAM_CONTROLS = ("sft_instead", "grpo_instead", "sft_best_habit")  # of joint training, every role on its own
+GOVERNED = "_governed"  # ends the name of scores that a stage's team earned in governed episodes
+GOVERNED_STAGES = ("grpo", "marl")  # whose teams play them, where joint training does
 SINGLE_STAGES = ("single_sft", "single_grpo")  # of the agent that plays in place of a team

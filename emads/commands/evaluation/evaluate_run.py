@@ -12,6 +12,7 @@ from emads.commands.evaluation.evaluation_store import (
 from emads.commands.simulation.episodes_side_by_side import write_episodes_side_by_side
 from emads.commands.stage_tasks import (
     baselines_task,
+    evaluate_governed_tasks,
     evaluate_role_task,
     evaluate_single_task,
     evaluate_team_task,
@@ -29,7 +30,7 @@ from training.models.weights import stage_marker
 from training.roles.alarm_files import alarms_by_stage
 from training.runs.provenance import find_versions
 from training.runs.run_folder import Run
-from training.stages.order import EVALUATED_AFTER, SINGLE_STAGES, TEAM_CONTROLS
+from training.stages.order import EVALUATED_AFTER, GOVERNED_STAGES, SINGLE_STAGES, TEAM_CONTROLS
 
 
 def evaluate_run(path: Path, *, again: bool = False) -> dict[str, Any]:
@@ -55,6 +56,8 @@ def evaluate_run(path: Path, *, again: bool = False) -> dict[str, Any]:
         for stage in SINGLE_STAGES
         if _is_trained(run, stage, SINGLE)
     ]
+    is_whole = {stage: all(_is_trained(run, stage, role) for role in TEAM_ROLES) for stage in GOVERNED_STAGES}
+    tasks += evaluate_governed_tasks(run, {stage: () for stage, is_done in is_whole.items() if is_done})
     start = time.monotonic()
     perform(run, tasks, "evaluation")
     write_summary(path, summarise(run, wall_s=add_wall_time(run, time.monotonic() - start)))
