@@ -38,7 +38,7 @@ from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 
 MODES: tuple[Mode, ...] = ("sampled", "greedy")
 REPEATS_FOLDER = "repeats"
-# (part of the scenarios, temperature, place of its first one, name of the stream of chance) -> scored episodes
+# (cases, temperature, place of the first one, name of the stream of chance) -> scored episodes
 PlayPart = Callable[[Sequence[TeamScenario], float, int, str], Sequence[tuple[Episode, TeamVerdict]]]
 
 

@@ -93,9 +93,7 @@ def evaluate_governed(path: Path, stage: str) -> None:
     config = run.config
     models, tokenizer = load_team(run, stage)
     chat = make_chat(tokenizer, config)
-    player = GovernedPlayer(
-        config=config.marl, chat=chat, roles=tuple(models), make_game=choose_game(config)
-    )
+    player = GovernedPlayer(config=config.marl, chat=chat, roles=tuple(models), make_game=choose_game(config))
     scorer = GovernedScorer(weights=config.team_reward, reward=reward_team)
     with serve(run, models, stage, end_id=chat.end_id) as engine:
 
