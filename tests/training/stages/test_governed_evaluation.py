@@ -20,6 +20,7 @@ from simulator.engines.scripted import ScriptedEngine, SeededPolicy
 from training.config.loading import load_config
 from training.runs.run_folder import Run
 from training.stages import evaluation
+from training.stages.from_config import test_cases as list_cases
 
 SETTINGS = (
     "marl.protocol=full",
@@ -36,7 +37,7 @@ def mumble(transcript: str, rng: random.Random) -> str:
 def play_stages(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, TeamScores]:
     """Governed scores of experts after joint training, and of a ReconcileGPT without a decision before it."""
     config = load_config(None, SETTINGS)
-    known: list[PlayableCase] = [*evaluation.test_cases(config)]
+    known: list[PlayableCase] = [*list_cases(config)]
     experts = oracle_team(known, report_habit="measured", funding_habit="exact")
     teams: dict[str, Mapping[str, SeededPolicy]] = {"marl": experts, "grpo": {**experts, RECONCILER: mumble}}
 
