@@ -31,6 +31,7 @@ from evaluation.comparison.ablations import (
 )
 from evaluation.report.detail_charts import plot_cells
 from evaluation.summary.details import OUTCOMES_FOLDER
+from evaluation.summary.joint_section import describe_validation
 from evaluation.summary.tables import print_tables
 from roles.registry import ROLES
 from training.models.base_model import quiet_libraries
@@ -233,7 +234,20 @@ def _measure(plan: AblationPlan, folder: Path, cell: Cell, stopped: Sequence[str
         note="stopped: no chance after the first seed" if cell.name in stopped else "",
         train_s=_train_seconds(plan, paths),
         first=_first_paths(plan, folder, cell),
+        validations=_list_validations(paths) if plan.stages[-1] == "marl" else (),
     )
+
+
+def _list_validations(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """Best and last validation of joint training, seed by seed, where there are any."""
+    found = []
+    for run in (Run.open(path) for path in paths if (path / "config.yaml").is_file()):
+        if run.is_done("marl") and (donor := run.read_payload("marl").get("taken_from")):
+            run = Run.open(Path(donor))
+        found.append(
+            describe_validation([{"step": row.step, **row.metrics} for row in run.read_metrics("marl")])
+        )
+    return [one for one in found if one]
 
 
 def _first_paths(plan: AblationPlan, folder: Path, cell: Cell) -> list[Path]:

@@ -38,6 +38,7 @@ class AblationRow:
     greedy: Interval | None  # greedy reward of what is measured
     train_s: float  # mean seconds that the measured stage trained, all roles together
     note: str
+    validations: Sequence[Mapping[str, Any]] = ()  # by seed, see joint_section.describe_validation
 
 
 def measure_cell(
@@ -51,10 +52,12 @@ def measure_cell(
     note: str,
     train_s: float,
     first: Sequence[Path] = (),
+    validations: Sequence[Mapping[str, Any]] = (),
 ) -> AblationRow:
     """Return the row of a cell from the score files of its finished seeds.
 
     `first` holds the first cell's runs, seed by seed beside `paths`; leave it out where tests differ.
+    `validations`: of joint training, seed by seed.
     """
     finished = [path for path in paths if all(_file(path, stage, owner).is_file() for owner in owners)]
     if not finished:
@@ -93,6 +96,7 @@ def measure_cell(
         greedy=_over(scores, measured, len(finished), greedy=True),
         train_s=train_s,
         note=note or ("" if len(finished) == len(paths) else f"{len(finished)} of {len(paths)} seeds"),
+        validations=validations,
     )
 
 
@@ -155,7 +159,8 @@ def table_rows(rows: Sequence[AblationRow]) -> tuple[list[str], list[list[str]]]
         stage = f"team, {stage}"
     compared = ["against the first"] if any(row.against_first for row in rows) else []
     titles = ["cell", "seeds", f"{stage} (greedy)", "gain", *compared]
-    titles += [*map(owner_title, owners), "training, s", "note"]
+    validated = ["validations: best, last (SE)"] if any(row.validations for row in rows) else []
+    titles += [*map(owner_title, owners), *validated, "training, s", "note"]
     cells = []
     for row in rows:
         greedy = f" ({short(row.greedy.mean)})" if row.greedy else ""
@@ -167,6 +172,7 @@ def table_rows(rows: Sequence[AblationRow]) -> tuple[list[str], list[list[str]]]
                 change_cell(asdict(row.gain)) if row.gain else "-",
                 *[change_cell(asdict(row.against_first)) if row.against_first else "-" for _ in compared],
                 *(_interval(row.owners.get(owner)) for owner in owners),
+                *["; ".join(map(_best_and_last, row.validations)) or "-" for _ in validated],
                 f"{row.train_s:.0f}" if row.num_seeds else "-",
                 row.note,
             ]
@@ -177,7 +183,8 @@ def table_rows(rows: Sequence[AblationRow]) -> tuple[list[str], list[list[str]]]
 CAPTION = (
     "mean sampled reward over seeds, of the team or else over roles [95 % interval over seeds and scenarios];"
     " gain: paired change from the stage before, against the first: paired difference from the first cell,"
-    " * apart from 0"
+    " * apart from 0; validations: greedy team reward by seed, with the standard error of what the last one"
+    " lies below the best"
 )
 
 
@@ -204,6 +211,12 @@ def write_ablation(
     write_atomic(folder / ABLATION_FILE, json.dumps(data, indent=1, allow_nan=False) + "\n")
     write_atomic(folder / MARKDOWN_FILE, ablation_markdown(name, question, rows, command))
     write_atomic(folder / PLOT_FILE, plot)
+
+
+def _best_and_last(validation: Mapping[str, Any]) -> str:
+    error = validation["fall_error"]
+    last = short(validation["last"]) + ("" if error is None else f" ({short(error)})")
+    return f"{short(validation['peak'])}, {last}"
 
 
 def _interval(interval: Interval | None) -> str:

@@ -222,7 +222,15 @@ def test_joint_training_is_measured_by_the_team(tmp_path: Path) -> None:
         )
         write_scores(tmp_path / "scores" / f"{stage}-team.jsonl", [team])
     row = measure_cell(
-        "c", {}, [tmp_path], owners=["cost", "team"], stage="marl", before="grpo", note="", train_s=1.0
+        "c",
+        {},
+        [tmp_path],
+        owners=["cost", "team"],
+        stage="marl",
+        before="grpo",
+        note="",
+        train_s=1.0,
+        validations=[{"peak": 0.7, "last": 0.66, "fall_error": 0.02}],
     )
     assert row.mean is not None
     assert row.gain is not None
@@ -230,7 +238,7 @@ def test_joint_training_is_measured_by_the_team(tmp_path: Path) -> None:
     assert (row.mean.mean, row.gain.mean, row.greedy.mean) == (0.75, 0.5, 0.25)  # the role's are .75, 0, .75
     titles, cells = table_rows([row])
     assert titles[2].startswith("team, ")
-    assert len(titles) == len(cells[0])
+    assert dict(zip(titles, cells[0], strict=True))["validations: best, last (SE)"] == ".70, .66 (.02)"
 
 
 def test_a_plan_without_a_file_is_a_users_mistake(tmp_path: Path) -> None:
