@@ -16,6 +16,7 @@ from evaluation.summary.run_summary import combine_seeds, read_summary, write_su
 from evaluation.summary.run_table import gate_table
 from evaluation.summary.tables import print_tables
 from roles.errors import UserError
+from training.config.run_config import compute_digest
 from training.runs.run_folder import Run
 
 
@@ -58,12 +59,14 @@ def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
     """Compare runs of one config as seeds; seed_comparison.json and the joint summary go to the first one.
 
     Raises:
-        UserError: runs whose configs differ in more than seeds and name.
+        UserError: runs whose configs differ in more than seeds, name and keys that change no weights.
     """
     first = runs[0].config
+    digest = compute_digest(first)
     for run in runs[1:]:
-        same = run.config.model_copy(update={"seed": first.seed, "name": first.name, "data": first.data})
-        if same != first:
+        data = run.config.data.model_copy(update={"seed": first.data.seed})
+        same = run.config.model_copy(update={"seed": first.seed, "name": first.name, "data": data})
+        if compute_digest(same) != digest:
             raise UserError(
                 f"{run.path} has another config than {runs[0].path}: only seeds of one config are compared"
                 " together; evaluate them one by one"
