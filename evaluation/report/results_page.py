@@ -1,7 +1,8 @@
 """Writes the Markdown page of results from run folders and ablations; nothing on it is typed by hand."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from evaluation.comparison.ablations import MARKDOWN_FILE
 from evaluation.comparison.seeds import read_seed_comparison
@@ -13,7 +14,7 @@ from evaluation.summary.detail_table import process_table
 from evaluation.summary.details import read_details
 from evaluation.summary.joint_table import joint_tables, seeds_joint_table
 from evaluation.summary.run_summary import read_summary
-from evaluation.summary.run_table import STAGE_TITLES, markdown, trained_stages
+from evaluation.summary.run_table import STAGE_TITLES, change_cell, markdown, trained_stages
 from evaluation.summary.tables import PlainTable, write_markdown
 from roles.errors import UserError
 from simulator.export.atomic_files import write_atomic
@@ -51,10 +52,26 @@ def results_page(runs: Sequence[Path], *, ablations: Path | None, command: str) 
     return "\n\n".join(blocks) + "\n"
 
 
+def _write_joint_change(comparison: Mapping[str, Any]) -> str:
+    """What joint training changed over all seeds, in a sentence; "" where it was not compared."""
+    paired = comparison.get("owners", {}).get("team", {}).get("paired", {})
+    changes = [
+        f"{change_cell(paired[name]).removesuffix(' *')} {way}"
+        for name, way in (("marl-grpo", "at temperature 1"), ("marl-grpo_greedy", "greedily"))
+        if name in paired
+    ]
+    if not changes:
+        return ""
+    seeds = len(comparison["seeds"])
+    return f"Over {seeds} seeds joint training changes the team reward by {' and '.join(changes)}."
+
+
 def _run_blocks(runs: Sequence[Path]) -> list[str]:
     first = read_summary(runs[0])
     comparison = read_seed_comparison(runs[0])
-    blocks = [f"**{write_conclusion(first)[0]}**", "\n".join(f"- {one}" for one in list_findings(first))]
+    findings = [f"**{write_conclusion(first)[0]}**", "\n".join(f"- {one}" for one in list_findings(first))]
+    joint = _write_joint_change(comparison)
+    blocks = [f"**{joint}**"] if joint else findings
     blocks += ["## Runs", write_markdown(_run_table(runs))]
     compared = seed_comparison_tables(comparison)
     for place, table in enumerate(compared):
@@ -64,7 +81,7 @@ def _run_blocks(runs: Sequence[Path]) -> list[str]:
     by_seed = seeds_joint_table([read_summary(path) for path in runs])
     if by_seed.rows:
         blocks += [f"## {by_seed.title}", write_markdown(by_seed), f"{by_seed.caption}."]
-    blocks += [f"## Seed {first['seed']} in full", markdown(first).rstrip()]
+    blocks += [f"## Seed {first['seed']} in full", *(findings if joint else []), markdown(first).rstrip()]
     for table in joint_tables(first):
         blocks += [f"### {table.title}", write_markdown(table), f"{table.caption}."]
     details, diagnostics = read_details(runs[0]), read_diagnostics(runs[0])

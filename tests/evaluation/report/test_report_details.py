@@ -13,7 +13,7 @@ from report_runs import ROLES, full_run, summarise
 from scored_outcomes import outcome, team_outcome
 
 from emads.cli import main
-from evaluation.comparison.seeds import write_seed_comparison
+from evaluation.comparison.seeds import read_seed_comparison, write_seed_comparison
 from evaluation.probes.diagnosis import Finding
 from evaluation.report.detail_sections import team_parts_chart
 from evaluation.report.diagnostic_table import finding_rows, read_diagnostics, write_diagnostics
@@ -21,6 +21,7 @@ from evaluation.report.page import render_report
 from evaluation.report.results_page import results_page, write_results_page
 from evaluation.summary.details import build_details, write_details
 from evaluation.summary.run_summary import combine_seeds
+from evaluation.summary.run_table import short_change
 from roles.errors import UserError
 
 INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 40}
@@ -162,6 +163,10 @@ def test_the_markdown_page_is_made_of_the_runs_and_names_its_command(run: Path, 
     write_results_page(target, [run], ablations=tmp_path / "ablations", command="emads report X --markdown Y")
     page = target.read_text()
     assert "Made by `emads report X --markdown Y`" in page
+    changed = read_seed_comparison(run)["owners"]["team"]["paired"]["marl-grpo"]["mean"]
+    headline = page.split("**")[1]  # of all seeds; what one seed showed stands below its own title
+    assert headline.startswith("Over 2 seeds joint training changes the team reward by ")
+    assert short_change(changed) in headline
     for wanted in (
         "## Seeds 3, 4 together",
         "| Team | MARL - GRPO |",
