@@ -5,10 +5,12 @@ know the case as far as it is known when they write; what happens to their plans
 """
 
 import asyncio
+import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count, islice
+from pathlib import Path
 
 from roles.registry import ROLES
 from roles.team import RECONCILER, Decision
@@ -28,6 +30,7 @@ from simulator.agents.table_reading import ReadTable
 from simulator.chat import Chat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
+from simulator.export.atomic_files import write_atomic
 from simulator.governance.store.episode_record import GovernedRecord
 from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating
@@ -48,29 +51,42 @@ def replan_rows(
     first_row: int,
     seed: int,
     difficulties: Sequence[int],
+    folder: Path,
     split: Split = "train",
     style: Style = "short",
 ) -> list[TokenRow]:
-    """The role's transcripts of so many re-planned episodes."""
-    rows = _play_rows(role, chat, first_row, seed, difficulties, split, style)
-    return list(islice(rows, num_rows))
+    """The role's transcripts of so many re-planned episodes.
+
+    Those of all roles are played at once and kept in the run's `folder` for the other roles.
+    """
+    path = folder / f"{split}-{first_row}-{num_rows}.json"
+    if not path.is_file():
+        records = islice(_play_again(chat, first_row, seed, difficulties, split, style), num_rows)
+        rows = [
+            {
+                one: (t.token_ids, "".join(map(str, t.loss_mask)))
+                for one, t in record.episode.trajectories.items()
+            }
+            for record in records
+        ]
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(rows))
+    stored = json.loads(path.read_text())
+    return [
+        TokenRow(token_ids=tuple(ids), loss_mask=tuple(map(int, mask)))
+        for ids, mask in (one[role] for one in stored)
+    ]
 
 
-def _play_rows(
-    role: str,
-    chat: Chat,
-    first_row: int,
-    seed: int,
-    difficulties: Sequence[int],
-    split: Split,
-    style: Style,
-) -> Iterator[TokenRow]:
+def _play_again(
+    chat: Chat, first_row: int, seed: int, difficulties: Sequence[int], split: Split, style: Style
+) -> Iterator[GovernedRecord]:
+    """Episodes of experts in which a plan was made again."""
     for first in count(FIRST_INDEX + first_row * CASES_PER_ROW, BLOCK):
         cases = [team_scenario(split, seed, first + place, difficulties) for place in range(BLOCK)]
         for record in play_experts(cases, chat, style):
             if any(chapter.attempt and chapter.drafts for chapter in record.chapters):
-                one = record.episode.trajectories[role]
-                yield TokenRow(token_ids=tuple(one.token_ids), loss_mask=tuple(one.loss_mask))
+                yield record
 
 
 def play_experts(cases: Sequence[TeamScenario], chat: Chat, style: Style) -> list[GovernedRecord]:

@@ -94,6 +94,7 @@ def train_role(
                 first_row=first,
                 seed=config.data.seed,
                 difficulties=config.data.difficulties,
+                folder=run.path / "replans",
                 split=split,
                 style=config.model.prompts,
             )
