@@ -2,13 +2,14 @@
 
 import json
 import random
+import shutil
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny_models import DIFFICULTIES, tiny_chat, tiny_tokenizer
+from tiny_models import DIFFICULTIES, make_tiny_base, tiny_chat, tiny_tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -21,6 +22,7 @@ from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.game import PlanGame
 from simulator.engines.embedded.hf_chat import HFChat
 from simulator.tool_calls import format_tool_call
+from training.config.loading import load_config
 from training.config.model_config import ModelConfig
 from training.data.demonstrations import corpus, role_scenario, team_scenario
 from training.models.base_model import (
@@ -34,6 +36,7 @@ from training.models.base_model import (
     number_features,
     train_tokenizer,
 )
+from training.runs.run_folder import Run
 
 QWEN_TEMPLATE = (files("trl") / "chat_templates" / "qwen2_5.jinja").read_text()
 QWEN_SPECIALS = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
@@ -345,3 +348,14 @@ def test_an_end_of_turn_of_several_tokens_is_refused() -> None:
     odd.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }} STOP\n{% endfor %}"
     with pytest.raises(ValueError, match="'STOP', which is not one token"):
         HFChat(odd)
+
+
+def test_a_base_that_was_left_behind_is_made_again_to_the_bit(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", load_config(None, ("model.num_layers=1", "model.hidden_size=32")))
+    make_tiny_base(run.path)
+    made = sorted((run.path / "checkpoints" / "base" / "step_0").iterdir())
+    before = {file.name: file.read_bytes() for file in made}
+    assert "model.safetensors" in before
+    shutil.rmtree(run.path / "checkpoints" / "base")
+    make_tiny_base(run.path)
+    assert {file.name: file.read_bytes() for file in made} == before
