@@ -165,5 +165,10 @@ def plan_value(case: CompanyCase, plan: Plan) -> float:
 
 
 def scale_worth(worth: int, blind: Fraction, best: int) -> float:
-    """A plan's worth as a share of the room between a blind plan and the best one, in [0, 1]."""
+    """A plan's worth as a share of the room between a blind plan and the best one, in [0, 1].
+
+    Without room, as after a shock that leaves one part to buy, the best is worth 1 and anything less 0.
+    """
+    if best <= blind:
+        return float(worth >= best)
     return min(1.0, max(0.0, float((worth - blind) / (best - blind))))

@@ -59,7 +59,6 @@ def value_situation(world: World, situation: Situation) -> float:
     if not option or not all(own[option][0].keeps_limit for own in situation.known.parts.values()):
         return 0.0
     back = look_back(world)
-    worth = situation.known.options[option].base
-    if back.best is None or back.blind is None or back.best <= back.blind:
-        return float(back.best is not None and worth >= back.best)
-    return scale_worth(worth, back.blind, back.best)
+    if back.best is None or back.blind is None:
+        return 0.0
+    return scale_worth(situation.known.options[option].base, back.blind, back.best)

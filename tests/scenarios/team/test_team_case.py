@@ -10,6 +10,7 @@ from roles.base import AnswerError
 from roles.team import Ask, Decision, Offer, Report
 from scenarios.base import ToolCall, ToolError
 from scenarios.company.knapsack import list_efficient, take_within
+from scenarios.company.optimum import scale_worth
 from scenarios.company.records import Plan
 from scenarios.company.steps import concave_steps
 from scenarios.team.experts import (
@@ -158,6 +159,17 @@ def test_values_are_0_at_a_blind_plan_and_1_at_the_optimum() -> None:
     assert half.worth == 98
     assert half.value == pytest.approx(float((98 - blind) / (100 - blind)))
     assert 0 < half.value < 1
+
+
+def test_where_one_plan_alone_can_be_run_it_is_worth_1() -> None:
+    only = seat_team(make_northbank(budget=9))  # A needs 9, B 14: a blind plan is the best one
+    assert only.optimum is not None
+    assert only.truth["blind"] == only.optimum.worth == 44
+    offer = Offer(option="A", part=["spare gateway"], cost=9, worth=14)
+    table = {"cto": check_report(only, "cto", Report(offers=[offer], needs=["A"], veto=[]))}
+    assert decision_value(only, table, decide("A", "cto")) == 1.0
+    assert decision_value(only, table, decide("A")) == 0.0
+    assert [scale_worth(worth, Fraction(44), 44) for worth in (43, 44)] == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(
