@@ -22,6 +22,7 @@ from emads.commands.ablation_plan import (
     prefix_digest,
     read_plan,
 )
+from emads.commands.evaluation.evaluate_run import list_joint_steps
 from evaluation.comparison.ablations import (
     AblationRow,
     ablation_table,
@@ -242,11 +243,9 @@ def _list_validations(paths: Sequence[Path]) -> list[dict[str, Any]]:
     """Best and last validation of joint training, seed by seed, where there are any."""
     found = []
     for run in (Run.open(path) for path in paths if (path / "config.yaml").is_file()):
-        if run.is_done("marl") and (donor := run.read_payload("marl").get("taken_from")):
+        while run.is_done("marl") and (donor := run.read_payload("marl").get("taken_from")):
             run = Run.open(Path(donor))
-        found.append(
-            describe_validation([{"step": row.step, **row.metrics} for row in run.read_metrics("marl")])
-        )
+        found.append(describe_validation(list_joint_steps(run)))
     return [one for one in found if one]
 
 

@@ -53,7 +53,7 @@ def results_page(runs: Sequence[Path], *, ablations: Path | None, command: str) 
 
 
 def _write_joint_change(comparison: Mapping[str, Any]) -> str:
-    """What joint training changed over all seeds, in a sentence; "" where it was not compared."""
+    """Return what joint training changed over all seeds, in a sentence; "" where it was not compared."""
     paired = comparison.get("owners", {}).get("team", {}).get("paired", {})
     changes = [
         f"{change_cell(paired[name]).removesuffix(' *')} {way}"

@@ -91,9 +91,14 @@ def summarise(run: Run, *, wall_s: float) -> dict[str, Any]:
         weights_changed=changed,
         signal=signal,
         num_bootstrap=run.config.evaluation.num_bootstrap,
-        joint_steps=[{"step": float(row.step), **row.metrics} for row in run.read_metrics("marl")],
+        joint_steps=list_joint_steps(run),
     )
     return summary | {"alarms": alarms_by_stage(run)}
+
+
+def list_joint_steps(run: Run) -> list[dict[str, float]]:
+    """The metrics of every step of joint training; none for weights that were taken from another run."""
+    return [{"step": float(row.step), **row.metrics} for row in run.read_metrics("marl")]
 
 
 def print_summary(summary: dict[str, Any]) -> None:
