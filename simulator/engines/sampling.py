@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 _MASK32 = 0xFFFFFFFF
-NOISE_AT_ONCE = 2**22  # numbers; each takes 8 bytes in a few places
+MOST_NOISE = (
+    4096  # tokens of a vocabulary that get noise each: for a large one that costs more than the model
+)
 
 
 def session_seed(seed: int, session: str) -> int:
@@ -33,7 +35,7 @@ def uniform_noise(streams: Tensor, positions: Tensor, vocab_size: int) -> Tensor
 def sample_tokens(
     logits: Tensor, temperatures: Tensor, streams: Tensor, positions: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Sample ids (rows,) and their log-probabilities (rows,), by the Gumbel-max trick.
+    """Sample ids (rows,) and their log-probabilities (rows,).
 
     Temperature 0 rows take the arg max; their log-probabilities are those of temperature 1.
     Log-probabilities are of the distribution sampled from (after temperature).
@@ -50,17 +52,20 @@ def draw_tokens(
     logprobs = torch.log_softmax(logits.float() / scale[:, None], dim=-1)
     tokens = logprobs.argmax(-1)
     if needs_noise:
-        tokens = torch.where(greedy, tokens, _perturbed_argmax(logprobs, streams, positions))
+        draw = _perturbed_argmax if logprobs.shape[-1] <= MOST_NOISE else _inverted_sum
+        tokens = torch.where(greedy, tokens, draw(logprobs, streams, positions))
     return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
 
 
 def _perturbed_argmax(logprobs: Tensor, streams: Tensor, positions: Tensor) -> Tensor:
-    """Arg max of logprobs (rows, vocab) plus Gumbel noise, some rows at a time: noise needs much memory."""
-    at_once = max(1, NOISE_AT_ONCE // logprobs.shape[-1])
-    picked = []
-    for start in range(0, len(logprobs), at_once):
-        part = slice(start, start + at_once)
-        noise = uniform_noise(streams[part], positions[part], logprobs.shape[-1])
-        gumbel = -torch.log(-torch.log(noise)).float()
-        picked.append((logprobs[part] + gumbel).argmax(-1))
-    return torch.cat(picked)
+    """Arg max of logprobs (rows, vocab) plus Gumbel noise."""
+    noise = uniform_noise(streams, positions, logprobs.shape[-1])
+    return (logprobs - torch.log(-torch.log(noise)).float()).argmax(-1)
+
+
+def _inverted_sum(logprobs: Tensor, streams: Tensor, positions: Tensor) -> Tensor:
+    """The token at which the running sum of the chances passes one uniform number; logprobs (rows, vocab)."""
+    sums = logprobs.double().exp().cumsum(-1)
+    passed = uniform_noise(streams, positions, 1) * sums[:, -1:]
+    found = torch.searchsorted(sums, passed)[:, 0]
+    return found.clamp(max=logprobs.shape[-1] - 1)  # of logits that are not numbers, too

@@ -131,19 +131,29 @@ def _attend_in_products(
     scores = torch.bmm(query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)).view(rows, heads, queries, own)
     scores.masked_fill_(~mask, -torch.inf)
     if shared:
-        further = query.new_full((rows, heads, queries, longest), -torch.inf)
-        for places, keys, _ in shared:  # one product for all of its rows
-            found = torch.bmm(query[places].transpose(0, 1).flatten(1, 2), keys.transpose(1, 2))
-            further[places, :, :, : keys.shape[1]] = found.view(heads, len(places), queries, -1).transpose(
-                0, 1
-            )
-        scores = torch.cat([scores, further], -1)
+        further = [
+            torch.bmm(query[places].transpose(0, 1).flatten(1, 2), keys.transpose(1, 2))
+            .view(heads, len(places), queries, -1)
+            .transpose(0, 1)
+            for places, keys, _ in shared  # one product for all of its rows
+        ]
+        scores = torch.cat([scores, _spread(further, shared, rows, longest)], -1)
     chances = scores.softmax(-1)
     result = torch.bmm(chances[..., :own].flatten(0, 1), value.flatten(0, 1)).view(query.shape)
     for places, keys, values in shared:
         seen = chances[places, :, :, own : own + keys.shape[1]].transpose(0, 1).flatten(1, 2)
         result[places] += torch.bmm(seen, values).view(heads, len(places), queries, -1).transpose(0, 1)
     return result
+
+
+def _spread(parts: Sequence[Tensor], shared: Sequence[_Shared], rows: int, longest: int) -> Tensor:
+    """Scores of all rows over the longest shared text: what a row does not see is minus infinity."""
+    if len(parts) == 1 and len(parts[0]) == rows:  # all rows see one text; parts stand in the rows' order
+        return parts[0]
+    spread = parts[0].new_full((rows, *parts[0].shape[1:3], longest), -torch.inf)
+    for part, (places, keys, _) in zip(parts, shared, strict=True):
+        spread[places, :, :, : keys.shape[1]] = part
+    return spread
 
 
 AttentionInterface.register(NAME, grouped_attention)

@@ -131,13 +131,12 @@ def _extend(
     mask = torch.cat([seen[:, None, :].expand(-1, width, -1), mask], 2)
     before = torch.tensor([[row.num_shared] for row in rows], device=device) + seen.sum(1, keepdim=True)
     with routed(lane, rows):
-        lane.model(
+        lane.model.get_decoder()(  # without the output head: nothing is sampled here
             input_ids=ids,
             attention_mask=mask[:, None],
             position_ids=(before + valid.cumsum(1) - 1).clamp(min=0),
             past_key_values=cache,
             use_cache=True,
-            logits_to_keep=1,
         )
     return torch.cat([seen, valid], 1)
 

@@ -8,7 +8,6 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from roles.errors import InfrastructureError
-from simulator.engines import sampling
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 
@@ -126,26 +125,6 @@ def test_samples_do_not_depend_on_batch_mates_or_row_limit() -> None:
     assert [ids for ids, _ in together] == [ids for ids, _ in narrow]
 
 
-def test_noise_is_made_for_some_rows_at_a_time_and_picks_the_same_tokens(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """For a whole batch over a large vocabulary, in float64, it would take more than the model."""
-    made: list[int] = []
-    draw = sampling.uniform_noise
-
-    def note(streams: torch.Tensor, positions: torch.Tensor, vocab_size: int) -> torch.Tensor:
-        made.append(len(streams) * vocab_size)
-        return draw(streams, positions, vocab_size)
-
-    monkeypatch.setattr(sampling, "uniform_noise", note)
-    given = (torch.randn(7, 61), torch.ones(7), torch.arange(7), torch.arange(7))
-    whole = sampling.sample_tokens(*given)
-    monkeypatch.setattr(sampling, "NOISE_AT_ONCE", 130)
-    parts = sampling.sample_tokens(*given)
-    assert made == [7 * 61, 122, 122, 122, 61]
-    assert torch.equal(whole[0], parts[0])
-
-
 def test_common_prompts_and_observations_are_those_of_plain_forward_passes(
     request: pytest.FixtureRequest,
 ) -> None:
@@ -153,7 +132,7 @@ def test_common_prompts_and_observations_are_those_of_plain_forward_passes(
     model, engine = make_model(), make_engine(make_model())
     texts = [[*range(20, 30), 5, 6, 7], [*range(20, 30), 8], [40, 41, 42]]
     fed: list[torch.Size] = []
-    engine._lanes[0].model.register_forward_pre_hook(
+    engine._lanes[0].model.get_decoder().register_forward_pre_hook(
         lambda _, args, kwargs: fed.append(kwargs["input_ids"].shape), with_kwargs=True
     )
 
