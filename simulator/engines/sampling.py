@@ -7,7 +7,7 @@ from torch import Tensor
 
 _MASK32 = 0xFFFFFFFF
 MOST_NOISE = (
-    4096  # tokens of a vocabulary that get noise each: for a large one that costs more than the model
+    4096  # tokens that get noise each; for those of a large vocabulary it costs more than the model
 )
 
 
