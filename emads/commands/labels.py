@@ -93,7 +93,7 @@ def _play(
             model,
             scenarios,
             version=f"{role}@{weights}",
-            temperature=config.grpo.temperature,
+            temperature=1.0,
             stream=f"labels/{first}/{batch}",
         )
         for place in range(0, len(played), size):
