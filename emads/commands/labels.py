@@ -93,7 +93,7 @@ def _play(
             model,
             scenarios,
             version=f"{role}@{weights}",
-            temperature=1.0,
+            temperature=config.grpo.temperature,
             stream=f"labels/{first}/{batch}",
         )
         for place in range(0, len(played), size):

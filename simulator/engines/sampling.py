@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 
 _MASK32 = 0xFFFFFFFF
-MOST_NOISE = (
-    4096  # tokens that get noise each; for those of a large vocabulary it costs more than the model
-)
+MOST_NOISE = 4096  # tokens that get noise each; for those of a large vocabulary it costs more than the model
 
 
 def session_seed(seed: int, session: str) -> int:

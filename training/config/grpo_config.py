@@ -58,7 +58,7 @@ class GrpoMemoryConfig(Section):
 class GrpoConfig(Section):
     """Group-relative policy optimisation of each role alone, on its own verifier."""
 
-    max_steps: Count = 200
+    max_steps: Count = 100
     """Optimizer steps per role; 0 leaves the stage out."""
     prompts_per_step: PositiveCount = 8
     """Scenarios per step."""
@@ -71,7 +71,7 @@ class GrpoConfig(Section):
     adam_epsilon: Rate = 1e-4
     """Adam's epsilon: near a weight's gradient (1e-4 here) it keeps small, noisy gradients small."""
     temperature: Temperature = 1.0
-    """Sampling temperature of the rollouts; a config of the `tiny` preset that says nothing gets 1.5."""
+    """Sampling temperature of the rollouts."""
     reward: Literal["default", "rlvr"] = "rlvr"
     """Role reward: `default` (efficiency and tool quality) or `rlvr` (correctness, format, steps)."""
     reward_weights: dict[str, Weight] = Field(default={"step": 0.0})

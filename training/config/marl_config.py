@@ -133,7 +133,9 @@ class MarlConfig(Section):
     adam_epsilon: Rate = 1e-4
     """Adam's epsilon: a weight whose usual gradient is well below it moves by less than a full step."""
     rate_schedule: Literal["constant", "linear"] = "linear"
-    """Learning rates as they are (constant), or up in a few steps and down to 0 over max_steps (linear)."""
+    """Learning rates as they are (constant), or down to 0 in a straight line over max_steps (linear)."""
+    warm_up_steps: Count = 0
+    """Joint steps in which the rates rise to their peaks; Adam's first step at full rate can break a role."""
     rate_factors: dict[str, Annotated[float, Field(gt=0, le=10)]] = Field(default={"reconcile": 0.2})
     """By how much the peak rates of single roles differ from learning_rate, as a factor."""
     frozen_roles: tuple[str, ...] = ()

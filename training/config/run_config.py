@@ -66,9 +66,6 @@ class EngineConfig(Section):
         return self
 
 
-TINY_TEMPERATURE = 1.5  # of GRPO's rollouts of the tiny preset: at 1 seven groups of ten agree after SFT
-
-
 class EvaluationConfig(Section):
     """Sealed evaluation on the test split."""
 
@@ -131,13 +128,6 @@ class RunConfig(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     team_reward: TeamRewardWeights = TeamRewardWeights()
     review: ReviewConfig = ReviewConfig()
-
-    @model_validator(mode="after")
-    def _heat_tiny_rollouts(self) -> Self:
-        """The tiny preset is nearly sure of itself after SFT: GRPO plays it hotter if nothing is said."""
-        if self.model.preset == "tiny" and "temperature" not in self.grpo.model_fields_set:
-            object.__setattr__(self, "grpo", self.grpo.changed(temperature=TINY_TEMPERATURE))
-        return self
 
     @property
     def cases_per_block(self) -> int:

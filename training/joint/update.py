@@ -28,7 +28,6 @@ from training.models.adapters import role_parameters
 from training.runs.faults import inject_loss_fault
 from training.runs.resume import load_optimizer
 
-WARM_UP = 5  # joint steps, or a tenth of all if that is less
 Owner = tuple[int, str | None]  # a model and one of its adapters: the weights that one optimizer trains
 
 
@@ -204,18 +203,13 @@ class TeamUpdater:
         return self.config.learning_rate * self.config.rate_factors.get(role, 1.0)
 
     def _set_rates(self) -> None:
-        """The learning rates of the coming update, by the schedule: up in a few steps, as GRPO's, then down.
-
-        At full rate Adam's first step, which knows one gradient, has broken a role beyond repair.
-        """
-        if self.config.rate_schedule == "constant":
-            return
-        steps = max(1, self.config.max_steps)
-        warm_up = min(1.0, (self.num_steps + 1) / (min(WARM_UP, steps // 10) + 1))
-        left = warm_up * max(0.0, 1 - self.num_steps / steps)
+        """The learning rates of the coming update: by the warm-up, then by the schedule."""
+        share = min(1.0, (self.num_steps + 1) / (self.config.warm_up_steps + 1))
+        if self.config.rate_schedule == "linear":
+            share *= max(0.0, 1 - self.num_steps / max(1, self.config.max_steps))
         for role in self.first_roles():
             for group in self.optimizers[role].param_groups:
-                group["lr"] = self._peak_rate(role) * left
+                group["lr"] = self._peak_rate(role) * share
 
     def _make_critics(self, seed: int) -> dict[str, Critic]:
         torch.manual_seed(seed)

@@ -31,16 +31,6 @@ def test_the_demo_config_spells_out_the_defaults() -> None:
     assert load_config(Path(__file__).parent.parent.parent.parent / "configs" / "demo.yaml") == RunConfig()
 
 
-def test_rollouts_of_the_tiny_preset_are_played_hotter_where_a_config_says_nothing() -> None:
-    for overrides, temperature in (
-        ([], 1.5),
-        (["model.preset=tiny", "grpo.temperature=0.9"], 0.9),
-        (["model.preset=smollm2-135m"], 1.0),
-        (["model.preset=some/model", "grpo.temperature=1.2"], 1.2),
-    ):
-        assert load_config(None, overrides).grpo.temperature == temperature
-
-
 def test_printed_config_loads_back_equal() -> None:
     config = load_config(None, ["model.num_heads=8", "sft.learning_rate=1e-5", "data.difficulties=[3, 1]"])
     assert config.model.num_heads == 8
