@@ -63,7 +63,7 @@ def _perturbed_argmax(logprobs: Tensor, streams: Tensor, positions: Tensor) -> T
 
 def _inverted_sum(logprobs: Tensor, streams: Tensor, positions: Tensor) -> Tensor:
     """The token at which the running sum of the chances passes one uniform number; logprobs (rows, vocab)."""
-    sums = logprobs.double().exp().cumsum(-1)
+    sums = logprobs.exp().cumsum(-1, dtype=torch.float64)
     passed = uniform_noise(streams, positions, 1) * sums[:, -1:]
     found = torch.searchsorted(sums, passed)[:, 0]
     return found.clamp(max=logprobs.shape[-1] - 1)  # of logits that are not numbers, too
