@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 _MASK32 = 0xFFFFFFFF
+NUMBERS_AT_ONCE = 2**22  # noise or running sums; each takes 8 bytes in a few places
 MOST_NOISE = 4096  # tokens that get noise each; for those of a large vocabulary it costs more than the model
 
 
@@ -50,9 +51,17 @@ def draw_tokens(
     logprobs = torch.log_softmax(logits.float() / scale[:, None], dim=-1)
     tokens = logprobs.argmax(-1)
     if needs_noise:
-        draw = _perturbed_argmax if logprobs.shape[-1] <= MOST_NOISE else _inverted_sum
-        tokens = torch.where(greedy, tokens, draw(logprobs, streams, positions))
+        tokens = torch.where(greedy, tokens, _draw(logprobs, streams, positions))
     return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
+
+
+def _draw(logprobs: Tensor, streams: Tensor, positions: Tensor) -> Tensor:
+    """A token of each row of logprobs (rows, vocab), some rows at a time: float64 needs much memory."""
+    vocab_size = logprobs.shape[-1]
+    draw = _perturbed_argmax if vocab_size <= MOST_NOISE else _inverted_sum
+    at_once = max(1, NUMBERS_AT_ONCE // vocab_size)
+    given = (torch.split(one, at_once) for one in (logprobs, streams, positions))
+    return torch.cat([draw(*part) for part in zip(*given, strict=True)])
 
 
 def _perturbed_argmax(logprobs: Tensor, streams: Tensor, positions: Tensor) -> Tensor:

@@ -137,7 +137,7 @@ def _attend_in_products(
             .transpose(0, 1)
             for places, keys, _ in shared  # one product for all of its rows
         ]
-        scores = torch.cat([scores, _spread(further, shared, rows, longest)], -1)
+        scores = torch.cat([scores, _spread(further, shared, rows)], -1)
     chances = scores.softmax(-1)
     result = torch.bmm(chances[..., :own].flatten(0, 1), value.flatten(0, 1)).view(query.shape)
     for places, keys, values in shared:
@@ -146,13 +146,14 @@ def _attend_in_products(
     return result
 
 
-def _spread(parts: Sequence[Tensor], shared: Sequence[_Shared], rows: int, longest: int) -> Tensor:
+def _spread(parts: Sequence[Tensor], shared: Sequence[_Shared], rows: int) -> Tensor:
     """Scores of all rows over the longest shared text: what a row does not see is minus infinity."""
     if len(parts) == 1 and len(parts[0]) == rows:  # all rows see one text; parts stand in the rows' order
         return parts[0]
+    longest = max(part.shape[-1] for part in parts)
     spread = parts[0].new_full((rows, *parts[0].shape[1:3], longest), -torch.inf)
-    for part, (places, keys, _) in zip(parts, shared, strict=True):
-        spread[places, :, :, : keys.shape[1]] = part
+    for part, (places, _, _) in zip(parts, shared, strict=True):
+        spread[places, :, :, : part.shape[-1]] = part
     return spread
 
 

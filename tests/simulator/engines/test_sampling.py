@@ -57,6 +57,24 @@ def test_a_draw_depends_on_stream_and_position_and_not_on_the_other_rows() -> No
     assert whole.tolist() != draw(logits, 1.0, streams, positions + 1)[0].tolist()
 
 
+def test_some_rows_are_drawn_at_a_time_and_pick_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a whole batch over a large vocabulary, in float64, it would take more than the model."""
+    made: list[int] = []
+    draw_noise = sampling.uniform_noise
+
+    def note(streams: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
+        made.append(len(streams))
+        return draw_noise(streams, positions, vocab_size)
+
+    monkeypatch.setattr(sampling, "uniform_noise", note)
+    given = (torch.randn(7, 6), torch.ones(7), torch.arange(7), torch.arange(7))
+    whole = sample_tokens(*given)
+    monkeypatch.setattr(sampling, "NUMBERS_AT_ONCE", 13)
+    parts = sample_tokens(*given)
+    assert made == [7, 2, 2, 2, 1]
+    assert torch.equal(whole[0], parts[0])
+
+
 def test_temperature_0_takes_the_likeliest_beside_rows_that_draw() -> None:
     logits = CHANCES.log().expand(200, -1)
     temperatures = torch.tensor([0.0, 1.0]).repeat(100)
