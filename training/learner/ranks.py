@@ -5,10 +5,13 @@ engine of its own. A loss is a mean over the rank's own rows, so that averages o
 each rank had: gradients are those of one process on all scenarios.
 """
 
+import atexit
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -127,3 +130,16 @@ def _cut_buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 ONE_RANK = Ranks(rank=0, size=1)
+
+
+def end_process(status: int) -> NoReturn:
+    """End a rank that has done its work: exit functions run, files are flushed, nothing is torn down.
+
+    Gloo's threads outlive `destroy_process_group` where PyTorch's caches still hold a device mesh. If such a
+    thread frees a tensor while the interpreter is torn down, the process is aborted (SIGABRT), and torchrun
+    reports a finished stage as failed (https://github.com/pytorch/pytorch/pull/179291).
+    """
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

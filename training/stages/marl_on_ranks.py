@@ -15,6 +15,7 @@ import torch
 
 from roles.errors import UserError
 from training.learner.fsdp import join_ranks, leave_ranks
+from training.learner.ranks import end_process
 from training.models.base_model import quiet_libraries
 from training.runs.faults import parse_faults, plan_faults
 from training.runs.run_folder import Run
@@ -47,4 +48,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

@@ -31,7 +31,7 @@ from roles.registry import ROLES
 from simulator.engines.adapter_names import SHARED
 from training.config.run_config import RunConfig
 from training.learner.fsdp import join_ranks
-from training.learner.ranks import Ranks
+from training.learner.ranks import Ranks, end_process
 from training.models.base_model import quiet_libraries
 from training.roles.trainer_ranks import uses_deepspeed
 from training.runs.faults import parse_faults, plan_faults
@@ -105,4 +105,4 @@ def _join_processes() -> PartialState:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_process(main(sys.argv[1:]))

@@ -164,10 +164,10 @@ def kill_a_rank(plain: Undisturbed, source: Path, folder: Path, seed: str, *, ch
         done = len(Run.open(folder).read_metrics("marl"))
         status, said = finish(start(folder, 1, "--max-steps", str(min(STEPS, done + 1))))
         if status:
-            return f"one rank did not go on: {said[-500:]}"
+            return f"one rank did not go on: {said[-4000:]}"
     status, said = finish(start(folder, 2))
     if status:
-        return f"did not go on: {said[-500:]}"
+        return f"did not go on: {said[-4000:]}"
     weights, metrics = read_end(folder)
     shutil.rmtree(folder)
     bound = 1e-5 if change_ranks else 0.0

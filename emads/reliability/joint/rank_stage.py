@@ -11,6 +11,7 @@ from emads.reliability.joint.scripted_models import ScriptedModelEngine, half_ex
 from roles.registry import ROLES
 from training.joint import marl
 from training.joint.hosts.host import RolloutHost
+from training.learner.ranks import end_process
 from training.models.weights import load_weights
 from training.runs.run_folder import Run
 from training.stages import marl_on_ranks, rollout_hosts
@@ -47,4 +48,4 @@ if __name__ == "__main__":
         torch.set_num_threads(1)
         train_marl(Path(sys.argv[1]))
     else:
-        sys.exit(marl_on_ranks.main())
+        end_process(marl_on_ranks.main())

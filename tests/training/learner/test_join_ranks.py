@@ -1,5 +1,7 @@
 """How ranks join on GPUs, without one: a backend for either device, a GPU for every process, one base."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +136,28 @@ def test_what_plays_ahead_has_adapters_of_its_own_on_the_learners_base() -> None
     whole: Any = small_model()
     own = copy_models({"cto": whole}, shares_base=True)["cto"]  # without adapters everything is trained
     assert own.get_input_embeddings().weight.data_ptr() != whole.get_input_embeddings().weight.data_ptr()
+
+
+ABORTS_WHEN_TORN_DOWN = """
+import atexit, os, sys
+from training.learner.ranks import end_process
+
+class AsyncWork:  # what a thread of gloo does to a process that goes away
+    def __del__(self, abort=os.abort):
+        abort()
+
+sys.modules["kept"] = AsyncWork()
+atexit.register(print, "exit functions ran")
+if sys.argv[1] == "end_process":
+    end_process(3)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "status", "said"),
+    [("end_process", 3, "exit functions ran\n"), ("exit", -6, "exit functions ran\n")],
+)
+def test_a_rank_that_is_done_is_not_torn_down(way: str, status: int, said: str) -> None:
+    done = subprocess.run([sys.executable, "-c", ABORTS_WHEN_TORN_DOWN, way], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (status, said)
