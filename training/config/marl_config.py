@@ -186,12 +186,14 @@ class MarlConfig(Section):
                     raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))
         if set(self.frozen_roles) >= set(TEAM_ROLES):
             raise ValueError("frozen_roles names every role: nothing would be trained")
-        rescored = self.credit.scheme not in SAMPLED_SCHEMES
-        if self.protocol == "full" and rescored:
+        if self.protocol == "full" and self.credit.scheme not in SAMPLED_SCHEMES + VALUED_SCHEMES:
             raise ValueError(
-                f"credit.scheme {self.credit.scheme} values decisions that nobody took, and a governed"
-                " episode (protocol full) is not decided again: set it to shared, episode or role_normalised"
+                f"credit.scheme {self.credit.scheme} compares further decisions, and a governed episode"
+                " (protocol full) is not decided again: set it to "
+                + ", ".join(VALUED_SCHEMES + SAMPLED_SCHEMES)
             )
+        if self.protocol == "full" and self.decided_sets:
+            raise ValueError("decided_sets goes with protocol assess: governed episodes decide on every set")
         if self.decided_sets == 1:
             raise ValueError(
                 "decided_sets 1 leaves votes nothing to be compared with: 2 or more, or 0 for all"

@@ -1,6 +1,11 @@
-"""Scores governed episodes: the team reward of what the plans brought in the one world of their case."""
+"""Scores governed episodes: the team reward of what the plans brought in the one world of their case.
 
-from collections.abc import Sequence
+First reports of all sets stand on the same case, so a credit scheme may value them by the verifier. What
+seats write later (votes, reports for a re-plan) depends on what became of the plan before, and has the credit
+of the whole course.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.team import RECONCILER
@@ -8,7 +13,9 @@ from scenarios.team import TeamScenario
 from simulator.governance.governed_reward import open_episode, score_governed, value_plans
 from simulator.governance.outcomes import SimulatedOutcomes
 from simulator.governance.store.episode_record import GovernedRecord
+from simulator.reading import read_episode
 from simulator.reward import TeamRewardWeights
+from training.joint.credit.offer_values import ValueOffers
 from training.joint.governed_play import WORLD
 from training.joint.records import (
     EpisodeGroup,
@@ -31,6 +38,7 @@ class GovernedScorer:
 
     weights: TeamRewardWeights
     reward: Reward
+    value_offers: ValueOffers | None = None  # what the credit scheme reads of the first offers alone
 
     def score(self, groups: Sequence[EpisodeGroup]) -> list[ScoredGroup]:
         """The groups with verdict and plans of every closed episode.
@@ -45,11 +53,22 @@ class GovernedScorer:
         scored = [self._score_set(group.scenario, outcomes, one) for one in group.report_sets]
         return ScoredGroup(
             scenario=group.scenario,
-            report_sets=tuple(ScoredReportSet(scored=(one,)) for one in scored),
+            report_sets=tuple(
+                ScoredReportSet(scored=(one,), counterfactual_rewards=worth)
+                for one, worth in zip(scored, self._value_reports(group.scenario, scored), strict=True)
+            ),
             greedy_reward=None
             if group.greedy is None
             else self._score_set(group.scenario, outcomes, group.greedy).verdict.reward,
         )
+
+    def _value_reports(
+        self, scenario: TeamScenario, scored: Sequence[ScoredEpisode]
+    ) -> Sequence[Mapping[str, tuple[float, ...]]]:
+        if self.value_offers is None:
+            return [{} for _ in scored]
+        tables = [read_episode(scenario, one.episode).table for one in scored]
+        return self.value_offers(scenario, tables, self.weights)
 
     def _score_set(
         self, scenario: TeamScenario, outcomes: SimulatedOutcomes, report_set: ReportSet

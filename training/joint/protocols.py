@@ -78,24 +78,23 @@ def choose_step(
     player = choose_player(config, chat=chat, roles=roles, make_game=make_game)
     estimator, reward = ESTIMATORS[config.credit.estimator], REWARDS[config.reward]
     scorer: Scorer
-    votes: VoteCredit
     if config.protocol == "full":  # one decision per set of reports, and one reward for the whole episode
-        scorer = GovernedScorer(weights=weights, reward=reward)
-        votes, pools_decisions = VotesWithReport(), True
+        scorer = GovernedScorer(weights=weights, reward=reward, value_offers=scheme.value_offers)
+        pools_decisions, rounds = True, 1
     else:
         scorer = AssessScorer(weights=weights, reward=reward, value_offers=scheme.value_offers)
-        votes, pools_decisions = (
-            _choose_votes(config, weights, scheme.holds_votes_fixed),
-            scheme.pools_decisions,
-        )
+        pools_decisions, rounds = scheme.pools_decisions, config.rounds
+    votes = _choose_votes(config, weights, rounds, scheme.holds_votes_fixed)
     credit = CreditAssigner(
         scheme=scheme, estimator=estimator, votes=votes, pools_decisions=pools_decisions, total=total
     )
     return JointStep(player=player, scorer=scorer, credit=credit)
 
 
-def _choose_votes(config: MarlConfig, weights: TeamRewardWeights, holds_votes_fixed: bool) -> VoteCredit:
-    if config.rounds >= 2:
+def _choose_votes(
+    config: MarlConfig, weights: TeamRewardWeights, rounds: int, holds_votes_fixed: bool
+) -> VoteCredit:
+    if rounds >= 2:
         return VotesWithDecision()
     if not holds_votes_fixed:
         return VotesWithReport()

@@ -1,5 +1,6 @@
 """Makes training rows of scored groups and their advantages: one row per trajectory, by role."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -41,16 +42,22 @@ def _specialist_rows(
     """One row for the report with its votes on the first decision, and one for the votes on each other.
 
     A report's tokens have the report's advantage. The tokens of votes have that of their episode, where the
-    advantages name any; else those on the first decision have the report's and others have no row.
+    advantages name any; else those on the first decision have the report's and others have no row. What a
+    seat writes for a re-plan then has none: it stands on a case that no other episode of the group shares.
     """
     first = report_set.first.episode
     trajectory = first.trajectories[role]
     if not advantages.episodes:
         yield make_row(trajectory, advantages.report)
         return
-    num_turns = count_report_turns(trajectory, first.reports[role])
+    num_turns = count_turns_to(trajectory, first.reports[role])
     of_first, *of_others = advantages.episodes
-    yield _split_row(trajectory, num_turns, advantages.report, of_first)
+    num_voted = len(trajectory.turns)
+    if report_set.first.plans is not None:
+        vote = first.votes.get(role)  # none by a seat that was not asked
+        num_voted = num_turns if vote is None else count_turns_to(trajectory, vote, after=num_turns)
+    by_turn = [advantages.report] * num_turns + [of_first] * (num_voted - num_turns)
+    yield _credit_turns(make_row(trajectory, advantages.report), trajectory, by_turn)
     for scored, advantage in zip(report_set.scored[1:], of_others, strict=False):
         yield make_tail_row(scored.episode.trajectories[role], advantage, first_turn=num_turns)
 
@@ -62,19 +69,19 @@ def _share_out(scored: ScoredEpisode, row: TrainingRow) -> TrainingRow:
     return spread_over_plans(row, plans.of_call, share_between_plans(row.advantage, plans.values))
 
 
-def count_report_turns(trajectory: Trajectory, report: str) -> int:
-    """Turns up to and with the one that says the report; the votes come after them."""
-    for number, turn in enumerate(trajectory.turns, start=1):
-        if turn.text == report:
+def count_turns_to(trajectory: Trajectory, text: str, *, after: int = 0) -> int:
+    """Turns up to and with the one, after so many, that says this text; all where none does."""
+    for number, turn in enumerate(trajectory.turns[after:], start=after + 1):
+        if turn.text == text:
             return number
     return len(trajectory.turns)
 
 
-def _split_row(trajectory: Trajectory, num_turns: int, report: float, votes: float) -> TrainingRow:
-    """The trajectory with one advantage for the tokens of the report and another for those of the votes."""
-    row = make_row(trajectory, report)
-    start = sum(len(turn.context_ids) + len(turn.completion_ids) for turn in trajectory.turns[:num_turns])
-    by_token = tuple(
-        (report if place < start else votes) if bit else 0.0 for place, bit in enumerate(row.loss_mask)
-    )
-    return replace(row, token_advantages=by_token)
+def _credit_turns(row: TrainingRow, trajectory: Trajectory, by_turn: Sequence[float]) -> TrainingRow:
+    """The row with an advantage for each of its first turns, and none for those after them."""
+    by_token: list[float] = []
+    for turn, advantage in zip(
+        trajectory.turns, itertools.chain(by_turn, itertools.repeat(0.0)), strict=False
+    ):
+        by_token += [0.0] * len(turn.context_ids) + [advantage] * len(turn.completion_ids)
+    return replace(row, token_advantages=tuple(by_token))

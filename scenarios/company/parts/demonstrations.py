@@ -1,7 +1,8 @@
 """Demonstrations of a part question: a search by measuring, or where parts are many a reckoning.
 
-None uses more than the expert has read by then: the search lists every part that the amount allows and
-measures them in turn, the reckoning applies the rules to the described structure and has its result measured.
+None uses more than the expert has read by then, and no step leaves out what leads to it, which a small model
+cannot make up: the search adds up every part, says whether it fits, measures those that do and compares each
+with the best so far. The reckoning applies the rules to the described structure and has its result measured.
 In short style the tool describe lists the efficient parts, and the dearest within the amount is taken.
 """
 
@@ -21,6 +22,7 @@ from scenarios.company.parts.question import (
 from scenarios.company.records import Part
 
 MOST_MEASURED = 8  # parts that a search measures; where there are more, reckoning is shown
+MOST_LISTED = 12  # parts that it adds up
 NUM_CANDIDATES = 3  # that a reckoning names
 
 
@@ -44,27 +46,55 @@ def list_searched(parts: Sequence[Part], amount: int) -> list[Part]:
     return sorted(within, key=lambda part: len(part.choice))
 
 
-def _work_out(part: Part, alone: Mapping[tuple[str, ...], int]) -> str:
-    """The sum that is the part's cost; nothing where a rule makes it another."""
+def list_weighed(parts: Sequence[Part], amount: int) -> list[Part]:
+    """Choices that a search adds up: those that it measures, and dearer ones made of such alone."""
+    within = {frozenset(part.choice) for part in list_searched(parts, amount)}
+    possible = {frozenset(part.choice) for part in parts}
+
+    def is_weighed(part: Part) -> bool:
+        choice = frozenset(part.choice)
+        smaller = {choice - {name} for name in choice} - {frozenset()}
+        return choice in within or smaller & possible <= within
+
+    return sorted(
+        (part for part in parts if part.choice and is_weighed(part)), key=lambda part: len(part.choice)
+    )
+
+
+def _weigh(part: Part, alone: Mapping[tuple[str, ...], int], amount: int) -> str:
+    """The sum that is the part's cost, and whether the amount allows it; a rule may take some off."""
     costs = [alone[(name,)] for name in part.choice]
-    if sum(costs) != part.cost:
-        return ""
-    return f"{' + '.join(map(str, costs))} = {part.cost}" if len(costs) > 1 else str(part.cost)
+    total = " + ".join(map(str, costs))
+    if rule := part.cost - sum(costs):
+        total += f" {'+' if rule > 0 else '-'} {abs(rule)}"
+    if len(costs) > 1:
+        total += f" = {part.cost}"
+    return f"{_name(part)} {total} {'fits' if part.cost <= amount else 'over'}"
+
+
+def _compare(part: Part, best: Part | None) -> tuple[str, Part | None]:
+    """What is said of a part that was measured, and the best one then."""
+    if not part.keeps_limit:
+        return ("breaks the limit, " if best else "breaks the limit; no part keeps it yet"), best
+    if best is None:
+        return "", part
+    if part.worth == best.worth:
+        return f"{part.worth} = {best.worth}, ", min(best, part, key=lambda one: one.cost)
+    sign = ">" if part.worth > best.worth else "<"
+    return f"{part.worth} {sign} {best.worth}, ", max(best, part, key=lambda one: one.worth)
 
 
 def search(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
-    """Lists the parts within the amount with their costs, measures each and keeps the best so far."""
+    """Adds parts up, measures those within the amount and compares each with the best so far."""
     steps: list[Step] = []
-    best = parts[0] if parts[0].keeps_limit else None
-    searched = list_searched(parts, question.amount)
+    best: Part | None = None  # an amount buys more worth than nothing has
     alone: dict[tuple[str, ...], int] = {part.choice: part.cost for part in parts if len(part.choice) == 1}
-    listed = "; ".join(f"{_name(part)} {_work_out(part, alone)}".rstrip() for part in searched)
-    text = f"Within {question.amount}: {listed}."
-    for part in searched:
+    weighed = [_weigh(part, alone, question.amount) for part in list_weighed(parts, question.amount)]
+    text = f"Within {question.amount}: {'; '.join(weighed)}."
+    for part in list_searched(parts, question.amount):
         steps.append(_measure(question, part, text))
-        if part.keeps_limit and (best is None or (part.worth, -part.cost) > (best.worth, -best.cost)):
-            best = part
-        text = f"best {_name(best)} {best.worth}" if best else "no part keeps the limit yet"
+        said, best = _compare(part, best)
+        text = f"{said}best {_name(best)} {best.worth}" if best else said
     assert best is not None
     return (*steps, Step(text=f"{text}\n{json.dumps(answer_of(best))}"))
 
@@ -99,7 +129,8 @@ def list_ways(domain: Domain, question: Question, style: Style) -> list[Callable
         return [lambda: look_up(domain, question)]
     parts = list_parts(domain, question)
     ways: list[Callable[[], tuple[Step, ...]]] = [lambda: reckon(question, parts)]
-    if 0 < len(list_searched(parts, question.amount)) <= MOST_MEASURED:
+    searched, weighed = list_searched(parts, question.amount), list_weighed(parts, question.amount)
+    if 0 < len(searched) <= MOST_MEASURED and len(weighed) <= MOST_LISTED:
         ways.append(lambda: search(question, parts))
     return ways
 

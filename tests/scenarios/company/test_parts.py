@@ -1,5 +1,6 @@
 """Part families: texts that suffice, a graded verdict, demonstrations without hindsight."""
 
+import itertools
 import json
 import random
 import re
@@ -15,6 +16,7 @@ from scenarios.base import Family, Scenario, ToolCall
 from scenarios.company.domains import DOMAINS
 from scenarios.company.sectors import SECTORS
 from scenarios.registry import FAMILIES, SHORT_FAMILIES
+from scenarios.tasks.grading.arithmetic import calculate
 
 ILLEGAL = {"too_long", "no_answer", "not_json", "duplicate_key", "trailing_text", "schema", "unknown_id"}
 
@@ -109,8 +111,8 @@ def test_over_the_amount_or_over_the_limit_is_worth_nothing(seat: str) -> None:
 
 
 def test_demonstrations_measure_whatever_they_weigh() -> None:
-    """A search lists and measures its answer and every other part that the amount allows."""
-    num_searches = 0
+    """A search adds parts up and measures those that the amount allows, its answer among them."""
+    num_searches, ruled = 0, 0
     for seat in DOMAINS:
         family = FAMILIES[seat]
         for index in range(40):
@@ -132,12 +134,48 @@ def test_demonstrations_measure_whatever_they_weigh() -> None:
             ]
             assert sorted(measured) == sorted(allowed)
             listed = steps[0].text.removeprefix(f"Within {scenario.facts['amount']}: ").removesuffix(".")
-            for said, choice in zip(listed.split("; "), measured, strict=True):
-                costs = [DOMAINS[seat].price(structure, (name,)) for name in choice]
-                assert said.startswith(" + ".join(choice))
-                if len(choice) > 1 and sum(costs) == DOMAINS[seat].price(structure, choice):
-                    assert said.endswith(f" {' + '.join(map(str, costs))} = {sum(costs)}")
+            weighed = {" + ".join(choice): choice for choice in DOMAINS[seat].list_choices(structure)}
+            fitting = []
+            for said in listed.split("; "):
+                name = max((one for one in weighed if one and said.startswith(one)), key=len)
+                choice, cost = weighed[name], DOMAINS[seat].price(structure, weighed[name])
+                *shown, word = said.removeprefix(f"{name} ").split()
+                assert word == ("fits" if cost <= scenario.facts["amount"] else "over")
+                if word == "fits":
+                    fitting.append(choice)
+                if len(choice) > 1:
+                    costs = [DOMAINS[seat].price(structure, (one,)) for one in choice]
+                    ruled += cost != sum(costs)
+                    assert shown[: 2 * len(costs) - 1 : 2] == [str(one) for one in costs]
+                    assert calculate("".join(shown[: shown.index("=")])) == cost
+                    assert shown[-2:] == ["=", str(cost)]
+            assert fitting == measured
     assert num_searches > 50
+    assert ruled
+
+
+def test_a_search_compares_what_it_measures_with_the_best_so_far() -> None:
+    for seat in DOMAINS:
+        for index in range(40):
+            scenario = FAMILIES[seat].generate("train", 0, index, 2)
+            steps = FAMILIES[seat].demonstrate(scenario, random.Random(index))
+            best = None
+            for step, after in itertools.pairwise(steps):
+                assert step.call is not None
+                told = FAMILIES[seat].call_tool(scenario, step.call)
+                worth = int(re.findall(r"worth (-?\d+)", told)[0])
+                text = after.text.partition("\n")[0]
+                if "hard limit holds" not in told:
+                    assert text.startswith("breaks the limit")
+                elif best is None:
+                    assert text == f"best {' + '.join(step.call.arguments['part'])} {worth}"
+                    best = worth
+                else:
+                    sign = "=" if worth == best else "<" if worth < best else ">"
+                    best = max(best, worth)
+                    assert text.startswith(f"{worth} {sign} ")
+                    assert text.endswith(f" {best}")
+            assert json.loads(after.text.partition("\n")[2])["worth"] == best
 
 
 @pytest.mark.parametrize("seat", DOMAINS)

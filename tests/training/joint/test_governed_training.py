@@ -36,12 +36,15 @@ from simulator.agents.scripted_policies import oracle_team, remember_cases
 from simulator.agents.table_reading import read_table
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
+from simulator.governance import resolution
 from simulator.governance.outcomes import SimulatedOutcomes
 from simulator.graph.seating import Seating
 from simulator.reading import read_episode
+from simulator.reward import list_right_votes
 from training.config.loading import load_config
 from training.config.marl_config import MarlConfig
 from training.joint.best_team import BestTeam
+from training.joint.credit.offer_values import coalition_reward
 from training.joint.governed_play import play_governed_groups, play_set
 from training.joint.governed_score import GovernedScorer
 from training.joint.metrics import plan_metrics
@@ -228,6 +231,43 @@ def test_a_specialists_row_has_the_reports_advantage(courses: ScoredGroup, credi
     assert all(row.token_advantages is None for row in rows)
 
 
+def test_first_reports_and_votes_have_their_own_credit_and_what_is_written_for_a_replan_none(
+    scripted: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = make_learner(change(credit__scheme="cross_valued"))
+    groups = play(learner, CASES)
+    monkeypatch.setattr(resolution, "ROUTINE_RISK", -1)  # first drafts are voted on, too
+    groups += play(learner, CASES)
+    counts = dict.fromkeys(("reports that differ", "votes", "second reports"), 0)
+    for role, of_role in learner.make_rows(groups).items():
+        rows = iter(of_role)
+        for group in groups if role != RECONCILER else ():
+            case, sets = group.scenario, firsts(group)
+            read = [read_episode(case, one.episode) for one in sets]
+            worth = [
+                fmean(
+                    coalition_reward(case, {**other.table, role: own.table[role]}, case.seats, WEIGHTS)
+                    for other in read
+                )
+                for own in read
+            ]
+            right = fmean(one.verdict.value for one in sets) * 0.25 / 1.25 / 4  # what it adds to the reward
+            votes = [right * (role in list_right_votes(case, one)) for one in read]
+            counts["reports that differ"] += max(worth) - min(worth) > 1e-9
+            for one, own, vote in zip(sets, worth, votes, strict=True):
+                turns, said = one.episode.trajectories[role].turns, one.episode
+                texts = [turn.text for turn in turns]
+                end = texts.index(said.reports[role]) + 1
+                voted = texts.index(said.votes[role], end) + 1 if role in said.votes else end
+                counts["votes"] += voted - end
+                of_turn = [own - fmean(worth)] * end + [vote - fmean(votes)] * (voted - end)
+                of_turn += [0.0] * (len(turns) - voted)
+                counts["second reports"] += any("offers" in text for text in texts[voted:])
+                expected = [value for value, t in zip(of_turn, turns, strict=True) for _ in t.completion_ids]
+                assert next(rows).own_advantages() == pytest.approx(expected, abs=1e-12)
+    assert all(counts.values()), counts
+
+
 def test_all_sets_of_a_case_meet_one_world() -> None:
     """Whatever a set decides, an option that two of them carry out brings both the same."""
     cases, met = draw(6), dict[tuple[str, str], set[tuple[Any, ...]]]()
@@ -373,13 +413,18 @@ def test_the_best_team_is_chosen_by_governed_play(scripted: Engines, monkeypatch
 
 @pytest.mark.parametrize("credit", ["difference", "cross_rescored", "hierarchical"])
 def test_credit_that_needs_other_decisions_is_refused(credit: str) -> None:
-    with pytest.raises(ValueError, match=f"{credit}.*protocol full.*set it to shared, episode"):
+    with pytest.raises(ValueError, match=f"{credit}.*protocol full.*set it to cross_valued, shapley, shared"):
         MarlConfig().changed(protocol="full", credit__scheme=credit)
     MarlConfig().changed(protocol="assess", credit__scheme=credit)
 
 
+def test_a_governed_episode_decides_on_every_set() -> None:
+    with pytest.raises(ValueError, match="decided_sets goes with protocol assess"):
+        MarlConfig().changed(protocol="full", decided_sets=2)
+
+
 def test_a_config_with_credit_that_protocol_full_has_not_is_told_so() -> None:
-    with pytest.raises(UserError, match=r"marl.*hierarchical.*set it to shared"):
+    with pytest.raises(UserError, match=r"marl.*hierarchical.*set it to cross_valued"):
         load_config(None, ["marl.protocol=full", "marl.credit.scheme=hierarchical"])
     assert load_config(None, ["marl.protocol=full", "marl.credit.scheme=shared"]).marl.protocol == "full"
     assert MarlConfig().protocol == "assess"
