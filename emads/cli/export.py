@@ -19,6 +19,9 @@ def export(
     gguf: Annotated[
         bool, typer.Option("--gguf", help="Also files for llama.cpp: the base once, a LoRA per role.")
     ] = False,
+    without_base: Annotated[
+        bool, typer.Option("--without-base", help="Leave out the frozen base, which others make anew.")
+    ] = False,
     push: Annotated[
         str | None, typer.Option("--push", help="Upload the folder to this repository of a hub: ORG/NAME.")
     ] = None,
@@ -36,13 +39,26 @@ def export(
     choose_stage(stage, with_base=False)
     from emads.commands.export import export_run
 
-    export_run(run, to, stage=stage, with_merged=merged, with_gguf=gguf, push=push, hub=hub, is_public=public)
+    export_run(
+        run,
+        to,
+        stage=stage,
+        with_base=not without_base,
+        with_merged=merged,
+        with_gguf=gguf,
+        push=push,
+        hub=hub,
+        is_public=public,
+    )
 
 
 def verify(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of an exported team.")],
+    base: Annotated[
+        bool, typer.Option("--add-base", help="First make the base of a team exported without it.")
+    ] = False,
 ) -> None:
     """Check every file of an exported team against its SHA-256, and say what the team is."""
     from emads.commands.export import verify_folder
 
-    verify_folder(folder)
+    verify_folder(folder, adds_base=base)

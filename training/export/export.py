@@ -12,6 +12,7 @@ from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
 from simulator.export.atomic_files import encode_json, write_atomic
 from training.config.run_config import EngineConfig, RunConfig
+from training.export.base_apart import check_named_base, leave_base_out
 from training.export.card import render_card
 from training.export.merge import write_merged
 from training.export.team_folder import (
@@ -42,15 +43,22 @@ BASE_IN_FOLDER = "./base"  # as an adapter names it: found from the folder itsel
 
 
 def export_team(
-    run: Run, target: Path, *, stage: Stage = "marl", with_merged: bool = False, with_gguf: bool = False
+    run: Run,
+    target: Path,
+    *,
+    stage: Stage = "marl",
+    with_base: bool = True,
+    with_merged: bool = False,
+    with_gguf: bool = False,
 ) -> TeamFolder:
     """Write the run's team after `stage` as a new folder; a kill leaves nothing under its name.
 
+    `with_base`: the frozen base, too; a folder without it is small, and `add_base` makes it whole.
     `with_merged`: also base and adapter of each owner as one model. `with_gguf`: also files for llama.cpp.
 
     Raises:
-        UserError: no sound weights of the stage, `target` is taken or no name for a folder, disk full, or
-            weights that cannot be merged or written as GGUF.
+        UserError: no sound weights of the stage, `target` is taken or no name for a folder, disk full,
+            weights that cannot be merged or written as GGUF, or a base left out that nobody could make.
     """
     check_target(target)
     if with_gguf and find_spec("gguf") is None:
@@ -81,6 +89,8 @@ def export_team(
         config=_without_machine(config),
         evaluation=read_evaluation(run, stage),
     )
+    if not with_base:
+        check_named_base(record)
     base = find_weights(run, BASE, RECONCILER) if has_adapters else None
 
     def write(folder: Path) -> None:
@@ -103,7 +113,10 @@ def export_team(
 
     step = step_in_name(target) or 0
     publish(target.parent, target.name, write, run=name_identity(record), step=step)
-    return open_team_folder(target)
+    folder = open_team_folder(target)
+    if not with_base:
+        leave_base_out(folder)
+    return folder
 
 
 def check_target(target: Path) -> None:
