@@ -1,8 +1,7 @@
 """Scores governed episodes: the team reward of what the plans brought in the one world of their case.
 
 First reports of all sets stand on the same case, so a credit scheme may value them by the verifier. What
-seats write later (votes, reports for a re-plan) depends on what became of the plan before, and has the credit
-of the whole course.
+seats write for a re-plan depends on what became of the plan before: nothing compares it.
 """
 
 from collections.abc import Mapping, Sequence
