@@ -30,9 +30,13 @@ def play_alone(
     style: Style,
     policy: str = RECONCILER,
     max_turns: int = MAX_TURNS,
+    max_total_tokens: int | None = None,
     first_place: int = 0,
 ) -> list[Episode]:
-    """One plan per scenario by one agent that sees all; its reports offer what the plan buys."""
+    """One plan per scenario by one agent that sees all; its reports offer what the plan buys.
+
+    A transcript that reaches `max_total_tokens`, read and written, ends without a plan.
+    """
     sampling = Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens)
 
     async def play(place: int, scenario: TeamScenario) -> Episode:
@@ -47,6 +51,7 @@ def play_alone(
             session=f"{stream}/{temperature}/alone/{place}/{scenario.key}",
             call_tool=game.call_tool if role.tools else None,
             max_turns=max_turns,
+            max_total_tokens=max_total_tokens,
         )
         episode = write_alone(scenario, await agent.answer(game.write_brief()))
         return replace(episode, trajectories={RECONCILER: agent.trajectory()})

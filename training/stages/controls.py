@@ -189,6 +189,7 @@ def evaluate_single(path: Path, stage: str) -> None:
                 style=config.model.prompts,
                 policy=SINGLE,
                 max_turns=grpo.max_turns,
+                max_total_tokens=model.config.max_position_embeddings,  # it may call tools on and on
                 first_place=first_place,
             )
             return score_all(part, episodes, config.team_reward)

@@ -55,6 +55,27 @@ def test_a_single_agent_has_all_facts_and_tools_and_is_scored_like_a_team(style:
     assert {one.trajectories["reconcile"].num_valid_tool_calls for one in episodes} == {num_calls}
 
 
+def test_a_single_agent_that_calls_on_and_on_ends_without_a_plan_when_its_context_is_full() -> None:
+    call = ToolCall(name="measure", arguments={"seat": "risk", "option": "A", "part": []})
+    chat, game = PlainChat(), SingleGame(DRAWN, "full")
+    opening = len(chat.open(game.prompt_role, game.write_brief()))
+    (episode,) = play_alone(
+        [DRAWN],
+        engine=ScriptedEngine(chat, {"reconcile": lambda transcript: format_tool_call("", call)}),
+        chat=chat,
+        temperature=0.0,
+        max_completion_tokens=2000,
+        stream="x",
+        style="full",
+        max_turns=1000,
+        max_total_tokens=opening + 3000,
+    )
+    played = episode.trajectories["reconcile"]
+    assert played.ended_by == "total_tokens"
+    assert opening + 2000 < len(played.token_ids) <= opening + 3000
+    assert score_episode(DRAWN, episode, WEIGHTS).value == 0.0
+
+
 def write(option: str, **parts: list[str]) -> str:
     return json.dumps({"option": option, "parts": parts, "escalate": False})
 
