@@ -58,7 +58,7 @@ def test_a_single_agent_has_all_facts_and_tools_and_is_scored_like_a_team(style:
 def test_a_single_agent_that_calls_on_and_on_ends_without_a_plan_when_its_context_is_full() -> None:
     call = ToolCall(name="measure", arguments={"seat": "risk", "option": "A", "part": []})
     chat, game = PlainChat(), SingleGame(DRAWN, "full")
-    opening = len(chat.open(game.prompt_role, game.write_brief()))
+    opening = len(chat.open(game.prompt_role, game.write_brief(), with_tools=True))
     (episode,) = play_alone(
         [DRAWN],
         engine=ScriptedEngine(chat, {"reconcile": lambda transcript: format_tool_call("", call)}),
