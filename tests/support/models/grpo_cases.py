@@ -8,7 +8,7 @@ from training.data.demonstrations import role_scenario
 
 ROLE = "coo"
 CONFIG = GrpoConfig(
-    max_steps=2, prompts_per_step=2, group_size=4, learning_rate=1e-3, max_turns=8, max_completion_tokens=320
+    max_steps=2, prompts_per_step=2, group_size=4, learning_rate=1e-3, max_turns=8, max_completion_tokens=640
 )
 
 

@@ -111,7 +111,7 @@ def train(
 
     engine = ScriptedModelEngine({ROLE: speak}, chat=tiny_chat(), end_id=tiny_chat().end_id)
     config = GrpoConfig(
-        max_steps=3, prompts_per_step=2, group_size=2, learning_rate=1e-3, max_completion_tokens=320
+        max_steps=3, prompts_per_step=2, group_size=2, learning_rate=1e-3, max_completion_tokens=640
     ).changed(**changes)
     model, log = small_model(), []
     outcome = run_grpo(
