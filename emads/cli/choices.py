@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from training.runs.run_folder import Run
 
 CASE_SUFFIXES = (".yaml", ".yml", ".md")
+TEAMS = Path("teams")  # trained teams that come with the repository
 FIRST_SIMULATION = "emads simulate examples/card-payments.yaml --team scripted --html out/"
 
 
@@ -176,10 +177,13 @@ def choose_players(
     *,
     has_seats: bool = False,
 ) -> tuple[Path | str | None, list[Path]]:
-    """Return who plays, a run folder or "scripted" (None: those that --seat names), and the case files.
+    """Return who plays and the case files.
+
+    Who plays is a run folder, "scripted", the folder of a team in `teams/`, or None: those that --seat names.
 
     Raises:
-        UserError: nobody to play, two runs, a run beside --team, or an option that only runs have.
+        UserError: nobody to play, two runs, a run beside --team, no such team, or an option that only runs
+            have.
     """
     from emads.teams import SCRIPTED
 
@@ -188,12 +192,16 @@ def choose_players(
         if run is None and not has_seats:
             raise UserError(f"give a RUN whose team plays, or play without one: `{FIRST_SIMULATION}`")
         return run, cases
-    if team != SCRIPTED:
-        raise UserError(
-            f"unknown team {team!r} (known: {SCRIPTED}); a run is an argument: `emads simulate {team}`"
-        )
     if run is not None:
         raise UserError(f"give the run {run} or --team {team}, not both")
+    if team != SCRIPTED:
+        known = sorted(record.parent.name for record in TEAMS.glob("*/team.json"))
+        if team not in known:
+            names = ", ".join([SCRIPTED, *known])
+            raise UserError(
+                f"unknown team {team!r} (known: {names}); a run is an argument: `emads simulate {team}`"
+            )
+        return TEAMS / team, cases
     for option, value in (("--stage", stage), ("--engine", engine)):
         if value is not None:
             raise UserError(f"{option} goes with a RUN, not with --team {team}")

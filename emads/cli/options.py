@@ -19,7 +19,9 @@ RunsArgument = Annotated[
 TeamOption = Annotated[
     str | None,
     typer.Option(
-        "--team", help="scripted: experts in code play in place of a RUN, in every protocol; no training."
+        "--team",
+        help="In place of a RUN. scripted: experts in code, in every protocol, no training; NAME: the exported"
+        " team in teams/NAME.",
     ),
 ]
 EngineOption = Annotated[

@@ -62,6 +62,7 @@ DEMO = ROOT / "configs" / "demo.yaml"
         ("simulate a b", ["two runs, a and b"]),
         ("simulate a --team scripted", ["not both"]),
         ("simulate --team scripted --stage sft", ["--stage goes with a RUN"]),
+        ("simulate a --team smollm2", ["not both"]),
         ("simulate --team runs/x", ["unknown team 'runs/x'", "`emads simulate runs/x`"]),
         ("train sft typo", ["no run in typo", "--config FILE", "name the folder of an existing run"]),
         ("train sft typo --set seed=3", ["no run in typo", "--config FILE"]),

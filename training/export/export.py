@@ -1,11 +1,14 @@
 """Writes a run's team after a stage as a folder that stands for itself."""
 
 import json
+import math
 import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from safetensors.torch import load_file, save_file
 
 from evaluation.summary.run_summary import SUMMARY_FILE, read_summary
 from roles.errors import UserError
@@ -97,7 +100,8 @@ def export_team(
         if base is not None:
             _copy_model(base, folder / BASE)
             for owner in record.owners:
-                _copy_adapter(sources[_speaker(record, owner)], folder / ADAPTERS / owner)
+                source = sources[_speaker(record, owner)]
+                _copy_adapter(source, folder / ADAPTERS / owner, plays_in=config.model.dtype)
         else:
             for role, source in sources.items():
                 _copy_model(source, folder / FULL / role)
@@ -178,10 +182,19 @@ def _copy_model(source: Path, target: Path) -> None:
         shutil.copyfile(file, target / file.name)
 
 
-def _copy_adapter(source: Path, target: Path) -> None:
+def _copy_adapter(source: Path, target: Path, *, plays_in: str) -> None:
+    """Copy an adapter; beside a base in bfloat16 it is rounded to what it is multiplied as, half the size.
+
+    With another scale than a power of two rounding would not come to the same: such adapters stay whole.
+    """
     target.mkdir(parents=True)
-    shutil.copyfile(source / WEIGHTS, target / WEIGHTS)
     settings: Mapping[str, Any] = json.loads((source / ADAPTER_CONFIG).read_text())
+    ratio = settings["lora_alpha"] / settings["r"]
+    if plays_in == "bfloat16" and math.frexp(ratio)[0] == 0.5 and not settings.get("use_rslora"):
+        rounded = {name: weight.bfloat16() for name, weight in load_file(source / WEIGHTS).items()}
+        save_file(rounded, target / WEIGHTS, metadata={"format": "pt"})
+    else:
+        shutil.copyfile(source / WEIGHTS, target / WEIGHTS)
     write_atomic(
         target / ADAPTER_CONFIG, encode_json({**settings, "base_model_name_or_path": BASE_IN_FOLDER})
     )

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from exported_teams import make_random_run, say_here, say_in_plain_libraries
 from safetensors.torch import load_file, save_file
@@ -301,6 +302,17 @@ def test_a_seat_and_every_verb_take_the_folder(exported: Path, capsys: pytest.Ca
     assert "marl team of exported exported" in capsys.readouterr().out
 
 
+def test_simulate_names_a_team_that_lies_in_teams(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(exported, tmp_path / "teams" / "small")
+    monkeypatch.chdir(tmp_path)
+    assert main(["simulate", "--team", "small", "--index", "1"]) == 0
+    assert "marl team of exported small" in capsys.readouterr().out
+    assert main(["simulate", "--team", "smal"]) == 2
+    assert "unknown team 'smal' (known: scripted, small)" in capsys.readouterr().err
+
+
 def test_evaluate_scores_the_folder(
     exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -348,3 +360,15 @@ def test_a_team_without_its_base_is_small_and_made_whole(
     assert "is not the exported one" in capsys.readouterr().err
     assert say_here(small) == say_here(run.path)
     assert main(["verify", str(small), "--add-base"]) == 0
+
+
+@pytest.mark.parametrize(("alpha", "is_rounded"), [(8, True), (12, False)])
+def test_adapters_beside_a_bfloat16_base_are_rounded_where_that_changes_nothing(
+    tmp_path: Path, alpha: int, is_rounded: bool
+) -> None:
+    settings = (*LORA, "model.dtype=bfloat16", "model.lora_rank=4", f"model.lora_alpha={alpha}")
+    run = make_random_run(tmp_path / "run", *settings)
+    exported = export_team(run, tmp_path / "exported").path
+    stored = load_file(exported / "adapters" / "cost" / "adapter_model.safetensors")
+    assert {weight.dtype for weight in stored.values()} == {torch.bfloat16 if is_rounded else torch.float32}
+    assert say_here(exported) == say_here(run.path)
