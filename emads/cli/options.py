@@ -20,8 +20,8 @@ TeamOption = Annotated[
     str | None,
     typer.Option(
         "--team",
-        help="In place of a RUN. scripted: experts in code, in every protocol, no training; NAME: the exported"
-        " team in teams/NAME.",
+        help="In place of a RUN. scripted: experts in code, in every protocol, no training;"
+        " NAME: the exported team in teams/NAME.",
     ),
 ]
 EngineOption = Annotated[

@@ -37,6 +37,7 @@ from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 
 MODES: tuple[Mode, ...] = ("sampled", "greedy")
+SAMPLED_ALONE: tuple[Mode, ...] = ("sampled",)
 REPEATS_FOLDER = "repeats"
 # (cases, temperature, place of the first one, name of the stream of chance) -> scored episodes
 PlayPart = Callable[[Sequence[TeamScenario], float, int, str], Sequence[tuple[Episode, TeamVerdict]]]
@@ -74,9 +75,10 @@ def score_role(
     style: Style,
     max_failed_calls: int | None = None,
     kind: AgentKind = "react",
+    modes: Sequence[Mode] = MODES,
     block_size: int = BLOCK_SIZE,
 ) -> RoleScores:
-    """Play a role's own family at temperature 1 and greedily, with the policy named like the role.
+    """Play a role's own family in these modes, with the policy named like the role.
 
     Outcomes that `folder` already holds are not played again.
 
@@ -114,7 +116,7 @@ def score_role(
         file = OutcomeFile(outcome_path(folder, stage, role, mode), RoleOutcome)
         return file.complete(keys, play_block, block_size=block_size)
 
-    return sum_up_role(role, stage, play("sampled"), play("greedy"))
+    return sum_up_role(role, stage, play("sampled"), play("greedy") if "greedy" in modes else ())
 
 
 def sum_up_role(
@@ -178,9 +180,10 @@ def score_team(
     make_game: MakeGame,
     rounds: int = 1,
     repeats: Repeats = NO_REPEATS,
+    modes: Sequence[Mode] = MODES,
     block_size: int = BLOCK_SIZE,
 ) -> TeamScores:
-    """Play the team's cases at temperature 1 and greedily and score them; some are played again and again.
+    """Play the team's cases in these modes and score them; some are played again and again at temperature 1.
 
     Outcomes that `folder` already holds are not played again.
 
@@ -205,7 +208,9 @@ def score_team(
         )
         return score_all(part, episodes, weights)
 
-    return score_plays(stage, scenarios, play, folder=folder, repeats=repeats, block_size=block_size)
+    return score_plays(
+        stage, scenarios, play, folder=folder, repeats=repeats, modes=modes, block_size=block_size
+    )
 
 
 def score_all(
@@ -225,6 +230,7 @@ def score_plays(
     *,
     folder: Path,
     repeats: Repeats = NO_REPEATS,
+    modes: Sequence[Mode] = MODES,
     block_size: int = BLOCK_SIZE,
 ) -> TeamScores:
     """Scores of any way to play: `play(part of the scenarios, temperature, place of its first one, stream)`.
@@ -247,7 +253,8 @@ def score_plays(
 
     stream = f"evaluate/{stage}"
     sampled, greedy = (
-        complete(scenarios, mode, outcome_path(folder, stage, "team", mode), stream) for mode in MODES
+        complete(scenarios, mode, outcome_path(folder, stage, "team", mode), stream) if mode in modes else []
+        for mode in MODES
     )
     further = [
         complete(

@@ -46,6 +46,10 @@ class _MissingError(Exception):
     """A number that a gate needs is not in the summary."""
 
 
+class _NotPlayedError(Exception):
+    """A gate judges greedy play, and there is none by the config."""
+
+
 def check_gates(summary: Mapping[str, Any], *, roles: Sequence[str] = DEMO_ROLES) -> list[Gate]:
     """Return all gates of one seed's summary, in a fixed order; never raises on an incomplete summary."""
     checks: tuple[tuple[str, Callable[[], tuple[bool, str]]], ...] = (
@@ -61,10 +65,13 @@ def check_gates(summary: Mapping[str, Any], *, roles: Sequence[str] = DEMO_ROLES
     )
     gates = []
     for name, check in checks:
+        passed: bool | None
         try:
             passed, detail = check()
         except _MissingError as error:
             passed, detail = False, f"{MISSING}{error}"
+        except _NotPlayedError:
+            passed, detail = None, "not judged: nothing was played greedily (evaluation.greedy)"
         gates.append(Gate(name=name, passed=passed, detail=detail))
     return _leave_out_measured(gates)
 
@@ -118,7 +125,14 @@ def _grpo_above_sft(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[b
     return num_above >= needed and not below, f"{num_above} of {len(roles)} above (>= {needed}): {detail}"
 
 
+def _check_greedy(before: Any) -> None:
+    """Leave a gate unjudged where the stage before was scored, but never played greedily."""
+    if isinstance(before, Mapping) and before.get("greedy", 0.0) is None:
+        raise _NotPlayedError
+
+
 def _grpo_greedy_kept(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+    _check_greedy(_value(summary, "roles", roles[0], "grpo"))
     changes = {role: _number(summary, "roles", role, "paired", "grpo-sft_greedy", "mean") for role in roles}
     detail = _listing(f"{role} {change:+.3f}" for role, change in changes.items())
     return min(changes.values()) >= -MAX_GREEDY_LOSS, f"greedy change >= {-MAX_GREEDY_LOSS}: {detail}"
@@ -126,6 +140,7 @@ def _grpo_greedy_kept(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple
 
 def _team_gain(summary: Mapping[str, Any]) -> tuple[bool, str]:
     sampled = _change(summary, "team", "paired", "marl-grpo")
+    _check_greedy(_value(summary, "team", "grpo"))
     greedy = _change(summary, "team", "paired", "marl-grpo_greedy")
     passed = all(change["mean"] >= MIN_TEAM_GAIN and change["low"] > 0 for change in (sampled, greedy))
     return passed, f"sampled {_signed(sampled)}, greedy {_signed(greedy)}; both >= {MIN_TEAM_GAIN}, low > 0"

@@ -75,6 +75,8 @@ class EvaluationConfig(Section):
     """Test scenarios of the team."""
     difficulties: tuple[Difficulty, ...] = ()
     """Difficulties of the test scenarios; none: those of the training data."""
+    greedy: bool = True
+    """Play all of them greedily, too; without, half of the time, and what greedy play shows is not judged."""
     num_tries: PositiveCount = 4
     """Plays at temperature 1 of some team cases, for the chance that all succeed; 1 plays none again."""
     num_tried_cases: PositiveCount = 100

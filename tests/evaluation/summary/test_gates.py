@@ -171,3 +171,17 @@ def test_failed_gates_looks_at_every_seed() -> None:
     assert failed_gates(stored(0, True) | {"seeds": [stored(0, True), stored(3, False)]}) == [
         "seed 3: team_gain"
     ]
+
+
+def test_without_greedy_play_its_gates_are_not_judged() -> None:
+    summary = healthy()
+    for stages in (*summary["roles"].values(), summary["team"]):
+        for name in ("sft", "grpo", "marl"):
+            stages[name]["greedy"] = None
+        for name in [name for name in stages["paired"] if name.endswith("_greedy")]:
+            del stages["paired"][name]
+    gates = {gate.name: gate for gate in check_gates(summary)}
+    assert [name for name, gate in gates.items() if gate.passed is None] == ["grpo_greedy_kept", "team_gain"]
+    assert "evaluation.greedy" in gates["team_gain"].detail
+    del summary["team"]["grpo"]
+    assert "team_gain" in failures(summary)  # not played at all

@@ -1,0 +1,21 @@
+"""Sealed evaluation with and without greedy play."""
+
+from pathlib import Path
+
+import pytest
+from exported_teams import make_random_run
+
+from evaluation.scoring.scores import read_scores
+from training.stages.evaluation import evaluate_role, evaluate_team
+
+
+@pytest.mark.parametrize(("greedy", "num_greedy"), [(True, 2), (False, 0)])
+def test_greedy_plays_can_be_left_out(tmp_path: Path, greedy: bool, num_greedy: int) -> None:
+    sizes = ("evaluation.num_role_scenarios=2", "evaluation.num_team_scenarios=2", "evaluation.num_tries=1")
+    run = make_random_run(tmp_path / "run", *sizes, f"evaluation.greedy={str(greedy).lower()}")
+    evaluate_role(run.path, "marl", "cost")
+    evaluate_team(run.path, "marl")
+    found = [score for file in sorted((run.path / "scores").glob("*.jsonl")) for score in read_scores(file)]
+    assert [(len(one.sampled), len(one.greedy)) for one in found] == [(2, num_greedy)] * 2
+    outcomes = [file.name for file in (run.path / "scores" / "outcomes").rglob("*.greedy.jsonl")]
+    assert len(outcomes) == (2 if greedy else 0)
