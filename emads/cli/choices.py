@@ -197,9 +197,9 @@ def choose_players(
     if team != SCRIPTED:
         known = sorted(record.parent.name for record in TEAMS.glob("*/team.json"))
         if team not in known:
-            names = ", ".join([SCRIPTED, *known])
+            listed = ", ".join([SCRIPTED, *known])
             raise UserError(
-                f"unknown team {team!r} (known: {names}); a run is an argument: `emads simulate {team}`"
+                f"unknown team {team!r} (known: {listed}); a run is an argument: `emads simulate {team}`"
             )
         return TEAMS / team, cases
     for option, value in (("--stage", stage), ("--engine", engine)):

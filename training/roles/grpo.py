@@ -74,6 +74,34 @@ def estimate_advantages(
     return advantages.view(-1)
 
 
+def put_groups_together(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows in as many batches, rows of one prompt side by side: a pass computes their prompt once.
+
+    TRL shuffles the rows of all prompts and cuts them. Groups come in the order of their first rows there.
+    """
+    prompts = [
+        tuple(ids[mask.bool()].tolist())
+        for batch in batches
+        for ids, mask in zip(batch["prompt_ids"], batch["prompt_mask"], strict=True)
+    ]
+    first = {prompt: place for place, prompt in reversed(list(enumerate(prompts)))}
+    order = sorted(range(len(prompts)), key=lambda place: (first[prompts[place]], place))
+    rows = torch.tensor(order, device=batches[0]["prompt_ids"].device).split(len(order) // len(batches))
+    whole: dict[str, Any] = {}
+    for name, value in batches[0].items():
+        is_by_row = isinstance(value, list) or (isinstance(value, Tensor) and value.dim() > 0)
+        parts: list[Any] = [batch[name] for batch in batches]
+        if not is_by_row:
+            whole[name] = [value] * len(batches)
+        elif isinstance(value, Tensor):
+            joined = torch.cat(parts)
+            whole[name] = [joined[chosen] for chosen in rows]
+        else:
+            flat = [item for part in parts for item in part]
+            whole[name] = [[flat[place] for place in chosen.tolist()] for chosen in rows]
+    return [{name: values[number] for name, values in whole.items()} for number in range(len(batches))]
+
+
 class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPOTrainer):
     """TRL's trainer with our checkpoints, the rollout window among them. Left-out groups are in no mean."""
 
@@ -101,6 +129,14 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
             first = own * self.accelerator.process_index
             batch["advantages"] = found[first : first + own]
         return batch
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        before: Any = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if not self.shares_prompts or self._buffered_inputs is before or not self._buffered_inputs:
+            return inputs
+        self._buffered_inputs = put_groups_together(self._buffered_inputs)
+        return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         """Means over rows are over those that count; `dapo` counts tokens, of which masked ones are none."""
