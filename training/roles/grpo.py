@@ -86,7 +86,8 @@ def put_groups_together(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     ]
     first = {prompt: place for place, prompt in reversed(list(enumerate(prompts)))}
     order = sorted(range(len(prompts)), key=lambda place: (first[prompts[place]], place))
-    rows = torch.tensor(order, device=batches[0]["prompt_ids"].device).split(len(order) // len(batches))
+    size = len(order) // len(batches)
+    rows = [order[start : start + size] for start in range(0, len(order), size)]
     whole: dict[str, Any] = {}
     for name, value in batches[0].items():
         is_by_row = isinstance(value, list) or (isinstance(value, Tensor) and value.dim() > 0)
@@ -98,7 +99,7 @@ def put_groups_together(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, 
             whole[name] = [joined[chosen] for chosen in rows]
         else:
             flat = [item for part in parts for item in part]
-            whole[name] = [[flat[place] for place in chosen.tolist()] for chosen in rows]
+            whole[name] = [[flat[place] for place in chosen] for chosen in rows]
     return [{name: values[number] for name, values in whole.items()} for number in range(len(batches))]
 
 
