@@ -1,13 +1,14 @@
 """Demonstrations of a part question: a search by measuring, or where parts are many a reckoning.
 
 None uses more than the expert has read by then, and no step leaves out what leads to it, which a small model
-cannot make up: the search adds up every part, says whether it fits, measures those that do and compares each
-with the best so far. The reckoning applies the rules to the described structure and has its result measured.
-In short style the tool describe lists the efficient parts, and the dearest within the amount is taken.
+cannot make up: the search measures parts and compares the cost of each with the amount and its worth with the
+best so far; no sum is done in the head. The reckoning applies the rules to the described structure and has
+its result measured. In short style the tool describe lists the efficient parts, and the dearest within the
+amount is taken.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from scenarios.base import Step, Style, ToolCall
@@ -22,7 +23,6 @@ from scenarios.company.parts.question import (
 from scenarios.company.records import Part
 
 MOST_MEASURED = 8  # parts that a search measures; where there are more, reckoning is shown
-MOST_LISTED = 12  # parts that it adds up
 NUM_CANDIDATES = 3  # that a reckoning names
 
 
@@ -41,60 +41,47 @@ def _measure(question: Question, part: Part, text: str) -> Step:
 
 
 def list_searched(parts: Sequence[Part], amount: int) -> list[Part]:
-    """Choices that a search measures, singles first: all that the amount allows, but no empty one."""
-    within = [part for part in parts if part.cost <= amount and part.choice]
-    return sorted(within, key=lambda part: len(part.choice))
-
-
-def list_weighed(parts: Sequence[Part], amount: int) -> list[Part]:
-    """Choices that a search adds up: those that it measures, and dearer ones made of such alone."""
-    within = {frozenset(part.choice) for part in list_searched(parts, amount)}
+    """Parts that a search measures, few upgrades first: those within the amount, and what such can make."""
+    within = {frozenset(part.choice) for part in parts if part.cost <= amount}
     possible = {frozenset(part.choice) for part in parts}
 
-    def is_weighed(part: Part) -> bool:
+    def is_searched(part: Part) -> bool:
         choice = frozenset(part.choice)
-        smaller = {choice - {name} for name in choice} - {frozenset()}
+        smaller = {choice - {name} for name in choice}
         return choice in within or smaller & possible <= within
 
     return sorted(
-        (part for part in parts if part.choice and is_weighed(part)), key=lambda part: len(part.choice)
+        (part for part in parts if part.choice and is_searched(part)), key=lambda part: len(part.choice)
     )
 
 
-def _weigh(part: Part, alone: Mapping[tuple[str, ...], int], amount: int) -> str:
-    """The sum that is the part's cost, and whether the amount allows it; a rule may take some off."""
-    costs = [alone[(name,)] for name in part.choice]
-    total = " + ".join(map(str, costs))
-    if rule := part.cost - sum(costs):
-        total += f" {'+' if rule > 0 else '-'} {abs(rule)}"
-    if len(costs) > 1:
-        total += f" = {part.cost}"
-    return f"{_name(part)} {total} {'fits' if part.cost <= amount else 'over'}"
-
-
-def _compare(part: Part, best: Part | None) -> tuple[str, Part | None]:
+def _compare(part: Part, best: Part | None, amount: int) -> tuple[str, Part | None]:
     """What is said of a part that was measured, and the best one then."""
+    if part.cost > amount:
+        return f"{part.cost} > {amount} over", best
+    within = f"{part.cost} <= {amount} fits"
     if not part.keeps_limit:
-        return ("breaks the limit, " if best else "breaks the limit; no part keeps it yet"), best
+        return f"{within}, breaks the limit", best
     if best is None:
-        return "", part
+        return within, part
     if part.worth == best.worth:
-        return f"{part.worth} = {best.worth}, ", min(best, part, key=lambda one: one.cost)
+        sign = "<" if part.cost < best.cost else ">" if part.cost > best.cost else "="
+        said = f"{within}, {part.worth} = {best.worth}, {part.cost} {sign} {best.cost}"
+        return said, part if part.cost < best.cost else best
     sign = ">" if part.worth > best.worth else "<"
-    return f"{part.worth} {sign} {best.worth}, ", max(best, part, key=lambda one: one.worth)
+    return f"{within}, {part.worth} {sign} {best.worth}", max(best, part, key=lambda one: one.worth)
 
 
 def search(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
-    """Adds parts up, measures those within the amount and compares each with the best so far."""
+    """Measures single upgrades, then what can be made of those that fit; keeps the best so far."""
     steps: list[Step] = []
     best: Part | None = None  # an amount buys more worth than nothing has
-    alone: dict[tuple[str, ...], int] = {part.choice: part.cost for part in parts if len(part.choice) == 1}
-    weighed = [_weigh(part, alone, question.amount) for part in list_weighed(parts, question.amount)]
-    text = f"Within {question.amount}: {'; '.join(weighed)}."
+    text = ""
     for part in list_searched(parts, question.amount):
         steps.append(_measure(question, part, text))
-        said, best = _compare(part, best)
-        text = f"{said}best {_name(best)} {best.worth}" if best else said
+        text, after = _compare(part, best, question.amount)
+        if after is not None and after is not best:
+            text, best = f"{text}, best {_name(after)} {after.worth}", after
     assert best is not None
     return (*steps, Step(text=f"{text}\n{json.dumps(answer_of(best))}"))
 
@@ -129,8 +116,7 @@ def list_ways(domain: Domain, question: Question, style: Style) -> list[Callable
         return [lambda: look_up(domain, question)]
     parts = list_parts(domain, question)
     ways: list[Callable[[], tuple[Step, ...]]] = [lambda: reckon(question, parts)]
-    searched, weighed = list_searched(parts, question.amount), list_weighed(parts, question.amount)
-    if 0 < len(searched) <= MOST_MEASURED and len(weighed) <= MOST_LISTED:
+    if 0 < len(list_searched(parts, question.amount)) <= MOST_MEASURED:
         ways.append(lambda: search(question, parts))
     return ways
 
