@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 import re
+from collections.abc import Iterator
 from statistics import fmean
 
 import pytest
@@ -12,11 +13,10 @@ from trial_counts import num_trials
 
 from evaluation.audit.part_text_solver import solve_from_text
 from roles.registry import ROLES
-from scenarios.base import Family, Scenario, ToolCall
+from scenarios.base import Family, Scenario, Step, ToolCall
 from scenarios.company.domains import DOMAINS
 from scenarios.company.sectors import SECTORS
 from scenarios.registry import FAMILIES, SHORT_FAMILIES
-from scenarios.tasks.grading.arithmetic import calculate
 
 ILLEGAL = {"too_long", "no_answer", "not_json", "duplicate_key", "trailing_text", "schema", "unknown_id"}
 
@@ -110,72 +110,71 @@ def test_over_the_amount_or_over_the_limit_is_worth_nothing(seat: str) -> None:
     assert seen == {True, False}
 
 
-def test_demonstrations_measure_whatever_they_weigh() -> None:
-    """A search adds parts up and measures those that the amount allows, its answer among them."""
-    num_searches, ruled = 0, 0
-    for seat in DOMAINS:
-        family = FAMILIES[seat]
-        for index in range(40):
-            scenario = family.generate("train", 0, index, 2)
-            steps = family.demonstrate(scenario, random.Random(index))
-            measured = [
-                tuple(step.call.arguments["part"])
-                for step in steps
-                if step.call is not None and step.call.name == "measure"
-            ]
-            if any(step.call is not None and step.call.name == "describe" for step in steps):
-                continue
-            num_searches += 1
-            structure = scenario.facts["structure"]
-            allowed = [
-                choice
-                for choice in DOMAINS[seat].list_choices(structure)
-                if choice and DOMAINS[seat].price(structure, choice) <= scenario.facts["amount"]
-            ]
-            assert sorted(measured) == sorted(allowed)
-            listed = steps[0].text.removeprefix(f"Within {scenario.facts['amount']}: ").removesuffix(".")
-            weighed = {" + ".join(choice): choice for choice in DOMAINS[seat].list_choices(structure)}
-            fitting = []
-            for said in listed.split("; "):
-                name = max((one for one in weighed if one and said.startswith(one)), key=len)
-                choice, cost = weighed[name], DOMAINS[seat].price(structure, weighed[name])
-                *shown, word = said.removeprefix(f"{name} ").split()
-                assert word == ("fits" if cost <= scenario.facts["amount"] else "over")
-                if word == "fits":
-                    fitting.append(choice)
-                if len(choice) > 1:
-                    costs = [DOMAINS[seat].price(structure, (one,)) for one in choice]
-                    ruled += cost != sum(costs)
-                    assert shown[: 2 * len(costs) - 1 : 2] == [str(one) for one in costs]
-                    assert calculate("".join(shown[: shown.index("=")])) == cost
-                    assert shown[-2:] == ["=", str(cost)]
-            assert fitting == measured
-    assert num_searches > 50
-    assert ruled
-
-
-def test_a_search_compares_what_it_measures_with_the_best_so_far() -> None:
+def searches(difficulty: int) -> Iterator[tuple[str, Scenario, tuple[Step, ...]]]:
+    """Seat, scenario and steps of demonstrations that search."""
     for seat in DOMAINS:
         for index in range(40):
-            scenario = FAMILIES[seat].generate("train", 0, index, 2)
+            scenario = FAMILIES[seat].generate("train", 0, index, difficulty)
             steps = FAMILIES[seat].demonstrate(scenario, random.Random(index))
-            best = None
-            for step, after in itertools.pairwise(steps):
-                assert step.call is not None
-                told = FAMILIES[seat].call_tool(scenario, step.call)
-                worth = int(re.findall(r"worth (-?\d+)", told)[0])
-                text = after.text.partition("\n")[0]
-                if "hard limit holds" not in told:
-                    assert text.startswith("breaks the limit")
-                elif best is None:
-                    assert text == f"best {' + '.join(step.call.arguments['part'])} {worth}"
-                    best = worth
-                else:
-                    sign = "=" if worth == best else "<" if worth < best else ">"
-                    best = max(best, worth)
-                    assert text.startswith(f"{worth} {sign} ")
-                    assert text.endswith(f" {best}")
-            assert json.loads(after.text.partition("\n")[2])["worth"] == best
+            if all(step.call is None or step.call.name == "measure" for step in steps):
+                yield seat, scenario, steps
+
+
+def test_a_search_measures_all_that_the_amount_allows() -> None:
+    """And a dearer part only where all that it is made of fits, as its cost is not known before."""
+    num_searches, num_over = 0, 0
+    for seat, scenario, steps in searches(2):
+        num_searches += 1
+        measured = [frozenset(step.call.arguments["part"]) for step in steps if step.call is not None]
+        costs = {
+            frozenset(choice): DOMAINS[seat].price(scenario.facts["structure"], choice)
+            for choice in DOMAINS[seat].list_choices(scenario.facts["structure"])
+            if choice
+        }
+        allowed = {choice for choice, cost in costs.items() if cost <= scenario.facts["amount"]}
+        assert allowed <= set(measured)
+        assert [len(choice) for choice in measured] == sorted(len(choice) for choice in measured)
+        for choice in set(measured) - allowed:
+            num_over += 1
+            assert {choice - {name} for name in choice} & costs.keys() <= allowed
+    assert num_searches > 50
+    assert num_over
+
+
+def test_a_search_compares_what_it_measures_with_amount_and_best() -> None:
+    said = set()
+    for seat, scenario, steps in itertools.chain(searches(1), searches(2)):
+        amount, best = scenario.facts["amount"], None
+        for step, after in itertools.pairwise(steps):
+            assert step.call is not None
+            told = FAMILIES[seat].call_tool(scenario, step.call)
+            cost, worth = (int(re.findall(rf"{word} (-?\d+)", told)[0]) for word in ("cost", "worth"))
+            name, text = " + ".join(step.call.arguments["part"]), after.text.partition("\n")[0]
+            expected = f"{cost} <= {amount} fits"
+            is_better = False
+            if cost > amount:
+                expected = f"{cost} > {amount} over"
+            elif "hard limit holds" not in told:
+                expected += ", breaks the limit"
+            elif best is None:
+                is_better = True
+            else:
+                sign = "=" if worth == best[0] else "<" if worth < best[0] else ">"
+                expected += f", {worth} {sign} {best[0]}"
+                is_better = worth > best[0]
+                if worth == best[0]:
+                    sign = "=" if cost == best[1] else "<" if cost < best[1] else ">"
+                    expected += f", {cost} {sign} {best[1]}"
+                    is_better = cost < best[1]
+            if is_better:
+                best = (worth, cost)
+                expected += f", best {name} {worth}"
+            assert text == expected
+            said |= set(re.findall("[a-z]{4,}|[<>=]+", expected))
+        answer = json.loads(after.text.partition("\n")[2])
+        assert (answer["worth"], answer["cost"]) == best
+        assert FAMILIES[seat].verify(scenario, json.dumps(answer)).exact
+    assert {"fits", "over", "breaks", "<", ">", "=", "<="} <= said
 
 
 @pytest.mark.parametrize("seat", DOMAINS)
