@@ -175,15 +175,15 @@ def episode(reward: float, num_turns: int, *, exact: bool) -> SoloEpisode:
         ("rlvr", 3, 1.0 + 0.1 - 3 * 0.02),
         (
             "default",
-            6,
-            1.0 + 0.3 * (1 - 6 / 8) + 0.2,
-        ),  # the case takes up to five calls: 6 steps of at most 8
-        ("default", 7, 1.0 + 0.2 - 0.1),  # one step more than needed
+            7,
+            1.0 + 0.3 * (1 - 7 / 8) + 0.2,
+        ),  # the case takes up to six calls: 7 steps of at most 8
+        ("default", 8, 1.0 + 0.2 - 0.1),  # one step more than needed
     ],
 )
 def test_the_reward_preset_of_the_config_is_used(preset: str, num_turns: int, total: float) -> None:
     config = CONFIG.changed(**{"reward": preset, "reward_weights": {}})
-    assert draw(1)[0].optimal_tool_calls == 5
+    assert draw(1)[0].optimal_tool_calls == 6
     assert episode_reward(episode(1.0, num_turns, exact=True), config)["total"] == pytest.approx(total)
 
 
