@@ -56,20 +56,24 @@ def list_searched(parts: Sequence[Part], amount: int) -> list[Part]:
 
 
 def _compare(part: Part, best: Part | None, amount: int) -> tuple[str, Part | None]:
-    """What is said of a part that was measured, and the best one then."""
+    """What is said of a part that was measured, and the best one then.
+
+    Both numbers come before the word for how they compare: a model writes from left to right.
+    """
     if part.cost > amount:
-        return f"{part.cost} > {amount} over", best
-    within = f"{part.cost} <= {amount} fits"
+        return f"cost {part.cost} of {amount}: over", best
+    within = f"cost {part.cost} of {amount}: fits"
     if not part.keeps_limit:
         return f"{within}, breaks the limit", best
     if best is None:
         return within, part
     if part.worth == best.worth:
-        sign = "<" if part.cost < best.cost else ">" if part.cost > best.cost else "="
-        said = f"{within}, {part.worth} = {best.worth}, {part.cost} {sign} {best.cost}"
-        return said, part if part.cost < best.cost else best
-    sign = ">" if part.worth > best.worth else "<"
-    return f"{within}, {part.worth} {sign} {best.worth}", max(best, part, key=lambda one: one.worth)
+        is_cheaper = part.cost < best.cost
+        said = f"{within}, worth {part.worth} to {best.worth}: equal, cost {part.cost} to {best.cost}"
+        return f"{said}: {'less' if is_cheaper else 'no less'}", part if is_cheaper else best
+    is_better = part.worth > best.worth
+    said = f"{within}, worth {part.worth} to {best.worth}: {'more' if is_better else 'less'}"
+    return said, part if is_better else best
 
 
 def search(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
