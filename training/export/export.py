@@ -14,6 +14,7 @@ from evaluation.summary.run_summary import SUMMARY_FILE, read_summary
 from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
 from simulator.export.atomic_files import encode_json, write_atomic
+from training.config.model_config import ModelConfig
 from training.config.run_config import EngineConfig, RunConfig
 from training.export.base_apart import check_named_base, leave_base_out
 from training.export.card import render_card
@@ -68,6 +69,7 @@ def export_team(
         raise UserError("--gguf needs the package gguf; pip install 'emads[gguf]'")
     config, sources = run.config, {role: find_weights(run, stage, role) for role in TEAM_ROLES}
     has_adapters = config.model.adapter != "none"
+    rounded = _multiplies_in_bfloat16(config.model)
     if with_merged and not has_adapters:
         raise UserError(f"{run.path} trains full weights, one model per role: there is nothing to merge")
     if with_merged and config.model.adapter == "qlora":
@@ -101,7 +103,7 @@ def export_team(
             _copy_model(base, folder / BASE)
             for owner in record.owners:
                 source = sources[_speaker(record, owner)]
-                _copy_adapter(source, folder / ADAPTERS / owner, plays_in=config.model.dtype)
+                _copy_adapter(source, folder / ADAPTERS / owner, rounded=rounded)
         else:
             for role, source in sources.items():
                 _copy_model(source, folder / FULL / role)
@@ -182,19 +184,25 @@ def _copy_model(source: Path, target: Path) -> None:
         shutil.copyfile(file, target / file.name)
 
 
-def _copy_adapter(source: Path, target: Path, *, plays_in: str) -> None:
-    """Copy an adapter; beside a base in bfloat16 it is rounded to what it is multiplied as, half the size.
+def _multiplies_in_bfloat16(model: ModelConfig) -> bool:
+    """Return whether rounding adapters to bfloat16 leaves every weight that is multiplied as it was.
 
-    With another scale than a power of two rounding would not come to the same: such adapters stay whole.
+    They are scaled in float32 and then rounded to the base's precision: a power of two changes no digit.
+    Beside a base in 4 bits they are multiplied in float32.
     """
+    is_power_of_two = math.frexp(model.lora_alpha / model.lora_rank)[0] == 0.5
+    return model.adapter == "lora" and model.dtype == "bfloat16" and is_power_of_two
+
+
+def _copy_adapter(source: Path, target: Path, *, rounded: bool) -> None:
+    """Copy an adapter, `rounded` to bfloat16 in half the size."""
     target.mkdir(parents=True)
-    settings: Mapping[str, Any] = json.loads((source / ADAPTER_CONFIG).read_text())
-    ratio = settings["lora_alpha"] / settings["r"]
-    if plays_in == "bfloat16" and math.frexp(ratio)[0] == 0.5 and not settings.get("use_rslora"):
-        rounded = {name: weight.bfloat16() for name, weight in load_file(source / WEIGHTS).items()}
-        save_file(rounded, target / WEIGHTS, metadata={"format": "pt"})
+    if rounded:
+        weights = {name: weight.bfloat16() for name, weight in load_file(source / WEIGHTS).items()}
+        save_file(weights, target / WEIGHTS, metadata={"format": "pt"})
     else:
         shutil.copyfile(source / WEIGHTS, target / WEIGHTS)
+    settings: Mapping[str, Any] = json.loads((source / ADAPTER_CONFIG).read_text())
     write_atomic(
         target / ADAPTER_CONFIG, encode_json({**settings, "base_model_name_or_path": BASE_IN_FOLDER})
     )

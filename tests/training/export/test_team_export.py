@@ -372,3 +372,11 @@ def test_adapters_beside_a_bfloat16_base_are_rounded_where_that_changes_nothing(
     stored = load_file(exported / "adapters" / "cost" / "adapter_model.safetensors")
     assert {weight.dtype for weight in stored.values()} == {torch.bfloat16 if is_rounded else torch.float32}
     assert say_here(exported) == say_here(run.path)
+
+
+def test_adapters_of_a_4_bit_base_stay_in_float32(tmp_path: Path) -> None:
+    """They are multiplied so: their base's numbers are no floats to round to."""
+    settings = ("model.adapter=qlora", "model.dtype=bfloat16", "model.lora_rank=4", "model.lora_alpha=8")
+    exported = export_team(make_random_run(tmp_path / "run", *settings), tmp_path / "exported").path
+    stored = load_file(exported / "adapters" / "cost" / "adapter_model.safetensors")
+    assert {weight.dtype for weight in stored.values()} == {torch.float32}
