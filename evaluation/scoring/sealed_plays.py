@@ -36,8 +36,6 @@ from simulator.graph.seating import list_roles
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 
-MODES: tuple[Mode, ...] = ("sampled", "greedy")
-SAMPLED_ALONE: tuple[Mode, ...] = ("sampled",)
 REPEATS_FOLDER = "repeats"
 # (cases, temperature, place of the first one, name of the stream of chance) -> scored episodes
 PlayPart = Callable[[Sequence[TeamScenario], float, int, str], Sequence[tuple[Episode, TeamVerdict]]]
@@ -75,10 +73,10 @@ def score_role(
     style: Style,
     max_failed_calls: int | None = None,
     kind: AgentKind = "react",
-    modes: Sequence[Mode] = MODES,
+    with_greedy: bool = True,
     block_size: int = BLOCK_SIZE,
 ) -> RoleScores:
-    """Play a role's own family in these modes, with the policy named like the role.
+    """Play a role's own family at temperature 1, and greedily, with the policy named like the role.
 
     Outcomes that `folder` already holds are not played again.
 
@@ -116,7 +114,7 @@ def score_role(
         file = OutcomeFile(outcome_path(folder, stage, role, mode), RoleOutcome)
         return file.complete(keys, play_block, block_size=block_size)
 
-    return sum_up_role(role, stage, play("sampled"), play("greedy") if "greedy" in modes else ())
+    return sum_up_role(role, stage, play("sampled"), play("greedy") if with_greedy else ())
 
 
 def sum_up_role(
@@ -180,10 +178,10 @@ def score_team(
     make_game: MakeGame,
     rounds: int = 1,
     repeats: Repeats = NO_REPEATS,
-    modes: Sequence[Mode] = MODES,
+    with_greedy: bool = True,
     block_size: int = BLOCK_SIZE,
 ) -> TeamScores:
-    """Play the team's cases in these modes and score them; some are played again and again at temperature 1.
+    """Play the team's cases at temperature 1, and greedily, and score them; some are played again and again.
 
     Outcomes that `folder` already holds are not played again.
 
@@ -209,7 +207,13 @@ def score_team(
         return score_all(part, episodes, weights)
 
     return score_plays(
-        stage, scenarios, play, folder=folder, repeats=repeats, modes=modes, block_size=block_size
+        stage,
+        scenarios,
+        play,
+        folder=folder,
+        repeats=repeats,
+        with_greedy=with_greedy,
+        block_size=block_size,
     )
 
 
@@ -230,7 +234,7 @@ def score_plays(
     *,
     folder: Path,
     repeats: Repeats = NO_REPEATS,
-    modes: Sequence[Mode] = MODES,
+    with_greedy: bool = True,
     block_size: int = BLOCK_SIZE,
 ) -> TeamScores:
     """Scores of any way to play: `play(part of the scenarios, temperature, place of its first one, stream)`.
@@ -238,6 +242,8 @@ def score_plays(
     Raises:
         ValueError, UserError: as score_team.
     """
+
+    stream = f"evaluate/{stage}"
 
     def complete(cases: Sequence[TeamScenario], mode: Mode, path: Path, stream: str) -> list[TeamOutcome]:
         def play_block(start: int, end: int) -> list[TeamOutcome]:
@@ -251,11 +257,10 @@ def score_plays(
         keys = [scenario.key for scenario in cases]
         return OutcomeFile(path, TeamOutcome).complete(keys, play_block, block_size=block_size)
 
-    stream = f"evaluate/{stage}"
-    sampled, greedy = (
-        complete(scenarios, mode, outcome_path(folder, stage, "team", mode), stream) if mode in modes else []
-        for mode in MODES
-    )
+    def complete_all(mode: Mode) -> list[TeamOutcome]:
+        return complete(scenarios, mode, outcome_path(folder, stage, "team", mode), stream)
+
+    sampled, greedy = complete_all("sampled"), complete_all("greedy") if with_greedy else []
     further = [
         complete(
             scenarios[: repeats.num_cases],

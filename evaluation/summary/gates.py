@@ -125,14 +125,14 @@ def _grpo_above_sft(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[b
     return num_above >= needed and not below, f"{num_above} of {len(roles)} above (>= {needed}): {detail}"
 
 
-def _check_greedy(before: Any) -> None:
-    """Leave a gate unjudged where the stage before was scored, but never played greedily."""
-    if isinstance(before, Mapping) and before.get("greedy", 0.0) is None:
+def _check_greedy(summary: Mapping[str, Any], *stage: str) -> None:
+    """Leave a gate unjudged where the stage was scored, but never played greedily."""
+    if _value(summary, *stage, "greedy") is None:
         raise _NotPlayedError
 
 
 def _grpo_greedy_kept(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
-    _check_greedy(_value(summary, "roles", roles[0], "grpo"))
+    _check_greedy(summary, "roles", roles[0], "grpo")
     changes = {role: _number(summary, "roles", role, "paired", "grpo-sft_greedy", "mean") for role in roles}
     detail = _listing(f"{role} {change:+.3f}" for role, change in changes.items())
     return min(changes.values()) >= -MAX_GREEDY_LOSS, f"greedy change >= {-MAX_GREEDY_LOSS}: {detail}"
@@ -140,7 +140,7 @@ def _grpo_greedy_kept(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple
 
 def _team_gain(summary: Mapping[str, Any]) -> tuple[bool, str]:
     sampled = _change(summary, "team", "paired", "marl-grpo")
-    _check_greedy(_value(summary, "team", "grpo"))
+    _check_greedy(summary, "team", "grpo")
     greedy = _change(summary, "team", "paired", "marl-grpo_greedy")
     passed = all(change["mean"] >= MIN_TEAM_GAIN and change["low"] > 0 for change in (sampled, greedy))
     return passed, f"sampled {_signed(sampled)}, greedy {_signed(greedy)}; both >= {MIN_TEAM_GAIN}, low > 0"

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig as TrlGrpoConfig
 from trl import GRPOTrainer
+from trl.trainer.utils import split_tensor_dict
 
 from scenarios.base import Scenario
 from simulator.chat import Chat
@@ -74,40 +75,12 @@ def estimate_advantages(
     return advantages.view(-1)
 
 
-def put_groups_together(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same rows in as many batches, rows of one prompt side by side: a pass computes their prompt once.
-
-    TRL shuffles the rows of all prompts and cuts them. Groups come in the order of their first rows there.
-    """
-    prompts = [
-        tuple(ids[mask.bool()].tolist())
-        for batch in batches
-        for ids, mask in zip(batch["prompt_ids"], batch["prompt_mask"], strict=True)
-    ]
-    first = {prompt: place for place, prompt in reversed(list(enumerate(prompts)))}
-    order = sorted(range(len(prompts)), key=lambda place: (first[prompts[place]], place))
-    size = len(order) // len(batches)
-    rows = [order[start : start + size] for start in range(0, len(order), size)]
-    whole: dict[str, Any] = {}
-    for name, value in batches[0].items():
-        is_by_row = isinstance(value, list) or (isinstance(value, Tensor) and value.dim() > 0)
-        parts: list[Any] = [batch[name] for batch in batches]
-        if not is_by_row:
-            whole[name] = [value] * len(batches)
-        elif isinstance(value, Tensor):
-            joined = torch.cat(parts)
-            whole[name] = [joined[chosen] for chosen in rows]
-        else:
-            flat = [item for part in parts for item in part]
-            whole[name] = [[flat[place] for place in chosen] for chosen in rows]
-    return [{name: values[number] for name, values in whole.items()} for number in range(len(batches))]
-
-
 class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPOTrainer):
     """TRL's trainer with our checkpoints, the rollout window among them. Left-out groups are in no mean."""
 
     rollouts: Rollouts
     estimator: str = "dr_grpo"  # whose numbers TRL computes without scaling
+    _generated: Any = None  # a batch that was just played, rows of a group side by side
     actor: Any = None  # a whole copy that plays where the weights in training are sharded
 
     def find_actor(self) -> Any:
@@ -129,15 +102,19 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
             own = len(batch["advantages"])
             first = own * self.accelerator.process_index
             batch["advantages"] = found[first : first + own]
+        self._generated = batch
         return batch
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
-        before: Any = self._buffered_inputs
+        """TRL's batch; with shared prompts it is cut without TRL's shuffle, so that a pass holds groups."""
+        trainer: Any = self
         inputs = super()._prepare_inputs(generation_batch)
-        if not self.shares_prompts or self._buffered_inputs is before or not self._buffered_inputs:
+        batch, self._generated = self._generated, None
+        if batch is None or not (self.shares_prompts and trainer.model.training):
             return inputs
-        self._buffered_inputs = put_groups_together(self._buffered_inputs)
-        return self._buffered_inputs[self._step % len(self._buffered_inputs)]
+        cut = split_tensor_dict(batch, trainer.args.steps_per_generation)
+        self._buffered_inputs: Any = cut
+        return cut[self._step % len(cut)]
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         """Means over rows are over those that count; `dapo` counts tokens, of which masked ones are none."""

@@ -30,7 +30,7 @@ from training.models.engine_factory import serve
 from training.models.weights import is_finished, load_trainable, load_weights
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
-from training.stages.evaluation import choose_modes, find_repeats, outcomes_folder, store_scores
+from training.stages.evaluation import find_repeats, outcomes_folder, store_scores
 from training.stages.from_config import make_chat, test_cases
 from training.stages.grpo import train_on_scenarios
 from training.stages.grpo import train_role as train_role_by_grpo
@@ -200,7 +200,7 @@ def evaluate_single(path: Path, stage: str) -> None:
             play,
             folder=outcomes_folder(run),
             repeats=find_repeats(config),
-            modes=choose_modes(config),
+            with_greedy=config.evaluation.greedy,
         )
     store_scores(run, name, [scores])
     report_progress(20)

@@ -4,17 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evaluation.scoring.baselines import score_role_baselines, score_team_baselines
-from evaluation.scoring.outcomes import Mode
 from evaluation.scoring.scores import RoleScores, TeamScores, write_scores
-from evaluation.scoring.sealed_plays import (
-    MODES,
-    NO_REPEATS,
-    SAMPLED_ALONE,
-    Repeats,
-    score_plays,
-    score_role,
-    score_team,
-)
+from evaluation.scoring.sealed_plays import NO_REPEATS, Repeats, score_plays, score_role, score_team
 from roles.registry import ROLES
 from scenarios.base import Scenario
 from scenarios.team import TeamScenario
@@ -62,7 +53,7 @@ def play_sealed(run: Run, stage: str, role: str, num_scenarios: int, folder: Pat
             max_completion_tokens=config.grpo.max_completion_tokens,
             max_failed_calls=config.grpo.max_failed_calls,
             kind=config.grpo.agent,
-            modes=choose_modes(config),
+            with_greedy=config.evaluation.greedy,
             folder=folder,
             style=config.model.prompts,
         )
@@ -87,7 +78,7 @@ def evaluate_team(path: Path, stage: str) -> None:
             max_completion_tokens=config.marl.max_completion_tokens,
             rounds=config.marl.rounds,
             repeats=find_repeats(config) if stage in REPEATED_STAGES else NO_REPEATS,
-            modes=choose_modes(config),
+            with_greedy=config.evaluation.greedy,
             folder=outcomes_folder(run),
             make_game=choose_game(config),
         )
@@ -119,7 +110,7 @@ def evaluate_governed(path: Path, stage: str) -> None:
             stage + GOVERNED,
             test_cases(config),
             play,
-            modes=choose_modes(config),
+            with_greedy=config.evaluation.greedy,
             folder=outcomes_folder(run),
         )
     store_scores(run, name, [scores])
@@ -140,11 +131,6 @@ def evaluate_baselines(path: Path) -> None:
     scores += score_team_baselines(test_cases(config), config.team_reward)
     store_scores(run, name, scores)
     report_progress(10)
-
-
-def choose_modes(config: RunConfig) -> Sequence[Mode]:
-    """How sealed scenarios are played."""
-    return MODES if config.evaluation.greedy else SAMPLED_ALONE
 
 
 def find_repeats(config: RunConfig) -> Repeats:

@@ -56,7 +56,7 @@ def list_searched(parts: Sequence[Part], amount: int) -> list[Part]:
 
 
 def _compare(part: Part, best: Part | None, amount: int) -> tuple[str, Part | None]:
-    """What is said of a part that was measured, and the best one then.
+    """Return what is said of a part that was measured, and the best one then.
 
     Both numbers come before the word for how they compare: a model writes from left to right.
     """
@@ -76,12 +76,12 @@ def _compare(part: Part, best: Part | None, amount: int) -> tuple[str, Part | No
     return said, part if is_better else best
 
 
-def search(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
+def search(question: Question, searched: Sequence[Part]) -> tuple[Step, ...]:
     """Measures single upgrades, then what can be made of those that fit; keeps the best so far."""
     steps: list[Step] = []
     best: Part | None = None  # an amount buys more worth than nothing has
     text = ""
-    for part in list_searched(parts, question.amount):
+    for part in searched:
         steps.append(_measure(question, part, text))
         text, after = _compare(part, best, question.amount)
         if after is not None and after is not best:
@@ -120,8 +120,9 @@ def list_ways(domain: Domain, question: Question, style: Style) -> list[Callable
         return [lambda: look_up(domain, question)]
     parts = list_parts(domain, question)
     ways: list[Callable[[], tuple[Step, ...]]] = [lambda: reckon(question, parts)]
-    if 0 < len(list_searched(parts, question.amount)) <= MOST_MEASURED:
-        ways.append(lambda: search(question, parts))
+    searched = list_searched(parts, question.amount)
+    if 0 < len(searched) <= MOST_MEASURED:
+        ways.append(lambda: search(question, searched))
     return ways
 
 
