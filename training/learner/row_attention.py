@@ -142,34 +142,30 @@ class _PlainAttention(torch.autograd.Function):
     """Causal attention of the last tokens of a text by plain products: (heads, queries, width) in and out.
 
     Keys and values are (key heads, keys, width). The heads that share keys are one product, and queries go
-    in blocks, which leave out most of what a token may not see. Chances are kept for the backward pass.
+    in blocks, which leave out most of what a token may not see. The backward pass computes chances again:
+    kept, they would take a third of a training step's memory.
     """
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
-        groups, before = len(query) // len(key), key.shape[1] - query.shape[1]
-        result, kept = torch.empty_like(query), []
+        result = torch.empty_like(query)
         for start, stop in _blocks(query.shape[1]):
-            size, end = stop - start, before + stop
-            block = (query[:, start:stop] * scaling).reshape(len(key), groups * size, -1)
-            scores = torch.bmm(block, key[:, :end].transpose(1, 2))
-            later = torch.ones(size, size, dtype=torch.bool).triu(1)
-            scores.view(len(key), groups, size, end)[..., end - size :].masked_fill_(later, -torch.inf)
-            kept.append(torch.softmax(scores, -1))
-            result[:, start:stop] = torch.bmm(kept[-1], value[:, :end]).view(len(query), size, -1)
-        ctx.save_for_backward(query, key, value, *kept)
+            chances = _chances_of_block(query, key, scaling, start, stop)
+            seen = value[:, : chances.shape[-1]]
+            result[:, start:stop] = torch.bmm(chances, seen).view(len(query), stop - start, -1)
+        ctx.save_for_backward(query, key, value)
         ctx.scaling = scaling
         return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, *kept = ctx.saved_tensors
-        groups, before = len(query) // len(key), key.shape[1] - query.shape[1]
+        query, key, value = ctx.saved_tensors
         to_query = torch.empty_like(query)
         to_key, to_value = (torch.zeros_like(one, dtype=torch.float32) for one in (key, value))
-        for (start, stop), chances in zip(_blocks(query.shape[1]), kept, strict=True):
-            size, end = stop - start, before + stop
-            block, above = (one[:, start:stop].reshape(len(key), groups * size, -1) for one in (query, grad))
+        for start, stop in _blocks(query.shape[1]):
+            chances = _chances_of_block(query, key, ctx.scaling, start, stop)
+            size, end = stop - start, chances.shape[-1]
+            block, above = (one[:, start:stop].reshape(*chances.shape[:2], -1) for one in (query, grad))
             to_value[:, :end] += torch.bmm(chances.transpose(1, 2), above)
             to_chances = torch.bmm(above, value[:, :end].transpose(1, 2))
             to_scores = torch._softmax_backward_data(to_chances, chances, -1, chances.dtype)
@@ -177,6 +173,17 @@ class _PlainAttention(torch.autograd.Function):
             to_query[:, start:stop] = torch.bmm(to_scores, key[:, :end]).view(len(query), size, -1)
             to_key[:, :end] += torch.bmm(to_scores.transpose(1, 2), block)
         return to_query, to_key.to(key.dtype), to_value.to(value.dtype), None
+
+
+def _chances_of_block(query: Tensor, key: Tensor, scaling: float, start: int, stop: int) -> Tensor:
+    """What queries start to stop give each key up to theirs: (key heads, queries of its heads, keys)."""
+    groups, size = len(query) // len(key), stop - start
+    end = key.shape[1] - query.shape[1] + stop
+    block = (query[:, start:stop] * scaling).reshape(len(key), groups * size, -1)
+    scores = torch.bmm(block, key[:, :end].transpose(1, 2))
+    later = torch.ones(size, size, dtype=torch.bool).triu(1)
+    scores.view(len(key), groups, size, end)[..., end - size :].masked_fill_(later, -torch.inf)
+    return torch.softmax(scores, -1)
 
 
 def _blocks(count: int) -> list[tuple[int, int]]:
