@@ -22,6 +22,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "plan": train.plan,
     "run": train.run_schedule,
     "evaluate": evaluate.evaluate,
+    "play": evaluate.play,
     "report": evaluate.report,
     "diagnose": evaluate.diagnose,
     "ablate": evaluate.ablate,

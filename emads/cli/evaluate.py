@@ -1,4 +1,4 @@
-"""Verbs that measure: evaluate, diagnose, ablate, report, audit, judge."""
+"""Verbs that measure: evaluate, play, diagnose, ablate, report, audit, judge."""
 
 from functools import partial
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from emads.cli.choices import check_at_least, choose_roles, choose_stage, open_existing
-from emads.cli.options import DEFAULT_RUN, RunsArgument
+from emads.cli.options import DEFAULT_RUN, RoleOption, RunArgument, RunsArgument
 from emads.cli.seat_options import (
     OutOption,
     SeatChoice,
@@ -21,6 +21,8 @@ from roles.errors import UserError, unknown
 if TYPE_CHECKING:
     from emads.seats.players import Seats
     from emads.seats.prices import ApiOptions
+
+MAX_TEMPERATURE = 2.0
 
 
 @takes_seats
@@ -160,6 +162,29 @@ def _play_suite(
     return evaluate_table_suite(
         suite, seats, api, file=file, count=count, seed=seed, out=out, confirm=confirm
     )
+
+
+def play(
+    run: RunArgument,
+    who: RoleOption = None,
+    stages: Annotated[
+        list[str] | None,
+        typer.Option("--stage", help="Weights after this stage, default sft. Repeatable."),
+    ] = None,
+    count: Annotated[int, typer.Option(help="Scenarios of each role.")] = 32,
+    temperature: Annotated[float, typer.Option(help="0 plays greedily.")] = 1.0,
+    show: Annotated[int, typer.Option(help="Plays of each role that are shown in words.")] = 0,
+) -> None:
+    """Play roles alone on validation scenarios and show what they say; nothing sealed is spent."""
+    names = [choose_stage(stage) for stage in stages or ["sft"]]
+    check_at_least("--count", count, 1)
+    check_at_least("--show", show, 0)
+    if not 0 <= temperature <= MAX_TEMPERATURE:
+        raise UserError(f"--temperature {temperature:g} must be between 0 and {MAX_TEMPERATURE:g}")
+    roles, path = choose_roles(who), open_existing(run)
+    from emads.commands.evaluation.play_validation import play_validation
+
+    play_validation(path, roles, names, count=count, temperature=temperature, num_shown=show)
 
 
 @takes_seats

@@ -1,0 +1,119 @@
+"""`emads play`: roles alone on validation scenarios, so that reading plays spends nothing sealed."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+from evaluation.minutes.transcript import visible
+from evaluation.stats.intervals import Interval, mean_interval, paired_interval
+from evaluation.summary.run_table import role_title
+from evaluation.summary.tables import PlainTable, print_tables
+from scenarios.registry import families
+from simulator.agents.solo import SoloEpisode, play_solos
+from simulator.engines.base import Sampling
+from training.models.base_model import quiet_libraries
+from training.models.engine_factory import serve
+from training.models.weights import load_weights
+from training.runs.run_folder import Run
+from training.stages.from_config import make_chat
+from training.stages.grpo import draw_scenarios
+
+TITLES = ("role", "stage", "plays", "reward", "exact", "feasible", "gain", "own tokens", "faults")
+
+
+def play_validation(
+    path: Path,
+    roles: Sequence[str],
+    stages: Sequence[str],
+    *,
+    count: int,
+    temperature: float = 1.0,
+    num_shown: int = 0,
+) -> None:
+    """Print the first plays in words, then what each role earns after each stage on the same scenarios.
+
+    Raises:
+        UserError: no such weights.
+    """
+    quiet_libraries()
+    run = Run.open(path)
+    rows: list[tuple[str, ...]] = []
+    for role in roles:
+        first: list[float] | None = None
+        for stage in stages:
+            episodes, tokenizer = _play(run, role, stage, count, temperature)
+            for episode in episodes[:num_shown]:
+                print("\n".join(tell_play(episode, stage, tokenizer)), flush=True)
+            rewards = [episode.verdict.reward for episode in episodes]
+            gain = "" if first is None else _in_brackets(paired_interval(rewards, first), "+.2f")
+            first = first or rewards
+            rows.append((role_title(role), stage, *sum_up(episodes, gain)))
+    title = f"Validation scenarios, temperature {temperature:g}"
+    caption = "gain: over the first stage, on the same scenarios; brackets: 95 % intervals"
+    print_tables(
+        [PlainTable(title=title, titles=TITLES, rows=tuple(rows), num_names=2, caption=caption)],
+    )
+
+
+def _play(
+    run: Run, role: str, stage: str, count: int, temperature: float
+) -> tuple[list[SoloEpisode], PreTrainedTokenizerBase]:
+    grpo = run.config.grpo
+    model, tokenizer = load_weights(run, stage, role)
+    chat = make_chat(tokenizer, run.config)
+    with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
+        episodes = asyncio.run(
+            play_solos(
+                list(draw_scenarios(run, role, "validation", count, 0)),
+                policy=role,
+                engine=engine,
+                chat=chat,
+                sampling=Sampling(temperature=temperature, max_completion_tokens=grpo.max_completion_tokens),
+                stream="play",
+                max_turns=grpo.max_turns,
+                max_failed_calls=grpo.max_failed_calls,
+                families=families(run.config.model.prompts),
+                kind=grpo.agent,
+            )
+        )
+    return episodes, tokenizer
+
+
+def sum_up(episodes: Sequence[SoloEpisode], gain: str = "") -> tuple[str, ...]:
+    """The cells of a table row: plays, reward, shares, `gain`, mean of sampled tokens, kinds of fault."""
+    verdicts = [episode.verdict for episode in episodes]
+    tokens = [sum(len(turn.completion_ids) for turn in one.trajectory.turns) for one in episodes]
+    faults = Counter(
+        f"cut off by {one.trajectory.ended_by}" if one.trajectory.truncated else str(one.verdict.failure)
+        for one in episodes
+        if one.verdict.failure is not None
+    )
+    return (
+        str(len(episodes)),
+        _in_brackets(mean_interval([one.reward for one in verdicts]), ".2f"),
+        f"{sum(one.exact for one in verdicts) / len(verdicts):.0%}",
+        f"{sum(one.feasible for one in verdicts) / len(verdicts):.0%}",
+        gain,
+        f"{sum(tokens) / len(tokens):.0f}",
+        ", ".join(f"{kind} {number}" for kind, number in faults.most_common()),
+    )
+
+
+def tell_play(episode: SoloEpisode, stage: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+    """Lines of one play: the brief, what the role said and what its tools answered, the verdict."""
+    scenario, verdict = episode.scenario, episode.verdict
+    yield f"== {scenario.key}, after {stage}"
+    yield visible(scenario.brief)
+    for place, turn in enumerate(episode.trajectory.turns):
+        if place:
+            observed = str(tokenizer.decode(list(turn.context_ids), skip_special_tokens=True))
+            yield from (f"   {line}" for line in visible(observed).strip().splitlines())
+        yield f"-> {visible(turn.text)}"
+    yield f"== {verdict.reward:.2f}: {verdict.explanation}\n"
+
+
+def _in_brackets(found: Interval, form: str) -> str:
+    return f"{found.mean:{form}} [{found.low:{form}}, {found.high:{form}}]"
