@@ -1,6 +1,7 @@
 """`emads play`: roles alone on validation scenarios, so that reading plays spends nothing sealed."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
 from training.stages.grpo import draw_scenarios
 
+RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)  # what chat templates write
 TITLES = ("role", "stage", "plays", "reward", "exact", "feasible", "gain", "own tokens", "faults")
 
 
@@ -109,8 +111,9 @@ def tell_play(episode: SoloEpisode, stage: str, tokenizer: PreTrainedTokenizerBa
     yield visible(scenario.brief)
     for place, turn in enumerate(episode.trajectory.turns):
         if place:
-            observed = str(tokenizer.decode(list(turn.context_ids), skip_special_tokens=True))
-            yield from (f"   {line}" for line in visible(observed).strip().splitlines())
+            read = str(tokenizer.decode(list(turn.context_ids), skip_special_tokens=True))
+            observed = "\n".join(RESPONSE.findall(read)) or read.strip()
+            yield from (f"   {line}" for line in visible(observed).splitlines())
         yield f"-> {visible(turn.text)}"
     yield f"== {verdict.reward:.2f}: {verdict.explanation}\n"
 
