@@ -1,7 +1,6 @@
 """`emads play`: roles alone on validation scenarios, in figures and in words."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import fail
@@ -80,18 +79,13 @@ def test_a_row_counts_shares_tokens_and_each_kind_of_fault() -> None:
     assert faults == "infeasible 2, suboptimal 1, cut off by turns 1"
 
 
-class Decoder:
-    """Stands for a tokenizer: every id stands for one fixed text."""
-
-    def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
-        assert skip_special_tokens
-        assert ids == [1, 2]
-        return "user\n<tool_response>\ncost 4\x1b, worth 9\n</tool_response>\nassistant\n"
+def decode(ids: list[int]) -> str:
+    assert ids == [1, 2]
+    return "user\n<tool_response>\ncost 4\x1b, worth 9\n</tool_response>\nassistant\n"
 
 
 def test_a_play_in_words_shows_what_tools_answered_and_no_markup() -> None:
-    decoder: Any = Decoder()
-    brief, *rest = "\n".join(tell_play(episode(0.5, "suboptimal"), "sft", decoder)).split("-> ")
+    brief, *rest = "\n".join(tell_play(episode(0.5, "suboptimal"), "sft", decode)).split("-> ")
     assert brief.startswith("== cto/validation/0/0/1, after sft\n")
     assert rest == [
         "x\n   cost 4\\x1b, worth 9\n",

@@ -3,10 +3,8 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-
-from transformers import PreTrainedTokenizerBase
 
 from evaluation.minutes.transcript import visible
 from evaluation.stats.intervals import Interval, mean_interval, paired_interval
@@ -23,6 +21,7 @@ from training.stages.from_config import make_chat
 from training.stages.grpo import draw_scenarios
 
 RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)  # what chat templates write
+Decode = Callable[[list[int]], str]  # token ids -> their text without special tokens
 TITLES = ("role", "stage", "plays", "reward", "exact", "feasible", "gain", "own tokens", "faults")
 
 
@@ -46,9 +45,9 @@ def play_validation(
     for role in roles:
         first: list[float] | None = None
         for stage in stages:
-            episodes, tokenizer = _play(run, role, stage, count, temperature)
+            episodes, decode = _play(run, role, stage, count, temperature)
             for episode in episodes[:num_shown]:
-                print("\n".join(tell_play(episode, stage, tokenizer)), flush=True)
+                print("\n".join(tell_play(episode, stage, decode)), flush=True)
             rewards = [episode.verdict.reward for episode in episodes]
             gain = "" if first is None else _in_brackets(paired_interval(rewards, first), "+.2f")
             first = first or rewards
@@ -62,7 +61,7 @@ def play_validation(
 
 def _play(
     run: Run, role: str, stage: str, count: int, temperature: float
-) -> tuple[list[SoloEpisode], PreTrainedTokenizerBase]:
+) -> tuple[list[SoloEpisode], Decode]:
     grpo = run.config.grpo
     model, tokenizer = load_weights(run, stage, role)
     chat = make_chat(tokenizer, run.config)
@@ -81,7 +80,7 @@ def _play(
                 kind=grpo.agent,
             )
         )
-    return episodes, tokenizer
+    return episodes, lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True))
 
 
 def sum_up(episodes: Sequence[SoloEpisode], gain: str = "") -> tuple[str, ...]:
@@ -104,14 +103,14 @@ def sum_up(episodes: Sequence[SoloEpisode], gain: str = "") -> tuple[str, ...]:
     )
 
 
-def tell_play(episode: SoloEpisode, stage: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+def tell_play(episode: SoloEpisode, stage: str, decode: Decode) -> Iterator[str]:
     """Lines of one play: the brief, what the role said and what its tools answered, the verdict."""
     scenario, verdict = episode.scenario, episode.verdict
     yield f"== {scenario.key}, after {stage}"
     yield visible(scenario.brief)
     for place, turn in enumerate(episode.trajectory.turns):
         if place:
-            read = str(tokenizer.decode(list(turn.context_ids), skip_special_tokens=True))
+            read = decode(list(turn.context_ids))
             observed = "\n".join(RESPONSE.findall(read)) or read.strip()
             yield from (f"   {line}" for line in visible(observed).splitlines())
         yield f"-> {visible(turn.text)}"
