@@ -249,7 +249,7 @@ def print_tables(lines: Sequence[Mapping[str, Any]]) -> None:
         )
         print(
             f"| {role} | {WAYS[way]} | {count} | {reviewer} | {score:.3f} |"
-            f" {change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}] | {seeds} | {greedy:+.3f} |"
+            f" {change:+.3f} | {seeds} | {greedy:+.3f} |"
             f" {shown} |"
         )
     for (role, way, count, reviewer), found in sorted(groups.items()):

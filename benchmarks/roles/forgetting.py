@@ -182,12 +182,12 @@ def show(values: Sequence[float], before: Sequence[float] = ()) -> str:
     if not values:
         return ""
     one = mean_interval(values)
-    text = f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]"
+    text = f"{one:.2f}"
     return f"{text}, {write_change(paired_interval(values, before))}" if before else text
 
 
 def write_change(change: Interval) -> str:
-    return f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"
+    return f"{change:+.3f}"
 
 
 if __name__ == "__main__":

@@ -178,10 +178,7 @@ def write_table(found: Sequence[Transfer], columns: Sequence[str]) -> list[str]:
     lines = [f"| {' | '.join(columns)} | difference |", f"|{' --- |' * (len(columns) + 1)}"]
     for one in found:
         gain = paired_interval(one.trained, one.without)
-        lines.append(
-            f"| {one.name} | {fmean(one.without):.3f} | {fmean(one.trained):.3f} | "
-            f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] |"
-        )
+        lines.append(f"| {one.name} | {fmean(one.without):.3f} | {fmean(one.trained):.3f} | {gain:+.3f} |")
     return lines
 
 

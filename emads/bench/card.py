@@ -141,7 +141,7 @@ def compare_cards(before: Path, after: Path) -> list[str]:
         change = paired_interval(second, first)
         lines.append(
             f"{name:<16}{len(chosen):>5}{sum(first) / len(first):>8.3f}{sum(second) / len(second):>8.3f}"
-            f"   {change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"
+            f"   {change:+.3f}"
             f"  {paired_permutation_p(second, first):.4f}"
         )
     return lines

@@ -107,17 +107,17 @@ def _list_tasks(
             after = (*before, *([donor] if donor != name else []))
             roles = plan.roles or tuple(ROLES)
             call = (folder.parent, run.path, stage, roles, deadline)
-            units = _count_units(run, stage, len(roles))
+            units = _count_units(run, stage, roles)
             tasks.append(Task(name=name, call=run_cell_stage, args=call, after=after, units=units))
             before = (name,)
     return tasks
 
 
-def _count_units(run: Run, stage: str, num_roles: int) -> int:
+def _count_units(run: Run, stage: str, roles: Sequence[str]) -> int:
     """A stage's share of the progress bar: what its steps and evaluations report."""
-    config = run.config
+    config, num_roles = run.config, len(roles)
     steps = {
-        "sft": config.sft.max_steps * num_roles,
+        "sft": sum(config.sft.steps_of(role) for role in roles),
         "sft_more": count_control_steps(config) * num_roles,
         "sft_own": count_control_steps(config) * num_roles,
         "grpo": 5 * config.grpo.max_steps * num_roles,

@@ -37,7 +37,7 @@ from training.stages.grpo import train_grpo
 from training.stages.marl import train_marl
 from training.stages.order import GOVERNED, GOVERNED_STAGES, ROLE_CONTROLS, SINGLE_STAGES, TEAM_CONTROLS
 from training.stages.own_answers import train_sft_own
-from training.stages.sft import count_control_steps, train_sft, train_sft_more
+from training.stages.sft import count_control_steps, start_of, train_sft, train_sft_more
 
 
 def role_tasks(run: Run) -> dict[str, Task]:
@@ -121,8 +121,14 @@ def control_tasks(run: Run) -> list[Task]:
 
 
 def order_owners(run: Run) -> list[str]:
-    """Return whose weights are trained, the longest work first: ReconcileGPT reads all reports."""
-    return sorted(list_owners(run.config.model), key=lambda owner: owner != RECONCILER)
+    """Return whose weights are trained, the longest work first: ReconcileGPT reads all reports.
+
+    A role from whose weights the others start is before them.
+    """
+    first = (run.config.sft.transfer_from or RECONCILER, RECONCILER)
+    return sorted(
+        list_owners(run.config.model), key=lambda owner: first.index(owner) if owner in first else len(first)
+    )
 
 
 def perform(run: Run, tasks: Sequence[Task], title: str) -> None:
@@ -141,12 +147,13 @@ def base_task(run: Run) -> Task:
 
 
 def sft_task(run: Run, role: str) -> Task:
+    stage, other = start_of(run.config, "sft", role)
     return Task(
         name=f"sft/{role}",
         call=train_sft,
         args=(run.path, role),
-        after=("base",),
-        units=run.config.sft.max_steps,
+        after=("base",) if other == role else (f"{stage}/{other}",),
+        units=run.config.sft.steps_of(role),
     )
 
 

@@ -14,6 +14,8 @@ from training.runs.run_folder import Run
 def train_stage(run: Run, stage: str, roles: Sequence[str] = tuple(ROLES)) -> None:
     """Train one stage, base, sft, grpo or marl; sft and grpo train the given roles, marl the whole team.
 
+    SFT of a role that starts from another role's weights trains that one first.
+
     Raises:
         UserError: a role lacks the weights of the stage before.
     """
@@ -21,7 +23,9 @@ def train_stage(run: Run, stage: str, roles: Sequence[str] = tuple(ROLES)) -> No
     if stage == "base":
         perform(run, [base_task(run)], "base")
     elif stage == "sft":
-        perform(run, [base_task(run), *(sft_task(run, owner) for owner in owners_of(model, roles))], "SFT")
+        first = run.config.sft.transfer_from
+        owners = owners_of(model, (first, *roles) if first else roles)
+        perform(run, [base_task(run), *(sft_task(run, owner) for owner in owners)], "SFT")
     elif stage == "grpo":
         _require(run, "sft", roles)
         perform(run, [grpo_task(run, owner, after=()) for owner in owners_of(model, roles)], "GRPO")

@@ -176,7 +176,7 @@ def probe_honesty(tier: Tier, seed: int) -> Row:
             who = f"{name} ({'one seat' if num_cheaters == 1 else 'two seats'})"
             best = max(best, (gain.mean, who))
             if gain.low > 0:
-                breaches.append(f"{who} gains the team {gain.mean:.3f} [{gain.low:.3f}, {gain.high:.3f}]")
+                breaches.append(f"{who} gains the team {gain:.3f}")
     return Row(
         probe="V10",
         family=TEAM,

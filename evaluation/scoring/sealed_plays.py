@@ -25,9 +25,8 @@ from evaluation.scoring.scores import RoleScores, TeamScores
 from scenarios.base import Scenario
 from scenarios.registry import families
 from scenarios.team import Style, TeamScenario
-from scenarios.tool_executor import ResultCache
 from simulator.agents.agent_kinds import AgentKind
-from simulator.agents.solo import SoloEpisode, play_solo
+from simulator.agents.solo import play_solos
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame
@@ -87,29 +86,22 @@ def score_role(
 
     def play(mode: Mode) -> list[RoleOutcome]:
         sampling = Sampling(temperature=TEMPERATURES[mode], max_completion_tokens=max_completion_tokens)
-        results = ResultCache()
-
-        async def play_all(start: int, end: int) -> list[SoloEpisode]:
-            plays = (
-                play_solo(
-                    scenarios[place],
-                    policy=role,
-                    engine=engine,
-                    chat=chat,
-                    sampling=sampling,
-                    session=f"evaluate/{stage}/{sampling.temperature}/{place}/{scenarios[place].key}",
-                    max_turns=max_turns,
-                    max_failed_calls=max_failed_calls,
-                    results=results,
-                    kind=kind,
-                    families=families(style),
-                )
-                for place in range(start, end)
-            )
-            return list(await asyncio.gather(*plays))
 
         def play_block(start: int, end: int) -> list[RoleOutcome]:
-            return [describe_solo(episode) for episode in asyncio.run(play_all(start, end))]
+            plays = play_solos(
+                scenarios[start:end],
+                policy=role,
+                engine=engine,
+                chat=chat,
+                sampling=sampling,
+                stream=f"evaluate/{stage}/{sampling.temperature}",
+                first_place=start,
+                max_turns=max_turns,
+                max_failed_calls=max_failed_calls,
+                kind=kind,
+                families=families(style),
+            )
+            return [describe_solo(episode) for episode in asyncio.run(plays)]
 
         file = OutcomeFile(outcome_path(folder, stage, role, mode), RoleOutcome)
         return file.complete(keys, play_block, block_size=block_size)

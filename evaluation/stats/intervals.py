@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A mean with its 95 % interval.
+    """A mean with its 95 % interval; f"{interval:.2f}" is "0.62 [0.59, 0.65]".
 
     Example: Interval(mean=0.62, low=0.59, high=0.65, n=1000)
     """
@@ -28,6 +28,10 @@ class Interval:
     low: float
     high: float
     n: int  # scenarios behind the mean
+
+    def __format__(self, form: str) -> str:
+        """Return the mean and, in brackets, both ends, each in `form`."""
+        return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]" if form else str(self)
 
 
 def mean_interval(values: Sequence[float], *, num_bootstrap: int = 2000, seed: int = 0) -> Interval:

@@ -78,6 +78,7 @@ async def play_solos(
     chat: Chat,
     sampling: Sampling,
     stream: str,
+    first_place: int = 0,
     max_turns: int,
     max_failed_calls: int | None = None,
     families: Mapping[str, Family] = FAMILIES,
@@ -85,7 +86,10 @@ async def play_solos(
     kind: AgentKind = "react",
     limits: AgentLimits | None = None,
 ) -> list[SoloEpisode]:
-    """Play scenarios side by side, in their order; `stream` keeps sessions of different calls apart."""
+    """Play scenarios side by side, in their order.
+
+    `stream` keeps sessions of different calls apart; `first_place` numbers the scenarios of a later part.
+    """
     results = ResultCache()
     plays = (
         play_solo(
@@ -103,6 +107,6 @@ async def play_solos(
             kind=kind,
             limits=limits,
         )
-        for position, scenario in enumerate(scenarios)
+        for position, scenario in enumerate(scenarios, first_place)
     )
     return list(await asyncio.gather(*plays))

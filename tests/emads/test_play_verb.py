@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from command_line import fail
-from tiny_models import make_tiny_base
+from tiny_models import make_untrained_run
 
 from emads.cli import main
 from emads.commands.evaluation.play_validation import sum_up, tell_play
@@ -12,26 +12,11 @@ from scenarios.base import Verdict
 from scenarios.registry import FAMILIES
 from simulator.agents.solo import SoloEpisode
 from simulator.records import EndReason, Trajectory, Turn
-from training.config.loading import load_config
-from training.runs.run_folder import Run
-
-SETTINGS = (
-    "name=untrained",
-    "model.hidden_size=32",
-    "model.num_layers=1",
-    "model.num_heads=2",
-    "model.intermediate_size=64",
-    "data.difficulties=[1]",
-    "grpo.max_completion_tokens=8",
-)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with base weights only: its roles play, badly."""
-    made = Run.create(tmp_path_factory.mktemp("play") / "run", load_config(None, SETTINGS))
-    make_tiny_base(made.path)
-    return made.path
+    return make_untrained_run(tmp_path_factory.mktemp("play") / "run", "grpo.max_completion_tokens=8")
 
 
 def episode(reward: float, failure: str | None, ended_by: EndReason = "answer") -> SoloEpisode:
@@ -99,7 +84,7 @@ def test_stages_play_the_same_validation_scenarios_and_are_compared(
     arguments = ["play", str(run), "--role", "cost", "--stage", "base", "--stage", "base"]
     assert main([*arguments, "--count", "4", "--show", "2"]) == 0
     out = capsys.readouterr().out
-    plays = out.partition("\n Validation")[0].partition("Validation scenarios")[0].split("== cost/")[1:]
+    plays = out.partition("Validation scenarios")[0].split("== cost/")[1:]
     assert all(play.startswith("validation/") and "after base" in play and "-> " in play for play in plays)
     assert [play.strip() for play in plays[:2]] == [play.strip() for play in plays[2:]]  # the same two
     assert "+0.00 [+0.00, +0.00]" in out  # a stage against itself, with the same chance
@@ -119,4 +104,4 @@ def test_bad_input_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "--show -1 must be 0 or more" in fail(capsys, "play", run, "--show", "-1")
     assert "--temperature 3 must be between 0 and 2" in fail(capsys, "play", run, "--temperature", "3")
     assert "did you mean 'sft'" in fail(capsys, "play", run, "--stage", "sftt")
-    assert "sft" in fail(capsys, "play", run, "--stage", "sft")  # not trained
+    assert "make them with `emads train sft" in fail(capsys, "play", run, "--stage", "sft")

@@ -6,33 +6,19 @@ from pathlib import Path
 
 import pytest
 from command_line import fail
-from tiny_models import make_tiny_base
+from tiny_models import make_untrained_run
 
 from emads.cli import main
 from scenarios.written.written_case import read_case
 from simulator.export.episode_files import read_episodes
-from training.config.loading import load_config
-from training.runs.run_folder import Run
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
-SETTINGS = (
-    "name=untrained",
-    "num_workers=0",
-    "model.hidden_size=32",
-    "model.num_layers=1",
-    "model.num_heads=2",
-    "model.intermediate_size=64",
-    "data.difficulties=[1]",
-)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with base weights only: its team plays, badly."""
-    made = Run.create(tmp_path_factory.mktemp("simulation") / "run", load_config(None, SETTINGS))
-    make_tiny_base(made.path)
-    return made.path
+    return make_untrained_run(tmp_path_factory.mktemp("simulation") / "run")
 
 
 def simulate(run: Path, *arguments: object) -> int:

@@ -158,6 +158,13 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_transfer(self) -> Self:
+        """Refuse to start weights that all roles share from those of one role."""
+        if self.sft.transfer_from and self.model.adapter_sharing == "shared":
+            raise ValueError("sft.transfer_from is for roles with weights of their own: leave it out")
+        return self
+
+    @model_validator(mode="after")
     def _check_rollouts(self) -> Self:
         """Refuse hosts that would never have anything to do."""
         cases, rollouts = self.marl.scenarios_per_step, self.rollouts
@@ -176,6 +183,13 @@ class RunConfig(Section):
         sft, grpo, marl, data = self.sft, self.grpo, self.marl, self.data
         stages = (
             ("sft.max_steps", sft.max_steps, sft.batch_size, data.first_grpo_index, "data.first_grpo_index"),
+            (
+                "sft.transfer_steps",
+                sft.transfer_steps if sft.transfer_from else 0,
+                sft.batch_size,
+                data.first_grpo_index,
+                "data.first_grpo_index",
+            ),
             (
                 "grpo.max_steps",
                 grpo.max_steps,

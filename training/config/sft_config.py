@@ -2,8 +2,10 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from roles.errors import unknown
+from roles.registry import ROLES
 from training.config.section import (
     MAX_COUNT,
     Count,
@@ -20,6 +22,10 @@ class SftConfig(Section):
 
     max_steps: Count = 800
     """Optimizer steps per role; 0 leaves the base model as it is."""
+    transfer_from: str | None = None
+    """Role that is trained first, from whose SFT weights all others start; null: every role from the base."""
+    transfer_steps: PositiveCount = 400
+    """Optimizer steps of the roles that start from those weights."""
     batch_size: PositiveCount = 16
     """Demonstrations per optimizer step; packed rows with row_layout packed."""
     optimizer: Literal["muon", "adamw"] = "muon"
@@ -44,6 +50,17 @@ class SftConfig(Section):
     """Transcripts that the SFT controls of GRPO learn from, as a fraction of those that GRPO plays."""
     checkpoint_every: Count = 0
     """Optimizer steps between checkpoints of the unfinished stage; 0 saves about once a minute."""
+
+    def steps_of(self, role: str) -> int:
+        """Optimizer steps of a role."""
+        return self.max_steps if self.transfer_from in (None, role) else self.transfer_steps
+
+    @field_validator("transfer_from")
+    @classmethod
+    def _check_source(cls, source: str | None) -> str | None:
+        if source is not None and source not in ROLES:
+            raise unknown("sft.transfer_from", source, list(ROLES))
+        return source
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:

@@ -52,16 +52,15 @@ def list_phases(config: RunConfig) -> list[Phase]:
     chat = _make_chat(config)
     alone = {role: measure_lengths(config, role, 0.0, chat) for role in ROLES}
     seated = {role: measure_lengths(config, role, 1.0, chat) for role in TEAM_ROLES}
-    rows = config.sft.max_steps * config.sft.batch_size
-    rows_of_seats = [
-        share * seated[role].row + (1 - share) * lengths.row if role in seated else lengths.row
-        for role, lengths in alone.items()
-    ]
-    mixed = statistics.fmean(rows_of_seats)
+    rows = {role: config.sft.steps_of(role) * config.sft.batch_size for role in alone}
+    lengths = {
+        role: share * seated[role].row + (1 - share) * length.row if role in seated else length.row
+        for role, length in alone.items()
+    }
     sft = Phase(
         name="SFT",
-        trained=len(ROLES) * rows * mixed,
-        row=mixed,
+        trained=sum(rows[role] * lengths[role] for role in rows),
+        row=statistics.fmean(lengths.values()),
         step_rows=config.sft.micro_batch_size or config.sft.batch_size,
     )
     return [sft, _grpo(config, alone), _marl(config, seated)]

@@ -16,6 +16,7 @@ from typing import Any
 
 from training.runs.faults import Fault, plan_faults
 from training.runs.gpus import claim_gpu, visible_gpus
+from training.runs.memory import keep_freed_memory
 from training.runs.progress import progress
 from training.runs.run_errors import WorkerLostError
 
@@ -59,6 +60,7 @@ def _start_worker(
 def enter_worker(num_threads: int, gpus: Sequence[str], number: int) -> None:
     """Begin worker process `number`: its GPU, its threads, and an end with its parent or by Ctrl-C."""
     claim_gpu(gpus, number)
+    keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
     threading.Thread(target=leave_with_parent, daemon=True).start()
     import torch

@@ -127,7 +127,7 @@ def train_corrections(path: Path, role: str) -> None:
         tokenizer,
         rows,
         [],
-        source=settings.source,
+        start=(settings.source, role),
         max_steps=steps,
     )
 

@@ -37,19 +37,19 @@ logger = logging.getLogger(__name__)
 
 
 def train_sft(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
-    """Fine-tune one role from the base."""
+    """Fine-tune one role, from the base or from the SFT weights of `sft.transfer_from`."""
     run = Run.open(path)
     with ranks.first_alone():
         if is_finished(run, "sft", role):
             return
-    train_role(run, "sft", role, run.config.sft.max_steps, first_row=0, ranks=ranks)
+    train_role(run, "sft", role, run.config.sft.steps_of(role), first_row=0, ranks=ranks)
 
 
 def train_sft_more(path: Path, role: str) -> None:
     """Train the control of GRPO: more SFT on the same demonstrations, as many transcripts as GRPO plays."""
     run = Run.open(path)
     if not is_finished(run, "sft_more", role):
-        first_row = first_further_row(run.config)
+        first_row = first_further_row(run.config, role)
         train_role(run, "sft_more", role, count_control_steps(run.config), first_row=first_row)
 
 
@@ -60,9 +60,15 @@ def count_control_steps(config: RunConfig) -> int:
     return max(1, round(config.sft.control_fraction * count / config.sft.batch_size))
 
 
-def first_further_row(config: RunConfig) -> int:
+def first_further_row(config: RunConfig, role: str) -> int:
     """First row of SFT after SFT: of the same demonstrations, or of new ones where they are unlimited."""
-    return 0 if config.data.num_demonstrations else count_rows(config, config.sft.max_steps)
+    return 0 if config.data.num_demonstrations else count_rows(config, config.sft.steps_of(role))
+
+
+def start_of(config: RunConfig, stage: str, role: str) -> tuple[str, str]:
+    """Return the stage and the role whose weights this stage of a role starts from."""
+    other = config.sft.transfer_from
+    return ("sft", other) if stage == "sft" and other not in (None, role) else (SOURCE[stage], role)
 
 
 def train_role(
@@ -81,7 +87,8 @@ def train_role(
     With `habits` they all show the role's seat in meetings of experts of these habits.
     """
     config = run.config
-    model, tokenizer = load_trainable(run, SOURCE[stage], role)
+    start = start_of(config, stage, role)
+    model, tokenizer = load_trainable(run, *start)
     chat = make_chat(tokenizer, config)
 
     def draw(split: Split, count: int, first: int) -> list[TokenRow]:
@@ -129,7 +136,7 @@ def train_role(
         tokenizer,
         [*own_rows, *drawn],
         draw("validation", config.sft.num_validation_rows if config.sft.validate_every else 0, 0),
-        source=SOURCE[stage],
+        start=start,
         max_steps=max_steps,
         ranks=ranks,
     )
@@ -163,11 +170,13 @@ def train_on_rows(
     rows: Sequence[TokenRow],
     validation_rows: Sequence[TokenRow],
     *,
-    source: str,
+    start: tuple[str, str],
     max_steps: int,
     ranks: Ranks = ONE_RANK,
 ) -> None:
-    """Train a model of stage `source` on the rows, publish its weights and mark the stage done.
+    """Train a model on the rows, publish its weights and mark the stage done.
+
+    `start`: the stage and the role whose weights it has now.
 
     All ranks are given the same rows and train their parts of each batch; the first one logs and publishes.
 
@@ -199,7 +208,7 @@ def train_on_rows(
             gradient_checkpointing=config.model.gradient_checkpointing,
             shares_weights=ranks.shares_weights,
         )
-    trained = _gather_model(run, source, role, model, ranks)
+    trained = _gather_model(run, start, model, ranks)
     if ranks.rank == 0:
         finish_stage(run, stage, role, trained, tokenizer, before, step=step, train_s=checkpoints.train_s)
         checkpoints.clear()
@@ -219,10 +228,10 @@ def divide_batch(config: SftConfig, num_ranks: int) -> SftConfig:
     return config.model_copy(update={"batch_size": share, "micro_batch_size": micro})
 
 
-def _gather_model(run: Run, source: str, role: str, model: PreTrainedModel, ranks: Ranks) -> PreTrainedModel:
+def _gather_model(run: Run, start: tuple[str, str], model: PreTrainedModel, ranks: Ranks) -> PreTrainedModel:
     """The model itself, or where it is sharded a whole one with its weights on the first rank."""
     if not is_sharded(model):
         return model
-    whole_model = load_trainable(run, source, role)[0] if ranks.rank == 0 else None
+    whole_model = load_trainable(run, *start)[0] if ranks.rank == 0 else None
     copy_whole(trained_tensors(model), trained_tensors(whole_model) if whole_model else {})
     return whole_model or model

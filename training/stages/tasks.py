@@ -69,7 +69,7 @@ def summarise_tasks(scores: Sequence[RoleScores], num_bootstrap: int) -> list[st
     for one in scores:
         found = mean_interval(one.sampled, num_bootstrap=num_bootstrap)
         lines.append(
-            f"| {one.stage} | {found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+            f"| {one.stage} | {found:.2f}"
             f" | {statistics.fmean(one.greedy):.2f} | {sum(one.greedy_exact)} of {len(one.greedy)}"
             f" | {one.num_tool_failures} | {one.mean_tokens:.0f} |"
         )
@@ -104,7 +104,7 @@ def _train_sft(run: Run, source: TaskSource, say: Say) -> None:
     rows = write("train", config.max_steps * config.batch_size)
     validation = write("validation", config.num_validation_rows) if config.validate_every else []
     train_on_rows(
-        run, "sft", role, model, tokenizer, rows, validation, source=BASE, max_steps=config.max_steps
+        run, "sft", role, model, tokenizer, rows, validation, start=(BASE, role), max_steps=config.max_steps
     )
 
 

@@ -52,7 +52,7 @@ def judge_answers(
             raise UserError(f"the judge gave no reply ({error}); nothing was scored") from None
     for name in criteria if lines else ():
         mean = mean_interval([line[name] for line in lines])
-        print(f"{name}: {mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}] over {len(lines)} answers")
+        print(f"{name}: {mean:.3f} over {len(lines)} answers")
     if out is not None and pairs:
         with explain_os_errors("write scores", out):
             out.parent.mkdir(parents=True, exist_ok=True)

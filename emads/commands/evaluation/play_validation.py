@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from evaluation.minutes.transcript import visible
-from evaluation.stats.intervals import Interval, mean_interval, paired_interval
+from evaluation.stats.intervals import mean_interval, paired_interval
 from evaluation.summary.run_table import role_title
 from evaluation.summary.tables import PlainTable, print_tables
+from scenarios.base import Scenario
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode, play_solos
 from simulator.engines.base import Sampling
@@ -43,24 +44,23 @@ def play_validation(
     run = Run.open(path)
     rows: list[tuple[str, ...]] = []
     for role in roles:
+        scenarios = list(draw_scenarios(run, role, "validation", count, 0))
         first: list[float] | None = None
         for stage in stages:
-            episodes, decode = _play(run, role, stage, count, temperature)
+            episodes, decode = _play(run, role, stage, scenarios, temperature)
             for episode in episodes[:num_shown]:
                 print("\n".join(tell_play(episode, stage, decode)), flush=True)
             rewards = [episode.verdict.reward for episode in episodes]
-            gain = "" if first is None else _in_brackets(paired_interval(rewards, first), "+.2f")
+            gain = "" if first is None else f"{paired_interval(rewards, first):+.2f}"
             first = first or rewards
             rows.append((role_title(role), stage, *sum_up(episodes, gain)))
     title = f"Validation scenarios, temperature {temperature:g}"
     caption = "gain: over the first stage, on the same scenarios; brackets: 95 % intervals"
-    print_tables(
-        [PlainTable(title=title, titles=TITLES, rows=tuple(rows), num_names=2, caption=caption)],
-    )
+    print_tables([PlainTable(title=title, titles=TITLES, rows=tuple(rows), num_names=2, caption=caption)])
 
 
 def _play(
-    run: Run, role: str, stage: str, count: int, temperature: float
+    run: Run, role: str, stage: str, scenarios: Sequence[Scenario], temperature: float
 ) -> tuple[list[SoloEpisode], Decode]:
     grpo = run.config.grpo
     model, tokenizer = load_weights(run, stage, role)
@@ -68,7 +68,7 @@ def _play(
     with serve(run, {role: model}, stage, end_id=chat.end_id) as engine:
         episodes = asyncio.run(
             play_solos(
-                list(draw_scenarios(run, role, "validation", count, 0)),
+                scenarios,
                 policy=role,
                 engine=engine,
                 chat=chat,
@@ -86,7 +86,7 @@ def _play(
 def sum_up(episodes: Sequence[SoloEpisode], gain: str = "") -> tuple[str, ...]:
     """The cells of a table row: plays, reward, shares, `gain`, mean of sampled tokens, kinds of fault."""
     verdicts = [episode.verdict for episode in episodes]
-    tokens = [sum(len(turn.completion_ids) for turn in one.trajectory.turns) for one in episodes]
+    tokens = [sum(one.trajectory.loss_mask) for one in episodes]
     faults = Counter(
         f"cut off by {one.trajectory.ended_by}" if one.trajectory.truncated else str(one.verdict.failure)
         for one in episodes
@@ -94,7 +94,7 @@ def sum_up(episodes: Sequence[SoloEpisode], gain: str = "") -> tuple[str, ...]:
     )
     return (
         str(len(episodes)),
-        _in_brackets(mean_interval([one.reward for one in verdicts]), ".2f"),
+        f"{mean_interval([one.reward for one in verdicts]):.2f}",
         f"{sum(one.exact for one in verdicts) / len(verdicts):.0%}",
         f"{sum(one.feasible for one in verdicts) / len(verdicts):.0%}",
         gain,
@@ -115,7 +115,3 @@ def tell_play(episode: SoloEpisode, stage: str, decode: Decode) -> Iterator[str]
             yield from (f"   {line}" for line in visible(observed).splitlines())
         yield f"-> {visible(turn.text)}"
     yield f"== {verdict.reward:.2f}: {verdict.explanation}\n"
-
-
-def _in_brackets(found: Interval, form: str) -> str:
-    return f"{found.mean:{form}} [{found.low:{form}}, {found.high:{form}}]"

@@ -16,6 +16,13 @@ def test_interval_covers_the_true_mean_about_95_times_in_100() -> None:
     assert 935 <= hits <= 965
 
 
+def test_interval_is_written_in_the_asked_form() -> None:
+    interval = Interval(mean=0.125, low=-0.0625, high=0.3125, n=8)
+    assert f"{interval:.4f}" == "0.1250 [-0.0625, 0.3125]"
+    assert f"{interval:+.1f} of 8" == "+0.1 [-0.1, +0.3] of 8"
+    assert f"{interval}" == str(interval)
+
+
 def test_interval_agrees_with_scipy_bootstrap() -> None:
     values = np.random.default_rng(5).gamma(2.0, 1.0, 120)
     ours = mean_interval(values.tolist(), num_bootstrap=20_000)

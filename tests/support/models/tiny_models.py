@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
+from training.config.loading import load_config
 from training.config.model_config import ModelConfig
 from training.data.demonstrations import corpus
 from training.models.base_model import build_tiny_model, train_tokenizer
@@ -36,6 +37,20 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 def make_tiny_base(path: Path) -> None:
     """Make the base of a run as its first stage does, with a tokenizer trained on a few scenarios."""
     make_base(Run.open(path), tiny_texts)
+
+
+def make_untrained_run(path: Path, *settings: str) -> Path:
+    """A run with small base weights only: its team plays, badly."""
+    small = (
+        "name=untrained",
+        "num_workers=0",
+        "model.hidden_size=32",
+        "model.num_layers=1",
+        "model.num_heads=2",
+    )
+    config = load_config(None, [*small, "model.intermediate_size=64", "data.difficulties=[1]", *settings])
+    make_tiny_base(Run.create(path, config).path)
+    return path
 
 
 @cache

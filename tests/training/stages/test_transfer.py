@@ -1,0 +1,80 @@
+"""SFT that starts from another role's weights: who is first, where the others begin, what it counts."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import make_untrained_run
+
+from emads.commands.stage_tasks import order_owners, role_tasks
+from emads.commands.train import train_stage
+from roles.errors import UserError
+from training.config.loading import load_config
+from training.models.weights import load_weights
+from training.planning.workload import list_phases
+from training.runs.run_folder import Run
+
+RATE = 1e-3
+TRANSFER = ("sft.transfer_from=cost", "sft.max_steps=6", "sft.transfer_steps=1", "sft.batch_size=2")
+ADAMW = ("sft.optimizer=adamw", f"sft.learning_rate={RATE}")
+
+
+def farthest(run: Run, one: tuple[str, str], other: tuple[str, str]) -> float:
+    """The largest difference of a weight between two roles' stages."""
+    pairs = zip(*(load_weights(run, *place)[0].parameters() for place in (one, other)), strict=True)
+    return max(float((a - b).detach().abs().max()) for a, b in pairs)
+
+
+def test_a_role_starts_from_the_weights_of_the_first_which_is_trained_before_it(tmp_path: Path) -> None:
+    run = Run.open(make_untrained_run(tmp_path / "run", *TRANSFER, *ADAMW))
+    train_stage(run, "sft", ("cto",))
+    assert run.is_done("sft/cost") and run.is_done("sft/cto") and not run.is_done("sft/risk")
+    assert (run.read_payload("sft/cost")["steps"], run.read_payload("sft/cto")["steps"]) == (6, 1)
+    assert farthest(run, ("sft", "cost"), ("base", "cost")) > 2 * RATE
+    assert 0 < farthest(run, ("sft", "cto"), ("sft", "cost")) < 1.01 * RATE  # Adam's first step
+
+
+def test_tasks_of_the_others_wait_for_the_first(tmp_path: Path) -> None:
+    run = Run.open(make_untrained_run(tmp_path / "run", *TRANSFER))
+    tasks = role_tasks(run)
+    assert tasks["sft/cost"].after == ("base",) and tasks["sft/cost"].units == 6
+    assert all(tasks[f"sft/{role}"].after == ("sft/cost",) for role in ("cto", "coo", "risk", "reconcile"))
+    assert order_owners(run)[:2] == ["cost", "reconcile"]
+
+
+def test_what_it_computes_is_planned_by_the_steps_of_each_role() -> None:
+    same = ("sft.max_steps=100", "data.seat_share=0.0")
+    alone, longer, shorter = (
+        list_phases(load_config(None, (*same, *more)))[0].trained
+        for more in (
+            (),
+            ("sft.transfer_from=cto", "sft.transfer_steps=100"),
+            ("sft.transfer_from=cto", "sft.transfer_steps=50"),
+        )
+    )
+    assert alone == longer
+    assert 0.5 * alone < shorter < 0.75 * alone
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["sft.transfer_from=ctoo"], "did you mean 'cto'"),
+        (["sft.transfer_from=cto", "sft.transfer_steps=0"], "transfer_steps"),
+        (["sft.transfer_from=cto", "model.adapter=lora", "model.adapter_sharing=shared"], "leave it out"),
+        (["sft.transfer_from=cto", "sft.transfer_steps=900000"], "sft.transfer_steps = 900000"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_config(None, settings)
+
+
+def test_a_first_role_that_is_itself_asked_for_is_trained_once(tmp_path: Path) -> None:
+    run = Run.open(make_untrained_run(tmp_path / "run", *TRANSFER, *ADAMW))
+    train_stage(run, "sft", ("cost",))
+    before = [p.clone() for p in load_weights(run, "sft", "cost")[0].parameters()]
+    train_stage(run, "sft", ("cost", "risk"))
+    after = list(load_weights(run, "sft", "cost")[0].parameters())
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert run.is_done("sft/risk")
