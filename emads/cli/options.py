@@ -38,6 +38,13 @@ ResumeOption = Annotated[
     bool,
     typer.Option("--resume", help="Go on with an existing run by its stored config; no --config or --set."),
 ]
+TakeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--take-from",
+        help="Another run: stages that it finished under equal settings are taken over, not trained again.",
+    ),
+]
 FaultOption = Annotated[
     list[str] | None,
     typer.Option("--fault", help="Fail on purpose, to test recovery: kill@save:3. Repeatable."),

@@ -23,6 +23,7 @@ from emads.cli.options import (
     RoleOption,
     RunArgument,
     SetOption,
+    TakeOption,
 )
 
 
@@ -33,11 +34,13 @@ def base(
     print_config: PrintOption = False,
     resume: ResumeOption = False,
     fault: FaultOption = None,
+    take_from: TakeOption = None,
 ) -> None:
     """Make the base model and its tokenizer."""
     opened = start_run(run, config, overrides, resume, print_config, fault)
-    from emads.commands.train import train_stage
+    from emads.commands.train import take_stages, train_stage
 
+    take_stages(opened, take_from)
     train_stage(opened, "base")
 
 
@@ -146,11 +149,14 @@ def run_schedule(
     print_config: PrintOption = False,
     resume: ResumeOption = False,
     fault: FaultOption = None,
+    take_from: TakeOption = None,
 ) -> None:
     """Run the whole schedule: SFT, GRPO per role, joint RL, a review queue; what is done is skipped."""
     opened = start_schedule(run, config, overrides, resume, print_config, fault)
     from emads.commands.run_schedule import run_schedule as perform
+    from emads.commands.train import take_stages
 
+    take_stages(opened, take_from)
     perform(opened, typer.echo)
 
 

@@ -7,7 +7,6 @@ A call goes on where an earlier one was killed. Weights and scores of a stage wh
 over from any finished run under OUT.
 """
 
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from emads.commands.ablation_plan import (
     Cell,
     configure,
     list_cells,
-    prefix_digest,
     read_plan,
 )
 from emads.commands.evaluation.evaluate_run import list_joint_steps
@@ -31,19 +29,11 @@ from evaluation.comparison.ablations import (
     write_ablation,
 )
 from evaluation.report.detail_charts import plot_cells
-from evaluation.summary.details import OUTCOMES_FOLDER
 from evaluation.summary.joint_section import describe_validation
 from evaluation.summary.tables import print_tables
 from roles.registry import ROLES
 from training.models.base_model import quiet_libraries
-from training.models.weights import (
-    BASE,
-    is_finished,
-    load_weights,
-    save_weights,
-    stage_marker,
-    weights_folder,
-)
+from training.models.weights import BASE, is_finished, stage_marker
 from training.runs.run_folder import Run
 from training.runs.workers import Task, run_tasks
 from training.stages.base import train_base
@@ -53,6 +43,7 @@ from training.stages.marl import train_marl
 from training.stages.order import ROLE_CONTROLS
 from training.stages.own_answers import train_sft_own
 from training.stages.sft import count_control_steps, train_sft, train_sft_more
+from training.stages.take_over import copy_scores, copy_stage, prefix_digest
 
 DEFAULT_WORKERS = 2
 
@@ -136,13 +127,13 @@ def run_cell_stage(out: Path, path: Path, stage: str, roles: Sequence[str], dead
     for role in roles:
         if not is_finished(run, stage, None if stage == BASE else role):
             if donor is not None:
-                _copy_stage(donor, run, stage, role)
+                copy_stage(donor, run, stage, None if stage == BASE else role)
             else:
                 _train(run, stage, role)
         _score(donor, run, stage, role)
     if stage == "marl":
         if donor is not None:
-            _copy_scores(donor, run, stage, "team")
+            copy_scores(donor, run, stage, "team")
         evaluate_team(run.path, stage)
 
 
@@ -165,7 +156,7 @@ def _score(donor: Run | None, run: Run, stage: str, role: str) -> None:
     if stage == BASE:
         return
     if donor is not None:
-        _copy_scores(donor, run, stage, role)
+        copy_scores(donor, run, stage, role)
     evaluate_role(run.path, stage, role)
 
 
@@ -184,28 +175,6 @@ def _find_donor(out: Path, run: Run, stage: str, roles: Sequence[str]) -> Run | 
                 return other
             found = found or other
     return found
-
-
-def _copy_stage(donor: Run, run: Run, stage: str, role: str) -> None:
-    """The donor's weights published as this run's own."""
-    model, tokenizer = load_weights(donor, stage, role)
-    owner = None if stage == BASE else role
-    newest = sorted(weights_folder(donor, stage, owner).glob("step_*"))[-1]
-    step = int(newest.name.removeprefix("step_"))
-    save_weights(run, stage, owner, model, tokenizer, step=step)
-    if stage != "marl" or role == tuple(ROLES)[-1]:
-        marker = stage_marker(run, stage, owner)
-        run.mark_done(marker, donor.read_payload(marker) | {"taken_from": str(donor.path)})
-
-
-def _copy_scores(donor: Run, run: Run, stage: str, owner: str) -> None:
-    name = f"evaluate/{stage}/{owner}"
-    if run.is_done(name) or not donor.is_done(name) or run.config.evaluation != donor.config.evaluation:
-        return
-    (run.path / OUTCOMES_FOLDER).mkdir(parents=True, exist_ok=True)
-    for mode in ("sampled", "greedy"):
-        file = OUTCOMES_FOLDER / f"{stage}-{owner}.{mode}.jsonl"
-        shutil.copyfile(donor.path / file, run.path / file)
 
 
 def _find_hopeless(plan: AblationPlan, folder: Path, cells: Sequence[Cell]) -> list[str]:

@@ -1,6 +1,5 @@
 """An ablation: a grid over config keys and repeats, as a strict YAML file; see docs/how-to/evaluate.md."""
 
-import hashlib
 import itertools
 import json
 import re
@@ -16,7 +15,6 @@ from scenarios.written.strict_yaml import explain_fault, parse_located_yaml, rea
 from training.config.loading import validate_config
 from training.config.run_config import RunConfig
 from training.config.section import Section
-from training.stages.order import ROLE_CONTROLS
 
 AblationStage = Literal["sft", "sft_more", "sft_own", "grpo", "marl"]
 STAGE_ORDER: tuple[AblationStage, ...] = ("sft", "grpo", "sft_more", "sft_own", "marl")
@@ -148,21 +146,6 @@ def configure(plan: AblationPlan, cell: Cell, seed: int, source: str) -> RunConf
         raise UserError(f"{source}: {taken[0]} is set by the ablation itself; leave it out (seeds: repeats)")
     values |= {"seed": seed, "name": plan.name, "num_workers": 0}
     return validate_config(values, source)
-
-
-def prefix_digest(config: RunConfig, stage: str) -> str:
-    """Equal exactly for configs whose weights after `stage` are equal."""
-    sections = ["seed", "model", "data"]
-    if stage != "base":
-        sections.append("sft")
-    if stage in ("grpo", *ROLE_CONTROLS, "marl"):
-        sections.append("grpo")
-    if stage == "marl":
-        sections += ["marl", "team_reward"]
-    dumped = config.model_dump(mode="json", include=set(sections))
-    if stage not in ROLE_CONTROLS:
-        dumped.get("sft", {}).pop("control_fraction", None)
-    return hashlib.sha256(json.dumps([stage, dumped], sort_keys=True).encode()).hexdigest()
 
 
 def _spell(value: Any) -> str:

@@ -1,6 +1,7 @@
 """`emads train base|sft|grpo|marl`: one stage of a run."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from emads.commands.stage_tasks import base_task, grpo_task, marl_task, perform, sft_task
 from roles.errors import UserError
@@ -9,6 +10,7 @@ from roles.team import TEAM_ROLES
 from training.models.adapters import owners_of
 from training.models.weights import stage_marker
 from training.runs.run_folder import Run
+from training.stages.take_over import take_over
 
 
 def train_stage(run: Run, stage: str, roles: Sequence[str] = tuple(ROLES)) -> None:
@@ -34,6 +36,20 @@ def train_stage(run: Run, stage: str, roles: Sequence[str] = tuple(ROLES)) -> No
         perform(run, [marl_task(run, after=())], "MARL")
     else:
         raise ValueError(f"no stage {stage!r}")
+
+
+def take_stages(run: Run, donor: Path | None) -> None:
+    """Take over what another run did under equal settings, and say what; None takes nothing.
+
+    Raises:
+        UserError: no run there, the run itself, or one of another seed, model or data.
+    """
+    if donor is None:
+        return
+    if donor.resolve() == run.path.resolve():
+        raise UserError(f"--take-from {donor} is the run itself; name another run")
+    taken = take_over(Run.open(donor), run)
+    print(f"taken over from {donor}: {', '.join(taken) or 'nothing that is not done here'}")
 
 
 def _require(run: Run, stage: str, roles: Sequence[str]) -> None:

@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from emads.cli import main
-from emads.commands.ablation_plan import configure, list_cells, prefix_digest, read_plan
+from emads.commands.ablation_plan import configure, list_cells, read_plan
 from evaluation.comparison.ablations import best_low, measure_cell, table_rows
 from evaluation.scoring.scores import RoleScores, TeamScores, write_scores
 from roles.errors import UserError
+from training.stages.take_over import prefix_digest
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "configs" / "ablations"

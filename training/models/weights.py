@@ -70,7 +70,8 @@ def save_weights(
 
     def write(folder: Path) -> None:
         if role is not None and adapter_of(model, role) is not None:
-            save_adapter(model, folder, role=role, base=_name_base(run))
+            dtype = getattr(torch, run.config.model.adapter_dtype)
+            save_adapter(model, folder, role=role, base=_name_base(run), dtype=dtype)
         else:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)

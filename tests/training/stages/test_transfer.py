@@ -28,7 +28,9 @@ def farthest(run: Run, one: tuple[str, str], other: tuple[str, str]) -> float:
 def test_a_role_starts_from_the_weights_of_the_first_which_is_trained_before_it(tmp_path: Path) -> None:
     run = Run.open(make_untrained_run(tmp_path / "run", *TRANSFER, *ADAMW))
     train_stage(run, "sft", ("cto",))
-    assert run.is_done("sft/cost") and run.is_done("sft/cto") and not run.is_done("sft/risk")
+    assert run.is_done("sft/cost")
+    assert run.is_done("sft/cto")
+    assert not run.is_done("sft/risk")
     assert (run.read_payload("sft/cost")["steps"], run.read_payload("sft/cto")["steps"]) == (6, 1)
     assert farthest(run, ("sft", "cost"), ("base", "cost")) > 2 * RATE
     assert 0 < farthest(run, ("sft", "cto"), ("sft", "cost")) < 1.01 * RATE  # Adam's first step
@@ -37,7 +39,8 @@ def test_a_role_starts_from_the_weights_of_the_first_which_is_trained_before_it(
 def test_tasks_of_the_others_wait_for_the_first(tmp_path: Path) -> None:
     run = Run.open(make_untrained_run(tmp_path / "run", *TRANSFER))
     tasks = role_tasks(run)
-    assert tasks["sft/cost"].after == ("base",) and tasks["sft/cost"].units == 6
+    assert tasks["sft/cost"].after == ("base",)
+    assert tasks["sft/cost"].units == 6
     assert all(tasks[f"sft/{role}"].after == ("sft/cost",) for role in ("cto", "coo", "risk", "reconcile"))
     assert order_owners(run)[:2] == ["cost", "reconcile"]
 

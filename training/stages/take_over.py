@@ -1,0 +1,138 @@
+"""Stages of another run, taken over where the settings that made them are equal.
+
+So that GRPO or joint training can be tried with other settings from the same weights, and a run that was
+begun goes on with a changed config.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from evaluation.summary.details import OUTCOMES_FOLDER
+from roles.errors import UserError
+from roles.registry import ROLES
+from training.config.run_config import RunConfig
+from training.models.adapters import list_owners
+from training.models.weights import (
+    BASE,
+    JOINT,
+    find_weights,
+    is_finished,
+    load_team,
+    load_weights,
+    save_team,
+    save_weights,
+    stage_marker,
+    weights_folder,
+    weights_identity,
+)
+from training.runs.checkpoints import MANIFEST, publish
+from training.runs.run_folder import Run
+from training.stages.order import EVALUATED_AFTER, ROLE_CONTROLS
+
+_MODES = ("sampled", "greedy")
+
+
+def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> str:
+    """Equal exactly for configs whose weights after `stage` are equal, up to `model.adapter_dtype`.
+
+    `owner`: whose weights; None: everybody's.
+    """
+    sections = ["seed", "model", "data"]
+    if stage != BASE:
+        sections.append("sft")
+    if stage in ("grpo", *ROLE_CONTROLS, JOINT):
+        sections.append("grpo")
+    if stage == JOINT:
+        sections += ["marl", "team_reward"]
+    dumped = config.model_dump(mode="json", include=set(sections))
+    del dumped["model"]["adapter_dtype"]
+    if stage not in ROLE_CONTROLS:
+        dumped.get("sft", {}).pop("control_fraction", None)
+    if "sft" in dumped and owner == config.sft.transfer_from and stage != JOINT:
+        dumped["sft"].pop("transfer_steps")  # of the others
+    return hashlib.sha256(json.dumps([stage, dumped], sort_keys=True).encode()).hexdigest()
+
+
+def take_over(donor: Run, run: Run) -> list[str]:
+    """Copy every finished stage of `donor` that `run` has not done and would do alike; returns their names.
+
+    Their metrics and, where the evaluation is set alike, their sealed scores go along.
+
+    Raises:
+        UserError: not even the bases are made alike, or a stage's weights are damaged.
+    """
+    if prefix_digest(donor.config, BASE) != prefix_digest(run.config, BASE):
+        raise UserError(
+            f"nothing of {donor.path} can be taken over: seed, model or data of its config differ from"
+            f" those of {run.path}"
+        )
+    taken = []
+    for stage, owner in _list_stages(run.config):
+        marker = stage_marker(run, stage, owner)
+        alike = prefix_digest(donor.config, stage, owner) == prefix_digest(run.config, stage, owner)
+        if alike and donor.is_done(marker) and not is_finished(run, stage, owner):
+            copy_stage(donor, run, stage, owner)
+            for row in donor.read_metrics(marker):
+                run.log(marker, row.step, row.metrics)
+            taken.append(marker)
+    for title, stage in EVALUATED_AFTER.items():
+        markers = {role: stage_marker(run, stage, role) for role in ROLES}
+        for role, marker in markers.items():
+            if marker in taken:
+                copy_scores(donor, run, title, role)
+        if taken and set(markers.values()) <= set(taken):
+            copy_scores(donor, run, title, "team")
+    return taken
+
+
+def _list_stages(config: RunConfig) -> Iterator[tuple[str, str | None]]:
+    yield BASE, None
+    for stage in ("sft", "grpo"):
+        yield from ((stage, owner) for owner in list_owners(config.model))
+    yield JOINT, None
+
+
+def copy_stage(donor: Run, run: Run, stage: str, owner: str | None) -> None:
+    """The donor's weights published as this run's own; of joint training those of the whole team."""
+    marker = stage_marker(run, stage, owner)
+    payload = donor.read_payload(marker)
+    if stage == BASE:
+        source = find_weights(donor, BASE, list_owners(run.config.model)[0])
+        copy_base = partial(_copy_files, source)
+        publish(
+            weights_folder(run, BASE, None),
+            source.name,
+            copy_base,
+            run=weights_identity(run, BASE, None),
+            step=0,
+        )
+    elif stage == JOINT:
+        team, tokenizer = load_team(donor, stage)
+        save_team(run, stage, team, tokenizer, step=donor.config.marl.max_steps)
+    else:
+        assert owner is not None
+        model, tokenizer = load_weights(donor, stage, owner)
+        save_weights(run, stage, owner, model, tokenizer, step=int(payload["steps"]))
+    run.mark_done(marker, payload | {"taken_from": str(donor.path)})
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    for file in source.iterdir():
+        if file.name != MANIFEST:
+            shutil.copyfile(file, target / file.name)
+
+
+def copy_scores(donor: Run, run: Run, stage: str, owner: str) -> None:
+    """Copy every play of a finished evaluation that is set alike; scores follow from them."""
+    name = f"evaluate/{stage}/{owner}"
+    if run.is_done(name) or not donor.is_done(name) or run.config.evaluation != donor.config.evaluation:
+        return
+    (run.path / OUTCOMES_FOLDER).mkdir(parents=True, exist_ok=True)
+    for mode in _MODES:
+        file = OUTCOMES_FOLDER / f"{stage}-{owner}.{mode}.jsonl"
+        if (donor.path / file).is_file():  # greedy play may be left out
+            shutil.copyfile(donor.path / file, run.path / file)
