@@ -26,6 +26,17 @@ class GrpoLossConfig(LossConfig):
 
     importance: Literal["none", "call"] = "none"
     """Correction for what the engine sampled: truncated weights per call; a vLLM engine sets it to `call`."""
+    old_logprobs: Literal["learner", "engine"] = "learner"
+    """Log-probabilities that ratios compare with: computed anew by the learner, or the engine's: no pass."""
+
+    @model_validator(mode="after")
+    def _check_importance(self) -> Self:
+        if self.old_logprobs == "engine" and self.importance == "call":
+            raise ValueError(
+                "old_logprobs 'engine' leaves nothing to correct: set importance to none, or old_logprobs to"
+                " learner"
+            )
+        return self
 
 
 class GrpoGuardsConfig(GuardsConfig):

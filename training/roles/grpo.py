@@ -80,6 +80,8 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
 
     rollouts: Rollouts
     estimator: str = "dr_grpo"  # whose numbers TRL computes without scaling
+    trusts_engine: bool = False  # ratios are taken to the engine's log-probabilities
+    _skips_pass: bool = False  # the pass that would compute them anew comes next
     _generated: Any = None  # a batch that was just played, rows of a group side by side
     actor: Any = None  # a whole copy that plays where the weights in training are sharded
 
@@ -95,7 +97,12 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
         return self._rewards
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
+        args = self.args
+        lags = args.gradient_accumulation_steps % (args.steps_per_generation * self.num_iterations) != 0
+        self._skips_pass = self.trusts_engine and lags
         batch = super()._generate_and_score_completions(inputs)
+        if self.trusts_engine and lags:
+            batch["old_per_token_logps"] = batch["sampling_per_token_logps"]
         if self.estimator != "dr_grpo":
             size: Any = self.num_generations
             found = estimate_advantages(self._rewards[:, 0], size, self.estimator)
@@ -116,8 +123,37 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
         self._buffered_inputs: Any = cut
         return cut[self._step % len(cut)]
 
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        *args: Any,
+        **options: Any,
+    ) -> Any:
+        if self._skips_pass:  # what it would return is replaced by the engine's
+            self._skips_pass = False
+            nothing = input_ids.new_zeros(len(input_ids), logits_to_keep, dtype=torch.float32)
+            return nothing, nothing, None
+        return super()._get_per_token_logps_and_entropies(
+            model, input_ids, attention_mask, logits_to_keep, *args, **options
+        )
+
+    def _is_silent(self, inputs: Any) -> bool:
+        """Return whether nothing of a micro-batch is learnt, so that its pass can be left out."""
+        trainer: Any = self
+        is_part = trainer.model.training and self.shares_prompts and trainer.accelerator.num_processes == 1
+        return is_part and not self.beta and not bool((inputs["advantages"] != 0).any())
+
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
-        """Means over rows are over those that count; `dapo` counts tokens, of which masked ones are none."""
+        """Means over rows are over those that count; `dapo` counts tokens, of which masked ones are none.
+
+        A micro-batch without an advantage has the gradient 0, and is in no metric of TRL's.
+        """
+        if self._is_silent(inputs):
+            trained = [one for one in model.parameters() if one.requires_grad]
+            return sum((one.sum() * 0 for one in trained), torch.zeros((), device=trained[0].device))
         if self.beta:
             inputs = leave_out_silent_rows(inputs)
         loss = super()._compute_loss(model, inputs)
@@ -228,6 +264,7 @@ def run_grpo(
         trainer.shard_weights()
         trainer.actor = actor.to(compute_device(model))  # type: ignore[arg-type]
     trainer.rollouts, trainer.estimator = rollouts, config.estimator
+    trainer.trusts_engine = config.loss.old_logprobs == "engine"
     trainer.importance_cap = config.loss.importance_cap if config.loss.importance == "call" else None
     trainer.shares_prompts = config.memory.row_layout == "shared_prompt"
     parts: dict[str, Stateful] = {"rollouts": rollouts}

@@ -124,3 +124,17 @@ def test_engines_that_are_not_the_learners_are_corrected_unless_the_config_says_
     assert (told.grpo.loss.importance, told.marl.loss.importance) == ("none", "token")
     again = validate_config(json.loads(vllm.model_dump_json()), "what a run keeps")
     assert again == vllm
+
+
+def test_ratios_are_taken_to_what_the_engine_said_where_asked_to(tmp_path: Path) -> None:
+    """Every token is e times as likely to the learner: where it pays, the ratio is clipped and teaches nothing."""
+    options = {"max_steps": 2, "steps_per_generation": 2, "loss__old_logprobs": "engine"}
+    _, agreed, _ = train(tmp_path, 0.0, **options)
+    _, off, _ = train(tmp_path, 1.0, **options)
+    assert agreed[0]["clip_ratio/high_mean"] == 0.0
+    assert off[0]["clip_ratio/high_mean"] > 0.1
+
+
+def test_a_correction_without_anything_to_correct_is_refused() -> None:
+    with pytest.raises(ValueError, match="leaves nothing to correct"):
+        CONFIG.changed(loss__old_logprobs="engine", loss__importance="call")

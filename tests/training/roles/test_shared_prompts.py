@@ -1,6 +1,6 @@
 """GRPO with every common prompt computed once: values, entropies and gradients of the padded batch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,12 @@ import torch
 from tiny_models import small_model, tiny_chat, tiny_tokenizer
 from torch import Tensor
 
+from simulator.agents.solo import SoloEpisode
 from training.config.grpo_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.learner.row_attention import RowLayout
 from training.learner.token_logprobs import token_logprobs
-from training.roles.grpo import run_grpo
+from training.roles.grpo import ResumableGrpoTrainer, run_grpo
 from training.roles.sft import OnStep
 from training.roles.shared_prompts import completion_logprobs
 
@@ -86,6 +87,12 @@ def test_a_common_prompt_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert seen[0].segments[-1].stop == 15 + 7 + 2
 
 
+def reward(monkeypatch: pytest.MonkeyPatch, value: Callable[[SoloEpisode], float]) -> None:
+    monkeypatch.setattr(
+        "training.roles.rollouts.episode_reward", lambda episode, config: {"total": value(episode)}
+    )
+
+
 def train(model: Any, output_dir: Path, on_step: OnStep, **settings: Any) -> None:
     """GRPO of the COO, one turn per play, on as many scenarios as its steps take."""
     config = GrpoConfig().changed(prompts_per_step=2, group_size=4, max_turns=1, **settings)
@@ -113,10 +120,7 @@ def test_a_step_of_grpo_ends_with_the_weights_of_the_padded_layout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, micro: int, logged_alike: Sequence[str]
 ) -> None:
     """One micro-batch or two, KL to the start, rewards that differ: the same step but for rounding."""
-    monkeypatch.setattr(
-        "training.roles.rollouts.episode_reward",
-        lambda episode, config: {"total": sum(episode.trajectory.token_ids) % 7 / 7},
-    )
+    reward(monkeypatch, lambda episode: sum(episode.trajectory.token_ids) % 7 / 7)
     trained, logged = [], []
     for layout in ("padded", "shared_prompt"):
         model = small_model()
@@ -145,6 +149,7 @@ def test_a_step_of_grpo_ends_with_the_weights_of_the_padded_layout(
 
 def test_a_pass_holds_rows_of_one_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TRL shuffles the rows of all prompts; a micro-batch of the size of a group is a group again."""
+    reward(monkeypatch, lambda episode: sum(episode.trajectory.token_ids) % 7 / 7)
     passes: list[set[tuple[int, ...]]] = []
 
     def note(
@@ -168,3 +173,89 @@ def test_a_pass_holds_rows_of_one_prompt(tmp_path: Path, monkeypatch: pytest.Mon
     )
     assert [len(prompts) for prompts in passes] == [1] * 8
     assert len(set.union(*passes)) == 8
+
+
+def count_passes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Note of every pass whether it has gradients."""
+    passes: list[bool] = []
+
+    def note(*given: Any) -> tuple[Tensor, Tensor]:
+        passes.append(torch.is_grad_enabled())
+        return completion_logprobs(*given)
+
+    monkeypatch.setattr("training.roles.shared_prompts.completion_logprobs", note)
+    return passes
+
+
+def test_groups_without_a_signal_take_no_pass_and_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first scenario's plays earn alike: leaving out their pass ends with the same weights."""
+    quiet = role_scenario("coo", "train", 0, 0, (1,), "full").key
+
+    def value(episode: SoloEpisode) -> float:
+        return 0.5 if episode.scenario.key == quiet else sum(episode.trajectory.token_ids) % 7 / 7
+
+    reward(monkeypatch, value)
+    passes = count_passes(monkeypatch)
+    trained = []
+    for leaves_out in (True, False):
+        if not leaves_out:
+            monkeypatch.setattr(ResumableGrpoTrainer, "_is_silent", lambda self, inputs: False)
+        model = small_model()
+        train(
+            model,
+            tmp_path,
+            lambda step, metrics: None,
+            max_steps=1,
+            memory__micro_batch_size=4,
+            max_completion_tokens=8,
+            learning_rate=1e-3,
+        )
+        trained.append([parameter.detach().clone() for parameter in model.parameters()])
+    assert passes == [True] + 2 * [True]
+    assert all(torch.equal(*pair) for pair in zip(*trained, strict=True))
+    assert any(not torch.equal(*pair) for pair in zip(trained[0], small_model().parameters(), strict=True))
+
+
+def test_a_batch_without_any_signal_leaves_the_weights_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reward(monkeypatch, lambda episode: 1.0)
+    passes = count_passes(monkeypatch)
+    model = small_model()
+    settings = {"max_steps": 2, "memory__micro_batch_size": 4, "max_completion_tokens": 4}
+    train(model, tmp_path, lambda step, metrics: None, **settings)
+    assert passes == []
+    assert all(
+        torch.equal(*pair) for pair in zip(model.parameters(), small_model().parameters(), strict=True)
+    )
+
+
+def test_ratios_to_the_engines_own_numbers_save_a_pass_and_train_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of two steps is played once: the learner would compute it anew before the first."""
+    reward(monkeypatch, lambda episode: sum(episode.trajectory.token_ids) % 7 / 7)
+    passes = count_passes(monkeypatch)
+    trained, counts = [], []
+    for source in ("learner", "engine"):
+        passes.clear()
+        model = small_model()
+        train(
+            model,
+            tmp_path,
+            lambda step, metrics: None,
+            max_steps=2,
+            steps_per_generation=2,
+            max_completion_tokens=8,
+            learning_rate=1e-3,
+            loss__old_logprobs=source,
+        )
+        trained.append([parameter.detach().clone() for parameter in model.parameters()])
+        counts.append((passes.count(False), passes.count(True)))
+    assert counts[0][0] > 0
+    assert counts[1] == (0, counts[0][1])
+    for one, other in zip(*trained, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=2e-5)
+    assert any(not torch.equal(*pair) for pair in zip(trained[1], small_model().parameters(), strict=True))
