@@ -159,9 +159,11 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _check_transfer(self) -> Self:
-        """Refuse to start weights that all roles share from those of one role."""
-        if self.sft.transfer_from and self.model.adapter_sharing == "shared":
-            raise ValueError("sft.transfer_from is for roles with weights of their own: leave it out")
+        """Refuse what is for single roles where all share their weights."""
+        if self.model.adapter_sharing == "shared" and (self.sft.transfer_from or self.sft.role_steps):
+            raise ValueError(
+                "sft.transfer_from and sft.role_steps are for roles with weights of their own: leave them out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -183,12 +185,15 @@ class RunConfig(Section):
         sft, grpo, marl, data = self.sft, self.grpo, self.marl, self.data
         stages = (
             ("sft.max_steps", sft.max_steps, sft.batch_size, data.first_grpo_index, "data.first_grpo_index"),
-            (
-                "sft.transfer_steps",
-                sft.transfer_steps if sft.transfer_from else 0,
-                sft.batch_size,
-                data.first_grpo_index,
-                "data.first_grpo_index",
+            *(
+                (
+                    f"sft.role_steps.{role}",
+                    steps,
+                    sft.batch_size,
+                    data.first_grpo_index,
+                    "data.first_grpo_index",
+                )
+                for role, steps in sft.role_steps.items()
             ),
             (
                 "grpo.max_steps",

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from roles.errors import unknown
 from roles.registry import ROLES
@@ -22,10 +22,10 @@ class SftConfig(Section):
 
     max_steps: Count = 800
     """Optimizer steps per role; 0 leaves the base model as it is."""
+    role_steps: dict[str, Count] = Field(default={})
+    """Steps of single roles in place of max_steps: {reconcile: 1200}."""
     transfer_from: str | None = None
     """Role that is trained first, from whose SFT weights all others start; null: every role from the base."""
-    transfer_steps: PositiveCount = 400
-    """Optimizer steps of the roles that start from those weights."""
     batch_size: PositiveCount = 16
     """Demonstrations per optimizer step; packed rows with row_layout packed."""
     optimizer: Literal["muon", "adamw"] = "muon"
@@ -53,14 +53,18 @@ class SftConfig(Section):
 
     def steps_of(self, role: str) -> int:
         """Optimizer steps of a role."""
-        return self.max_steps if self.transfer_from in (None, role) else self.transfer_steps
+        return self.role_steps.get(role, self.max_steps)
 
-    @field_validator("transfer_from")
-    @classmethod
-    def _check_source(cls, source: str | None) -> str | None:
-        if source is not None and source not in ROLES:
-            raise unknown("sft.transfer_from", source, list(ROLES))
-        return source
+    @model_validator(mode="after")
+    def _check_roles(self) -> Self:
+        named = [
+            ("sft.transfer_from", self.transfer_from or ""),
+            *(("sft.role_steps", one) for one in self.role_steps),
+        ]
+        for key, role in named:
+            if role and role not in ROLES:
+                raise unknown(key, role, list(ROLES))
+        return self
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:

@@ -127,7 +127,7 @@ def test_engines_that_are_not_the_learners_are_corrected_unless_the_config_says_
 
 
 def test_ratios_are_taken_to_what_the_engine_said_where_asked_to(tmp_path: Path) -> None:
-    """Every token is e times as likely to the learner: where it pays, the ratio is clipped and teaches nothing."""
+    """Every token is e times as likely to the learner: where it pays, the ratio is clipped."""
     options = {"max_steps": 2, "steps_per_generation": 2, "loss__old_logprobs": "engine"}
     _, agreed, _ = train(tmp_path, 0.0, **options)
     _, off, _ = train(tmp_path, 1.0, **options)

@@ -223,13 +223,11 @@ def test_a_batch_without_any_signal_leaves_the_weights_as_they_are(
 ) -> None:
     reward(monkeypatch, lambda episode: 1.0)
     passes = count_passes(monkeypatch)
-    model = small_model()
+    model, start = small_model(), small_model()
     settings = {"max_steps": 2, "memory__micro_batch_size": 4, "max_completion_tokens": 4}
     train(model, tmp_path, lambda step, metrics: None, **settings)
     assert passes == []
-    assert all(
-        torch.equal(*pair) for pair in zip(model.parameters(), small_model().parameters(), strict=True)
-    )
+    assert all(torch.equal(*pair) for pair in zip(model.parameters(), start.parameters(), strict=True))
 
 
 def test_ratios_to_the_engines_own_numbers_save_a_pass_and_train_alike(

@@ -15,7 +15,7 @@ from training.planning.workload import list_phases
 from training.runs.run_folder import Run
 
 RATE = 1e-3
-TRANSFER = ("sft.transfer_from=cost", "sft.max_steps=6", "sft.transfer_steps=1", "sft.batch_size=2")
+TRANSFER = ("sft.transfer_from=cost", "sft.max_steps=1", "sft.role_steps={cost: 6}", "sft.batch_size=2")
 ADAMW = ("sft.optimizer=adamw", f"sft.learning_rate={RATE}")
 
 
@@ -51,8 +51,8 @@ def test_what_it_computes_is_planned_by_the_steps_of_each_role() -> None:
         list_phases(load_config(None, (*same, *more)))[0].trained
         for more in (
             (),
-            ("sft.transfer_from=cto", "sft.transfer_steps=100"),
-            ("sft.transfer_from=cto", "sft.transfer_steps=50"),
+            ("sft.role_steps={cto: 100}",),
+            ("sft.role_steps={coo: 50, risk: 50, cost: 50, reconcile: 50}",),
         )
     )
     assert alone == longer
@@ -63,9 +63,10 @@ def test_what_it_computes_is_planned_by_the_steps_of_each_role() -> None:
     ("settings", "message"),
     [
         (["sft.transfer_from=ctoo"], "did you mean 'cto'"),
-        (["sft.transfer_from=cto", "sft.transfer_steps=0"], "transfer_steps"),
-        (["sft.transfer_from=cto", "model.adapter=lora", "model.adapter_sharing=shared"], "leave it out"),
-        (["sft.transfer_from=cto", "sft.transfer_steps=900000"], "sft.transfer_steps = 900000"),
+        (["sft.role_steps={ctoo: 5}"], "sft.role_steps.*did you mean 'cto'"),
+        (["sft.role_steps={cto: -1}"], "role_steps"),
+        (["sft.transfer_from=cto", "model.adapter=lora", "model.adapter_sharing=shared"], "leave them out"),
+        (["sft.role_steps={cto: 900000}"], "sft.role_steps.cto = 900000"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: list[str], message: str) -> None:
