@@ -97,7 +97,7 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
         return self._rewards
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
-        args = self.args
+        args: Any = self.args
         lags = args.gradient_accumulation_steps % (args.steps_per_generation * self.num_iterations) != 0
         self._skips_pass = self.trusts_engine and lags
         batch = super()._generate_and_score_completions(inputs)
@@ -123,22 +123,13 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
         self._buffered_inputs: Any = cut
         return cut[self._step % len(cut)]
 
-    def _get_per_token_logps_and_entropies(
-        self,
-        model: Any,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        logits_to_keep: int,
-        *args: Any,
-        **options: Any,
-    ) -> Any:
-        if self._skips_pass:  # what it would return is replaced by the engine's
-            self._skips_pass = False
-            nothing = input_ids.new_zeros(len(input_ids), logits_to_keep, dtype=torch.float32)
-            return nothing, nothing, None
-        return super()._get_per_token_logps_and_entropies(
-            model, input_ids, attention_mask, logits_to_keep, *args, **options
-        )
+    def _get_per_token_logps_and_entropies(self, *args: Any, **options: Any) -> Any:
+        if not self._skips_pass:
+            return super()._get_per_token_logps_and_entropies(*args, **options)
+        self._skips_pass = False  # what this pass would return is replaced by the engine's
+        _, input_ids, _, num_completion, *_ = args
+        nothing = input_ids.new_zeros(len(input_ids), num_completion, dtype=torch.float32)
+        return nothing, nothing, None
 
     def _is_silent(self, inputs: Any) -> bool:
         """Return whether nothing of a micro-batch is learnt, so that its pass can be left out."""
