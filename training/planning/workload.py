@@ -70,7 +70,9 @@ def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
     grpo = config.grpo
     played = grpo.max_steps * grpo.prompts_per_step * grpo.group_size / grpo.num_iterations
     batch = grpo.prompts_per_step * grpo.group_size * grpo.steps_per_generation
-    passes = grpo.num_iterations + (1 if grpo.num_iterations * grpo.steps_per_generation > 1 else 0) / 3
+    is_reused = grpo.num_iterations * grpo.steps_per_generation > 1
+    recomputes = is_reused and grpo.loss.old_logprobs == "learner"  # without gradient: a third of a pass
+    passes = grpo.num_iterations + (1 if recomputes else 0) / 3
     return Phase(
         name="RLVR per role",
         trained=sum(played * passes * lengths.row for lengths in alone.values()),

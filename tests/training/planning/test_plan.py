@@ -312,3 +312,14 @@ def test_a_measured_plan_is_near_a_real_run(tmp_path: Path) -> None:
         if 1 / FACTOR < ratios[-1] < FACTOR:
             return
     pytest.fail(f"measured over planned: {ratios}")
+
+
+def test_ratios_to_the_engines_numbers_save_a_third_of_a_pass() -> None:
+    """Each batch of rollouts is learnt in two steps: without the engine's numbers it is read once more."""
+    reused = ("grpo.steps_per_generation=2",)
+    learner, engine, once = (
+        next(phase for phase in list_phases(load_config(None, settings)) if "RLVR" in phase.name).trained
+        for settings in (reused, (*reused, "grpo.loss.old_logprobs=engine"), ())
+    )
+    assert engine == once
+    assert learner == pytest.approx(engine * 4 / 3)
