@@ -276,13 +276,14 @@ def digest_values(values: Mapping[str, Any]) -> str:
 
     Keys that a later version added are not in it, so the digest of a stored run never changes.
     """
-    canonical = json.dumps(_without_neutral(values), sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps(without_neutral(values), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _without_neutral(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def without_neutral(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a stored config, or a part of it under `prefix`, without NEUTRAL_KEYS."""
     return {
-        key: _without_neutral(value, f"{prefix}{key}.") if isinstance(value, dict) else value
+        key: without_neutral(value, f"{prefix}{key}.") if isinstance(value, dict) else value
         for key, value in values.items()
         if prefix + key not in NEUTRAL_KEYS
     }

@@ -14,7 +14,7 @@ from pathlib import Path
 from evaluation.summary.details import OUTCOMES_FOLDER
 from roles.errors import UserError
 from roles.registry import ROLES
-from training.config.run_config import RunConfig
+from training.config.run_config import RunConfig, without_neutral
 from training.models.adapters import list_owners
 from training.models.weights import (
     BASE,
@@ -48,7 +48,7 @@ def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> st
         sections.append("grpo")
     if stage == JOINT:
         sections += ["marl", "team_reward"]
-    dumped = config.model_dump(mode="json", include=set(sections))
+    dumped = without_neutral(config.model_dump(mode="json", include=set(sections)))
     del dumped["model"]["adapter_dtype"]
     if stage not in ROLE_CONTROLS:
         dumped.get("sft", {}).pop("control_fraction", None)
