@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from evaluation.summary.details import OUTCOMES_FOLDER
+from evaluation.scoring.outcomes import TEMPERATURES
+from evaluation.scoring.sealed_plays import outcome_path
 from roles.errors import UserError
 from roles.registry import ROLES
 from training.config.run_config import RunConfig, without_neutral
@@ -31,9 +32,8 @@ from training.models.weights import (
 )
 from training.runs.checkpoints import MANIFEST, publish
 from training.runs.run_folder import Run
+from training.stages.evaluation import outcomes_folder
 from training.stages.order import EVALUATED_AFTER, ROLE_CONTROLS
-
-_MODES = ("sampled", "greedy")
 
 
 def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> str:
@@ -89,7 +89,7 @@ def take_over(donor: Run, run: Run) -> list[str]:
         for role, marker in markers.items():
             if marker in taken:
                 copy_scores(donor, run, title, role)
-        if taken and set(markers.values()) <= set(taken):
+        if set(markers.values()) <= set(taken):
             copy_scores(donor, run, title, "team")
     return taken
 
@@ -136,8 +136,9 @@ def copy_scores(donor: Run, run: Run, stage: str, owner: str) -> None:
     name = f"evaluate/{stage}/{owner}"
     if run.is_done(name) or not donor.is_done(name) or run.config.evaluation != donor.config.evaluation:
         return
-    (run.path / OUTCOMES_FOLDER).mkdir(parents=True, exist_ok=True)
-    for mode in _MODES:
-        file = OUTCOMES_FOLDER / f"{stage}-{owner}.{mode}.jsonl"
-        if (donor.path / file).is_file():  # greedy play may be left out
-            shutil.copyfile(donor.path / file, run.path / file)
+    target = outcomes_folder(run)
+    target.mkdir(parents=True, exist_ok=True)
+    for mode in TEMPERATURES:
+        file = outcome_path(outcomes_folder(donor), stage, owner, mode)
+        if file.is_file():  # greedy play may be left out
+            shutil.copyfile(file, target / file.name)
