@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from roles.registry import ROLES
@@ -43,9 +44,12 @@ class ScriptedEngine(TransformersEngine):
 
     scripts: dict[str, tuple[int, ...]]  # of each session the whole transcript
 
-    def _give(self, rows: list[Row], tokens: list[int], logprobs: list[float]) -> None:
-        said = [self.scripts[row.session][len(row.cached)] for row in rows]
-        super()._give(rows, said, logprobs)
+    def _pick(self, asking: list[tuple[Row, int]], logits: Tensor) -> list[tuple[int, float]]:
+        said = []
+        for (row, place), (_, logprob) in zip(asking, super()._pick(asking, logits), strict=True):
+            script = self.scripts[row.session]
+            said.append((script[min(len(row.cached) + place, len(script) - 1)], logprob))
+        return said
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -75,6 +75,8 @@ class GrpoConfig(Section):
     """Scenarios per step."""
     group_size: GroupSize = 8
     """Trajectories per scenario that are compared with each other, 2 or more."""
+    trained_per_group: Count = 0
+    """Trajectories of a group that are learnt from, whose rewards differ most (PODS); 2 or more, 0: all."""
     learning_rate: Rate = 3e-4
     """Peak learning rate."""
     rate_schedule: Literal["constant", "linear"] = "linear"
@@ -126,6 +128,11 @@ class GrpoConfig(Section):
         resolve_weights(self.reward, self.reward_weights)
         if not self.verifier_weight and not self.model_weight:
             raise ValueError("verifier_weight and model_weight are both 0: nothing is rewarded")
+        if self.trained_per_group == 1 or self.trained_per_group > self.group_size:
+            raise ValueError(
+                f"trained_per_group is {self.trained_per_group}: it must be 2 to {self.group_size}"
+                " (group_size), or 0 to learn from all"
+            )
         check_micro_batch(
             self.memory.micro_batch_size,
             self.prompts_per_step * self.group_size,

@@ -72,7 +72,8 @@ def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
     batch = grpo.prompts_per_step * grpo.group_size * grpo.steps_per_generation
     is_reused = grpo.num_iterations * grpo.steps_per_generation > 1
     recomputes = is_reused and grpo.loss.old_logprobs == "learner"  # without gradient: a third of a pass
-    passes = grpo.num_iterations + (1 if recomputes else 0) / 3
+    share = (grpo.trained_per_group or grpo.group_size) / grpo.group_size
+    passes = grpo.num_iterations * share + (1 if recomputes else 0) / 3
     return Phase(
         name="RLVR per role",
         trained=sum(played * passes * lengths.row for lengths in alone.values()),

@@ -6,6 +6,7 @@ Source: arXiv:2402.03300.
 """
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback
@@ -52,27 +53,58 @@ def verified_reward(
     return list(verified_reward)
 
 
+def find_speaking(inputs: Mapping[str, Any]) -> Bool[Tensor, " rows"]:
+    """Which rows of a batch have an advantage."""
+    advantages: Tensor = inputs["advantages"]
+    return (advantages != 0).reshape(len(advantages), -1).any(1)
+
+
 def leave_out_silent_rows(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The batch with the tokens of rows without an advantage out of the loss: what is not learnt from is
     not pulled back to the reference either. Divisors stay those of all rows, as in joint training.
     """
-    advantages, completion = inputs["advantages"], inputs["completion_mask"]
-    speaks = (advantages != 0).reshape(len(advantages), -1).any(1)
-    mask = inputs.get("tool_mask", torch.ones_like(completion))
-    return {**inputs, "tool_mask": mask * speaks[:, None].to(mask.dtype)}
+    speaks = find_speaking(inputs)[:, None]
+    mask = inputs.get("tool_mask", torch.ones_like(inputs["completion_mask"]))
+    left = {**inputs, "tool_mask": mask * speaks.to(mask.dtype)}
+    if "old_per_token_logps" in inputs:  # ratios of rows that take no pass are 1
+        left["old_per_token_logps"] = inputs["old_per_token_logps"].where(speaks, 0.0)
+    return left
+
+
+def find_most_different(rewards: Sequence[float], count: int) -> list[int]:
+    """Places of the `count` rewards with the greatest variance: some of the lowest and some of the highest.
+
+    Source: max-variance down-sampling, arXiv:2504.13818.
+    """
+    order = sorted(range(len(rewards)), key=lambda place: rewards[place])
+    choices = [order[:low] + order[len(order) - (count - low) :] for low in range(count + 1)]
+    return max(choices, key=lambda places: statistics.pvariance([rewards[place] for place in places]))
 
 
 def estimate_advantages(
-    rewards: Float[Tensor, " rows"], group_size: int, estimator: str
+    rewards: Float[Tensor, " rows"], group_size: int, estimator: str, trained_per_group: int = 0
 ) -> Float[Tensor, " rows"]:
-    """Advantages by the estimators of joint training; a group with a reward that is NaN is left out: 0."""
+    """Advantages by the estimators of joint training; a group with a reward that is NaN is left out: 0.
+
+    `trained_per_group`: so many of each group are compared with each other, and weigh as much as the whole
+    group would; the others get 0. 0: all.
+    """
     groups = rewards.view(-1, group_size)
+    size = trained_per_group or group_size
+    places = torch.tensor(
+        [
+            find_most_different(group, size) if size < group_size else range(group_size)
+            for group in groups.tolist()
+        ],
+        device=groups.device,
+    )
+    chosen = groups.gather(1, places)
     counts = ~groups.isnan().any(1)
-    scores = [ScoreGroup(scores=tuple(group)) for group in groups[counts].tolist()]
-    advantages = torch.zeros_like(groups)
+    scores = [ScoreGroup(scores=tuple(group)) for group in chosen[counts].tolist()]
+    found = torch.zeros_like(chosen)
     if scores:
-        advantages[counts] = torch.tensor(ESTIMATORS[estimator](scores, list)).to(advantages)
-    return advantages.view(-1)
+        found[counts] = torch.tensor(ESTIMATORS[estimator](scores, list)).to(found)
+    return torch.zeros_like(groups).scatter(1, places, found * (group_size / size)).view(-1)
 
 
 class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPOTrainer):
@@ -80,6 +112,7 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
 
     rollouts: Rollouts
     estimator: str = "dr_grpo"  # whose numbers TRL computes without scaling
+    trained_per_group: int = 0  # rows of a group that take a pass; 0: all
     trusts_engine: bool = False  # ratios are taken to the engine's log-probabilities
     _skips_pass: bool = False  # the pass that would compute them anew comes next
     _generated: Any = None  # a batch that was just played, rows of a group side by side
@@ -103,9 +136,9 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
         batch = super()._generate_and_score_completions(inputs)
         if self.trusts_engine and lags:
             batch["old_per_token_logps"] = batch["sampling_per_token_logps"]
-        if self.estimator != "dr_grpo":
+        if self.estimator != "dr_grpo" or self.trained_per_group:
             size: Any = self.num_generations
-            found = estimate_advantages(self._rewards[:, 0], size, self.estimator)
+            found = estimate_advantages(self._rewards[:, 0], size, self.estimator, self.trained_per_group)
             own = len(batch["advantages"])
             first = own * self.accelerator.process_index
             batch["advantages"] = found[first : first + own]
@@ -145,9 +178,14 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
         if self._is_silent(inputs):
             trained = [one for one in model.parameters() if one.requires_grad]
             return sum((one.sum() * 0 for one in trained), torch.zeros((), device=trained[0].device))
-        if self.beta:
+        if self.beta or self.trained_per_group:
             inputs = leave_out_silent_rows(inputs)
-        loss = super()._compute_loss(model, inputs)
+        speaks = find_speaking(inputs)
+        self.computed_rows = speaks if self.trained_per_group and bool(speaks.any()) else None
+        try:
+            loss = super()._compute_loss(model, inputs)
+        finally:
+            self.computed_rows = None
         return loss if self.loss_type == "dapo" else loss * self.rollouts.row_scale
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
@@ -255,6 +293,7 @@ def run_grpo(
         trainer.shard_weights()
         trainer.actor = actor.to(compute_device(model))  # type: ignore[arg-type]
     trainer.rollouts, trainer.estimator = rollouts, config.estimator
+    trainer.trained_per_group = config.trained_per_group
     trainer.trusts_engine = config.loss.old_logprobs == "engine"
     trainer.importance_cap = config.loss.importance_cap if config.loss.importance == "call" else None
     trainer.shares_prompts = config.memory.row_layout == "shared_prompt"

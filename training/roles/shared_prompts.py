@@ -29,6 +29,7 @@ class SharedPrompts:
     """To be mixed in before TRL's trainers: their forward pass, or the same numbers with shared prompts."""
 
     shares_prompts: bool = False
+    computed_rows: Tensor | None = None  # (rows,) bool, of the batch at hand; others get 0. None: all
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -50,6 +51,9 @@ class SharedPrompts:
             return super()._get_per_token_logps_and_entropies(  # type: ignore[misc]
                 model, input_ids, attention_mask, logits_to_keep, batch_size, **options
             )
+        rows = self.computed_rows
+        if rows is not None:
+            input_ids, attention_mask = input_ids[rows], attention_mask[rows]
         found = []
         size = batch_size or len(input_ids)
         for start in range(0, len(input_ids), size):
@@ -58,6 +62,9 @@ class SharedPrompts:
                 self._share(completion_logprobs, model, ids, mask, logits_to_keep, trainer.temperature)
             )
         logprobs, entropies = (torch.cat(one) for one in zip(*found, strict=True))
+        if rows is not None:
+            whole = logprobs.new_zeros(len(rows), logprobs.shape[1])
+            logprobs, entropies = (whole.index_put((rows,), one) for one in (logprobs, entropies))
         return logprobs, entropies, None
 
     def compute_loss(

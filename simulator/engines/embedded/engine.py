@@ -10,6 +10,7 @@ of a common size (lanes.py: WIDE) compute what prompts have in common once, and 
 import asyncio
 import math
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,12 +19,13 @@ from torch import Tensor
 from roles.errors import InfrastructureError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest
+from simulator.engines.embedded.block_pass import MOST_GUESSES, bring_observations, run_block, takes_blocks
 from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.grouped_attention import can_share, use_grouped_attention
 from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.lanes import Call, Lane, Policy, Row
 from simulator.engines.embedded.lora_rows import can_stack
-from simulator.engines.embedded.prompt_passes import feed_blocks, prefill, routed, takes_blocks
+from simulator.engines.embedded.prompt_passes import prefill, routed
 from simulator.engines.embedded.static_window import StaticWindow
 from simulator.engines.sampling import sample_tokens, session_seed
 
@@ -178,7 +180,6 @@ class TransformersEngine:
                 lane.drop_ended()
                 self._admit(lane)
                 if any(row.request for row in lane.rows):
-                    feed_blocks(lane, self._filler_id)
                     self._decode(lane)
         except (RuntimeError, MemoryError) as error:  # out of memory, a bad kernel
             lane.fail(InfrastructureError(f"engine step failed: {error}"))
@@ -226,68 +227,121 @@ class TransformersEngine:
         prefill(lane, fresh, self._filler_id)
 
     def _decode(self, lane: Lane) -> None:
-        """Decode one token for every active row: a given one if it has any, else the one it sampled last.
+        """Feed every active row: given tokens if it has any, else the one it sampled last; then sample.
 
-        Where policies share the lane most rows may be waiting for others' turns: they are left out.
+        Rows that wait are left out where most may (policies that share the lane) or where each costs much.
         """
         window = lane.window
         if window.column > 2 * window.longest_row() + 32:
             window.keep_rows(list(range(len(lane.rows))))
-        num_rows = lane.bring_to_front() if len(lane.policies) > 1 else len(lane.rows)
-        rows = lane.rows[:num_rows]
-        fed = [row.request is not None for row in rows]
-        tokens = [row.next_input(self._filler_id) for row in rows]
-        positions = [len(row.cached) - int(on) for row, on in zip(rows, fed, strict=True)]
-        if isinstance(window, StaticWindow):
-            if lane.steps is None:
-                lane.steps = GraphStep(lane.model, window, lane.route)
-            found = lane.steps.run(
-                tokens=tokens,
-                positions=positions,
-                fed=fed,
-                places=lane.places(rows),
-                streams=[row.stream for row in rows],
-                lengths=[len(row.cached) for row in rows],
-                temperatures=[row.request.sampling.temperature if row.request else 0.0 for row in rows],
-            )
-            self._give(rows, *found)
+        is_by_blocks = takes_blocks(lane)
+        while is_by_blocks and (count := bring_observations(lane)):
+            self._take_block(lane, lane.rows[:count])
+        rows = lane.rows
+        if len(lane.policies) > 1 or is_by_blocks:
+            active = [i for i, row in enumerate(rows) if row.request]
+            lane.bring_to_front(active)
+            rows = rows[: len(active)]
+        if not rows:  # what observations were answered with ended all calls
             return
+        if isinstance(window, StaticWindow):
+            self._replay(lane, window, rows)
+        elif is_by_blocks:
+            self._take_block(lane, rows, MOST_GUESSES)
+        else:
+            self._take_step(lane, window, rows)
+
+    def _replay(self, lane: Lane, window: StaticWindow, rows: list[Row]) -> None:
+        """Feed one token a row, in buffers that stay where they are."""
+        tokens, starts, fed = self._next_tokens(rows)
+        if lane.steps is None:
+            lane.steps = GraphStep(lane.model, window, lane.route)
+        found = lane.steps.run(
+            tokens=tokens,
+            positions=starts,
+            fed=fed,
+            places=lane.places(rows),
+            streams=[row.stream for row in rows],
+            lengths=[len(row.cached) for row in rows],
+            temperatures=[row.request.sampling.temperature if row.request else 0.0 for row in rows],
+        )
+        for row, token, logprob in zip(rows, *found, strict=True):
+            if row.samples:
+                self._give(row, [(token, logprob)])
+
+    def _take_step(self, lane: Lane, window: KVWindow, rows: list[Row]) -> None:
+        """Feed one token a row."""
+        tokens, starts, fed = self._next_tokens(rows)
         device = window.valid.device
         whole = can_share(lane.model)
-        cache = window.cache(num_rows, whole=whole)
+        cache = window.cache(len(rows), whole=whole)
         with routed(lane, rows):
             output = lane.model(
                 input_ids=torch.tensor(tokens, device=device)[:, None],
-                attention_mask=window.step_mask(num_rows, whole=whole),
-                position_ids=torch.tensor(positions, device=device)[:, None],
+                attention_mask=window.step_mask(len(rows), whole=whole),
+                position_ids=torch.tensor(starts, device=device)[:, None],
                 past_key_values=cache,
                 use_cache=True,
             )
         window.advance(torch.tensor(fed, device=device))
-        picking = [i for i, row in enumerate(rows) if row.request is not None and not row.forced]
+        picking = [i for i, row in enumerate(rows) if row.samples]
         if picking:
-            self._pick(lane, picking, output.logits[:, -1])
+            drawn = self._pick([(rows[i], 0) for i in picking], output.logits[picking, -1])
+            for i, one in zip(picking, drawn, strict=True):
+                self._give(rows[i], [one])
 
-    def _pick(self, lane: Lane, picking: list[int], logits: Tensor) -> None:
-        rows = [lane.rows[i] for i in picking]
+    def _next_tokens(self, rows: list[Row]) -> tuple[list[int], list[int], list[bool]]:
+        """Of each row the token to feed, its place, and whether it is one; rows that wait get a filler."""
+        starts = [len(row.cached) for row in rows]
+        fed = [row.request is not None for row in rows]
+        tokens = [row.next_inputs(1)[0] if row.request else self._filler_id for row in rows]
+        return tokens, starts, fed
+
+    def _take_block(self, lane: Lane, rows: list[Row], num_guesses: int = 0) -> None:
+        """Feed rows all that they were given, or what they sampled last, with guesses behind it."""
+        starts = [len(row.cached) for row in rows]
+        given = [row.next_inputs(len(row.forced)) for row in rows]
+        guesses = [lane.guess(row, num_guesses) if num_guesses else [] for row in rows]
+        texts = [[*one, *other] for one, other in zip(given, guesses, strict=True)]
+        asked: list[int] = []
+        asking, end = [], 0
+        for row, text, guessed in zip(rows, texts, guesses, strict=True):
+            end += len(text)
+            asked += range(end - 1 - len(guessed), end)
+            asking += [(row, place) for place in range(1 + len(guessed))]
+        logits, block = run_block(lane, rows, starts, texts, asked)
+        drawn = iter(self._pick(asking, logits))
+        kept = [
+            len(own) + self._give(row, [next(drawn) for _ in range(1 + len(guessed))], guessed)
+            for row, own, guessed in zip(rows, given, guesses, strict=True)
+        ]
+        lane.window.keep_block(block, torch.tensor(kept, device=logits.device))
+
+    def _pick(self, asking: list[tuple[Row, int]], logits: Tensor) -> list[tuple[int, float]]:
+        """Sample a token for each row and place: 0 is that of its next token, 1 of the one after it."""
         device = logits.device
-        temperatures = torch.tensor([_request(row).sampling.temperature for row in rows], device=device)
-        streams = torch.tensor([row.stream for row in rows], device=device)
-        positions = torch.tensor([len(row.cached) for row in rows], device=device)
-        ids, logprobs = sample_tokens(logits[picking], temperatures, streams, positions)
-        self._give(rows, ids.tolist(), logprobs.tolist())
+        temperatures = torch.tensor([_request(row).sampling.temperature for row, _ in asking], device=device)
+        streams = torch.tensor([row.stream for row, _ in asking], device=device)
+        positions = torch.tensor([len(row.cached) + place for row, place in asking], device=device)
+        ids, logprobs = sample_tokens(logits, temperatures, streams, positions)
+        return list(zip(ids.tolist(), logprobs.tolist(), strict=True))
 
-    def _give(self, rows: list[Row], tokens: list[int], logprobs: list[float]) -> None:
-        """Hand each row that samples its token."""
-        for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
-            if row.request is None or row.forced:
-                continue
-            if math.isfinite(logprob):
-                row.take(token, logprob, self.end_id)
-            else:
+    def _give(self, row: Row, drawn: list[tuple[int, float]], guesses: Sequence[int] = ()) -> int:
+        """Hand a row what was sampled at each place, up to the first wrong guess; how many were right."""
+        right = 0
+        for token, logprob in drawn:
+            if not math.isfinite(logprob):
                 row.fail(
                     InfrastructureError(f"{row.policy.version} gave a log-probability that is not finite")
                 )
+                break
+            row.take(token, logprob, self.end_id)
+            if row.request is None or right == len(guesses) or guesses[right] != token:
+                break
+            row.cached.append(token)
+            right += 1
+        row.adapt_guesses(len(guesses), right)
+        return right
 
 
 def _check_prompt(request: CompletionRequest, config: Any) -> None:

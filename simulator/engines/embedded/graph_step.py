@@ -106,7 +106,7 @@ class GraphStep:
         tokens, positions, fed, places, streams, lengths = self._numbers[:, :rows]
         valid = self.window.valid[:rows]
         mask = valid[:, :columns].index_fill(1, self._column, True)
-        with self._route(places):
+        with self._route(places[:, None]):
             output = self.model(
                 input_ids=tokens[:, None],
                 attention_mask=mask[:, None, None, :],

@@ -47,33 +47,47 @@ class SharedPart:
     rows: Tensor  # (rows,) int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Block:
+    """Some tokens of each of several rows, end to end. All tensors are (tokens,) int."""
+
+    row: Tensor
+    slot: Tensor  # place among the tokens of its row
+    column: Tensor  # of the row's cache that the token is written to
+    width: int  # most tokens of a row
+
+
+_block: ContextVar[Block | None] = ContextVar("how the tokens of the batch are laid", default=None)
 _parts: ContextVar[Sequence[SharedPart]] = ContextVar("shared parts of the batch", default=())
 
 
 @contextmanager
-def seeing(parts: Sequence[SharedPart]) -> Iterator[None]:
-    """While this is open, the rows of a pass also see these texts, which its cache does not hold."""
-    token = _parts.set(parts)
+def seeing(parts: Sequence[SharedPart], block: Block | None = None) -> Iterator[None]:
+    """While this is open, the rows of a pass also see these texts, which its cache does not hold.
+
+    `block`: how the rows' tokens are laid; None: a row is one of the batch.
+    """
+    tokens = _parts.set(parts), _block.set(block)
     try:
         yield
     finally:
-        _parts.reset(token)
+        _parts.reset(tokens[0])
+        _block.reset(tokens[1])
 
 
 def use_grouped_attention(model: Any) -> None:
-    """Let a model on a CPU that shares key heads attend by `grouped_attention` where it would by SDPA."""
-    if model.config._attn_implementation == "sdpa" and _has_groups(model):
+    """Let a model on a CPU attend by `grouped_attention` where it would by SDPA."""
+    if model.config._attn_implementation == "sdpa" and _is_known(model):
         model.set_attn_implementation(NAME)
 
 
 def can_share(model: Any) -> bool:
     """Return whether the model attends by `grouped_attention`, itself or through the learner's attention."""
-    return str(model.config._attn_implementation).startswith("emads_") and _has_groups(model)
+    return str(model.config._attn_implementation).startswith("emads_") and _is_known(model)
 
 
-def _has_groups(model: Any) -> bool:
-    key_heads = getattr(model.config, "num_key_value_heads", None)
-    return key_heads not in (None, model.config.num_attention_heads) and not next(model.parameters()).is_cuda
+def _is_known(model: Any) -> bool:
+    return hasattr(model.config, "num_key_value_heads") and not next(model.parameters()).is_cuda
 
 
 def grouped_attention(
@@ -86,14 +100,18 @@ def grouped_attention(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attention as Transformers calls it: heads before tokens in the query, after them in the result."""
+    parts, block = _parts.get(), _block.get()
+    if block is not None and attention_mask is not None:
+        factor = query.shape[3] ** -0.5 if scaling is None else scaling
+        return _attend_block(module, query * factor, key, value, attention_mask, block, parts), None
     rows, heads, tokens, width = query.shape
     key_heads = key.shape[1]
     groups = heads // key_heads
-    if attention_mask is None or query.is_cuda or groups == 1 or attention_mask.shape[1] != 1:
+    is_plain = groups == 1 and not parts
+    if attention_mask is None or query.is_cuda or is_plain or attention_mask.shape[1] != 1:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
     folded = query.reshape(rows, key_heads, groups * tokens, width)
     mask = attention_mask.repeat(1, 1, groups, 1)
-    parts = _parts.get()
     if parts or (tokens == 1 and not torch.is_grad_enabled()):
         folded = folded * (width**-0.5 if scaling is None else scaling)
         shared = [(part.rows, *part.text.of_layer(module)) for part in parts]
@@ -101,6 +119,62 @@ def grouped_attention(
     else:
         found = scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scaling)
     return found.reshape(rows, heads, tokens, width).transpose(1, 2).contiguous(), None
+
+
+def _attend_block(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    block: Block,
+    parts: Sequence[SharedPart],
+) -> Tensor:
+    """Attention of a block's tokens to their rows' caches, and to the texts that the rows share.
+
+    `query` is (1, heads, tokens, width), scaled; keys and values are of the rows, `mask` is (rows, 1,
+    block.width, columns). Own keys need tokens by rows, padded; a shared text is seen by the tokens as they
+    stand. The two softmaxes are then made one. Returns: (1, tokens, heads, width).
+    """
+    rows, key_heads, columns, width = key.shape
+    tokens = query.view(key_heads, -1, *query.shape[2:])  # (key heads, groups, tokens, width)
+    tokens = tokens.permute(2, 0, 1, 3)
+    groups = tokens.shape[2]  # of (tokens, key heads, groups, width)
+    padded = tokens.new_zeros(rows, block.width, key_heads, groups, width)
+    padded[block.row, block.slot] = tokens
+    padded = padded.permute(0, 2, 3, 1, 4).reshape(rows * key_heads, groups * block.width, width)
+    scores = torch.bmm(padded, key.flatten(0, 1).transpose(1, 2))
+    scores = scores.view(rows, key_heads, groups, block.width, columns)
+    scores.masked_fill_(~mask[:, :, None], -torch.inf)
+    top, total, scores = _exponents(scores)
+    found = torch.bmm(scores.view(rows * key_heads, -1, columns), value.flatten(0, 1))
+    found = found.view(rows, key_heads, groups, block.width, width)
+    found, top, total = (one.permute(0, 3, 1, 2, 4)[block.row, block.slot] for one in (found, top, total))
+    for part in parts:
+        keys, values = part.text.of_layer(module)
+        is_whole = len(part.rows) == rows  # all see one text
+        places = slice(None) if is_whole else torch.isin(block.row, part.rows).nonzero()[:, 0]
+        asking = tokens[places].permute(1, 2, 0, 3)
+        theirs = torch.bmm(asking.reshape(key_heads, -1, width), keys.transpose(1, 2))
+        their_top, their_total, theirs = _exponents(theirs)
+        seen = torch.bmm(theirs, values)
+        seen, their_top, their_total = (
+            one.view(key_heads, groups, -1, one.shape[-1]).permute(2, 0, 1, 3)
+            for one in (seen, their_top, their_total)
+        )
+        highest = torch.maximum(top[places], their_top)
+        ours, other = (top[places] - highest).exp(), (their_top - highest).exp()
+        found[places] = found[places] * ours + seen * other
+        total[places] = total[places] * ours + their_total * other
+        top[places] = highest
+    return (found / total).flatten(1, 2)[None]
+
+
+def _exponents(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Highest score, sum of exponents, and exponents, of the last dimension; the scores are overwritten."""
+    top = scores.amax(-1, keepdim=True)
+    scores = scores.sub_(top).exp_()
+    return top, scores.sum(-1, keepdim=True), scores
 
 
 _Shared = tuple[Tensor, Tensor, Tensor]  # rows; keys and values that they share, (key heads, tokens, width)
@@ -116,6 +190,7 @@ def _attend_in_products(
     """
     rows, heads, queries, _ = query.shape
     own = key.shape[2]
+    is_whole = len(shared) == 1 and len(shared[0][0]) == rows  # all see one text; parts stand in rows' order
     longest = max((keys.shape[1] for _, keys, _ in shared), default=0)
     step = max(1, MOST_SCORES // (heads * queries * (own + longest)))
     if rows > step:
@@ -131,25 +206,29 @@ def _attend_in_products(
     scores = torch.bmm(query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)).view(rows, heads, queries, own)
     scores.masked_fill_(~mask, -torch.inf)
     if shared:
+        asking = [query] if is_whole else [query[places] for places, _, _ in shared]
         further = [
-            torch.bmm(query[places].transpose(0, 1).flatten(1, 2), keys.transpose(1, 2))
-            .view(heads, len(places), queries, -1)
+            torch.bmm(some.transpose(0, 1).flatten(1, 2), keys.transpose(1, 2))
+            .view(heads, len(some), queries, -1)
             .transpose(0, 1)
-            for places, keys, _ in shared  # one product for all of its rows
+            for some, (_, keys, _) in zip(asking, shared, strict=True)  # one product for all of its rows
         ]
-        scores = torch.cat([scores, _spread(further, shared, rows)], -1)
+        scores = torch.cat([scores, further[0] if is_whole else _spread(further, shared, rows)], -1)
     chances = scores.softmax(-1)
     result = torch.bmm(chances[..., :own].flatten(0, 1), value.flatten(0, 1)).view(query.shape)
     for places, keys, values in shared:
-        seen = chances[places, :, :, own : own + keys.shape[1]].transpose(0, 1).flatten(1, 2)
-        result[places] += torch.bmm(seen, values).view(heads, len(places), queries, -1).transpose(0, 1)
+        seen = chances[..., own : own + keys.shape[1]]
+        seen = (seen if is_whole else seen[places]).transpose(0, 1).flatten(1, 2)
+        added = torch.bmm(seen, values).view(heads, len(places), queries, -1).transpose(0, 1)
+        if is_whole:
+            result += added
+        else:
+            result[places] += added
     return result
 
 
 def _spread(parts: Sequence[Tensor], shared: Sequence[_Shared], rows: int) -> Tensor:
     """Scores of all rows over the longest shared text: what a row does not see is minus infinity."""
-    if len(parts) == 1 and len(parts[0]) == rows:  # all rows see one text; parts stand in the rows' order
-        return parts[0]
     longest = max(part.shape[-1] for part in parts)
     spread = parts[0].new_full((rows, *parts[0].shape[1:3], longest), -torch.inf)
     for part, (places, _, _) in zip(parts, shared, strict=True):

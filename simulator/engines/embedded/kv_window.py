@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicLayer
+
+from simulator.engines.embedded.grouped_attention import Block
 
 GROWTH = 64  # columns added at a time
 
@@ -16,7 +18,8 @@ GROWTH = 64  # columns added at a time
 class _WindowLayer(DynamicLayer):
     """One layer's buffers; `update` writes at the window's column and returns the first `width` columns.
 
-    Both are of the first `num_rows` rows alone: a decode step may leave the last ones out.
+    Both are of the first `num_rows` rows alone: a decode step may leave the last ones out. A block is
+    written where it says.
     """
 
     keys: Tensor
@@ -27,6 +30,7 @@ class _WindowLayer(DynamicLayer):
         self.keys, self.values = keys, values
         self.dtype, self.device = keys.dtype, keys.device
         self.is_initialized = True
+        self.block: Block | None = None
         self.column = self.width = 0
         self.num_rows = keys.shape[0]
 
@@ -34,6 +38,10 @@ class _WindowLayer(DynamicLayer):
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         end, rows = self.column + 1, self.num_rows
+        if self.block is not None:
+            self.keys[self.block.row, :, self.block.column] = key_states[0].transpose(0, 1)
+            self.values[self.block.row, :, self.block.column] = value_states[0].transpose(0, 1)
+            return self.keys[:rows, :, : self.width], self.values[:rows, :, : self.width]
         self.keys[:rows, :, self.column : end] = key_states
         self.values[:rows, :, self.column : end] = value_states
         return self.keys[:rows, :, : self.width], self.values[:rows, :, : self.width]
@@ -59,7 +67,7 @@ class KVWindow:
         self._reserve(self.column + 1)
         width = self.valid.shape[1] if whole else self.column + 1
         for layer in self.layers:
-            layer.column, layer.num_rows, layer.width = self.column, num_rows, width
+            layer.column, layer.num_rows, layer.width, layer.block = self.column, num_rows, width, None
         return Cache(layers=list(self.layers))
 
     def step_mask(self, num_rows: int, *, whole: bool = False) -> Tensor:
@@ -122,34 +130,37 @@ class KVWindow:
         self.valid = torch.arange(width, device=self.valid.device)[None, :] >= (width - lengths)[:, None]
         self.column = width
 
-    def copy_rows(self, rows: list[int]) -> DynamicCache:
-        """Return a cache of its own with all columns in use of these rows."""
-        cache = DynamicCache()
-        for number, layer in enumerate(self.layers):
-            keys, values = (one[rows, :, : self.column] for one in (layer.keys, layer.values))
-            cache.update(keys, values, number)
-        return cache
+    def place(self, counts: Tensor) -> Tensor:
+        """Find columns that each of the first rows does not use, for `counts` (rows,) int new tokens of it.
 
-    def fill_rows(self, rows: list[int], computed: Any, valid: Tensor) -> None:
-        """Take the last columns of a cache of `copy_rows`, of which `valid` (rows, new) are real.
-
-        They go to columns that a row does not use, which others' tokens left free, before new ones are made.
+        Columns that others' tokens left free come first, then new ones. Returns: (rows, most) int.
         """
-        width, index = valid.shape[1], torch.tensor(rows, device=self.valid.device)
-        free = ~self.valid[index][:, : self.column]
-        missing = int((valid.sum(1) - free.sum(1)).max())
+        free = ~self.valid[: len(counts), : self.column]
+        missing = int((counts - free.sum(1)).max())
         if missing > 0:
             self._reserve(self.column + missing)
             self.column += missing
-            free = ~self.valid[index][:, : self.column]
-        wanted = free & (free.cumsum(1) <= valid.sum(1)[:, None])
-        row, column = wanted.nonzero(as_tuple=True)
-        source = valid.nonzero(as_tuple=True)
-        for layer, new in zip(self.layers, computed.layers, strict=True):
-            for kept, found in ((layer.keys, new.keys), (layer.values, new.values)):
-                tail = found[:, :, found.shape[2] - width :].transpose(1, 2)  # (rows, new, heads, width)
-                kept[index[row], :, column] = tail[source]
-        self.valid[index[row], column] = True
+            free = ~self.valid[: len(counts), : self.column]
+        order = torch.sort(free.to(torch.int8), dim=1, descending=True, stable=True).indices
+        return order[:, : int(counts.max())]
+
+    def block_cache(self, num_rows: int, block: Block) -> Cache:
+        """Return the first rows of the window as a Hugging Face cache that writes a block's tokens."""
+        for layer in self.layers:
+            layer.block, layer.num_rows, layer.width = block, num_rows, self.column
+        return Cache(layers=list(self.layers))
+
+    def block_mask(self, num_rows: int, block: Block) -> Tensor:
+        """Return (num_rows, 1, block.width, columns) bool: a row's own columns, and of the block's so far."""
+        mask = self.valid[:num_rows, None, : self.column].repeat(1, block.width, 1)
+        slots = torch.arange(block.width, device=mask.device)
+        mask[block.row, :, block.column] = slots >= block.slot[:, None]
+        return mask[:, None]
+
+    def keep_block(self, block: Block, kept: Tensor) -> None:
+        """Close a block; `kept` (rows,) int says how many of its tokens a row keeps."""
+        stays = block.slot < kept[block.row]
+        self.valid[block.row[stays], block.column[stays]] = True
 
     def longest_row(self) -> int:
         """Most tokens that any row holds."""

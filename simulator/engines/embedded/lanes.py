@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from roles.errors import InfrastructureError
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.grouped_attention import SharedText
+from simulator.engines.embedded.guesses import Guesses
 from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.lora_rows import AdapterStack
 from simulator.records import FinishReason
@@ -47,6 +49,13 @@ class Row:
     ended: bool = False
     is_spoilt: bool = False  # its keys are not finite
     shared: SharedText | None = None  # what its prompt begins with, which is not in the window
+    num_learnt: int = 0  # tokens that guesses are made from
+    num_guesses: int = 4  # at a time: grows and shrinks with their success
+
+    @property
+    def samples(self) -> bool:
+        """Whether the row's next token is sampled: it has a call, and has been fed what it was given."""
+        return self.request is not None and not self.forced
 
     @property
     def num_shared(self) -> int:
@@ -58,13 +67,14 @@ class Row:
         self.request, self.future, self.forced = request, future, deque(new)
         self.sampled, self.logprobs, self.ended = [], [], False
 
-    def next_input(self, filler_id: int) -> int:
-        """Return the token to feed: a given one, else the last sampled; `filler_id` for a row that waits."""
-        if self.request is None:
-            return filler_id
-        token = self.forced.popleft() if self.forced else self.sampled[-1]
-        self.cached.append(token)
-        return token
+    def next_inputs(self, most: int) -> list[int]:
+        """Return up to `most` tokens to feed: given ones, else the last sampled one."""
+        if self.forced:
+            tokens = [self.forced.popleft() for _ in range(min(most, len(self.forced)))]
+        else:
+            tokens = self.sampled[-1:]
+        self.cached += tokens
+        return tokens
 
     def take(self, token: int, logprob: float, end_id: int | None) -> None:
         """Take the sampled token; answer the call if that was its last one."""
@@ -75,6 +85,11 @@ class Row:
             self._answer("stop")
         elif len(self.sampled) >= self.request.sampling.max_completion_tokens:
             self._answer("length")
+
+    def adapt_guesses(self, tried: int, right: int) -> None:
+        """Guess more tokens at a time where all were right, else about as many as were."""
+        if tried:
+            self.num_guesses = 2 * tried if right == tried else right + 1
 
     def fail(self, error: InfrastructureError) -> None:
         """Fail the call; the row's keys are of no use."""
@@ -106,6 +121,7 @@ class Lane:
     is_stale: bool = True  # whether a policy was set since
     window: KVWindow = field(default_factory=KVWindow)
     trunks: dict[str, SharedText] = field(default_factory=dict)  # what prompts of a policy begin with
+    guesses: dict[str, Guesses] = field(default_factory=dict)  # of a policy
     steps: GraphStep | None = None  # where the window is static
     rows: list[Row] = field(default_factory=list)
     queue: list[Call] = field(default_factory=list)
@@ -131,6 +147,7 @@ class Lane:
             self.keep([i for i, row in enumerate(self.rows) if row.policy.name != policy])
         self.policies.pop(policy, None)
         self.trunks.pop(policy, None)
+        self.guesses.pop(policy, None)
         self.is_stale = True
 
     def bring_up_to_date(self) -> None:
@@ -138,10 +155,19 @@ class Lane:
         if self.is_stacked and self.is_stale:
             adapters = list(dict.fromkeys(str(policy.adapter) for policy in self.policies.values()))
             if self.stack is None or not self.stack.refresh(adapters):
-                self.stack, self.steps = AdapterStack(self.model, adapters), None
+                self.stack, self.steps = AdapterStack(self.model, adapters, merges=self.is_wide), None
         self.is_stale = False
 
-    def places(self, rows: list[Row]) -> list[int]:
+    def guess(self, row: Row, most: int) -> list[int]:
+        """Return tokens that may follow what the row holds, fewer than it may still sample."""
+        guesses = self.guesses.setdefault(row.policy.name, Guesses())
+        guesses.learn(row.cached, max(row.num_learnt, row.num_shared))
+        row.num_learnt = len(row.cached)
+        assert row.request is not None
+        left = row.request.sampling.max_completion_tokens - len(row.sampled) - 1
+        return guesses.find(row.cached, min(most, row.num_guesses, left))
+
+    def places(self, rows: Sequence[Row]) -> list[int]:
         """Of each row the place of its adapter in the stack; 0 without one."""
         if self.stack is None:
             return [0] * len(rows)
@@ -157,16 +183,14 @@ class Lane:
         self.window.keep_rows(keep)
         self.rows = [self.rows[i] for i in keep]
 
-    def bring_to_front(self) -> int:
-        """Let the rows that have calls stand first; their number. Others are then left out of a step."""
-        busy = [i for i, row in enumerate(self.rows) if row.request is not None]
-        behind = [i for i in busy if i >= len(busy)]
-        ahead = [i for i in range(len(busy)) if self.rows[i].request is None]
+    def bring_to_front(self, chosen: Sequence[int]) -> None:
+        """Let these rows stand first: a step may then leave the others out."""
+        behind = [i for i in chosen if i >= len(chosen)]
+        ahead = sorted(set(range(len(chosen))) - set(chosen))
         if behind:
             self.window.swap_rows(ahead, behind)
             for i, j in zip(ahead, behind, strict=True):
                 self.rows[i], self.rows[j] = self.rows[j], self.rows[i]
-        return len(busy)
 
     def drop_ended(self) -> None:
         """Free finished transcripts once they are at least a third of the rows (moving rows costs a copy)."""

@@ -26,6 +26,7 @@ class _Layer:
     second: Tensor  # B times its scale, (out, sum of ranks)
     owner: Tensor  # (sum of ranks,): place of the adapter that a component belongs to
     ranks: tuple[tuple[int, int], ...]  # (place, rank) of each adapter: the same where `owner` is
+    merged: Tensor | None  # base and adapter in one, (out, in), where there is one adapter
 
 
 def can_stack(model: nn.Module) -> bool:
@@ -47,18 +48,22 @@ def can_stack(model: nn.Module) -> bool:
 class AdapterStack:
     """The weights of some adapters of a model, as they were when this was made."""
 
-    def __init__(self, model: nn.Module, adapters: Sequence[str]) -> None:
-        """`adapters`: by their places in this list rows say which is theirs."""
+    def __init__(self, model: nn.Module, adapters: Sequence[str], *, merges: bool = False) -> None:
+        """`adapters`: by their places in this list rows say which is theirs.
+
+        `merges`: a single one on a CPU in float32 becomes part of copied weights: faster, more memory.
+        """
         self.adapters = list(adapters)
+        self._merges = merges and len(adapters) == 1
         self._modules = [module for module in model.modules() if isinstance(module, LoraLayer)]
         with torch.no_grad():
-            self._layers = [_stack(module, self.adapters) for module in self._modules]
+            self._layers = self._stack_layers()
         self._owners = {layer.ranks: layer.owner for layer in self._layers}
 
     @torch.no_grad()
     def refresh(self, adapters: Sequence[str]) -> bool:
         """Take the weights of now into the same tensors: recorded steps stay good. False if others."""
-        now = [_stack(module, self.adapters) for module in self._modules]
+        now = self._stack_layers()
         if list(adapters) != self.adapters or any(
             new.ranks != old.ranks for new, old in zip(now, self._layers, strict=True)
         ):
@@ -66,12 +71,20 @@ class AdapterStack:
         for new, old in zip(now, self._layers, strict=True):
             old.first.copy_(new.first)
             old.second.copy_(new.second)
+            if old.merged is not None and new.merged is not None:
+                old.merged.copy_(new.merged)
         return True
+
+    def _stack_layers(self) -> list[_Layer]:
+        return [_stack(module, self.adapters, self._merges) for module in self._modules]
 
     @contextmanager
     def route(self, places: Tensor) -> Iterator[None]:
-        """While this is open, row i of a batch passes through adapter `places[i]`; places are (rows,) int."""
-        others = {ranks: (owner[None] != places[:, None])[:, None] for ranks, owner in self._owners.items()}
+        """While this is open, token j of row i passes through adapter `places[i, j]`.
+
+        `places`: (rows, tokens) int, or (rows, 1) where all tokens of a row have one.
+        """
+        others = {ranks: owner != places[..., None] for ranks, owner in self._owners.items()}
         for layer in self._layers:
             _route(layer, others[layer.ranks])
         try:
@@ -81,7 +94,7 @@ class AdapterStack:
                 layer.module.__dict__.pop("forward", None)
 
 
-def _stack(module: Any, adapters: Sequence[str]) -> _Layer:
+def _stack(module: Any, adapters: Sequence[str], merges: bool) -> _Layer:
     """Stack the layer's adapters; a row without one of them passes through the base alone.
 
     They are kept in the base's precision, in which the learner multiplies with them.
@@ -94,18 +107,24 @@ def _stack(module: Any, adapters: Sequence[str]) -> _Layer:
         first, second = ([one.to(base.weight.dtype) for one in pair] for pair in (first, second))
     ranks = torch.tensor([len(one) for one in first], dtype=torch.long)
     places = torch.tensor([adapters.index(name) for name in present], dtype=torch.long)
+    merged = None
+    if merges and first and not base.weight.is_cuda and base.weight.dtype == torch.float32:
+        merged = torch.addmm(base.weight, second[0], first[0])
     return _Layer(
         module=module,
         first=torch.cat(first) if first else torch.zeros(0, base.in_features, device=device),
         second=torch.cat(second, 1) if second else torch.zeros(base.out_features, 0, device=device),
         owner=places.repeat_interleave(ranks).to(device),
         ranks=tuple(zip(places.tolist(), ranks.tolist(), strict=True)),
+        merged=merged,
     )
 
 
 def _route(layer: _Layer, is_other: Tensor) -> None:
     def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """x is (rows, tokens, width)."""
+        if layer.merged is not None:
+            return nn.functional.linear(x, layer.merged, layer.module.base_layer.bias)
         result: Tensor = layer.module.base_layer(x)
         own = nn.functional.linear(x.to(layer.first.dtype), layer.first)
         if len(layer.ranks) > 1:

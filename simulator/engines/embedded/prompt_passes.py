@@ -1,4 +1,4 @@
-"""Passes of the embedded engine over given tokens: prompts of new transcripts, and observations as blocks."""
+"""Passes of the embedded engine over the prompts of new transcripts."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,24 +8,33 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from simulator.engines.embedded.grouped_attention import SharedPart, SharedText, can_share, seeing
+from simulator.engines.embedded.grouped_attention import (
+    Block,
+    SharedPart,
+    SharedText,
+    can_share,
+    seeing,
+)
 from simulator.engines.embedded.lanes import Lane, Row, length_buckets
 from simulator.engines.embedded.static_window import StaticWindow
 
 MIN_TRUNK = 64  # tokens that prompts must begin with in common to share them
-MIN_BLOCK = 8  # given tokens that are worth a pass of their own
 
 
 @contextmanager
-def routed(lane: Lane, rows: list[Row]) -> Iterator[None]:
-    """While this is open, each of these rows passes through its adapter and sees the texts that it shares."""
+def routed(lane: Lane, rows: Sequence[Row], block: Block | None = None) -> Iterator[None]:
+    """While this is open, each of these rows passes through its adapter and sees the texts that it shares.
+
+    `block`: their tokens stand end to end.
+    """
     device = next(lane.model.parameters()).device
     sharing: dict[SharedText, list[int]] = {}
     for place, row in enumerate(rows):
         if row.shared is not None:
             sharing.setdefault(row.shared, []).append(place)
     parts = [SharedPart(text=text, rows=torch.tensor(its, device=device)) for text, its in sharing.items()]
-    with lane.route(torch.tensor(lane.places(rows), device=device)), seeing(parts):
+    places = torch.tensor(lane.places(rows), device=device)[:, None]
+    with lane.route(places if block is None else places[block.row].T), seeing(parts, block):
         yield
 
 
@@ -61,7 +70,7 @@ def _prefill_shared(lane: Lane, rows: list[Row], filler_id: int) -> None:
     cache, start = DynamicCache(), 0
     if trunk is not None:
         start = len(trunk.tokens)
-        if shares_texts(lane):
+        if can_share(lane.model) and not isinstance(lane.window, StaticWindow):
             for row in rows:
                 row.shared = trunk
         else:
@@ -139,30 +148,6 @@ def _extend(
             use_cache=True,
         )
     return torch.cat([seen, valid], 1)
-
-
-def takes_blocks(lane: Lane) -> bool:
-    """Return whether given tokens go as one pass; rows of fixed buffers take one a step."""
-    return lane.is_wide and not isinstance(lane.window, StaticWindow)
-
-
-def shares_texts(lane: Lane) -> bool:
-    """Return whether what prompts have in common is kept once, beside the window."""
-    return takes_blocks(lane) and can_share(lane.model)
-
-
-def feed_blocks(lane: Lane, filler_id: int) -> None:
-    """Feed what rows were given in one pass, but for the last token of each."""
-    places = [i for i, row in enumerate(lane.rows) if row.request and len(row.forced) >= MIN_BLOCK]
-    if not places or not takes_blocks(lane):
-        return
-    rows = [lane.rows[i] for i in places]
-    given = [[row.forced.popleft() for _ in range(len(row.forced) - 1)] for row in rows]
-    cache = lane.window.copy_rows(places)
-    valid = _extend(lane, rows, given, cache, lane.window.valid[places][:, : lane.window.column], filler_id)
-    lane.window.fill_rows(places, cache, valid[:, lane.window.column :])
-    for row, tokens in zip(rows, given, strict=True):
-        row.cached += tokens
 
 
 def count_common(prompts: Sequence[Sequence[int]]) -> int:

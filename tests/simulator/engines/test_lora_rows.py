@@ -152,9 +152,36 @@ def test_after_a_pass_the_model_speaks_by_its_active_adapter_again() -> None:
     model.set_adapter("risk")
     before = next_token_logprobs(model, (5, 6, 7))
     stack = AdapterStack(model, TEAM)
-    with stack.route(torch.tensor([1])):
+    with stack.route(torch.tensor([[1]])):
         assert not torch.equal(next_token_logprobs(model, (5, 6, 7)), before)
     assert torch.equal(next_token_logprobs(model, (5, 6, 7)), before)
+
+
+def test_a_single_adapter_may_be_added_to_copies_of_the_weights() -> None:
+    """Numbers of the adapter's own pass; refreshed weights count, and the base stays as it is."""
+    model = adapted_model()
+    base = {name: p.clone() for name, p in model.named_parameters() if "base_layer" in name}
+    stack = AdapterStack(model, ["risk"], merges=True)
+    model.set_adapter("risk")
+    for factor in (1.0, 0.5):
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if "lora_B.risk" in name:
+                    parameter.mul_(factor)
+        assert stack.refresh(["risk"])
+        expected = next_token_logprobs(model, (5, 6, 7))
+        with stack.route(torch.tensor([[0]])), pytest.MonkeyPatch.context() as patch:
+            patch.setattr("peft.tuners.lora.Linear.forward", lambda *_, **__: pytest.fail("not merged"))
+            found = next_token_logprobs(model, (5, 6, 7))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert base
+    assert all(torch.equal(p, base[name]) for name, p in model.named_parameters() if name in base)
+    assert not torch.equal(expected, next_token_logprobs_without_adapter(model))
+
+
+def next_token_logprobs_without_adapter(model: Any) -> torch.Tensor:
+    with model.disable_adapter():
+        return next_token_logprobs(model, (5, 6, 7))
 
 
 def test_a_cancelled_call_is_sampled_no_further_and_others_go_on() -> None:

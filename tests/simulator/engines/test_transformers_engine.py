@@ -24,10 +24,10 @@ def _shapes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if "wide" in request.param:
         monkeypatch.setattr("simulator.engines.embedded.lanes.WIDE", 1)
         monkeypatch.setattr("simulator.engines.embedded.prompt_passes.MIN_TRUNK", 2)
-        monkeypatch.setattr("simulator.engines.embedded.prompt_passes.MIN_BLOCK", 2)
+        monkeypatch.setattr("simulator.engines.embedded.block_pass.MOST_GIVEN", 2)
 
 
-def make_model(seed: int = 0) -> LlamaForCausalLM:
+def make_model(seed: int = 0, key_heads: int = 2) -> LlamaForCausalLM:
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
         LlamaConfig(
@@ -36,7 +36,7 @@ def make_model(seed: int = 0) -> LlamaForCausalLM:
             intermediate_size=48,
             num_hidden_layers=2,
             num_attention_heads=4,
-            num_key_value_heads=2,
+            num_key_value_heads=key_heads,
             max_position_embeddings=512,
             tie_word_embeddings=True,
             pad_token_id=0,
@@ -107,6 +107,43 @@ def test_greedy_multi_turn_equals_plain_forward_passes() -> None:
             assert list(completion.token_ids) == expected[start - 1 : start - 1 + len(completion.token_ids)]
 
 
+def test_a_head_of_its_own_for_every_query_is_computed_as_well() -> None:
+    model = make_model(key_heads=4)
+    for ids, completions in play(make_engine(model), 0.0, 5):
+        expected = logits_of(model, ids).argmax(-1).tolist()
+        for start, completion in completions:
+            assert list(completion.token_ids) == expected[start - 1 : start - 1 + len(completion.token_ids)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_what_was_said_before_is_guessed_and_changes_nothing_but_the_number_of_passes(
+    request: pytest.FixtureRequest, temperature: float
+) -> None:
+    """Two transcripts of one prompt: the second, greedy, repeats the first; sampled, it does not."""
+    widths: list[list[int]] = []
+    said: list[list[Completion]] = []
+    for most in (4, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("simulator.engines.embedded.engine.MOST_GUESSES", most)
+            engine = make_engine(make_model())
+            widths.append([])
+            engine._lanes[0].model.get_decoder().register_forward_pre_hook(
+                lambda _, args, kwargs: widths[-1].append(kwargs["input_ids"].numel()), with_kwargs=True
+            )
+            sampling = Sampling(temperature=temperature, max_completion_tokens=30)
+            said.append(
+                [asyncio.run(talk(engine, name, [5, 6, 7], 1, sampling))[1][0][1] for name in ("one", "two")]
+            )
+    assert [one.token_ids for one in said[0]] == [one.token_ids for one in said[1]]
+    for one, other in zip(*said, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=2e-5)
+    if request.node.callspec.params["_shapes"] == "wide" and temperature == 0:
+        assert len(widths[0]) < len(widths[1]) - 15
+        assert max(widths[0][3:]) == 5
+    elif request.node.callspec.params["_shapes"] != "wide":
+        assert widths[0] == widths[1]
+
+
 def test_logprobs_are_those_of_the_model_at_the_sampling_temperature() -> None:
     model = make_model()
     for ids, completions in play(make_engine(model), 0.7, 7):
@@ -147,7 +184,7 @@ def test_common_prompts_and_observations_are_those_of_plain_forward_passes(
     is_wide = "wide" in request.node.callspec.id
     assert fed[0] == ((3, 12) if is_wide else (6, 12))
     if "fixed" not in request.node.callspec.id:
-        assert is_wide == any(rows <= 6 and 1 < width <= 4 for rows, width in fed[1:])
+        assert is_wide == any(rows == 1 and width > 6 for rows, width in fed[1:])  # end to end
 
 
 def test_prompts_that_come_later_share_what_they_have_in_common_with_earlier_ones(

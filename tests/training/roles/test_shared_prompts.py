@@ -218,6 +218,46 @@ def test_groups_without_a_signal_take_no_pass_and_change_nothing(
     assert any(not torch.equal(*pair) for pair in zip(trained[0], small_model().parameters(), strict=True))
 
 
+@pytest.mark.parametrize("reuses", [False, True])
+def test_rows_that_are_not_learnt_from_take_no_pass_and_the_step_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reuses: bool
+) -> None:
+    """Padded, every row passes; with shared prompts two of four do. KL and ratios see the same rows."""
+    reward(monkeypatch, lambda episode: sum(episode.trajectory.token_ids) % 7 / 7)
+    rows: list[int] = []
+
+    def note(model: Any, ids: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
+        if torch.is_grad_enabled():
+            rows.append(len(ids))
+        return completion_logprobs(model, ids, *given)
+
+    monkeypatch.setattr("training.roles.shared_prompts.completion_logprobs", note)
+    trained = []
+    for layout in ("padded", "shared_prompt"):
+        model = small_model()
+        model.save_pretrained(tmp_path / "start")
+        model.config._name_or_path = str(tmp_path / "start")
+        train(
+            model,
+            tmp_path,
+            lambda step, metrics: None,
+            max_steps=2,
+            steps_per_generation=2 if reuses else 1,
+            trained_per_group=2,
+            loss__kl_coefficient=0.0 if reuses else 0.1,
+            learning_rate=1e-3,
+            max_completion_tokens=8,
+            memory__micro_batch_size=4 if reuses else 0,
+            memory__row_layout=layout,
+        )
+        trained.append([parameter.detach().clone() for parameter in model.parameters()])
+    assert rows == ([2] * 4 if reuses else [4] * 2)
+    assert any(not torch.equal(*pair) for pair in zip(trained[1], small_model().parameters(), strict=True))
+    if not reuses:  # with reuse TRL shuffles the padded rows, and steps hold others
+        for one, other in zip(*trained, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=2e-5)
+
+
 def test_a_batch_without_any_signal_leaves_the_weights_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
