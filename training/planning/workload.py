@@ -1,5 +1,6 @@
 """Tokens that each phase of a config reads, samples and trains on, from transcripts of its scenarios."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
     recomputes = is_reused and grpo.loss.old_logprobs == "learner"  # without gradient: a third of a pass
     share = (grpo.trained_per_group or grpo.group_size) / grpo.group_size
     passes = grpo.num_iterations * share + (1 if recomputes else 0) / 3
+    together = grpo.memory.micro_batch_size or grpo.prompts_per_step * grpo.group_size
     return Phase(
         name="RLVR per role",
         trained=sum(played * passes * lengths.row for lengths in alone.values()),
@@ -81,7 +83,7 @@ def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
         sampled=sum(played * lengths.own for lengths in alone.values()),
         batch=batch,
         row=statistics.fmean(lengths.row for lengths in alone.values()),
-        step_rows=grpo.memory.micro_batch_size or grpo.prompts_per_step * grpo.group_size,
+        step_rows=math.ceil(together * share),
     )
 
 

@@ -323,3 +323,13 @@ def test_ratios_to_the_engines_numbers_save_a_third_of_a_pass() -> None:
     )
     assert engine == once
     assert learner == pytest.approx(engine * 4 / 3)
+
+
+def test_learning_from_a_quarter_of_each_group_trains_on_a_quarter_of_the_tokens() -> None:
+    part, whole = (
+        next(phase for phase in list_phases(load_config(None, settings)) if "RLVR" in phase.name)
+        for settings in (("grpo.group_size=8", "grpo.trained_per_group=2"), ("grpo.group_size=8",))
+    )
+    assert part.trained == pytest.approx(whole.trained / 4)
+    assert part.step_rows == whole.step_rows / 4
+    assert (part.read, part.sampled) == (whole.read, whole.sampled)
