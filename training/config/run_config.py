@@ -81,6 +81,10 @@ class EvaluationConfig(Section):
     """Plays at temperature 1 of some team cases, for the chance that all succeed; 1 plays none again."""
     num_tried_cases: PositiveCount = 100
     """Team cases, the first ones, that are played so often."""
+    role_block: PositiveCount = 250
+    """Scenarios that are played together: more take more memory, and what a stop loses is a block."""
+    team_block: PositiveCount = 250
+    """Team cases that are played together."""
     num_bootstrap: Annotated[int, Field(ge=100, le=MAX_COUNT)] = 2000
     """Resamples behind each confidence interval, 100 or more."""
 

@@ -201,6 +201,7 @@ def evaluate_single(path: Path, stage: str) -> None:
             folder=outcomes_folder(run),
             repeats=find_repeats(config),
             with_greedy=config.evaluation.greedy,
+            block_size=config.evaluation.team_block,
         )
     store_scores(run, name, [scores])
     report_progress(20)

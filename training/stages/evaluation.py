@@ -56,6 +56,7 @@ def play_sealed(run: Run, stage: str, role: str, num_scenarios: int, folder: Pat
             with_greedy=config.evaluation.greedy,
             folder=folder,
             style=config.model.prompts,
+            block_size=config.evaluation.role_block,
         )
 
 
@@ -81,6 +82,7 @@ def evaluate_team(path: Path, stage: str) -> None:
             with_greedy=config.evaluation.greedy,
             folder=outcomes_folder(run),
             make_game=choose_game(config),
+            block_size=config.evaluation.team_block,
         )
     store_scores(run, name, [scores])
     report_progress(40)
@@ -112,6 +114,7 @@ def evaluate_governed(path: Path, stage: str) -> None:
             play,
             with_greedy=config.evaluation.greedy,
             folder=outcomes_folder(run),
+            block_size=config.evaluation.team_block,
         )
     store_scores(run, name, [scores])
     report_progress(40)

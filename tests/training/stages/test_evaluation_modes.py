@@ -1,10 +1,12 @@
-"""Sealed evaluation with and without greedy play."""
+"""Sealed evaluation with and without greedy play, and in blocks."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from exported_teams import make_random_run
 
+from evaluation.scoring.outcomes import OutcomeFile
 from evaluation.scoring.scores import read_scores
 from training.stages.evaluation import evaluate_role, evaluate_team
 
@@ -19,3 +21,23 @@ def test_greedy_plays_can_be_left_out(tmp_path: Path, greedy: bool, num_greedy: 
     assert [(len(one.sampled), len(one.greedy)) for one in found] == [(2, num_greedy)] * 2
     outcomes = [file.name for file in (run.path / "scores" / "outcomes").rglob("*.greedy.jsonl")]
     assert len(outcomes) == (2 if greedy else 0)
+
+
+def test_blocks_are_as_large_as_the_config_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: dict[str, list[int]] = {}
+    complete = OutcomeFile.complete
+
+    def note(self: OutcomeFile[Any], keys: Any, play: Any, **options: Any) -> Any:
+        def play_block(start: int, end: int) -> Any:
+            played.setdefault(self.path.stem, []).append(end - start)
+            return play(start, end)
+
+        return complete(self, keys, play_block, **options)
+
+    monkeypatch.setattr(OutcomeFile, "complete", note)
+    sizes = ("evaluation.num_role_scenarios=3", "evaluation.num_team_scenarios=3", "evaluation.num_tries=1")
+    blocks = ("evaluation.role_block=2", "evaluation.team_block=1", "evaluation.greedy=false")
+    run = make_random_run(tmp_path / "run", *sizes, *blocks)
+    evaluate_role(run.path, "marl", "cost")
+    evaluate_team(run.path, "marl")
+    assert sorted(played.values()) == [[1, 1, 1], [2, 1]]
