@@ -2,8 +2,8 @@
 
     python -m benchmarks.roles.play_speed runs/smollm2 --role cto --stage sft --rollouts 64
 
-Prints time, tokens, the engine's passes and a hash of all transcripts: two versions of the engine that print the
-same hash said the same, token by token.
+Prints time, tokens, the engine's passes and a hash of all transcripts: two versions of the engine that print
+the same hash said the same, token by token.
 """
 
 import argparse
@@ -71,11 +71,11 @@ def main(arguments: Sequence[str]) -> int:
     said = repr([episode.trajectory.token_ids for episode in episodes]).encode()
     own = statistics.fmean(sum(episode.trajectory.loss_mask) for episode in episodes)
     total = statistics.fmean(len(episode.trajectory.token_ids) for episode in episodes)
+    verified = statistics.fmean(episode.verdict.reward for episode in episodes)
     print(
-        f"{options.stage}/{options.role}: {count} rollouts, {wall / count:.2f} s and {cpu / count:.2f} CPU s each"
-        f" ({torch.get_num_threads()} threads), {own:.0f} own of {total:.0f} tokens, {len(passes)} passes over"
-        f" {sum(passes) / count:.0f} tokens each, verified"
-        f" {statistics.fmean(episode.verdict.reward for episode in episodes):.3f},"
+        f"{options.stage}/{options.role}: {count} rollouts, {wall / count:.2f} s and {cpu / count:.2f} CPU s"
+        f" each ({torch.get_num_threads()} threads), {own:.0f} own of {total:.0f} tokens,"
+        f" {len(passes)} passes over {sum(passes) / count:.0f} tokens each, verified {verified:.3f},"
         f" transcripts {hashlib.sha256(said).hexdigest()[:12]}"
     )
     return 0

@@ -26,6 +26,10 @@ class SftConfig(Section):
     """Steps of single roles in place of max_steps: {reconcile: 1200}."""
     transfer_from: str | None = None
     """Role that is trained first, from whose SFT weights all others start; null: every role from the base."""
+    start_from: str | None = None
+    """Another run's folder: roles are trained on from its SFT weights, on the same base; null: begin."""
+    first_demonstration: Count = 0
+    """Number of the first demonstration: behind those that a run in start_from has learnt from."""
     batch_size: PositiveCount = 16
     """Demonstrations per optimizer step; packed rows with row_layout packed."""
     optimizer: Literal["muon", "adamw"] = "muon"
@@ -68,6 +72,10 @@ class SftConfig(Section):
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:
+        if self.start_from is not None and self.transfer_from is not None:
+            raise ValueError(
+                "start_from gives every role its own weights, transfer_from another role's: leave one out"
+            )
         check_micro_batch(self.micro_batch_size, self.batch_size, "batch_size")
         check_patience(self.patience, self.validate_every)
         return self

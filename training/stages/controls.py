@@ -131,7 +131,7 @@ def train_single_sft(path: Path) -> None:
         tokenizer,
         write("train", count_rows(config, steps)),
         write("validation", config.sft.num_validation_rows if config.sft.validate_every else 0),
-        start=(SOURCE["single_sft"], SINGLE),
+        start=(run, SOURCE["single_sft"], SINGLE),
         max_steps=steps,
     )
 

@@ -127,7 +127,7 @@ def train_corrections(path: Path, role: str) -> None:
         tokenizer,
         rows,
         [],
-        start=(settings.source, role),
+        start=(run, settings.source, role),
         max_steps=steps,
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.errors import UserError
-from roles.team import TEAM_ROLES
+from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Split
 from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
@@ -23,8 +23,16 @@ from training.joint.replans import replan_rows
 from training.learner.fsdp import copy_whole, is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
-from training.models.weights import copy_weights, finish_stage, is_finished, load_trainable
+from training.models.weights import (
+    BASE,
+    copy_weights,
+    find_weights,
+    finish_stage,
+    is_finished,
+    load_trainable,
+)
 from training.roles.sft import run_sft
+from training.runs.checkpoints import verify
 from training.runs.resume import StageCheckpoints, trained_tensors
 from training.runs.run_errors import explain_memory_errors
 from training.runs.run_folder import Run
@@ -37,12 +45,13 @@ logger = logging.getLogger(__name__)
 
 
 def train_sft(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
-    """Fine-tune one role, from the base or from the SFT weights of `sft.transfer_from`."""
+    """Fine-tune one role: from the base, from another role's SFT weights, or from its own in another run."""
     run = Run.open(path)
     with ranks.first_alone():
         if is_finished(run, "sft", role):
             return
-    train_role(run, "sft", role, run.config.sft.steps_of(role), first_row=0, ranks=ranks)
+    sft = run.config.sft
+    train_role(run, "sft", role, sft.steps_of(role), first_row=sft.first_demonstration, ranks=ranks)
 
 
 def train_sft_more(path: Path, role: str) -> None:
@@ -62,13 +71,43 @@ def count_control_steps(config: RunConfig) -> int:
 
 def first_further_row(config: RunConfig, role: str) -> int:
     """First row of SFT after SFT: of the same demonstrations, or of new ones where they are unlimited."""
-    return 0 if config.data.num_demonstrations else count_rows(config, config.sft.steps_of(role))
+    if config.data.num_demonstrations:
+        return 0
+    return config.sft.first_demonstration + count_rows(config, config.sft.steps_of(role))
 
 
 def start_of(config: RunConfig, stage: str, role: str) -> tuple[str, str]:
     """Return the stage and the role whose weights this stage of a role starts from."""
+    if stage == "sft" and config.sft.start_from is not None:
+        return "sft", role
     other = config.sft.transfer_from
     return ("sft", other) if stage == "sft" and other not in (None, role) else (SOURCE[stage], role)
+
+
+def run_of_start(run: Run, stage: str) -> Run:
+    """Return the run that holds the weights that a stage starts from: the run itself, or `sft.start_from`.
+
+    Raises:
+        UserError: that run's model has another shape, or its adapters are of another base.
+    """
+    folder = run.config.sft.start_from
+    if stage != "sft" or folder is None:
+        return run
+    other = Run.open(Path(folder))
+    differing = [
+        f"{key} {value!r} there, {getattr(run.config.model, key)!r} here"
+        for key, value in other.config.model
+        if key != "adapter_dtype" and value != getattr(run.config.model, key)
+    ]
+    if differing:
+        raise UserError(f"sft.start_from {folder}: its model is another one ({'; '.join(differing)})")
+    if run.config.model.adapter != "none":
+        bases = [verify(find_weights(one, BASE, RECONCILER)).files for one in (other, run)]
+        if bases[0] != bases[1]:
+            raise UserError(
+                f"sft.start_from {folder}: its adapters are of another base than that of {run.path}"
+            )
+    return other
 
 
 def train_role(
@@ -87,8 +126,8 @@ def train_role(
     With `habits` they all show the role's seat in meetings of experts of these habits.
     """
     config = run.config
-    start = start_of(config, stage, role)
-    model, tokenizer = load_trainable(run, *start)
+    start = (run_of_start(run, stage), *start_of(config, stage, role))
+    model, tokenizer = load_trainable(*start)
     chat = make_chat(tokenizer, config)
 
     def draw(split: Split, count: int, first: int) -> list[TokenRow]:
@@ -170,13 +209,13 @@ def train_on_rows(
     rows: Sequence[TokenRow],
     validation_rows: Sequence[TokenRow],
     *,
-    start: tuple[str, str],
+    start: tuple[Run, str, str],
     max_steps: int,
     ranks: Ranks = ONE_RANK,
 ) -> None:
     """Train a model on the rows, publish its weights and mark the stage done.
 
-    `start`: the stage and the role whose weights it has now.
+    `start`: the run, stage and role whose weights it has now.
 
     All ranks are given the same rows and train their parts of each batch; the first one logs and publishes.
 
@@ -208,7 +247,7 @@ def train_on_rows(
             gradient_checkpointing=config.model.gradient_checkpointing,
             shares_weights=ranks.shares_weights,
         )
-    trained = _gather_model(run, start, model, ranks)
+    trained = _gather_model(start, model, ranks)
     if ranks.rank == 0:
         finish_stage(run, stage, role, trained, tokenizer, before, step=step, train_s=checkpoints.train_s)
         checkpoints.clear()
@@ -228,10 +267,10 @@ def divide_batch(config: SftConfig, num_ranks: int) -> SftConfig:
     return config.model_copy(update={"batch_size": share, "micro_batch_size": micro})
 
 
-def _gather_model(run: Run, start: tuple[str, str], model: PreTrainedModel, ranks: Ranks) -> PreTrainedModel:
+def _gather_model(start: tuple[Run, str, str], model: PreTrainedModel, ranks: Ranks) -> PreTrainedModel:
     """The model itself, or where it is sharded a whole one with its weights on the first rank."""
     if not is_sharded(model):
         return model
-    whole_model = load_trainable(run, *start)[0] if ranks.rank == 0 else None
+    whole_model = load_trainable(*start)[0] if ranks.rank == 0 else None
     copy_whole(trained_tensors(model), trained_tensors(whole_model) if whole_model else {})
     return whole_model or model

@@ -104,7 +104,15 @@ def _train_sft(run: Run, source: TaskSource, say: Say) -> None:
     rows = write("train", config.max_steps * config.batch_size)
     validation = write("validation", config.num_validation_rows) if config.validate_every else []
     train_on_rows(
-        run, "sft", role, model, tokenizer, rows, validation, start=(BASE, role), max_steps=config.max_steps
+        run,
+        "sft",
+        role,
+        model,
+        tokenizer,
+        rows,
+        validation,
+        start=(run, BASE, role),
+        max_steps=config.max_steps,
     )
 
 

@@ -1,6 +1,7 @@
 """SFT that starts from another role's weights: who is first, where the others begin, what it counts."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +11,11 @@ from emads.commands.stage_tasks import order_owners, role_tasks
 from emads.commands.train import train_stage
 from roles.errors import UserError
 from training.config.loading import load_config
+from training.data.demonstrations import supervised_rows
 from training.models.weights import load_weights
 from training.planning.workload import list_phases
 from training.runs.run_folder import Run
+from training.stages.sft import train_sft
 
 RATE = 1e-3
 TRANSFER = ("sft.transfer_from=cost", "sft.max_steps=1", "sft.role_steps={cost: 6}", "sft.batch_size=2")
@@ -59,9 +62,46 @@ def test_what_it_computes_is_planned_by_the_steps_of_each_role() -> None:
     assert 0.5 * alone < shorter < 0.75 * alone
 
 
+def test_a_role_goes_on_from_another_runs_weights_with_further_demonstrations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One Adam step moves a weight by its rate; the demonstrations are those behind the first run's six."""
+    few = ("sft.max_steps=3", "sft.batch_size=2")
+    first = Run.open(make_untrained_run(tmp_path / "first", *few, *ADAMW))
+    train_stage(first, "sft", ("cost",))
+    drawn: list[tuple[int, int]] = []
+
+    def note(*given: Any, num_rows: int, first_row: int, **options: Any) -> Any:
+        drawn.append((first_row, num_rows))
+        return supervised_rows(*given, num_rows=num_rows, first_row=first_row, **options)
+
+    monkeypatch.setattr("training.stages.sft.supervised_rows", note)
+    more = (f"sft.start_from={first.path}", "sft.first_demonstration=6", "sft.max_steps=1")
+    second = Run.open(make_untrained_run(tmp_path / "second", *more, "sft.batch_size=2", *ADAMW))
+    train_sft(second.path, "cost")
+    assert (6, 2) in drawn
+    models = [load_weights(run, "sft", "cost")[0] for run in (first, second)]
+    pairs = zip(*(model.parameters() for model in models), strict=True)
+    assert 0 < max(float((a - b).detach().abs().max()) for a, b in pairs) < 1.01 * RATE
+    with pytest.raises(UserError, match=r"no sound sft weights in .*first"):
+        train_sft(second.path, "risk")
+
+
+def test_a_run_of_another_model_is_nothing_to_go_on_from(tmp_path: Path) -> None:
+    first = make_untrained_run(tmp_path / "first", "model.adapter=lora")
+    begun = f"sft.start_from={first}"
+    second = make_untrained_run(tmp_path / "second", begun)
+    with pytest.raises(UserError, match=r"its model is another one.*adapter 'lora' there, 'none' here"):
+        train_sft(second, "cost")
+    third = make_untrained_run(tmp_path / "third", begun, "model.adapter=lora", "seed=1")
+    with pytest.raises(UserError, match="its adapters are of another base"):
+        train_sft(third, "cost")
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        (["sft.transfer_from=cto", "sft.start_from=runs/a"], "leave one out"),
         (["sft.transfer_from=ctoo"], "did you mean 'cto'"),
         (["sft.role_steps={ctoo: 5}"], "sft.role_steps.*did you mean 'cto'"),
         (["sft.role_steps={cto: -1}"], "role_steps"),
