@@ -25,7 +25,6 @@ from simulator.chat import Chat
 from simulator.engines.base import Sampling
 from simulator.engines.embedded.engine import TransformersEngine
 from training.config.run_config import RunConfig
-from training.learner.row_attention import use_row_attention
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_trainable
 from training.roles.rollouts import episode_reward
@@ -35,7 +34,7 @@ from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
 from training.stages.grpo import draw_scenarios
 
-FIRST_SCENARIO = 900_000  # of the training split: far from those that a run trains on
+FIRST_SCENARIO = 5_000  # of the training split: behind demonstrations, before GRPO's
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -52,7 +51,6 @@ def main(arguments: Sequence[str]) -> int:
     config = run.config
     torch.set_num_threads(config.threads_per_worker)
     model, tokenizer = load_trainable(run, options.stage, options.role)
-    use_row_attention(model)
     size = config.grpo.group_size
     drawn = draw_scenarios(run, options.role, "train", options.groups, FIRST_SCENARIO)
     episodes = _play(config, model, make_chat(tokenizer, config), options.role, drawn)
@@ -103,7 +101,7 @@ def split_signal(gradients: Tensor) -> tuple[float, float, float]:
 
 
 def _play(config: RunConfig, model: Any, chat: Chat, role: str, drawn: Any) -> list[SoloEpisode]:
-    engine = TransformersEngine(end_id=chat.end_id, seed=0)
+    engine = TransformersEngine(end_id=chat.end_id, seed=1)
     engine.set_policy(role, model, version=f"{role}@0")
     return asyncio.run(
         play_solos(
@@ -114,7 +112,7 @@ def _play(config: RunConfig, model: Any, chat: Chat, role: str, drawn: Any) -> l
             sampling=Sampling(
                 temperature=config.grpo.temperature, max_completion_tokens=config.grpo.max_completion_tokens
             ),
-            stream="signal",
+            stream="snr",
             max_turns=config.grpo.max_turns,
             max_failed_calls=config.grpo.max_failed_calls,
             families=families(config.model.prompts),
