@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
             engine=engine,
             chat=chat,
             sampling=Sampling(temperature=1.0, max_completion_tokens=grpo.max_completion_tokens),
-            stream="speed",
+            stream="x",
             max_turns=grpo.max_turns,
             max_failed_calls=grpo.max_failed_calls,
             families=families(config.model.prompts),

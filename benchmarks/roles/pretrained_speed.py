@@ -37,6 +37,7 @@ from training.models.adapters import attach
 from training.models.base_model import load_frozen_base, load_pretrained, quiet_libraries
 from training.roles.sft import run_sft
 from training.roles.shared_prompts import completion_logprobs
+from training.runs.memory import keep_freed_memory
 
 
 class ScriptedEngine(TransformersEngine):
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--profile", action="store_true", help="say where the time of each phase goes")
     options = parser.parse_args(arguments)
     quiet_libraries()
+    keep_freed_memory()
     torch.manual_seed(0)
     config = load_config(options.config, ["data.difficulties=[1]", *options.set])
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch:
