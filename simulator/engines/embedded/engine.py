@@ -20,6 +20,7 @@ from roles.errors import InfrastructureError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.block_pass import MOST_GUESSES, bring_observations, run_block, takes_blocks
+from simulator.engines.embedded.checks import check_finite, check_prompt
 from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.grouped_attention import can_share, use_grouped_attention
 from simulator.engines.embedded.kv_window import KVWindow
@@ -77,7 +78,7 @@ class TransformersEngine:
         is_stacked = False
         if adapter is not None and can_stack(model):
             is_stacked = True
-            _check_finite(model, adapter, version)
+            check_finite(model, adapter, version)
         if before is not None:
             before.forget(policy)
         lane = self._find_lane(model, adapter, before, is_stacked=is_stacked)
@@ -112,7 +113,7 @@ class TransformersEngine:
             raise InfrastructureError(
                 f"engine serves no policy {request.policy!r} (has: {sorted(self._lane_of)})"
             )
-        _check_prompt(request, lane.model.config)
+        check_prompt(request, lane.model.config)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Completion] = loop.create_future()
         lane.queue.append((request, future))
@@ -344,29 +345,6 @@ class TransformersEngine:
         return right
 
 
-def _check_prompt(request: CompletionRequest, config: Any) -> None:
-    """Refuse a prompt that the model cannot read: it would end the step of all rows.
-
-    Raises:
-        InfrastructureError: empty, longer than the model's positions, or an id that it does not have.
-    """
-    ids, longest = request.prompt_ids, config.max_position_embeddings
-    if not ids:
-        raise InfrastructureError(f"prompt of {request.policy} is empty")
-    if len(ids) >= longest:
-        raise InfrastructureError(f"prompt of {len(ids)} tokens: the model reads {longest - 1} at most")
-    if min(ids) < 0 or max(ids) >= config.vocab_size:
-        raise InfrastructureError(
-            f"prompt holds an id that the model does not have (0 to {config.vocab_size - 1})"
-        )
-
-
 def _request(row: Row) -> CompletionRequest:
     assert row.request is not None
     return row.request
-
-
-def _check_finite(model: Any, adapter: str, version: str) -> None:
-    for name, parameter in model.named_parameters():
-        if "lora_" in name and f".{adapter}." in name and not bool(torch.isfinite(parameter).all()):
-            raise InfrastructureError(f"adapter of {version} holds numbers that are not finite: {name}")
