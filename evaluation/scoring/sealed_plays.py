@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.scoring.outcomes import (
-    BLOCK_SIZE,
     TEMPERATURES,
     Mode,
     OutcomeFile,
@@ -73,7 +72,7 @@ def score_role(
     max_failed_calls: int | None = None,
     kind: AgentKind = "react",
     with_greedy: bool = True,
-    block_size: int = BLOCK_SIZE,
+    block_size: int,
 ) -> RoleScores:
     """Play a role's own family at temperature 1, and greedily, with the policy named like the role.
 
@@ -171,7 +170,7 @@ def score_team(
     rounds: int = 1,
     repeats: Repeats = NO_REPEATS,
     with_greedy: bool = True,
-    block_size: int = BLOCK_SIZE,
+    block_size: int,
 ) -> TeamScores:
     """Play the team's cases at temperature 1, and greedily, and score them; some are played again and again.
 
@@ -227,7 +226,7 @@ def score_plays(
     folder: Path,
     repeats: Repeats = NO_REPEATS,
     with_greedy: bool = True,
-    block_size: int = BLOCK_SIZE,
+    block_size: int,
 ) -> TeamScores:
     """Scores of any way to play: `play(part of the scenarios, temperature, place of its first one, stream)`.
 

@@ -168,7 +168,7 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
         """Return whether nothing of a micro-batch is learnt, so that its pass can be left out."""
         trainer: Any = self
         is_part = trainer.model.training and self.shares_prompts and trainer.accelerator.num_processes == 1
-        return is_part and not self.beta and not bool((inputs["advantages"] != 0).any())
+        return is_part and not self.beta and not bool(find_speaking(inputs).any())
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         """Means over rows are over those that count; `dapo` counts tokens, of which masked ones are none.
@@ -180,8 +180,9 @@ class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPO
             return sum((one.sum() * 0 for one in trained), torch.zeros((), device=trained[0].device))
         if self.beta or self.trained_per_group:
             inputs = leave_out_silent_rows(inputs)
-        speaks = find_speaking(inputs)
-        self.computed_rows = speaks if self.trained_per_group and bool(speaks.any()) else None
+        if self.trained_per_group:
+            speaks = find_speaking(inputs)
+            self.computed_rows = speaks if bool(speaks.any()) else None
         try:
             loss = super()._compute_loss(model, inputs)
         finally:

@@ -112,7 +112,7 @@ def verify(
     Raises:
         DamagedCheckpointError: missing, altered, incomplete, or of another run or step.
     """
-    manifest = _read_manifest(path)
+    manifest = read_manifest(path)
     for wanted, found, what in ((run, manifest.run, "run"), (step, manifest.step, "step")):
         if wanted is not None and wanted != found:
             raise DamagedCheckpointError(f"{path} is of {what} {found}, not {wanted}")
@@ -224,7 +224,12 @@ def _lock(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path) -> Manifest:
+    """Return a checkpoint's manifest, checked by itself; `verify` also checks the files.
+
+    Raises:
+        DamagedCheckpointError: there is none, or it is damaged or of another format.
+    """
     if not path.is_dir():
         raise DamagedCheckpointError(f"no checkpoint in {path}")
     try:
@@ -279,7 +284,7 @@ def _order(path: Path) -> tuple[int, str]:
     step = step_in_name(path)
     if step is None:
         with suppress(DamagedCheckpointError):
-            step = _read_manifest(path).step
+            step = read_manifest(path).step
     return (-1 if step is None else step, path.name)
 
 

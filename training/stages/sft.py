@@ -32,7 +32,7 @@ from training.models.weights import (
     load_trainable,
 )
 from training.roles.sft import run_sft
-from training.runs.checkpoints import verify
+from training.runs.checkpoints import read_manifest
 from training.runs.resume import StageCheckpoints, trained_tensors
 from training.runs.run_errors import explain_memory_errors
 from training.runs.run_folder import Run
@@ -102,7 +102,7 @@ def run_of_start(run: Run, stage: str) -> Run:
     if differing:
         raise UserError(f"sft.start_from {folder}: its model is another one ({'; '.join(differing)})")
     if run.config.model.adapter != "none":
-        bases = [verify(find_weights(one, BASE, RECONCILER)).files for one in (other, run)]
+        bases = [read_manifest(find_weights(one, BASE, RECONCILER)).files for one in (other, run)]
         if bases[0] != bases[1]:
             raise UserError(
                 f"sft.start_from {folder}: its adapters are of another base than that of {run.path}"

@@ -10,19 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simulator.engines.embedded.grouped_attention import Block, can_share
+from simulator.engines.embedded.grouped_attention import Block
 from simulator.engines.embedded.lanes import Lane, Row
 from simulator.engines.embedded.prompt_passes import routed
-from simulator.engines.embedded.static_window import StaticWindow
 
 MOST_GUESSES = 4  # of a row in one pass
 MOST_GIVEN = 8  # tokens of a row that go with others' next ones; more take a pass of their own
 MOST_PADDED = 4096  # rows x tokens of the longest one in a pass over observations
-
-
-def takes_blocks(lane: Lane) -> bool:
-    """Return whether rows can be fed several tokens in a pass; those of fixed buffers take one a step."""
-    return lane.is_wide and not isinstance(lane.window, StaticWindow) and can_share(lane.model)
 
 
 def bring_observations(lane: Lane) -> int:

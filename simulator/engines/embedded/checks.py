@@ -1,4 +1,4 @@
-"""What the embedded engine refuses: prompts that a model cannot read, adapters with damaged numbers."""
+"""Refuses what the embedded engine cannot use: prompts that a model cannot read, damaged adapters."""
 
 from typing import Any
 

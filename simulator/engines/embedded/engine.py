@@ -19,7 +19,7 @@ from torch import Tensor
 from roles.errors import InfrastructureError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest
-from simulator.engines.embedded.block_pass import MOST_GUESSES, bring_observations, run_block, takes_blocks
+from simulator.engines.embedded.block_pass import MOST_GUESSES, bring_observations, run_block
 from simulator.engines.embedded.checks import check_finite, check_prompt
 from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.grouped_attention import can_share, use_grouped_attention
@@ -199,7 +199,7 @@ class TransformersEngine:
             if index is not None:
                 row = lane.rows[index]
                 new = prompt[len(row.cached) :]
-                fits = new and (len(new) <= MAX_FORCED_TOKENS or takes_blocks(lane)) and not row.is_spoilt
+                fits = new and (len(new) <= MAX_FORCED_TOKENS or lane.takes_blocks) and not row.is_spoilt
                 if fits and prompt[: len(row.cached)] == row.cached:
                     if row.ended:  # the session was given back, and begins again where it was
                         self._open.setdefault(row.session, []).append(row)
@@ -235,7 +235,7 @@ class TransformersEngine:
         window = lane.window
         if window.column > 2 * window.longest_row() + 32:
             window.keep_rows(list(range(len(lane.rows))))
-        is_by_blocks = takes_blocks(lane)
+        is_by_blocks = lane.takes_blocks
         while is_by_blocks and (count := bring_observations(lane)):
             self._take_block(lane, lane.rows[:count])
         rows = lane.rows

@@ -190,7 +190,6 @@ def _attend_in_products(
     """
     rows, heads, queries, _ = query.shape
     own = key.shape[2]
-    is_whole = len(shared) == 1 and len(shared[0][0]) == rows  # all see one text; parts stand in rows' order
     longest = max((keys.shape[1] for _, keys, _ in shared), default=0)
     step = max(1, MOST_SCORES // (heads * queries * (own + longest)))
     if rows > step:
@@ -206,29 +205,25 @@ def _attend_in_products(
     scores = torch.bmm(query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)).view(rows, heads, queries, own)
     scores.masked_fill_(~mask, -torch.inf)
     if shared:
-        asking = [query] if is_whole else [query[places] for places, _, _ in shared]
         further = [
-            torch.bmm(some.transpose(0, 1).flatten(1, 2), keys.transpose(1, 2))
-            .view(heads, len(some), queries, -1)
+            torch.bmm(query[places].transpose(0, 1).flatten(1, 2), keys.transpose(1, 2))
+            .view(heads, len(places), queries, -1)
             .transpose(0, 1)
-            for some, (_, keys, _) in zip(asking, shared, strict=True)  # one product for all of its rows
+            for places, keys, _ in shared  # one product for all of its rows
         ]
-        scores = torch.cat([scores, further[0] if is_whole else _spread(further, shared, rows)], -1)
+        scores = torch.cat([scores, _spread(further, shared, rows)], -1)
     chances = scores.softmax(-1)
     result = torch.bmm(chances[..., :own].flatten(0, 1), value.flatten(0, 1)).view(query.shape)
     for places, keys, values in shared:
-        seen = chances[..., own : own + keys.shape[1]]
-        seen = (seen if is_whole else seen[places]).transpose(0, 1).flatten(1, 2)
-        added = torch.bmm(seen, values).view(heads, len(places), queries, -1).transpose(0, 1)
-        if is_whole:
-            result += added
-        else:
-            result[places] += added
+        seen = chances[places, :, :, own : own + keys.shape[1]].transpose(0, 1).flatten(1, 2)
+        result[places] += torch.bmm(seen, values).view(heads, len(places), queries, -1).transpose(0, 1)
     return result
 
 
 def _spread(parts: Sequence[Tensor], shared: Sequence[_Shared], rows: int) -> Tensor:
     """Scores of all rows over the longest shared text: what a row does not see is minus infinity."""
+    if len(parts) == 1 and len(parts[0]) == rows:  # all rows see one text; parts stand in the rows' order
+        return parts[0]
     longest = max(part.shape[-1] for part in parts)
     spread = parts[0].new_full((rows, *parts[0].shape[1:3], longest), -torch.inf)
     for part, (places, _, _) in zip(parts, shared, strict=True):

@@ -19,7 +19,7 @@ _Runs = dict[tuple[int, ...], deque[tuple[list[int], int]]]
 
 @dataclass(slots=True, eq=False)
 class Guesses:
-    """What followed each run of tokens, latest first, in the texts of one policy."""
+    """Remembers what followed each run of tokens, latest first, in the texts of one policy."""
 
     _runs: dict[int, _Runs] = field(default_factory=lambda: {size: {} for size in SIZES})
     _num_tokens: int = 0

@@ -12,10 +12,11 @@ from torch import Tensor
 from roles.errors import InfrastructureError
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.embedded.graph_step import GraphStep
-from simulator.engines.embedded.grouped_attention import SharedText
+from simulator.engines.embedded.grouped_attention import SharedText, can_share
 from simulator.engines.embedded.guesses import Guesses
 from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.lora_rows import AdapterStack
+from simulator.engines.embedded.static_window import StaticWindow
 from simulator.records import FinishReason
 
 PREFILL_TOKENS = 16_384  # padded tokens per prefill forward
@@ -54,7 +55,7 @@ class Row:
 
     @property
     def samples(self) -> bool:
-        """Whether the row's next token is sampled: it has a call, and has been fed what it was given."""
+        """Return whether the row has a call and has been fed what it was given: its next token is sampled."""
         return self.request is not None and not self.forced
 
     @property
@@ -131,6 +132,14 @@ class Lane:
     def is_wide(self) -> bool:
         """Return whether passes over common prompts and over observations are worth what they save."""
         return int(self.model.config.hidden_size) >= WIDE
+
+    @property
+    def takes_blocks(self) -> bool:
+        """Return whether rows can be fed several tokens in a pass, and what they share is kept beside them.
+
+        Rows of fixed buffers take one token a step.
+        """
+        return self.is_wide and not isinstance(self.window, StaticWindow) and can_share(self.model)
 
     @property
     def is_busy(self) -> bool:

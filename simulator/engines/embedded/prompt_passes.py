@@ -8,15 +8,8 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from simulator.engines.embedded.grouped_attention import (
-    Block,
-    SharedPart,
-    SharedText,
-    can_share,
-    seeing,
-)
+from simulator.engines.embedded.grouped_attention import Block, SharedPart, SharedText, seeing
 from simulator.engines.embedded.lanes import Lane, Row, length_buckets
-from simulator.engines.embedded.static_window import StaticWindow
 
 MIN_TRUNK = 64  # tokens that prompts must begin with in common to share them
 
@@ -70,7 +63,7 @@ def _prefill_shared(lane: Lane, rows: list[Row], filler_id: int) -> None:
     cache, start = DynamicCache(), 0
     if trunk is not None:
         start = len(trunk.tokens)
-        if can_share(lane.model) and not isinstance(lane.window, StaticWindow):
+        if lane.takes_blocks:
             for row in rows:
                 row.shared = trunk
         else:
