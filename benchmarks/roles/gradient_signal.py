@@ -1,73 +1,55 @@
-"""How much of a GRPO gradient is signal: whether groups of rollouts pull a role's weights the same way.
+"""Measures how much of a GRPO gradient is signal: whether groups of rollouts pull the weights the same way.
 
     python -m benchmarks.roles.gradient_signal runs/smollm2 --role cto --stage sft --groups 8
 
 Plays groups of the size that the run trains with, and computes the policy gradient of each group by itself
-(advantage: reward - group mean, summed over own tokens). Groups are independent, so that the mean dot product
-of two different groups' gradients estimates the squared length of the true gradient, and what is left of a
-group's own squared length is noise. A step on n groups has as much signal as noise where n = noise / signal.
+(advantage: reward - group mean; means over a row's own tokens and over rows). Groups are independent, so that
+the mean dot product of two different groups' gradients estimates the squared length of the true gradient, and
+what is left of a group's own squared length is noise. A step on n groups has as much signal as noise where
+n = noise / signal. The cosine of what one half of the groups says, as it is and as Adam would go with some
+epsilon, with what the other half says, tells which epsilon a step should have.
 """
 
-import argparse
-import asyncio
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from roles.registry import ROLES
-from scenarios.registry import families
-from simulator.agents.solo import SoloEpisode, play_solos
-from simulator.chat import Chat
-from simulator.engines.base import Sampling
-from simulator.engines.embedded.engine import TransformersEngine
-from training.config.run_config import RunConfig
-from training.models.base_model import quiet_libraries
-from training.models.weights import load_trainable
+from benchmarks.roles.run_plays import load
+from simulator.agents.solo import SoloEpisode
 from training.roles.rollouts import episode_reward
 from training.roles.shared_prompts import completion_logprobs
-from training.runs.memory import keep_freed_memory
-from training.runs.run_folder import Run
-from training.stages.from_config import make_chat
-from training.stages.grpo import draw_scenarios
 
 FIRST_SCENARIO = 5_000  # of the training split: behind demonstrations, before GRPO's
+EPSILONS = (1e-6, 1e-5, 1e-4, 1e-3)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play, differentiate, and print a line per group and one of all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--role", choices=list(ROLES), default="cto")
-    parser.add_argument("--stage", default="sft")
-    parser.add_argument("--groups", type=int, default=8)
-    options = parser.parse_args(arguments)
-    quiet_libraries()
-    keep_freed_memory()
-    run = Run.open(options.run)
-    config = run.config
-    torch.set_num_threads(config.threads_per_worker)
-    model, tokenizer = load_trainable(run, options.stage, options.role)
-    size = config.grpo.group_size
-    drawn = draw_scenarios(run, options.role, "train", options.groups, FIRST_SCENARIO)
-    episodes = _play(config, model, make_chat(tokenizer, config), options.role, drawn)
+    """Play, differentiate, and print a line per group and some of all."""
+    plays = load(__doc__, arguments)
+    size = plays.grpo.group_size
+    episodes = plays.play("train", FIRST_SCENARIO, seed=1, stream="snr")
     gradients = []
     for start in range(0, len(episodes), size):
         group = episodes[start : start + size]
-        rewards = torch.tensor([episode_reward(one, config.grpo)["total"] for one in group])
-        gradients.append(group_gradient(model, group, rewards - rewards.mean()))
+        rewards = torch.tensor([episode_reward(one, plays.grpo)["total"] for one in group])
+        own = torch.tensor([sum(one.trajectory.loss_mask) for one in group])
+        gradients.append(group_gradient(plays.model, group, (rewards - rewards.mean()) / own / size))
         shown = " ".join(f"{reward:.2f}" for reward in rewards.tolist())
-        print(f"rewards {shown}: length of the gradient {gradients[-1].norm():.1f}", flush=True)
-    signal, noise, cosine = split_signal(torch.stack(gradients))
+        print(f"rewards {shown}: length of the gradient {gradients[-1].norm():.3g}", flush=True)
+    found = torch.stack(gradients)
+    signal, noise, cosine = split_signal(found)
     needed = f"{noise / signal:,.0f}" if signal > 0 else "unknown: no signal in these"
     print(
-        f"{options.stage}/{options.role}: {len(gradients)} groups of {size}, mean cosine of two groups"
+        f"{plays.stage}/{plays.role}: {len(found)} groups of {size}, mean cosine of two groups"
         f" {cosine:+.3f}, squared lengths: signal {signal:.3g}, noise of a group {noise:.3g};"
         f" groups per step for as much signal as noise: {needed}"
     )
+    by_epsilon = ", ".join(f"{half_cosine(found, epsilon):+.3f} ({epsilon:g})" for epsilon in EPSILONS)
+    print(f"cosine of one half with the other: {half_cosine(found):+.3f}; by Adam's epsilon: {by_epsilon}")
     return 0
 
 
@@ -100,24 +82,22 @@ def split_signal(gradients: Tensor) -> tuple[float, float, float]:
     return signal, float(products.diag().mean()) - signal, cosine
 
 
-def _play(config: RunConfig, model: Any, chat: Chat, role: str, drawn: Any) -> list[SoloEpisode]:
-    engine = TransformersEngine(end_id=chat.end_id, seed=1)
-    engine.set_policy(role, model, version=f"{role}@0")
-    return asyncio.run(
-        play_solos(
-            [scenario for scenario in drawn for _ in range(config.grpo.group_size)],
-            policy=role,
-            engine=engine,
-            chat=chat,
-            sampling=Sampling(
-                temperature=config.grpo.temperature, max_completion_tokens=config.grpo.max_completion_tokens
-            ),
-            stream="snr",
-            max_turns=config.grpo.max_turns,
-            max_failed_calls=config.grpo.max_failed_calls,
-            families=families(config.model.prompts),
-        )
-    )
+def half_cosine(gradients: Tensor, epsilon: float | None = None) -> float:
+    """Mean cosine, over all ways to halve (groups, weights), of a half's direction with the other's mean.
+
+    `epsilon`: the direction is that of Adam, the mean over the root of the mean square and epsilon; None: the
+    mean itself.
+    """
+    count = len(gradients)
+    cosines = []
+    for half in combinations(range(count), count // 2):
+        one = gradients[list(half)]
+        other = gradients[[place for place in range(count) if place not in half]].mean(0)
+        direction = one.mean(0)
+        if epsilon is not None:
+            direction = direction / (one.square().mean(0).sqrt() + epsilon)
+        cosines.append(torch.nn.functional.cosine_similarity(direction, other, dim=0))
+    return float(torch.stack(cosines).mean())
 
 
 if __name__ == "__main__":

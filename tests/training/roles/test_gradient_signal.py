@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny_models import small_model
 
-from benchmarks.roles.gradient_signal import group_gradient, split_signal
+from benchmarks.roles.gradient_signal import group_gradient, half_cosine, split_signal
 
 
 def test_the_common_part_of_two_gradients_is_signal_and_the_rest_is_noise() -> None:
@@ -16,6 +16,14 @@ def test_the_common_part_of_two_gradients_is_signal_and_the_rest_is_noise() -> N
     assert split_signal(torch.tensor([[1.0, 1.0], [1.0, -1.0]])) == pytest.approx((0.0, 2.0, 0.0))
     assert split_signal(torch.tensor([[1.0, 2.0]] * 3)) == pytest.approx((5.0, 0.0, 1.0))
     assert split_signal(torch.zeros(2, 2)) == (0.0, 0.0, 0.0)
+
+
+def test_halves_are_compared_as_they_are_and_as_adam_would_go() -> None:
+    """(4, 1) and (4, -1): 15 of 17 as they are; Adam's (1, 1) and (4, -1): 3 of the root of 2 x 17."""
+    pair = torch.tensor([[4.0, 1.0], [4.0, -1.0]])
+    assert half_cosine(pair) == pytest.approx(15 / 17)
+    assert half_cosine(pair, 1e-9) == pytest.approx(3 / 34**0.5)
+    assert half_cosine(pair, 1e6) == pytest.approx(15 / 17, abs=1e-4)
 
 
 def test_a_groups_gradient_is_that_of_its_own_tokens_by_their_advantage() -> None:

@@ -1,0 +1,89 @@
+"""Plays groups of rollouts of a run's role, as a batch of GRPO is played; for benchmarks."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from roles.registry import ROLES
+from scenarios.base import Split
+from scenarios.registry import families
+from simulator.agents.solo import SoloEpisode
+from training.config.grpo_config import GrpoConfig
+from training.models.base_model import quiet_libraries
+from training.models.weights import load_trainable
+from training.roles.rollouts import Rollouts
+from training.runs.memory import keep_freed_memory
+from training.runs.run_folder import Run
+from training.stages.from_config import make_chat
+from training.stages.grpo import draw_scenarios
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlays:
+    """A role's weights after a stage of a run, ready to play."""
+
+    run: Run
+    role: str
+    stage: str
+    groups: int
+    model: Any
+    tokenizer: Any
+
+    @property
+    def grpo(self) -> GrpoConfig:
+        """The run's section, whose group size, limits and temperature hold."""
+        return self.run.config.grpo
+
+    def play(self, split: Split, first: int, *, seed: int, stream: str) -> list[SoloEpisode]:
+        """Play `groups` scenarios from index `first`, each as often as a group of GRPO, group after group.
+
+        Raises:
+            Exception: what an episode raised.
+        """
+        config = self.run.config
+        rollouts = Rollouts(
+            [],
+            role=self.role,
+            chat=make_chat(self.tokenizer, config),
+            config=self.grpo,
+            seed=seed,
+            families=families(config.model.prompts),
+        )
+        drawn = draw_scenarios(self.run, self.role, split, self.groups, first)
+        repeated = [scenario for scenario in drawn for _ in range(self.grpo.group_size)]
+        played = rollouts.play(
+            self.model, repeated, version=self.stage, temperature=self.grpo.temperature, stream=stream
+        )
+        episodes = []
+        for one in played:
+            if isinstance(one, Exception):
+                raise one
+            episodes.append(one)
+        return episodes
+
+
+def load(description: str | None, arguments: Sequence[str]) -> RunPlays:
+    """Read a benchmark's arguments, and load what they name."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--role", choices=list(ROLES), default="cto")
+    parser.add_argument("--stage", default="sft")
+    parser.add_argument("--groups", type=int, default=8)
+    options = parser.parse_args(arguments)
+    quiet_libraries()
+    keep_freed_memory()
+    run = Run.open(options.run)
+    torch.set_num_threads(run.config.threads_per_worker)
+    model, tokenizer = load_trainable(run, options.stage, options.role)
+    return RunPlays(
+        run=run,
+        role=options.role,
+        stage=options.stage,
+        groups=options.groups,
+        model=model,
+        tokenizer=tokenizer,
+    )
