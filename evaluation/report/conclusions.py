@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evaluation.summary.gates import failed_gates, unjudged_gates
-from evaluation.summary.run_table import role_title
+from evaluation.summary.run_table import role_title, way_of_play
 
 Tone = Literal["good", "bad", "neutral"]
 
@@ -142,7 +142,7 @@ def _team_finding(summary: Mapping[str, Any]) -> str | None:
     team, change = summary["team"], _team_change(summary, "marl-grpo")
     if change is None:
         return None
-    finding = f"On joint episodes the team reward moves by {_said(change)} at temperature 1"
+    finding = f"On joint episodes the team reward moves by {_said(change)} {way_of_play(summary)}"
     greedy = _team_change(summary, "marl-grpo_greedy")
     finding += f" and by {_said(greedy)} greedy." if greedy else "."
     if "oracle_common" in team:

@@ -53,6 +53,7 @@ from evaluation.summary.run_table import (
     team_rows,
     team_table,
     trained_stages,
+    way_of_play,
 )
 from evaluation.summary.tables import PlainTable
 from roles.errors import UserError
@@ -120,6 +121,7 @@ def render_report(run_path: Path) -> str:
         difficulty=difficulty_charts(details),
         parts=part_charts(details),
         process=process_table(details),
+        way_of_play=way_of_play(summary),
         faults=fault_table(details, trained),
         by_sector=category_table(details, "sector", newest),
         swaps=swap_chart(diagnostics),

@@ -14,7 +14,7 @@ from evaluation.summary.detail_table import process_table
 from evaluation.summary.details import read_details
 from evaluation.summary.joint_table import joint_tables, seeds_joint_table
 from evaluation.summary.run_summary import read_summary
-from evaluation.summary.run_table import STAGE_TITLES, change_cell, markdown, trained_stages
+from evaluation.summary.run_table import STAGE_TITLES, change_cell, markdown, trained_stages, way_of_play
 from evaluation.summary.tables import PlainTable, write_markdown
 from roles.errors import UserError
 from simulator.export.atomic_files import write_atomic
@@ -52,12 +52,12 @@ def results_page(runs: Sequence[Path], *, ablations: Path | None, command: str) 
     return "\n\n".join(blocks) + "\n"
 
 
-def _write_joint_change(comparison: Mapping[str, Any]) -> str:
+def _write_joint_change(comparison: Mapping[str, Any], first: Mapping[str, Any]) -> str:
     """Return what joint training changed over all seeds, in a sentence; "" where it was not compared."""
     paired = comparison.get("owners", {}).get("team", {}).get("paired", {})
     changes = [
         f"{change_cell(paired[name]).removesuffix(' *')} {way}"
-        for name, way in (("marl-grpo", "at temperature 1"), ("marl-grpo_greedy", "greedily"))
+        for name, way in (("marl-grpo", way_of_play(first)), ("marl-grpo_greedy", "greedily"))
         if name in paired
     ]
     if not changes:
@@ -70,7 +70,7 @@ def _run_blocks(runs: Sequence[Path]) -> list[str]:
     first = read_summary(runs[0])
     comparison = read_seed_comparison(runs[0])
     findings = [f"**{write_conclusion(first)[0]}**", "\n".join(f"- {one}" for one in list_findings(first))]
-    joint = _write_joint_change(comparison)
+    joint = _write_joint_change(comparison, first)
     blocks = [f"**{joint}**"] if joint else findings
     blocks += ["## Runs", write_markdown(_run_table(runs))]
     compared = seed_comparison_tables(comparison)
@@ -89,7 +89,7 @@ def _run_blocks(runs: Sequence[Path]) -> list[str]:
     if details:
         faults = fault_table(details, trained)
         categories = [category_table(details, name, trained[-1]) for name in ("difficulty", "sector")]
-        blocks += ["## Steps, tokens, tools and format", "Means per play at temperature 1."]
+        blocks += ["## Steps, tokens, tools and format", f"Means per play {way_of_play(first)}."]
         blocks += [write_markdown(process_table(details)), f"## {faults.title}", write_markdown(faults)]
         blocks += [f"## Reward by difficulty and sector, {STAGE_TITLES[trained[-1]]}"]
         blocks += map(write_markdown, categories)

@@ -25,7 +25,7 @@ from simulator.reward import TeamVerdict
 
 BLOCK_SIZE = 250  # scenarios that are played together; part of the result's definition, see the module
 Mode = Literal["sampled", "greedy"]
-TEMPERATURES: dict[Mode, float] = {"sampled": 1.0, "greedy": 0.0}
+MODES: tuple[Mode, ...] = ("sampled", "greedy")
 MALFORMED = (
     "too_long",
     "no_answer",

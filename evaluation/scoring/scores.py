@@ -37,7 +37,7 @@ class RoleScores:
 
     role: str
     stage: str  # one of BASELINE_STAGES or TRAINED_STAGES
-    sampled: tuple[float, ...]  # verified reward at temperature 1
+    sampled: tuple[float, ...]  # verified reward at evaluation.temperature
     greedy: tuple[float, ...]  # verified reward of the greedy twin
     sampled_exact: tuple[bool, ...]
     greedy_exact: tuple[bool, ...]
@@ -65,7 +65,7 @@ class TeamScores:
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     stage: str  # one of TEAM_BASELINES or TRAINED_STAGES
-    sampled: tuple[float, ...]  # team reward R at temperature 1
+    sampled: tuple[float, ...]  # team reward R at evaluation.temperature
     greedy: tuple[float, ...]  # R of the greedy twin; empty where there is none
     value: tuple[float, ...]  # V, in [0, 1]
     consensus: tuple[float, ...]  # C, justified agreement, in [0, 1]

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.scoring.outcomes import (
-    TEMPERATURES,
     Mode,
     OutcomeFile,
     RoleOutcome,
@@ -41,7 +40,7 @@ PlayPart = Callable[[Sequence[TeamScenario], float, int, str], Sequence[tuple[Ep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeats:
-    """Numbers of cases and of plays of each at temperature 1.
+    """Numbers of cases and of sampled plays of each.
 
     Example: Repeats(num_tries=4, num_cases=100)
     """
@@ -71,10 +70,11 @@ def score_role(
     style: Style,
     max_failed_calls: int | None = None,
     kind: AgentKind = "react",
+    temperature: float = 1.0,
     with_greedy: bool = True,
     block_size: int,
 ) -> RoleScores:
-    """Play a role's own family at temperature 1, and greedily, with the policy named like the role.
+    """Play a role's own family at `temperature`, and greedily, with the policy named like the role.
 
     Outcomes that `folder` already holds are not played again.
 
@@ -84,7 +84,8 @@ def score_role(
     keys = [scenario.key for scenario in scenarios]
 
     def play(mode: Mode) -> list[RoleOutcome]:
-        sampling = Sampling(temperature=TEMPERATURES[mode], max_completion_tokens=max_completion_tokens)
+        heat = temperature if mode == "sampled" else 0.0
+        sampling = Sampling(temperature=heat, max_completion_tokens=max_completion_tokens)
 
         def play_block(start: int, end: int) -> list[RoleOutcome]:
             plays = play_solos(
@@ -169,10 +170,11 @@ def score_team(
     make_game: MakeGame,
     rounds: int = 1,
     repeats: Repeats = NO_REPEATS,
+    temperature: float = 1.0,
     with_greedy: bool = True,
     block_size: int,
 ) -> TeamScores:
-    """Play the team's cases at temperature 1, and greedily, and score them; some are played again and again.
+    """Play the team's cases at `temperature`, and greedily, and score them; some are played again and again.
 
     Outcomes that `folder` already holds are not played again.
 
@@ -203,6 +205,7 @@ def score_team(
         play,
         folder=folder,
         repeats=repeats,
+        temperature=temperature,
         with_greedy=with_greedy,
         block_size=block_size,
     )
@@ -225,6 +228,7 @@ def score_plays(
     *,
     folder: Path,
     repeats: Repeats = NO_REPEATS,
+    temperature: float = 1.0,
     with_greedy: bool = True,
     block_size: int,
 ) -> TeamScores:
@@ -239,7 +243,7 @@ def score_plays(
     def complete(cases: Sequence[TeamScenario], mode: Mode, path: Path, stream: str) -> list[TeamOutcome]:
         def play_block(start: int, end: int) -> list[TeamOutcome]:
             part = cases[start:end]
-            played = play(part, TEMPERATURES[mode], start, stream)
+            played = play(part, temperature if mode == "sampled" else 0.0, start, stream)
             return [
                 describe_episode(scenario, episode, verdict)
                 for scenario, (episode, verdict) in zip(part, played, strict=True)

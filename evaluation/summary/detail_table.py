@@ -50,7 +50,7 @@ def process_table(details: Mapping[str, Any]) -> PlainTable:
             faults = ", ".join(f"{kind} {count}" for kind, count in list(sampled["failures"].items())[:3])
             rows.append((owner_title(owner), stage_title(stage), *cells, f"{numbers['n']:.0f}", faults))
     return PlainTable(
-        title="Plays at temperature 1: means per play",
+        title="Sampled plays: means per play",
         titles=("who", "stage", *(title for _, title, _ in PROCESS), "n", "most frequent faults"),
         rows=tuple(rows),
         caption="well formed, cut off and escalated are shares",

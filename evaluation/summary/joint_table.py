@@ -35,7 +35,7 @@ def seeds_joint_table(summaries: Sequence[Mapping[str, Any]]) -> PlainTable:
         title="Joint training by seed",
         titles=("seed", "team reward", "gap closed", "hidden solved", "hidden V", "best validation", "last"),
         rows=rows,
-        caption="before and after joint training, temperature 1; validations are greedy",
+        caption="before and after joint training, sampled plays; validations are greedy",
     )
 
 
@@ -70,7 +70,7 @@ def _change_table(paired: Mapping[str, Mapping[str, Any]]) -> PlainTable:
 
 
 def _gap_table(gap: Mapping[str, Mapping[str, float]]) -> PlainTable:
-    ways = {"sampled": "temperature 1", "greedy": "greedy"}
+    ways = {"sampled": "sampled", "greedy": "greedy"}
     rows = tuple(
         (
             ways[way],
@@ -132,7 +132,7 @@ def _pass_table(passes: Mapping[str, Mapping[str, Any]]) -> PlainTable:
     )
     cases = min((one["n"] for one in passes.values()), default=0)
     return PlainTable(
-        title=f"Several tries at temperature 1 ({cases} cases)",
+        title=f"Several sampled tries ({cases} cases)",
         titles=("team", "mean V", *(f"pass^{k}" for k in range(1, most + 1))),
         rows=rows,
         caption="pass^k: chance that k tries at a case all reach V of .9 or more",

@@ -56,6 +56,7 @@ def build_summary(
     signal: Mapping[str, Mapping[str, float]],
     num_bootstrap: int = 2000,
     joint_steps: Sequence[Mapping[str, float]] = (),
+    temperature: float = 1.0,
 ) -> dict[str, Any]:
     """Return the summary of one seed, its gates included.
 
@@ -64,6 +65,7 @@ def build_summary(
     `p` of a paired change (permutation) and `p_exact` (McNemar on exact answers) are Holm-adjusted over the
     roles, or over the team's comparisons; `dz` and `cliffs_delta` are its effect sizes, `detectable` is the
     smallest change that so many scenarios show. `joint_steps`: what joint training logged, step by step.
+    `temperature` is that of the sampled plays.
 
     Raises:
         ValueError: a role's or the team's stage given twice, or stages of unequal length to compare.
@@ -80,6 +82,7 @@ def build_summary(
         | {"paired": _adjusted_over_comparisons(_changes(team, TEAM_COMPARISONS, num_bootstrap))},
         "joint": build_joint_section(team, joint_steps, num_bootstrap),
         "seed": seed,
+        "temperature": temperature,
         "wall_s": wall_s,
         "versions": dict(versions),
         "weights_changed": {stage: dict(roles) for stage, roles in weights_changed.items()},

@@ -1,6 +1,6 @@
 """A run's numbers as tables: rich for terminals, Markdown for documents.
 
-A cell reads ".62 [.60, .65] (.71)": mean verified reward at temperature 1, 95 % interval, greedy score.
+A cell reads ".62 [.60, .65] (.71)": mean verified reward of the sampled plays, 95 % interval, greedy score.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -99,6 +99,11 @@ def trained_stages(sections: Iterable[Mapping[str, Any]]) -> list[str]:
     return [stage for stage in TRAINED_STAGES if stage in present]
 
 
+def way_of_play(summary: Mapping[str, Any]) -> str:
+    """ "at temperature 1": how the judged plays were sampled."""
+    return f"at temperature {summary.get('temperature', 1.0):g}"
+
+
 def role_table(summary: Mapping[str, Any]) -> PlainTable:
     """Roles x training stages; under each score the greedy one and the paired change."""
     return _by_role(
@@ -106,7 +111,7 @@ def role_table(summary: Mapping[str, Any]) -> PlainTable:
         trained_stages(summary["roles"].values()),
         _stacked_cell,
         f"Roles alone: reward by the verifier, 0 to 1 ({_count(summary['roles'].values())})",
-        "mean [95 % interval] at temperature 1, below it (greedy decoding),\n"
+        f"mean [95 % interval] {way_of_play(summary)}, below it (greedy decoding),\n"
         "below it the change from the stage before on the same scenarios, * where it may be claimed:\n"
         "interval apart from 0, p < .05 after Holm, no smaller than what so many scenarios show",
     )
@@ -206,9 +211,9 @@ def markdown(summary: Mapping[str, Any]) -> str:
         markdown_table(["role", *(STAGE_TITLES[stage] for stage in stages)], scores),
         markdown_table(["paired change", *map(comparison_title, names)], changes),
         markdown_table(["team", "reward", *parts], team_table(summary).rows),
-        "Mean verified reward at temperature 1 [95 % bootstrap interval] (greedy). Changes are paired on the "
-        "same scenarios; * where one may be claimed: interval apart from 0, p < .05 after Holm's correction, "
-        "no smaller than what so many scenarios show in 80 % of runs.",
+        f"Mean verified reward {way_of_play(summary)} [95 % bootstrap interval] (greedy). Changes are paired "
+        "on the same scenarios; * where one may be claimed: interval apart from 0, p < .05 after Holm's "
+        "correction, no smaller than what so many scenarios show in 80 % of runs.",
     )
     return "\n\n".join(blocks) + "\n"
 

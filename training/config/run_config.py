@@ -75,10 +75,12 @@ class EvaluationConfig(Section):
     """Test scenarios of the team."""
     difficulties: tuple[Difficulty, ...] = ()
     """Difficulties of the test scenarios; none: those of the training data."""
+    temperature: Annotated[float, Field(ge=0, le=10)] = 1.0
+    """Sampling temperature of the plays that are judged; 0: all play greedily, and `greedy` is false."""
     greedy: bool = True
     """Play all of them greedily, too; without, half of the time, and what greedy play shows is not judged."""
     num_tries: PositiveCount = 4
-    """Plays at temperature 1 of some team cases, for the chance that all succeed; 1 plays none again."""
+    """Plays of each of some team cases, for the chance that all succeed; 1 plays none again."""
     num_tried_cases: PositiveCount = 100
     """Team cases, the first ones, that are played so often."""
     role_block: PositiveCount = 250
@@ -87,6 +89,15 @@ class EvaluationConfig(Section):
     """Team cases that are played together."""
     num_bootstrap: Annotated[int, Field(ge=100, le=MAX_COUNT)] = 2000
     """Resamples behind each confidence interval, 100 or more."""
+
+    @model_validator(mode="after")
+    def _check_greedy_plays(self) -> Self:
+        """Refuse to play the same again: greedy plays of a scenario never differ."""
+        if self.temperature == 0 and (self.greedy or self.num_tries > 1):
+            raise ValueError(
+                "at temperature 0 all plays of a scenario are alike: set greedy to false and num_tries to 1"
+            )
+        return self
 
 
 class ReviewConfig(Section):

@@ -69,8 +69,8 @@ tokenizer = AutoTokenizer.from_pretrained("roles/{owner}")
 model = AutoModelForCausalLM.from_pretrained("roles/{owner}")"""
 _NOT_EVALUATED = "The run was not evaluated when it was exported: there are no figures.\n"
 _EVALUATED = """\
-Means on sealed test cases with 95 % bootstrap intervals, sampled at temperature 1; greedy beside it.
-Difficulties {difficulties}, one seed. `emads evaluate` of the run made these figures.
+Means on sealed test cases with 95 % bootstrap intervals, plays at temperature {temperature:g}; greedy beside
+them. Difficulties {difficulties}, one seed. `emads evaluate` of the run made these figures.
 
 | | cases | mean reward | 95 % | greedy |
 |---|---:|---:|---|---:|
@@ -133,6 +133,7 @@ def _describe_evaluation(record: TeamRecord) -> str:
     config = record.config
     return _EVALUATED.format(
         rows="\n".join(rows),
+        temperature=config.evaluation.temperature,
         difficulties=", ".join(map(str, config.evaluation.difficulties or config.data.difficulties)),
     )
 

@@ -103,23 +103,30 @@ def find_weights(run: Run, stage: str, role: str) -> Path:
     return found
 
 
-def load_weights(run: Run, stage: str, role: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_weights(
+    run: Run, stage: str, role: str, *, dtype: str | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The weights of a role after a stage; with adapters the frozen base and the role's own adapter.
+
+    The base is in the precision `dtype`, or in that of the run's config.
 
     Raises:
         UserError: there are none; says which command makes them.
     """
     if run.config.model.adapter == "none":
         return load_checkpoint(find_weights(run, stage, role))
-    base, tokenizer = load_frozen_base(find_weights(run, BASE, role), run.config.model)
+    config = run.config.model if dtype is None else run.config.model.model_copy(update={"dtype": dtype})
+    base, tokenizer = load_frozen_base(find_weights(run, BASE, role), config)
     if stage == BASE:
         return base, tokenizer
     return cast(PreTrainedModel, load_adapters(base, {SINGLE: find_weights(run, stage, role)})), tokenizer
 
 
-def load_trainable(run: Run, stage: str, role: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_trainable(
+    run: Run, stage: str, role: str, *, dtype: str | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Weights that a role's next stage trains: those of `load_weights`, or a new adapter on the base."""
-    model, tokenizer = load_weights(run, stage, role)
+    model, tokenizer = load_weights(run, stage, role, dtype=dtype)
     if run.config.model.adapter != "none" and stage == BASE:
         model = cast(PreTrainedModel, attach(model, run.config.model, seed=run.config.seed))
     return model, tokenizer

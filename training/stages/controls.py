@@ -200,6 +200,7 @@ def evaluate_single(path: Path, stage: str) -> None:
             play,
             folder=outcomes_folder(run),
             repeats=find_repeats(config),
+            temperature=config.evaluation.temperature,
             with_greedy=config.evaluation.greedy,
             block_size=config.evaluation.team_block,
         )

@@ -97,7 +97,7 @@ def run_of_start(run: Run, stage: str) -> Run:
     differing = [
         f"{key} {value!r} there, {getattr(run.config.model, key)!r} here"
         for key, value in other.config.model
-        if key != "adapter_dtype" and value != getattr(run.config.model, key)
+        if key not in ("dtype", "adapter_dtype") and value != getattr(run.config.model, key)
     ]
     if differing:
         raise UserError(f"sft.start_from {folder}: its model is another one ({'; '.join(differing)})")
@@ -127,7 +127,7 @@ def train_role(
     """
     config = run.config
     start = (run_of_start(run, stage), *start_of(config, stage, role))
-    model, tokenizer = load_trainable(*start)
+    model, tokenizer = load_trainable(*start, dtype=config.model.dtype)
     chat = make_chat(tokenizer, config)
 
     def draw(split: Split, count: int, first: int) -> list[TokenRow]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from evaluation.scoring.outcomes import TEMPERATURES
+from evaluation.scoring.outcomes import MODES
 from evaluation.scoring.sealed_plays import outcome_path
 from roles.errors import UserError
 from roles.registry import ROLES
@@ -138,7 +138,7 @@ def copy_scores(donor: Run, run: Run, stage: str, owner: str) -> None:
         return
     target = outcomes_folder(run)
     target.mkdir(parents=True, exist_ok=True)
-    for mode in TEMPERATURES:
+    for mode in MODES:
         file = outcome_path(outcomes_folder(donor), stage, owner, mode)
         if file.is_file():  # greedy play may be left out
             shutil.copyfile(file, target / file.name)

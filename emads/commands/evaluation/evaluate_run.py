@@ -92,6 +92,7 @@ def summarise(run: Run, *, wall_s: float) -> dict[str, Any]:
         signal=signal,
         num_bootstrap=run.config.evaluation.num_bootstrap,
         joint_steps=list_joint_steps(run),
+        temperature=run.config.evaluation.temperature,
     )
     return summary | {"alarms": alarms_by_stage(run)}
 

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 from exported_teams import make_random_run
 
+from evaluation.scoring import sealed_plays
 from evaluation.scoring.outcomes import OutcomeFile
 from evaluation.scoring.scores import read_scores
+from roles.errors import UserError
+from training.config.loading import load_config
 from training.stages.evaluation import evaluate_role, evaluate_team
 
 
@@ -41,3 +44,31 @@ def test_blocks_are_as_large_as_the_config_says(tmp_path: Path, monkeypatch: pyt
     evaluate_role(run.path, "marl", "cost")
     evaluate_team(run.path, "marl")
     assert sorted(played.values()) == [[1, 1, 1], [2, 1]]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.5])
+def test_plays_are_sampled_at_the_temperature_of_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temperature: float
+) -> None:
+    used: list[float] = []
+    for player, place in (("play_solos", None), ("play_episodes", 4)):
+        play = getattr(sealed_plays, player)
+
+        def note(*given: Any, play: Any = play, place: int | None = place, **options: Any) -> Any:
+            used.append((options["sampling"] if place is None else given[place]).temperature)
+            return play(*given, **options)
+
+        monkeypatch.setattr(sealed_plays, player, note)
+    sizes = ("evaluation.num_role_scenarios=1", "evaluation.num_team_scenarios=1", "evaluation.num_tries=1")
+    chosen = (f"evaluation.temperature={temperature}", "evaluation.greedy=false")
+    run = make_random_run(tmp_path / "run", *sizes, *chosen)
+    evaluate_role(run.path, "marl", "cost")
+    evaluate_team(run.path, "marl")
+    assert used == [temperature] * 2
+
+
+@pytest.mark.parametrize("again", ["evaluation.greedy=true", "evaluation.num_tries=2"])
+def test_greedy_plays_are_not_made_twice(again: str) -> None:
+    base = ["evaluation.temperature=0", "evaluation.greedy=false", "evaluation.num_tries=1"]
+    with pytest.raises(UserError, match="at temperature 0 all plays of a scenario are alike"):
+        load_config(None, [*base, again])

@@ -98,6 +98,20 @@ def test_a_run_of_another_model_is_nothing_to_go_on_from(tmp_path: Path) -> None
         train_sft(third, "cost")
 
 
+def test_training_goes_on_in_the_precision_of_the_new_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Run.open(make_untrained_run(tmp_path / "first", "sft.max_steps=1", "model.adapter=lora"))
+    train_stage(first, "sft", ("cost",))
+    models: list[Any] = []
+    monkeypatch.setattr("training.stages.sft.train_on_rows", lambda *given, **_: models.append(given[3]))
+    begun = ("model.adapter=lora", f"sft.start_from={first.path}", "model.dtype=bfloat16")
+    train_sft(make_untrained_run(tmp_path / "second", *begun), "cost")
+    (model,) = models
+    kinds = {"lora_" in name: parameter.dtype for name, parameter in model.named_parameters()}
+    assert kinds == {False: torch.bfloat16, True: torch.float32}
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
