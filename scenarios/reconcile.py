@@ -23,7 +23,7 @@ from scenarios.funding.baselines import (
     answer_honestly,
     answer_randomly,
 )
-from scenarios.funding.demonstrations import count_most_calls, demonstrate
+from scenarios.funding.demonstrations import demonstrate
 from scenarios.funding.question import (
     Question,
     answer_of,
@@ -65,7 +65,7 @@ def generate(style: Style, split: Split, seed: int, index: int, difficulty: int)
         brief=write_brief(facts, style),
         facts=facts,
         truth=truth,
-        optimal_tool_calls=count_most_calls(question, style),
+        optimal_tool_calls=len(demonstrate(question, style)) - 1,
     )
 
 
@@ -152,7 +152,7 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
 
 def _build(style: Style) -> Family:
     def play(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
-        return demonstrate(read_question(scenario.facts), style, rng)
+        return demonstrate(read_question(scenario.facts), style)
 
     return Family(
         name="reconcile",

@@ -1,22 +1,16 @@
-"""Demonstrations of the reconcile family: search by totals, the sheet and what beats it, reckoning.
+"""Demonstrations of the reconcile family: the sheet, and what beats its best plan.
 
-Each uses what a reader of the reports knows by then: sums over the offers and what the tools have said.
+Both use what a reader of the reports knows by then: sums over the offers and what the tools have said. In one
+case in ten the plan that beats the sheet takes more than one exchange: there its sums alone are shown.
 """
 
 import json
-import random
-from collections.abc import Callable, Sequence
-from itertools import product
 
 from scenarios.base import Step, Style, ToolCall
 from scenarios.funding.question import Question, answer_of
-from scenarios.team.funding import Funding, best_in_order, choose_best, list_all_fundings, make_funding
+from scenarios.team.funding import Funding, choose_best, list_all_fundings, make_funding, rank_options
 from scenarios.team.offers import offers_on
 from scenarios.team.tools import write_favours
-
-MOST_TOTALS = 8  # that a search asks for; where it needs more, the other ways are shown alone
-
-Way = Callable[[], tuple[Step, ...]]
 
 
 def name_plan(plan: Funding) -> str:
@@ -42,24 +36,35 @@ def add_up(question: Question, plan: Funding) -> str:
     return f"{plan.option} {labels}: worth {worths} = {plan.worth}, cost {cost}"
 
 
-def list_candidates(question: Question) -> list[Funding]:
-    """Every plan with what its option needs, dear or not: greatest worth first, then the cheaper."""
-    plans = []
-    for option in question.public.base:
-        choices = []
-        for seat, report in question.table.items():
-            assert report is not None
-            own = [offer for offer in offers_on(question.table, option) if offer.seat == seat]
-            if option in report.veto:
-                own = []
-            elif option not in report.needs:
-                own = [*own, None]  # type: ignore[list-item]
-            choices.append(own)
-        plans += [
-            make_funding(question.public, option, [offer for offer in picks if offer is not None])
-            for picks in product(*choices)
-        ]
-    return sorted(plans, key=lambda plan: (-plan.worth, plan.cost))
+def list_swaps(question: Question, plan: Funding) -> list[tuple[str, Funding]]:
+    """Every offer of the plan's option that is worth more than a funded one in whose place it may stand.
+
+    Each with what the exchange comes to, in words, and the plan after it, dear or not.
+    """
+    budget, swaps = question.public.budget, []
+    for offer in offers_on(question.table, plan.option):
+        for funded in plan.offers:
+            kept = [one for one in plan.offers if one is not funded]
+            report = question.table[funded.seat]
+            is_needed = report is not None and plan.option in report.needs
+            if (
+                offer in plan.offers
+                or offer.worth <= funded.worth
+                or any(one.seat == offer.seat for one in kept)
+                or (is_needed and offer.seat != funded.seat)
+            ):
+                continue
+            swap = make_funding(question.public, plan.option, [*kept, offer])
+            text = (
+                f"{offer.label} for {funded.label}: cost {plan.cost} - {funded.cost} + {offer.cost}"
+                f" = {swap.cost} of {budget}: "
+            )
+            if swap.cost > budget:
+                text += "over"
+            else:
+                text += f"fits, worth {plan.worth} - {funded.worth} + {offer.worth} = {swap.worth}"
+            swaps.append((text, swap))
+    return swaps
 
 
 def _ask_total(plan: Funding, text: str) -> Step:
@@ -74,31 +79,34 @@ def _answer(question: Question, plan: Funding | None) -> Step:
     return Step(text="\n".join([*lines, json.dumps(answer_of(question, plan))]))
 
 
-def count_totals(question: Question) -> int:
-    """Totals that a search asks for: as far as the best plan, or over all where none can be run."""
-    candidates = list_candidates(question)
-    runs = (number for number, plan in enumerate(candidates, start=1) if plan.cost <= question.public.budget)
-    return next(runs, len(candidates))
-
-
-def search(question: Question) -> tuple[Step, ...]:
-    """Asks for the totals of plans, the greatest worth first, until one can be run: no other is better."""
-    steps: list[Step] = []
-    for plan in list_candidates(question):
-        steps.append(_ask_total(plan, "over the budget, next" if steps else ""))
-        if plan.cost <= question.public.budget:
-            return (*steps, _answer(question, plan))
-    return (*steps, _answer(question, None))
-
-
 def improve_sheet(question: Question) -> tuple[Step, ...]:
-    """Reads the sheet; adds up the plans that are worth more than its best; totals the best that fits."""
-    leader = best_in_order(question.public, question.table, by_return=True)
-    best = choose_best(list_all_fundings(question.public, question.table))
+    """Reads the sheet, compares its plans, exchanges offers of the best one, totals a plan that beats it."""
+    public, table = question.public, question.table
+    ranked = rank_options(public, table, "return")
+    worths = {option: plan.worth for option, plan in ranked if plan is not None}
+    leader = ranked[0][1] if ranked else None
+    best = choose_best(list_all_fundings(public, table))
+    lines = []
+    if leader is not None:
+        shown = ", ".join(f"{option} {worths[option]}" for option in public.options if option in worths)
+        lines.append(f"{shown}: best {name_plan(leader)}")
+        swaps = list_swaps(question, leader)
+        lines += [text for text, _ in swaps]
+        found = choose_best([leader, *(plan for _, plan in swaps if plan.cost <= public.budget)])
+    else:
+        found = None
     steps = [Step(text="", call=ToolCall(name="sheet", arguments={}))]
-    if leader is not None and best is not None and (best.worth, -best.cost) > (leader.worth, -leader.cost):
-        steps.append(_ask_total(best, f"sheet {name_plan(leader)}; better {add_up(question, best)}"))
-    return (*steps, _answer(question, best))
+    if best is not None and (leader is None or _rank(best) > _rank(leader)):
+        if found is None or _rank(best) > _rank(found):
+            lines.append(f"better {add_up(question, best)}")
+        steps.append(_ask_total(best, "\n".join(lines)))
+        lines = []
+    answer = _answer(question, best)
+    return (*steps, Step(text="\n".join([*lines, answer.text])))
+
+
+def _rank(plan: Funding) -> tuple[int, int]:
+    return plan.worth, -plan.cost
 
 
 def read_sheet(question: Question) -> tuple[Step, ...]:
@@ -107,36 +115,6 @@ def read_sheet(question: Question) -> tuple[Step, ...]:
     return (Step(text=f"exact\n{json.dumps(answer_of(question, best))}"),)
 
 
-def reckon(question: Question) -> tuple[Step, ...]:
-    """Adds up the best plan of every option, has the best of them totalled."""
-    found = []
-    for option in question.public.base:
-        runs = [plan for plan in list_all_fundings(question.public, question.table) if plan.option == option]
-        plan = choose_best(runs)
-        found.append(add_up(question, plan) if plan else f"{option} cannot be run")
-    best = choose_best(list_all_fundings(question.public, question.table))
-    text = "; ".join(found)
-    if best is None:
-        last = _answer(question, None)
-        return (Step(text=f"{text}\n{last.text}"),)
-    return (_ask_total(best, text), _answer(question, best))
-
-
-def list_ways(question: Question, style: Style) -> Sequence[Way]:
-    """The demonstrations that there are; in short style the brief lists the best plans."""
-    if style == "short":
-        return [lambda: read_sheet(question)]
-    ways: list[Way] = [lambda: improve_sheet(question), lambda: reckon(question)]
-    if 0 < count_totals(question) <= MOST_TOTALS:
-        ways.append(lambda: search(question))
-    return ways
-
-
-def demonstrate(question: Question, style: Style, rng: random.Random) -> tuple[Step, ...]:
-    """One demonstration, its way drawn from the rng."""
-    return rng.choice(list_ways(question, style))()
-
-
-def count_most_calls(question: Question, style: Style) -> int:
-    """Tool calls of the longest demonstration."""
-    return max(len(way()) - 1 for way in list_ways(question, style))
+def demonstrate(question: Question, style: Style) -> tuple[Step, ...]:
+    """The demonstration; in short style the brief lists the best plans."""
+    return read_sheet(question) if style == "short" else improve_sheet(question)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -16,10 +17,9 @@ from evaluation.audit.report_text_solver import solve_reports_from_text
 from roles.registry import ROLES
 from roles.team import SPECIALISTS
 from scenarios.base import Scenario, ToolCall
-from scenarios.funding.demonstrations import MOST_TOTALS, count_totals
 from scenarios.funding.question import read_question
 from scenarios.reconcile import FAMILY, SHORT_FAMILY, certify
-from scenarios.team.funding import best_in_order, list_all_fundings
+from scenarios.team.funding import list_all_fundings
 
 ILLEGAL = {"too_long", "no_answer", "not_json", "duplicate_key", "trailing_text", "schema", "unknown_id"}
 
@@ -150,42 +150,59 @@ def test_a_stranger_who_reads_the_schema_plays_legally(count: int) -> None:
         assert verdict.failure not in ILLEGAL, verdict
 
 
-def test_a_search_asks_in_order_of_worth_until_a_plan_can_be_run() -> None:
-    lengths = set()
-    for index in range(60):
-        scenario = draw("train", index, 5)
-        question = read_question(scenario.facts)
-        steps = FAMILY.demonstrate(scenario, random.Random(index))
-        calls = [step.call for step in steps[:-1] if step.call is not None]
-        if (
-            any(call.name == "sheet" for call in calls)
-            or ": worth " in steps[0].text
-            or "cannot" in steps[0].text
-        ):
-            continue
-        seen = [FAMILY.call_tool(scenario, call) for call in calls]
-        worths = [int(text.split("worth ")[1].split(";")[0]) for text in seen]
-        assert worths == sorted(worths, reverse=True)
-        assert [("cannot be run" in text) for text in seen[:-1]] == [True] * (len(seen) - 1)
-        assert "cannot be run" not in seen[-1] or scenario.truth["escalate"]
-        assert len(calls) == count_totals(question) <= MOST_TOTALS
-        lengths.add(len(calls))
-    assert len(lengths) > 2
+def test_a_single_exchange_that_beats_the_sheet_is_reckoned_and_totalled() -> None:
+    """A: the offer of 6 for 4 k$ leaves 6 of 10 k$, too little for that of 10 for 9, which fits alone."""
+    reports = {
+        "cto": report(offer("A", 4, 6)),
+        "coo": report(offer("B", 9, 9), needs="B"),
+        "risk": report(offer("A", 8, 5)),
+        "cost": report(offer("A", 9, 10)),
+    }
+    scenario = replace(BY_HAND, facts=FACTS | {"budget": 10, "reports": reports})
+    sheet, exchange, last = FAMILY.demonstrate(scenario, random.Random(0))
+    assert sheet.call == ToolCall(name="sheet", arguments={})
+    assert exchange.text == (
+        "A 36, B 29: best A cto 36\ncost for cto: cost 4 - 4 + 9 = 9 of 10: fits, worth 36 - 6 + 10 = 40"
+    )
+    assert exchange.call == ToolCall(name="total", arguments={"option": "A", "fund": ["cost"]})
+    assert last.text.splitlines()[:2] == ["favour: cto A, coo A, risk A, cost A", "best A cost 40"]
 
 
-def test_three_ways_are_shown_and_the_short_one_reads_the_sheet_in_its_brief() -> None:
-    opened = set()
+def test_what_an_option_needs_is_not_exchanged() -> None:
+    _, last = FAMILY.demonstrate(BY_HAND, random.Random(0))
+    assert last.text.splitlines()[0] == "A 47, B 59: best B cto coo 59"
+    assert " for " not in last.text  # risk is worth more than coo, which B needs
+
+
+@pytest.mark.parametrize("difficulty", [1, 5, 10])
+def test_demonstrations_reckon_rightly_and_seldom_leap(difficulty: int) -> None:
+    form = re.compile(r"\w+ for \w+: cost (.+) = (\d+) of (\d+): (over|fits, worth (.+) = (\d+))")
+    num_leaps, num_exchanges = 0, 0
     for index in range(60):
-        steps = FAMILY.demonstrate(draw("train", index, 3), random.Random(index))
-        opened.add((steps[0].call.name if steps[0].call else "", ": worth " in steps[0].text))
+        steps = FAMILY.demonstrate(draw("train", index, difficulty), random.Random(index))
+        for line in "\n".join(step.text for step in steps).splitlines():
+            num_leaps += line.startswith("better ")
+            found = form.fullmatch(line)
+            assert (" for " in line) == (found is not None)
+            if found is None:
+                continue
+            num_exchanges += 1
+            cost, worth = (sum_up(terms) for terms in (found[1], found[5] or "0"))
+            assert (cost, worth) == (int(found[2]), int(found[6] or 0))
+            assert (cost > int(found[3])) == (found[4] == "over")
+    assert num_leaps <= 9 < num_exchanges
+
+
+def sum_up(terms: str) -> int:
+    """1 - 2 + 3."""
+    return sum(int(term) for term in re.sub(r"([+-]) ", r"\1", terms).split())
+
+
+def test_the_short_way_reads_the_sheet_in_its_brief() -> None:
+    for index in range(60):
         short = SHORT_FAMILY.generate("train", 0, index, 3)
-        question = read_question(short.facts)
-        leader = best_in_order(question.public, question.table, by_return=True)
-        is_best = leader is not None and leader.worth == short.truth["worth"]
-        shown = SHORT_FAMILY.demonstrate(short, random.Random(index))
-        assert len(shown) <= (1 if is_best and leader and leader.cost == short.truth["cost"] else 2)
+        assert len(SHORT_FAMILY.demonstrate(short, random.Random(index))) == 1
         assert "\nfavour: cto " in short.brief
-    assert {("sheet", False), ("total", True), ("total", False)} <= opened
 
 
 def test_the_sheet_names_whom_each_seat_favours() -> None:
