@@ -8,9 +8,15 @@ import json
 
 from scenarios.base import Step, Style, ToolCall
 from scenarios.funding.question import Question, answer_of
-from scenarios.team.funding import Funding, choose_best, list_all_fundings, make_funding, rank_options
+from scenarios.team.funding import (
+    Funding,
+    choose_best,
+    fund_in_order,
+    list_all_fundings,
+    list_conflicts,
+    make_funding,
+)
 from scenarios.team.offers import offers_on
-from scenarios.team.tools import write_favours
 
 
 def name_plan(plan: Funding) -> str:
@@ -36,12 +42,39 @@ def add_up(question: Question, plan: Funding) -> str:
     return f"{plan.option} {labels}: worth {worths} = {plan.worth}, cost {cost}"
 
 
-def list_swaps(question: Question, plan: Funding) -> list[tuple[str, Funding]]:
-    """Every offer of the plan's option that is worth more than a funded one in whose place it may stand.
+def compare_options(question: Question) -> tuple[list[str], Funding | None]:
+    """What is said of the sheet's plans, a line per option, and the best of them.
 
-    Each with what the exchange comes to, in words, and the plan after it, dear or not.
+    Both numbers come before the word for how they compare: a model writes from left to right.
     """
-    budget, swaps = question.public.budget, []
+    lines: list[str] = []
+    best: Funding | None = None
+    for option in question.public.options:
+        plan = fund_in_order(question.public, question.table, option, by_return=True)
+        if plan is None:
+            lines.append(f"{option}: cannot be run")
+            continue
+        said, is_better = f"{option}: worth {plan.worth}", best is None
+        if best is not None:
+            is_better = _rank(plan) > _rank(best)
+            said += f" to {best.worth}: "
+            if plan.worth == best.worth:
+                said += f"equal, cost {plan.cost} to {best.cost}: {'less' if is_better else 'no less'}"
+            else:
+                said += "more" if is_better else "less"
+        if is_better:
+            best = plan
+            said += f", best {name_plan(plan)}"
+        lines.append(said)
+    return lines, best
+
+
+def list_exchanges(question: Question, plan: Funding) -> list[tuple[str, Funding | None]]:
+    """Every offer of the plan's option that may stand in a funded one's place, compared with that one.
+
+    Each in words, with the plan after the exchange where that is worth more and can be run.
+    """
+    budget, exchanges = question.public.budget, []
     for offer in offers_on(question.table, plan.option):
         for funded in plan.offers:
             kept = [one for one in plan.offers if one is not funded]
@@ -49,22 +82,24 @@ def list_swaps(question: Question, plan: Funding) -> list[tuple[str, Funding]]:
             is_needed = report is not None and plan.option in report.needs
             if (
                 offer in plan.offers
-                or offer.worth <= funded.worth
                 or any(one.seat == offer.seat for one in kept)
                 or (is_needed and offer.seat != funded.seat)
             ):
                 continue
-            swap = make_funding(question.public, plan.option, [*kept, offer])
-            text = (
-                f"{offer.label} for {funded.label}: cost {plan.cost} - {funded.cost} + {offer.cost}"
-                f" = {swap.cost} of {budget}: "
-            )
-            if swap.cost > budget:
-                text += "over"
+            said = f"{offer.label} for {funded.label}: worth {offer.worth} to {funded.worth}: "
+            after: Funding | None = None
+            if offer.worth <= funded.worth:
+                said += "no more"
             else:
-                text += f"fits, worth {plan.worth} - {funded.worth} + {offer.worth} = {swap.worth}"
-            swaps.append((text, swap))
-    return swaps
+                after = make_funding(question.public, plan.option, [*kept, offer])
+                costs = f"{plan.cost} - {funded.cost} + {offer.cost} = {after.cost}"
+                said += f"more, cost {costs} of {budget}: "
+                if after.cost > budget:
+                    said, after = f"{said}over", None
+                else:
+                    said += f"fits, worth {plan.worth} - {funded.worth} + {offer.worth} = {after.worth}"
+            exchanges.append((said, after))
+    return exchanges
 
 
 def _ask_total(plan: Funding, text: str) -> Step:
@@ -72,37 +107,29 @@ def _ask_total(plan: Funding, text: str) -> Step:
     return Step(text=text, call=ToolCall(name="total", arguments={"option": plan.option, "fund": fund}))
 
 
-def _answer(question: Question, plan: Funding | None) -> Step:
-    lines = [f"best {name_plan(plan)}" if plan else "none can be run"]
-    if plan is not None:
-        lines.insert(0, write_favours(question.public, question.table))
-    return Step(text="\n".join([*lines, json.dumps(answer_of(question, plan))]))
+def _answer(question: Question, plan: Funding | None) -> str:
+    answer = json.dumps(answer_of(question, plan))
+    if plan is None:
+        return f"none can be run\n{answer}"
+    against = list_conflicts(question.public, question.table, plan.option)
+    favours = (f"{seat} {'no' if seat in against else 'yes'}" for seat in question.public.seats)
+    return f"best {name_plan(plan)}\nfavour {plan.option}: {', '.join(favours)}\n{answer}"
 
 
 def improve_sheet(question: Question) -> tuple[Step, ...]:
     """Reads the sheet, compares its plans, exchanges offers of the best one, totals a plan that beats it."""
-    public, table = question.public, question.table
-    ranked = rank_options(public, table, "return")
-    worths = {option: plan.worth for option, plan in ranked if plan is not None}
-    leader = ranked[0][1] if ranked else None
-    best = choose_best(list_all_fundings(public, table))
-    lines = []
-    if leader is not None:
-        shown = ", ".join(f"{option} {worths[option]}" for option in public.options if option in worths)
-        lines.append(f"{shown}: best {name_plan(leader)}")
-        swaps = list_swaps(question, leader)
-        lines += [text for text, _ in swaps]
-        found = choose_best([leader, *(plan for _, plan in swaps if plan.cost <= public.budget)])
-    else:
-        found = None
     steps = [Step(text="", call=ToolCall(name="sheet", arguments={}))]
+    lines, leader = compare_options(question)
+    exchanges = list_exchanges(question, leader) if leader is not None else []
+    lines += [said for said, _ in exchanges]
+    found = choose_best([plan for plan in (leader, *(after for _, after in exchanges)) if plan is not None])
+    best = choose_best(list_all_fundings(question.public, question.table))
     if best is not None and (leader is None or _rank(best) > _rank(leader)):
         if found is None or _rank(best) > _rank(found):
             lines.append(f"better {add_up(question, best)}")
         steps.append(_ask_total(best, "\n".join(lines)))
         lines = []
-    answer = _answer(question, best)
-    return (*steps, Step(text="\n".join([*lines, answer.text])))
+    return (*steps, Step(text="\n".join([*lines, _answer(question, best)])))
 
 
 def _rank(plan: Funding) -> tuple[int, int]:

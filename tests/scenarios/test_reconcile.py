@@ -162,21 +162,31 @@ def test_a_single_exchange_that_beats_the_sheet_is_reckoned_and_totalled() -> No
     sheet, exchange, last = FAMILY.demonstrate(scenario, random.Random(0))
     assert sheet.call == ToolCall(name="sheet", arguments={})
     assert exchange.text == (
-        "A 36, B 29: best A cto 36\ncost for cto: cost 4 - 4 + 9 = 9 of 10: fits, worth 36 - 6 + 10 = 40"
+        "A: worth 36, best A cto 36\nB: worth 29 to 36: less\n"
+        "risk for cto: worth 5 to 6: no more\n"
+        "cost for cto: worth 10 to 6: more, cost 4 - 4 + 9 = 9 of 10: fits, worth 36 - 6 + 10 = 40"
     )
     assert exchange.call == ToolCall(name="total", arguments={"option": "A", "fund": ["cost"]})
-    assert last.text.splitlines()[:2] == ["favour: cto A, coo A, risk A, cost A", "best A cost 40"]
+    assert last.text.splitlines()[:2] == ["best A cost 40", "favour A: cto yes, coo yes, risk yes, cost yes"]
 
 
 def test_what_an_option_needs_is_not_exchanged() -> None:
     _, last = FAMILY.demonstrate(BY_HAND, random.Random(0))
-    assert last.text.splitlines()[0] == "A 47, B 59: best B cto coo 59"
-    assert " for " not in last.text  # risk is worth more than coo, which B needs
+    assert last.text.splitlines()[:-1] == [  # risk is worth more than coo, but B needs coo
+        "A: worth 47, best A cto cost 47",
+        "B: worth 59 to 47: more, best B cto coo 59",
+        "risk for cto: worth 15 to 30: no more",
+        "best B cto coo 59",
+        "favour B: cto yes, coo no, risk yes, cost no",
+    ]
 
 
 @pytest.mark.parametrize("difficulty", [1, 5, 10])
 def test_demonstrations_reckon_rightly_and_seldom_leap(difficulty: int) -> None:
-    form = re.compile(r"\w+ for \w+: cost (.+) = (\d+) of (\d+): (over|fits, worth (.+) = (\d+))")
+    form = re.compile(
+        r"\w+ for \w+: worth (\d+) to (\d+): "
+        r"(no more|more, cost (.+) = (\d+) of (\d+): (over|fits, worth (.+) = (\d+)))"
+    )
     num_leaps, num_exchanges = 0, 0
     for index in range(60):
         steps = FAMILY.demonstrate(draw("train", index, difficulty), random.Random(index))
@@ -187,9 +197,12 @@ def test_demonstrations_reckon_rightly_and_seldom_leap(difficulty: int) -> None:
             if found is None:
                 continue
             num_exchanges += 1
-            cost, worth = (sum_up(terms) for terms in (found[1], found[5] or "0"))
-            assert (cost, worth) == (int(found[2]), int(found[6] or 0))
-            assert (cost > int(found[3])) == (found[4] == "over")
+            assert (int(found[1]) > int(found[2])) == (found[3] != "no more")
+            if found[3] == "no more":
+                continue
+            cost, worth = (sum_up(terms) for terms in (found[4], found[8] or "0"))
+            assert (cost, worth) == (int(found[5]), int(found[9] or 0))
+            assert (cost > int(found[6])) == (found[7] == "over")
     assert num_leaps <= 9 < num_exchanges
 
 
