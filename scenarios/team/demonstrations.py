@@ -12,6 +12,7 @@ from typing import Any
 
 from roles.team import RECONCILER, Ask, AskMessage, Decision, Report
 from scenarios.base import Step, ToolCall
+from scenarios.team.comparing import compare_options, explain_best
 from scenarios.team.experts import (
     FUNDING_HABITS,
     REPORT_HABITS,
@@ -22,8 +23,10 @@ from scenarios.team.experts import (
     sample_habit,
 )
 from scenarios.team.frontier import Band, budget_band
+from scenarios.team.funding import best_funding
 from scenarios.team.game import PlanGame, Reports
-from scenarios.team.offers import load_table
+from scenarios.team.offers import Table, load_table
+from scenarios.team.playable import PublicCase
 from scenarios.team.questions import choose_question
 from scenarios.team.texts.table_texts import TEXTS
 from scenarios.team.value import funded_plan
@@ -169,8 +172,18 @@ def show_decision(game: PlanGame, reports: Reports, habit: str, *, with_tools: b
     steps = _read_sheet(game, habit, with_tools)
     if steps and not decision.escalate:
         arguments = {"option": decision.option, "fund": decision.fund}
-        steps = (*steps, Step(text="", call=ToolCall(name="total", arguments=arguments)))
+        text = _explain(game.case.public, load_table(reports), habit)
+        steps = (*steps, Step(text=text, call=ToolCall(name="total", arguments=arguments)))
     return (*steps, answer)
+
+
+def _explain(public: PublicCase, table: Table, habit: str) -> str:
+    """How the sheet leads to the habit's plan; nothing of funding by worth, which the sheet does not show."""
+    if habit == "worth":
+        return ""
+    if habit == "return":
+        return "\n".join(compare_options(public, table)[0])
+    return "\n".join(explain_best(public, table, best_funding(public, table))[0])
 
 
 def _draw_draft(
