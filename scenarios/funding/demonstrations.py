@@ -7,8 +7,8 @@ import json
 
 from scenarios.base import Step, Style, ToolCall
 from scenarios.funding.question import Question, answer_of
-from scenarios.team.comparing import explain_best, name_plan, rank_plan
 from scenarios.team.funding import Funding, choose_best, list_all_fundings, list_conflicts
+from scenarios.team.texts.comparing import explain_best, name_plan, rank_plan
 
 
 def _ask_total(plan: Funding, text: str) -> Step:

@@ -12,7 +12,6 @@ from typing import Any
 
 from roles.team import RECONCILER, Ask, AskMessage, Decision, Report
 from scenarios.base import Step, ToolCall
-from scenarios.team.comparing import compare_options, explain_best
 from scenarios.team.experts import (
     FUNDING_HABITS,
     REPORT_HABITS,
@@ -28,6 +27,7 @@ from scenarios.team.game import PlanGame, Reports
 from scenarios.team.offers import Table, load_table
 from scenarios.team.playable import PublicCase
 from scenarios.team.questions import choose_question
+from scenarios.team.texts.comparing import compare_options, explain_best
 from scenarios.team.texts.table_texts import TEXTS
 from scenarios.team.value import funded_plan
 

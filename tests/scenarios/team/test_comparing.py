@@ -5,10 +5,10 @@ import json
 from roles.team import RECONCILER
 from scenarios.company.records import Option
 from scenarios.team import PlanGame, PublicCase, generate
-from scenarios.team.comparing import compare_options, explain_best
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.funding import best_funding
 from scenarios.team.offers import CheckedReport, TabledOffer
+from scenarios.team.texts.comparing import compare_options, explain_best
 
 
 def make_public(bases: dict[str, int], seats: tuple[str, ...]) -> PublicCase:
