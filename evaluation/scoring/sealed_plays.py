@@ -57,6 +57,10 @@ def outcome_path(folder: Path, stage: str, owner: str, mode: Mode) -> Path:
     return folder / f"{stage}-{owner}.{mode}.jsonl"
 
 
+def _temperature_of(mode: Mode, sampled: float) -> float:
+    return sampled if mode == "sampled" else 0.0
+
+
 def score_role(
     role: str,
     stage: str,
@@ -84,8 +88,9 @@ def score_role(
     keys = [scenario.key for scenario in scenarios]
 
     def play(mode: Mode) -> list[RoleOutcome]:
-        heat = temperature if mode == "sampled" else 0.0
-        sampling = Sampling(temperature=heat, max_completion_tokens=max_completion_tokens)
+        sampling = Sampling(
+            temperature=_temperature_of(mode, temperature), max_completion_tokens=max_completion_tokens
+        )
 
         def play_block(start: int, end: int) -> list[RoleOutcome]:
             plays = play_solos(
@@ -243,7 +248,7 @@ def score_plays(
     def complete(cases: Sequence[TeamScenario], mode: Mode, path: Path, stream: str) -> list[TeamOutcome]:
         def play_block(start: int, end: int) -> list[TeamOutcome]:
             part = cases[start:end]
-            played = play(part, temperature if mode == "sampled" else 0.0, start, stream)
+            played = play(part, _temperature_of(mode, temperature), start, stream)
             return [
                 describe_episode(scenario, episode, verdict)
                 for scenario, (episode, verdict) in zip(part, played, strict=True)

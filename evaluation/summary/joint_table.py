@@ -70,10 +70,9 @@ def _change_table(paired: Mapping[str, Mapping[str, Any]]) -> PlainTable:
 
 
 def _gap_table(gap: Mapping[str, Mapping[str, float]]) -> PlainTable:
-    ways = {"sampled": "sampled", "greedy": "greedy"}
     rows = tuple(
         (
-            ways[way],
+            way,
             short(one["before"]),
             short(one["after"]),
             short(one["reachable"]),

@@ -100,7 +100,7 @@ def trained_stages(sections: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def way_of_play(summary: Mapping[str, Any]) -> str:
-    """ "at temperature 1": how the judged plays were sampled."""
+    """Return how the judged plays were sampled, as in "at temperature 1"."""
     return f"at temperature {summary.get('temperature', 1.0):g}"
 
 

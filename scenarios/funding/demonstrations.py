@@ -6,9 +6,10 @@ Both use what a reader of the reports knows by then: sums over the offers and wh
 import json
 
 from scenarios.base import Step, Style, ToolCall
+from scenarios.company.comparison import beats
 from scenarios.funding.question import Question, answer_of
 from scenarios.team.funding import Funding, choose_best, list_all_fundings, list_conflicts
-from scenarios.team.texts.comparing import explain_best, name_plan, rank_plan
+from scenarios.team.texts.comparing import explain_best, name_plan
 
 
 def _ask_total(plan: Funding, text: str) -> Step:
@@ -30,7 +31,7 @@ def improve_sheet(question: Question) -> tuple[Step, ...]:
     steps = [Step(text="", call=ToolCall(name="sheet", arguments={}))]
     best = choose_best(list_all_fundings(question.public, question.table))
     lines, leader = explain_best(question.public, question.table, best)
-    if best is not None and (leader is None or rank_plan(best) > rank_plan(leader)):
+    if best is not None and beats(best, leader):
         steps.append(_ask_total(best, "\n".join(lines)))
         lines = []
     return (*steps, Step(text="\n".join([*lines, _answer(question, best)])))

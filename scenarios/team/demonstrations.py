@@ -178,7 +178,7 @@ def show_decision(game: PlanGame, reports: Reports, habit: str, *, with_tools: b
 
 
 def _explain(public: PublicCase, table: Table, habit: str) -> str:
-    """How the sheet leads to the habit's plan; nothing of funding by worth, which the sheet does not show."""
+    """Lead from the sheet to the habit's plan; "" for funding by worth, which the sheet does not show."""
     if habit == "worth":
         return ""
     if habit == "return":

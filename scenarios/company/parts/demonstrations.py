@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from scenarios.base import Step, Style, ToolCall
+from scenarios.company.comparison import beats, compare_in_words
 from scenarios.company.domain import Domain
 from scenarios.company.parts.question import (
     Question,
@@ -56,10 +57,7 @@ def list_searched(parts: Sequence[Part], amount: int) -> list[Part]:
 
 
 def _compare(part: Part, best: Part | None, amount: int) -> tuple[str, Part | None]:
-    """Return what is said of a part that was measured, and the best one then.
-
-    Both numbers come before the word for how they compare: a model writes from left to right.
-    """
+    """Return what is said of a part that was measured, and the best one then."""
     if part.cost > amount:
         return f"cost {part.cost} of {amount}: over", best
     within = f"cost {part.cost} of {amount}: fits"
@@ -67,13 +65,7 @@ def _compare(part: Part, best: Part | None, amount: int) -> tuple[str, Part | No
         return f"{within}, breaks the limit", best
     if best is None:
         return within, part
-    if part.worth == best.worth:
-        is_cheaper = part.cost < best.cost
-        said = f"{within}, worth {part.worth} to {best.worth}: equal, cost {part.cost} to {best.cost}"
-        return f"{said}: {'less' if is_cheaper else 'no less'}", part if is_cheaper else best
-    is_better = part.worth > best.worth
-    said = f"{within}, worth {part.worth} to {best.worth}: {'more' if is_better else 'less'}"
-    return said, part if is_better else best
+    return f"{within}, {compare_in_words(part, best)}", part if beats(part, best) else best
 
 
 def search(question: Question, searched: Sequence[Part]) -> tuple[Step, ...]:

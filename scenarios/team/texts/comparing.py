@@ -1,5 +1,6 @@
 """Words in which ReconcileGPT compares plans by the reports: option with option, offer with offer."""
 
+from scenarios.company.comparison import beats, compare_in_words
 from scenarios.team.funding import Funding, choose_best, fund_in_order, make_funding
 from scenarios.team.offers import Table, offers_on
 from scenarios.team.playable import PublicCase
@@ -29,10 +30,7 @@ def add_up(public: PublicCase, plan: Funding) -> str:
 
 
 def compare_options(public: PublicCase, table: Table) -> tuple[list[str], Funding | None]:
-    """What is said of the sheet's plans, a line per option, and the best of them.
-
-    Both numbers come before the word for how they compare: a model writes from left to right.
-    """
+    """Return a line per option that compares the sheet's plan with the best so far, and the best of all."""
     lines: list[str] = []
     best: Funding | None = None
     for option in public.options:
@@ -40,25 +38,18 @@ def compare_options(public: PublicCase, table: Table) -> tuple[list[str], Fundin
         if plan is None:
             lines.append(f"{option}: cannot be run")
             continue
-        said, is_better = f"{option}: worth {plan.worth}", best is None
-        if best is not None:
-            is_better = rank_plan(plan) > rank_plan(best)
-            said += f" to {best.worth}: "
-            if plan.worth == best.worth:
-                said += f"equal, cost {plan.cost} to {best.cost}: {'less' if is_better else 'no less'}"
-            else:
-                said += "more" if is_better else "less"
-        if is_better:
+        said = f"worth {plan.worth}" if best is None else compare_in_words(plan, best)
+        if beats(plan, best):
             best = plan
             said += f", best {name_plan(plan)}"
-        lines.append(said)
+        lines.append(f"{option}: {said}")
     return lines, best
 
 
 def list_exchanges(public: PublicCase, table: Table, plan: Funding) -> list[tuple[str, Funding | None]]:
-    """Every offer of the plan's option that may stand in a funded one's place, compared with that one.
+    """Compare every offer of the plan's option with each funded one in whose place it may stand.
 
-    Each in words, with the plan after the exchange where that is worth more and can be run.
+    Each comparison is in words, with the plan after the exchange where that is worth more and can be run.
     """
     budget, exchanges = public.budget, []
     for offer in offers_on(table, plan.option):
@@ -88,20 +79,15 @@ def list_exchanges(public: PublicCase, table: Table, plan: Funding) -> list[tupl
     return exchanges
 
 
-def rank_plan(plan: Funding) -> tuple[int, int]:
-    """The more worth the better, then the cheaper."""
-    return plan.worth, -plan.cost
-
-
 def explain_best(public: PublicCase, table: Table, best: Funding | None) -> tuple[list[str], Funding | None]:
-    """Lines that lead from the sheet to the best plan, and the sheet's best plan.
+    """Return the lines that lead from the sheet to the best plan, and the sheet's best plan.
 
-    In one case in ten the best plan takes more than one exchange: then the last line gives its sums.
+    Where the best plan takes more than one exchange the last line gives its sums.
     """
     lines, leader = compare_options(public, table)
     exchanges = list_exchanges(public, table, leader) if leader is not None else []
     lines += [said for said, _ in exchanges]
     found = choose_best([plan for plan in (leader, *(after for _, after in exchanges)) if plan is not None])
-    if best is not None and (found is None or rank_plan(best) > rank_plan(found)):
+    if best is not None and beats(best, found):
         lines.append(f"better {add_up(public, best)}")
     return lines, leader

@@ -2,32 +2,19 @@
 
 import json
 
+from tabled_reports import make_public, tabled
+
 from roles.team import RECONCILER
-from scenarios.company.records import Option
-from scenarios.team import PlanGame, PublicCase, generate
+from scenarios.team import PlanGame, generate
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.funding import best_funding
-from scenarios.team.offers import CheckedReport, TabledOffer
 from scenarios.team.texts.comparing import compare_options, explain_best
-
-
-def make_public(bases: dict[str, int], seats: tuple[str, ...]) -> PublicCase:
-    options = {letter: Option(letter=letter, name=letter, base=base) for letter, base in bases.items()}
-    return PublicCase(sector="", situation="", options=options, budget=20, seats=seats)
-
-
-def report(seat: str, *offers: tuple[str, int, int]) -> CheckedReport:
-    tabled = tuple(
-        TabledOffer(label=seat, seat=seat, option=option, choice=(f"part {option}",), cost=cost, worth=worth)
-        for option, cost, worth in offers
-    )
-    return CheckedReport(offers=tabled, needs=(), veto=(), note="", false_claims=())
 
 
 def test_of_plans_of_equal_worth_the_cheaper_is_best() -> None:
     """A: coo returns 26/12, cto 20/10, both cost 22 of 20."""
-    table = {"cto": report("cto", ("A", 10, 20), ("B", 9, 36)), "coo": report("coo", ("A", 12, 26))}
-    public = make_public({"A": 30, "B": 20, "C": 10}, ("cto", "coo"))
+    table = {"cto": tabled("cto", ("A", 10, 20), ("B", 9, 36)), "coo": tabled("coo", ("A", 12, 26))}
+    public = make_public(20, {"A": 30, "B": 20, "C": 10}, ("cto", "coo"))
     lines, best = compare_options(public, table)
     assert lines == [
         "A: worth 56, best A coo 56",
@@ -41,11 +28,11 @@ def test_of_plans_of_equal_worth_the_cheaper_is_best() -> None:
 def test_two_offers_that_give_way_to_one_are_a_leap_that_shows_its_sums() -> None:
     """By return cto and coo are funded for 12 of 20; risk alone is worth more and fits beside neither."""
     table = {
-        "cto": report("cto", ("A", 6, 12)),
-        "coo": report("coo", ("A", 6, 10)),
-        "risk": report("risk", ("A", 19, 30)),
+        "cto": tabled("cto", ("A", 6, 12)),
+        "coo": tabled("coo", ("A", 6, 10)),
+        "risk": tabled("risk", ("A", 19, 30)),
     }
-    public = make_public({"A": 5}, ("cto", "coo", "risk"))
+    public = make_public(20, {"A": 5}, ("cto", "coo", "risk"))
     lines, leader = explain_best(public, table, best_funding(public, table))
     assert lines == [
         "A: worth 27, best A cto coo 27",

@@ -5,54 +5,37 @@ from itertools import pairwise
 from statistics import fmean
 
 import pytest
+from tabled_reports import make_public, tabled
 
 from roles.team import RECONCILER, Ask, Decision
 from scenarios.base import Style
-from scenarios.company.records import Option
-from scenarios.team import PlanGame, PublicCase, decision_value, generate, load_table
+from scenarios.team import PlanGame, decision_value, generate, load_table
 from scenarios.team.demonstrations import Meeting, hold_meeting
-from scenarios.team.offers import EMPTY_REPORT, CheckedReport, TabledOffer
+from scenarios.team.offers import EMPTY_REPORT
 from scenarios.team.questions import choose_question
-
-SEATS = ("cto", "coo")
-
-
-def make_public(budget: int) -> PublicCase:
-    options = {
-        letter: Option(letter=letter, name=letter, base=base) for letter, base in (("A", 30), ("B", 20))
-    }
-    return PublicCase(sector="", situation="", options=options, budget=budget, seats=SEATS)
-
-
-def report(seat: str, *offers: tuple[str, int, int], needs: tuple[str, ...] = ()) -> CheckedReport:
-    tabled = tuple(
-        TabledOffer(label=seat, seat=seat, option=option, choice=(f"part {option}",), cost=cost, worth=worth)
-        for option, cost, worth in offers
-    )
-    return CheckedReport(offers=tabled, needs=needs, veto=(), note="", false_claims=())
 
 
 def test_it_asks_for_a_smaller_part_where_two_offers_do_not_fit_together() -> None:
     """Both cost 20 of 30: one is funded, and 10 for the other are reckoned at 0.9 x 10 x 24/20."""
-    table = {"cto": report("cto", ("A", 20, 30)), "coo": report("coo", ("A", 20, 24))}
+    table = {"cto": tabled("cto", ("A", 20, 30)), "coo": tabled("coo", ("A", 20, 24))}
     assert choose_question(make_public(30), table) == Ask(seat="coo", option="A", cost_at_most=10)
 
 
 def test_it_asks_for_a_larger_part_where_money_is_left() -> None:
     """Beyond the offer's 10 at a worth of 20 another 10 are reckoned at 0.4 x 2 each: 8 more."""
-    table = {"cto": report("cto", ("A", 10, 20)), "coo": EMPTY_REPORT}
+    table = {"cto": tabled("cto", ("A", 10, 20)), "coo": EMPTY_REPORT}
     assert choose_question(make_public(40), table) == Ask(seat="cto", option="A", cost_at_most=40)
 
 
 def test_it_does_not_ask_where_little_is_to_be_gained_nor_twice() -> None:
-    table = {"cto": report("cto", ("A", 10, 20)), "coo": EMPTY_REPORT}
+    table = {"cto": tabled("cto", ("A", 10, 20)), "coo": EMPTY_REPORT}
     assert choose_question(make_public(12), table) is None  # 2 k$ more are reckoned at 1.6
     assert choose_question(make_public(40), table, [Ask(seat="cto", option="A", cost_at_most=40)]) is None
 
 
 def test_where_nothing_can_be_run_it_asks_for_what_makes_an_option_possible() -> None:
     table = {
-        "cto": report("cto", ("A", 30, 9), ("B", 25, 9), needs=("A", "B")),
+        "cto": tabled("cto", ("A", 30, 9), ("B", 25, 9), needs=("A", "B")),
         "coo": EMPTY_REPORT,
     }
     assert choose_question(make_public(10), table) == Ask(seat="cto", option="A", cost_at_most=10)
