@@ -37,7 +37,8 @@ def main(arguments: Sequence[str]) -> int:
         group = episodes[start : start + size]
         rewards = torch.tensor([episode_reward(one, plays.grpo)["total"] for one in group])
         own = torch.tensor([sum(one.trajectory.loss_mask) for one in group])
-        gradients.append(group_gradient(plays.model, group, (rewards - rewards.mean()) / own / size))
+        advantages = (rewards - rewards.mean()) / own / size
+        gradients.append(group_gradient(plays.model, group, advantages, plays.temperature))
         shown = " ".join(f"{reward:.2f}" for reward in rewards.tolist())
         print(f"rewards {shown}: length of the gradient {gradients[-1].norm():.3g}", flush=True)
     found = torch.stack(gradients)
@@ -53,8 +54,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def group_gradient(model: Any, group: Sequence[SoloEpisode], advantages: Tensor) -> Tensor:
-    """Gradient of the sum of advantage x log-probability of the own tokens, (trained weights,)."""
+def group_gradient(
+    model: Any, group: Sequence[SoloEpisode], advantages: Tensor, temperature: float
+) -> Tensor:
+    """Gradient of the sum of advantage x log-probability of the own tokens, (trained weights,).
+
+    `temperature`: that the group was sampled at.
+    """
     trained = [one for one in model.parameters() if one.requires_grad]
     model.zero_grad(set_to_none=True)
     for episode, advantage in zip(group, advantages.tolist(), strict=True):
@@ -63,7 +69,11 @@ def group_gradient(model: Any, group: Sequence[SoloEpisode], advantages: Tensor)
         ids, own = episode.trajectory.token_ids, episode.trajectory.loss_mask
         first = own.index(1)
         logprobs, _ = completion_logprobs(
-            model, torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long), len(ids) - first, 1.0
+            model,
+            torch.tensor([ids]),
+            torch.ones(1, len(ids), dtype=torch.long),
+            len(ids) - first,
+            temperature,
         )
         (advantage * (logprobs[0] * torch.tensor(own[first:])).sum()).backward()
     return torch.cat(

@@ -30,6 +30,7 @@ class RunPlays:
     role: str
     stage: str
     groups: int
+    temperature: float
     model: Any
     tokenizer: Any
 
@@ -56,7 +57,7 @@ class RunPlays:
         drawn = draw_scenarios(self.run, self.role, split, self.groups, first)
         repeated = [scenario for scenario in drawn for _ in range(self.grpo.group_size)]
         played = rollouts.play(
-            self.model, repeated, version=self.stage, temperature=self.grpo.temperature, stream=stream
+            self.model, repeated, version=self.stage, temperature=self.temperature, stream=stream
         )
         episodes = []
         for one in played:
@@ -73,6 +74,7 @@ def load(description: str | None, arguments: Sequence[str]) -> RunPlays:
     parser.add_argument("--role", choices=list(ROLES), default="cto")
     parser.add_argument("--stage", default="sft")
     parser.add_argument("--groups", type=int, default=8)
+    parser.add_argument("--temperature", type=float, help="of the plays; not given: grpo.temperature")
     options = parser.parse_args(arguments)
     quiet_libraries()
     keep_freed_memory()
@@ -84,6 +86,7 @@ def load(description: str | None, arguments: Sequence[str]) -> RunPlays:
         role=options.role,
         stage=options.stage,
         groups=options.groups,
+        temperature=run.config.grpo.temperature if options.temperature is None else options.temperature,
         model=model,
         tokenizer=tokenizer,
     )

@@ -26,8 +26,8 @@ class SftConfig(Section):
     """Steps of single roles in place of max_steps: {reconcile: 1200}."""
     transfer_from: str | None = None
     """Role that is trained first, from whose SFT weights all others start; null: every role from the base."""
-    start_from: str | None = None
-    """Another run's folder: roles are trained on from its SFT weights, on the same base; null: begin."""
+    start_from: str | dict[str, str] | None = None
+    """Another run's folder, or one per role: SFT goes on from its weights, on the same base; null: begin."""
     first_demonstration: Count = 0
     """Number of the first demonstration: behind those that a run in start_from has learnt from."""
     batch_size: PositiveCount = 16
@@ -61,9 +61,11 @@ class SftConfig(Section):
 
     @model_validator(mode="after")
     def _check_roles(self) -> Self:
+        starts = self.start_from if isinstance(self.start_from, dict) else {}
         named = [
             ("sft.transfer_from", self.transfer_from or ""),
             *(("sft.role_steps", one) for one in self.role_steps),
+            *(("sft.start_from", one) for one in starts),
         ]
         for key, role in named:
             if role and role not in ROLES:

@@ -84,15 +84,20 @@ def start_of(config: RunConfig, stage: str, role: str) -> tuple[str, str]:
     return ("sft", other) if stage == "sft" and other not in (None, role) else (SOURCE[stage], role)
 
 
-def run_of_start(run: Run, stage: str) -> Run:
-    """Return the run that holds the weights that a stage starts from: the run itself, or `sft.start_from`.
+def run_of_start(run: Run, stage: str, role: str) -> Run:
+    """Return the run that holds the weights that a role's stage starts from: itself, or `sft.start_from`.
 
     Raises:
-        UserError: that run's model has another shape, or its adapters are of another base.
+        UserError: no run is named for the role, its model has another shape, or its adapters are of another
+            base.
     """
     folder = run.config.sft.start_from
     if stage != "sft" or folder is None:
         return run
+    if not isinstance(folder, str):
+        if role not in folder:
+            raise UserError(f"sft.start_from names no run for {role} (only for {', '.join(folder)}); add one")
+        folder = folder[role]
     other = Run.open(Path(folder))
     differing = [
         f"{key} {value!r} there, {getattr(run.config.model, key)!r} here"
@@ -126,7 +131,7 @@ def train_role(
     With `habits` they all show the role's seat in meetings of experts of these habits.
     """
     config = run.config
-    start = (run_of_start(run, stage), *start_of(config, stage, role))
+    start = (run_of_start(run, stage, role), *start_of(config, stage, role))
     model, tokenizer = load_trainable(*start, dtype=config.model.dtype)
     chat = make_chat(tokenizer, config)
 

@@ -26,7 +26,8 @@ def test_halves_are_compared_as_they_are_and_as_adam_would_go() -> None:
     assert half_cosine(pair, 1e6) == pytest.approx(15 / 17, abs=1e-4)
 
 
-def test_a_groups_gradient_is_that_of_its_own_tokens_by_their_advantage() -> None:
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_a_groups_gradient_is_that_of_its_own_tokens_by_their_advantage(temperature: float) -> None:
     texts = [([5, 6, 7, 8], [0, 0, 1, 1]), ([5, 6, 9, 4, 3], [0, 0, 1, 0, 1]), ([5, 6, 2], [0, 0, 1])]
     group: list[Any] = [
         SimpleNamespace(trajectory=SimpleNamespace(token_ids=tuple(ids), loss_mask=tuple(own)))
@@ -36,11 +37,10 @@ def test_a_groups_gradient_is_that_of_its_own_tokens_by_their_advantage() -> Non
     model = small_model()
     total = torch.zeros(())
     for (ids, own), advantage in zip(texts, advantages, strict=True):
-        logprobs = torch.log_softmax(model(input_ids=torch.tensor([ids])).logits[0, :-1], -1)
+        logprobs = torch.log_softmax(model(input_ids=torch.tensor([ids])).logits[0, :-1] / temperature, -1)
         taken = logprobs[range(len(ids) - 1), ids[1:]]
         total = total + advantage * (taken * torch.tensor(own[1:])).sum()
     torch.autograd.backward(total)
     expected = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-    torch.testing.assert_close(
-        group_gradient(small_model(), group, advantages), expected, rtol=1e-3, atol=1e-5
-    )
+    found = group_gradient(small_model(), group, advantages, temperature)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)

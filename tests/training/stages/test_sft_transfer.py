@@ -87,6 +87,23 @@ def test_a_role_goes_on_from_another_runs_weights_with_further_demonstrations(
         train_sft(second.path, "risk")
 
 
+def test_roles_of_several_runs_become_one_team_without_a_step(tmp_path: Path) -> None:
+    runs = {
+        role: Run.open(make_untrained_run(tmp_path / role, "sft.max_steps=1", *ADAMW))
+        for role in ("cost", "risk")
+    }
+    for role, run in runs.items():
+        train_stage(run, "sft", (role,))
+    places = ", ".join(f"{role}: {run.path}" for role, run in runs.items())
+    team = Run.open(make_untrained_run(tmp_path / "team", f"sft.start_from={{{places}}}", "sft.max_steps=0"))
+    train_stage(team, "sft", ("cost", "risk"))
+    for role, run in runs.items():
+        pairs = zip(*(load_weights(one, "sft", role)[0].parameters() for one in (run, team)), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
+    with pytest.raises(UserError, match=r"names no run for cto \(only for cost, risk\)"):
+        train_sft(team.path, "cto")
+
+
 def test_a_run_of_another_model_is_nothing_to_go_on_from(tmp_path: Path) -> None:
     first = make_untrained_run(tmp_path / "first", "model.adapter=lora")
     begun = f"sft.start_from={first}"
@@ -119,6 +136,7 @@ def test_training_goes_on_in_the_precision_of_the_new_run(
         (["sft.transfer_from=ctoo"], "did you mean 'cto'"),
         (["sft.role_steps={ctoo: 5}"], "sft.role_steps.*did you mean 'cto'"),
         (["sft.role_steps={cto: -1}"], "role_steps"),
+        (["sft.start_from={ctoo: runs/a}"], "sft.start_from.*did you mean 'cto'"),
         (["sft.transfer_from=cto", "model.adapter=lora", "model.adapter_sharing=shared"], "leave them out"),
         (["sft.role_steps={cto: 900000}"], "sft.role_steps.cto = 900000"),
     ],
