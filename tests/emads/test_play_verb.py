@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 from command_line import fail
 from tiny_models import make_untrained_run
 
@@ -12,6 +13,7 @@ from scenarios.base import Verdict
 from scenarios.registry import FAMILIES
 from simulator.agents.solo import SoloEpisode
 from simulator.records import EndReason, Trajectory, Turn
+from training.runs.run_folder import Run
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +99,15 @@ def test_greedy_play_is_another(run: Path, capsys: pytest.CaptureFixture[str]) -
                      "--temperature", temperature]) == 0  # fmt: skip
         shown.append(capsys.readouterr().out.partition("-> ")[2].partition("\n==")[0])
     assert shown[0] != shown[1]
+
+
+def test_it_plays_with_the_threads_of_the_runs_workers(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    assert main(["play", str(run), "--stage", "base", "--role", "cost", "--count", "1"]) == 0
+    assert asked == [Run.open(run).config.threads_per_worker]
 
 
 def test_bad_input_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import torch
+
 from evaluation.minutes.transcript import visible
 from evaluation.stats.intervals import mean_interval, paired_interval
 from evaluation.summary.run_table import role_title
@@ -37,11 +39,14 @@ def play_validation(
 ) -> None:
     """Print the first plays in words, then what each role earns after each stage on the same scenarios.
 
+    It plays with the run's `threads_per_worker`, so that several commands can play side by side.
+
     Raises:
         UserError: no such weights.
     """
     quiet_libraries()
     run = Run.open(path)
+    torch.set_num_threads(run.config.threads_per_worker)
     rows: list[tuple[str, ...]] = []
     for role in roles:
         scenarios = list(draw_scenarios(run, role, "validation", count, 0))
