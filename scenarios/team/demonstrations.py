@@ -1,7 +1,8 @@
 """Expert meetings at the table: every message of a meeting as the steps that a role would write.
 
-In full style seats measure what they offer and ReconcileGPT asks for the sheet; in short style the brief
-holds all that, and the first line of a report or a decision names the habit.
+In full style a seat names its habit and, option by option, the most that its part may cost; it then finds
+the best such part by the search of its own family, and ReconcileGPT asks for the sheet. In short style the
+brief holds all that, and the first line of a report or a decision names the habit.
 """
 
 import json
@@ -10,8 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.team import RECONCILER, Ask, AskMessage, Decision, Report
+from roles.team import RECONCILER, Ask, AskMessage, Decision, Offer
 from scenarios.base import Step, ToolCall
+from scenarios.company.knapsack import list_efficient, take_within
+from scenarios.company.parts.demonstrations import MOST_MEASURED, list_searched, search_option
+from scenarios.company.records import Part
 from scenarios.team.experts import (
     FUNDING_HABITS,
     REPORT_HABITS,
@@ -25,7 +29,7 @@ from scenarios.team.frontier import Band, budget_band
 from scenarios.team.funding import best_funding
 from scenarios.team.game import PlanGame, Reports
 from scenarios.team.offers import Table, load_table
-from scenarios.team.playable import PublicCase
+from scenarios.team.playable import PlayableCase, PublicCase
 from scenarios.team.questions import choose_question
 from scenarios.team.texts.comparing import compare_options, explain_best
 from scenarios.team.texts.table_texts import TEXTS
@@ -87,20 +91,20 @@ def hold_meeting(
         said[seat] = [Message(brief=brief, steps=steps, reports={})]
         reports[seat] = game.read_report(seat, steps[-1].text)
     said[RECONCILER] = []
-    habit, asked = funding or sample_habit(rng, FUNDING_HABITS), list[Ask]()
+    habit, asked = funding or _draw_funding_habit(game, rng), list[Ask]()
     while len(asked) < game.most_questions:
         ask = choose_question(case.public, load_table(reports), asked)
         if ask is None:
             break
         asked.append(ask)
         question = show_question(game, ask, habit, with_tools=with_tools)
-        reply = show_reply(game, ask)
+        reply = show_reply(game, ask, reports[ask.seat], with_tools=with_tools)
         for role, brief, steps in (
             (RECONCILER, game.write_decision_brief(reports), question),
-            (ask.seat, game.write_ask(ask.seat, ask.model_dump()), (reply,)),
+            (ask.seat, game.write_ask(ask.seat, ask.model_dump()), reply),
         ):
             said[role].append(Message(brief=brief, steps=steps, reports=dict(reports)))
-        offer = game.read_reply(ask.seat, ask.model_dump(), reports[ask.seat], reply.text)
+        offer = game.read_reply(ask.seat, ask.model_dump(), reports[ask.seat], reply[-1].text)
         reports[ask.seat] = game.add_offer(reports[ask.seat], offer)
     decided = show_decision(game, reports, habit, with_tools=with_tools)
     said[RECONCILER].append(Message(brief=game.write_decision_brief(reports), steps=decided, reports=reports))
@@ -127,22 +131,49 @@ def draw_report_habit(game: PlanGame, seat: str, rng: random.Random) -> str:
     return sample_habit(rng, {habit: REPORT_HABITS[habit] * tilt.get(habit, 1) for habit in habits})
 
 
+def _draw_funding_habit(game: PlanGame, rng: random.Random) -> str:
+    """A habit of funding, by the experts' shares; in full style one that the sheet leads to."""
+    led = {habit: share for habit, share in FUNDING_HABITS.items() if habit != "worth"}
+    return sample_habit(rng, led if game.style == "full" else FUNDING_HABITS)
+
+
 def show_report(game: PlanGame, seat: str, habit: str, *, with_tools: bool = True) -> Steps:
     """The seat's work and its report by the habit."""
     report = best_report(game.case, seat, habit)
-    answer = Step(text=f"{habit}\n{TEXTS[game.style].write_report(game.case, seat, report)}")
+    answer = TEXTS[game.style].write_report(game.case, seat, report)
     if not (with_tools and game.prompt_role(seat).tools):
-        return (answer,)
-    return (*_measure(report, habit), answer)
+        return (Step(text=f"{habit}\n{answer}"),)
+    steps: list[Step] = []
+    said = habit
+    for offer in report.offers:
+        found, said = _search_offer(game.case, seat, offer, said)
+        steps += found
+    return (*steps, Step(text=_lines(said, answer)))
 
 
-def _measure(report: Report, habit: str) -> list[Step]:
-    """One call of measure for every part that is offered; the first one names the habit."""
-    arguments = [{"option": offer.option, "part": offer.part} for offer in report.offers]
-    return [
-        Step(text="" if number else f"{habit}\n", call=ToolCall(name="measure", arguments=given))
-        for number, given in enumerate(arguments)
-    ]
+def _lines(*texts: str) -> str:
+    return "\n".join(text for text in texts if text)
+
+
+def _search_offer(case: PlayableCase, seat: str, offer: Offer, said: str) -> tuple[Steps, str]:
+    """Lead to an offer: the most that it may cost, then a search for the best part within that.
+
+    Where a search would measure too many parts, the offer alone is measured. Returns: the steps, and what is
+    said after the last one; the first one begins with what was `said` before.
+    """
+    searched = _list_searched(case, seat, offer.option, offer.cost)
+    if searched:
+        lead = _lines(said, f"{offer.option} for at most {offer.cost}\n")
+        steps, said, _ = search_option(offer.option, offer.cost, searched, lead)
+        return steps, said
+    arguments = {"option": offer.option, "part": offer.part}
+    return (Step(text=said and f"{said}\n", call=ToolCall(name="measure", arguments=arguments)),), ""
+
+
+def _list_searched(case: PlayableCase, seat: str, option: str, amount: int) -> list[Part]:
+    """The parts that a search within the amount measures; none where they are too many."""
+    searched = list_searched(case.parts_of(seat, option) or (), amount)
+    return searched if len(searched) <= MOST_MEASURED else []
 
 
 def show_question(game: PlanGame, ask: Ask, habit: str, *, with_tools: bool = True) -> Steps:
@@ -151,12 +182,30 @@ def show_question(game: PlanGame, ask: Ask, habit: str, *, with_tools: bool = Tr
     return (*_read_sheet(game, habit, with_tools), question)
 
 
-def show_reply(game: PlanGame, ask: Ask) -> Step:
-    """The asked seat's reply."""
-    style = game.style
-    return Step(
-        text=TEXTS[style].write_reply(game.case, ask.seat, best_reply(game.case, ask.seat, ask, style))
-    )
+def show_reply(
+    game: PlanGame, ask: Ask, known: Mapping[str, Any] | None, *, with_tools: bool = True
+) -> Steps:
+    """The asked seat's work and its reply; `known` is its report as the game read it.
+
+    What a search for the report has not measured yet is measured now.
+    """
+    case, style = game.case, game.style
+    reply = best_reply(case, ask.seat, ask, style)
+    answer = TEXTS[style].write_reply(case, ask.seat, reply)
+    if not (with_tools and game.prompt_role(ask.seat).tools):
+        return (Step(text=answer),)
+    amounts = [
+        offer["cost"] for offer in (known or {"offers": ()})["offers"] if offer["option"] == ask.option
+    ]
+    measured = [part for amount in amounts for part in _list_searched(case, ask.seat, ask.option, amount)]
+    searched = _list_searched(case, ask.seat, ask.option, ask.cost_at_most)
+    missing = [part for part in searched if part not in measured]
+    if reply.offer is None or not missing:
+        return (Step(text=answer),)
+    before = take_within(list_efficient([part for part in measured if part.choice]), ask.cost_at_most)
+    lead = f"{ask.option} for at most {ask.cost_at_most}\n"
+    steps, said, _ = search_option(ask.option, ask.cost_at_most, missing, lead, before)
+    return (*steps, Step(text=f"{said}\n{answer}"))
 
 
 def _read_sheet(game: PlanGame, habit: str, with_tools: bool) -> Steps:

@@ -36,8 +36,8 @@ def _name(part: Part) -> str:
     return " + ".join(part.choice) if part.choice else "nothing"
 
 
-def _measure(question: Question, part: Part, text: str) -> Step:
-    arguments = {"option": question.option, "part": list(part.choice)}
+def _measure(option: str, part: Part, text: str) -> Step:
+    arguments = {"option": option, "part": list(part.choice)}
     return Step(text=text, call=ToolCall(name="measure", arguments=arguments))
 
 
@@ -68,17 +68,28 @@ def _compare(part: Part, best: Part | None, amount: int) -> tuple[str, Part | No
     return f"{within}, {compare_in_words(part, best)}", part if beats(part, best) else best
 
 
-def search(question: Question, searched: Sequence[Part]) -> tuple[Step, ...]:
-    """Measures single upgrades, then what can be made of those that fit; keeps the best so far."""
+def search_option(
+    option: str, amount: int, searched: Sequence[Part], lead: str = "", best: Part | None = None
+) -> tuple[tuple[Step, ...], str, Part]:
+    """Measure single upgrades, then what can be made of those that fit; keep the best so far.
+
+    `lead` is said before the first measurement, `best` is known before it: an amount buys more worth than
+    nothing has. Returns: the steps, what is said after the last one, the best part.
+    """
     steps: list[Step] = []
-    best: Part | None = None  # an amount buys more worth than nothing has
-    text = ""
+    text = lead
     for part in searched:
-        steps.append(_measure(question, part, text))
-        text, after = _compare(part, best, question.amount)
+        steps.append(_measure(option, part, text))
+        text, after = _compare(part, best, amount)
         if after is not None and after is not best:
             text, best = f"{text}, best {_name(after)} {after.worth}", after
     assert best is not None
+    return tuple(steps), text, best
+
+
+def search(question: Question, searched: Sequence[Part]) -> tuple[Step, ...]:
+    """The search, and the best part as the answer."""
+    steps, text, best = search_option(question.option, question.amount, searched)
     return (*steps, Step(text=f"{text}\n{json.dumps(answer_of(best))}"))
 
 
@@ -93,7 +104,7 @@ def reckon(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
     describe = ToolCall(name="describe", arguments={"option": question.option})
     return (
         Step(text="", call=describe),
-        _measure(question, best, f"By the rules, within {question.amount}: {named}."),
+        _measure(question.option, best, f"By the rules, within {question.amount}: {named}."),
         Step(text=f"best {_name(best)} {best.worth}\n{json.dumps(answer_of(best))}"),
     )
 

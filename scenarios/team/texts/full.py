@@ -165,15 +165,21 @@ def write_seat_facts(case: PlayableCase, seat: Seat, *, with_tools: bool) -> lis
     if "structures" in seat.facts:
         domain, structures = DOMAINS[seat.role], seat.facts["structures"]
         lines.append(domain.write_terms(Terms(rates=seat.facts["rates"], limits=seat.facts["limits"])))
-        lines += [
-            f"Upgrades on option {option}, with their cost: {domain.write_upgrades(structures[option])}."
-            for option in case.options
-        ]
+        for option in case.options:
+            lines += _write_now(case, seat, option)
+            offered = domain.write_upgrades(structures[option])
+            lines.append(f"Upgrades on option {option}, with their cost: {offered}.")
         if not with_tools:
             lines += [f"Option {option} in full.\n{describe(seat, option)}" for option in case.options]
     elif is_listed(seat):
         lines += [describe(seat, option) for option in case.options]
     return lines
+
+
+def _write_now(case: PlayableCase, seat: Seat, option: str) -> list[str]:
+    """A line on the figures while nothing is bought, by which a need shows; none where nobody can tell."""
+    parts = [part for part in case.parts_of(seat.role, option) or () if not part.choice]
+    return [f"Option {option} as it is: {_write_figures(seat, part)}." for part in parts]
 
 
 def write_report(case: PlayableCase, seat: str, report: Report) -> str:
@@ -202,9 +208,12 @@ def describe(seat: Seat, option: str) -> str:
 
 def write_measured(seat: Seat, part: Part) -> str:
     """The observation of the tool measure."""
+    return _write_figures(seat, part, f"cost {part.cost}, worth {part.worth}; ")
+
+
+def _write_figures(seat: Seat, part: Part, costs: str = "") -> str:
     figures = f"{DOMAINS[seat.role].write_figures(part.figures)}; " if "structures" in seat.facts else ""
-    limit = "hard limit holds" if part.keeps_limit else "hard limit BREAKS"
-    return f"{figures}cost {part.cost}, worth {part.worth}; {limit}"
+    return f"{figures}{costs}hard limit {'holds' if part.keeps_limit else 'BREAKS'}"
 
 
 def write_decision_brief(public: PublicCase, table: Table, ruled_out: Sequence[str] = ()) -> str:

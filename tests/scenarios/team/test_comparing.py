@@ -57,11 +57,9 @@ def test_at_the_table_the_plan_is_totalled_after_words_that_lead_to_it() -> None
         decision = json.loads(answer)
         plan = " ".join(["best", decision["option"], *decision["fund"]])
         seen.add(habit)
-        if habit == "worth":
-            assert total.text == ""
-        elif habit == "return":
+        if habit == "return":
             assert plan in total.text
         else:
             last_line = total.text.splitlines()[-1]
             assert plan in total.text or ": fits" in total.text or last_line.startswith("better ")
-    assert seen == {"exact", "return", "worth"}
+    assert seen == {"exact", "return"}  # the sheet does not lead to funding by worth
