@@ -7,7 +7,7 @@ brief holds all that, and the first line of a report or a decision names the hab
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,7 @@ from scenarios.team.texts.table_texts import TEXTS
 from scenarios.team.value import funded_plan
 
 Steps = tuple[Step, ...]
+MOST_CALLS = 20  # of a report: play ends an agent's work on a message after 24 turns
 POOR_DECISION_SHARE, NO_DECISION_SHARE = 0.3, 0.05  # of what seats vote on in demonstrations
 # Experts lean a little towards what the budget asks for: without any tilt there is nothing to select.
 TILT: Mapping[Band, Mapping[str, float]] = {
@@ -98,7 +99,8 @@ def hold_meeting(
             break
         asked.append(ask)
         question = show_question(game, ask, habit, with_tools=with_tools)
-        reply = show_reply(game, ask, reports[ask.seat], with_tools=with_tools)
+        before = [step for message in said[ask.seat] for step in message.steps]
+        reply = show_reply(game, ask, before, with_tools=with_tools)
         for role, brief, steps in (
             (RECONCILER, game.write_decision_brief(reports), question),
             (ask.seat, game.write_ask(ask.seat, ask.model_dump()), reply),
@@ -145,8 +147,9 @@ def show_report(game: PlanGame, seat: str, habit: str, *, with_tools: bool = Tru
         return (Step(text=f"{habit}\n{answer}"),)
     steps: list[Step] = []
     said = habit
-    for offer in report.offers:
-        found, said = _search_offer(game.case, seat, offer, said)
+    for number, offer in enumerate(report.offers, 1):
+        later = len(report.offers) - number  # each of these takes a call at least
+        found, said = _search_offer(game.case, seat, offer, said, MOST_CALLS - len(steps) - later)
         steps += found
     return (*steps, Step(text=_lines(said, answer)))
 
@@ -155,14 +158,16 @@ def _lines(*texts: str) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def _search_offer(case: PlayableCase, seat: str, offer: Offer, said: str) -> tuple[Steps, str]:
+def _search_offer(
+    case: PlayableCase, seat: str, offer: Offer, said: str, most_calls: int
+) -> tuple[Steps, str]:
     """Lead to an offer: the most that it may cost, then a search for the best part within that.
 
     Where a search would measure too many parts, the offer alone is measured. Returns: the steps, and what is
     said after the last one; the first one begins with what was `said` before.
     """
     searched = _list_searched(case, seat, offer.option, offer.cost)
-    if searched:
+    if 0 < len(searched) <= most_calls:
         lead = _lines(said, f"{offer.option} for at most {offer.cost}\n")
         steps, said, _ = search_option(offer.option, offer.cost, searched, lead)
         return steps, said
@@ -182,29 +187,24 @@ def show_question(game: PlanGame, ask: Ask, habit: str, *, with_tools: bool = Tr
     return (*_read_sheet(game, habit, with_tools), question)
 
 
-def show_reply(
-    game: PlanGame, ask: Ask, known: Mapping[str, Any] | None, *, with_tools: bool = True
-) -> Steps:
-    """The asked seat's work and its reply; `known` is its report as the game read it.
-
-    What a search for the report has not measured yet is measured now.
-    """
+def show_reply(game: PlanGame, ask: Ask, before: Sequence[Step], *, with_tools: bool = True) -> Steps:
+    """The asked seat's work and its reply; what its steps `before` did not measure is measured now."""
     case, style = game.case, game.style
     reply = best_reply(case, ask.seat, ask, style)
     answer = TEXTS[style].write_reply(case, ask.seat, reply)
     if not (with_tools and game.prompt_role(ask.seat).tools):
         return (Step(text=answer),)
-    amounts = [
-        offer["cost"] for offer in (known or {"offers": ()})["offers"] if offer["option"] == ask.option
-    ]
-    measured = [part for amount in amounts for part in _list_searched(case, ask.seat, ask.option, amount)]
+    calls = [step.call.arguments for step in before if step.call is not None]
+    known = {frozenset(call["part"]) for call in calls if call["option"] == ask.option}
+    parts = [part for part in case.parts_of(ask.seat, ask.option) or () if part.choice]
+    measured = [part for part in parts if frozenset(part.choice) in known]
     searched = _list_searched(case, ask.seat, ask.option, ask.cost_at_most)
     missing = [part for part in searched if part not in measured]
     if reply.offer is None or not missing:
         return (Step(text=answer),)
-    before = take_within(list_efficient([part for part in measured if part.choice]), ask.cost_at_most)
+    best = take_within(list_efficient(measured), ask.cost_at_most)
     lead = f"{ask.option} for at most {ask.cost_at_most}\n"
-    steps, said, _ = search_option(ask.option, ask.cost_at_most, missing, lead, before)
+    steps, said, _ = search_option(ask.option, ask.cost_at_most, missing, lead, best)
     return (*steps, Step(text=f"{said}\n{answer}"))
 
 

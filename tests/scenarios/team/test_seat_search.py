@@ -9,6 +9,7 @@ from scenarios.base import Step
 from scenarios.team import PlanGame, generate
 from scenarios.team.demonstrations import Message, hold_meeting
 from scenarios.team.offers import is_needed, is_vetoed
+from simulator.graph.runner import MAX_TURNS
 
 LEAD = re.compile(r"^([A-Z]) for at most (\d+)$", re.MULTILINE)
 MEASURED = re.compile(r"cost (\d+), worth (-?\d+); hard limit (holds|BREAKS)$")
@@ -93,6 +94,12 @@ def test_a_reply_offers_the_best_of_all_that_was_measured_by_then() -> None:
             assert len(within) == sum(bool(part.choice) for part in every), "parts within were left out"
     assert num_before > 3
     assert num_now > 3
+
+
+@pytest.mark.parametrize("difficulty", [3, 6])
+def test_no_message_takes_more_turns_than_play_allows(difficulty: int) -> None:
+    turns = [len(message.steps) for *_, said in reports(difficulty, count=15) for message in said]
+    assert 12 < max(turns) <= MAX_TURNS
 
 
 @pytest.mark.parametrize("difficulty", [1, 4])
