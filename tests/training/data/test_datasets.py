@@ -69,8 +69,12 @@ def test_a_team_case_gives_one_row_per_seat() -> None:
             ["assistant", "user", "assistant", "user", "assistant"],
         )
         report = Report.model_validate_json(row["answer"])
-        assert json.loads(said[0]["content"].split("\n", 1)[1]) == report.model_dump()
-        assert len(measured) == len(report.offers) > 0
+        written = said[0]["content"]
+        assert json.loads(written[written.index("{") :]) == report.model_dump()
+        assert report.offers
+        for offer in report.offers:
+            found = f"cost {offer.cost}, worth {offer.worth}; hard limit holds"
+            assert any(found in message["content"] for message in measured)
         assert row["domain"] == case.sector
     decided = load_messages(rows[4]["messages"])
     assert [message["role"] for message in decided[-1:]] == ["assistant"]
