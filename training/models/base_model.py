@@ -157,6 +157,11 @@ def load_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase
     return load_model(model_id, dtype="auto"), tokenizer
 
 
+def use_threads(count: int) -> None:
+    """Compute with so many CPU threads in this process."""
+    torch.set_num_threads(count)
+
+
 def quiet_libraries() -> None:
     """Keep the libraries' own bars and notices off the terminal; ours is the one that counts."""
     logging.disable_progress_bar()

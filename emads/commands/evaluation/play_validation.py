@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import torch
-
 from evaluation.minutes.transcript import visible
 from evaluation.stats.intervals import mean_interval, paired_interval
 from evaluation.summary.run_table import role_title
@@ -16,7 +14,7 @@ from scenarios.base import Scenario
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode, play_solos
 from simulator.engines.base import Sampling
-from training.models.base_model import quiet_libraries
+from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
 from training.models.weights import load_weights
 from training.runs.run_folder import Run
@@ -46,7 +44,7 @@ def play_validation(
     """
     quiet_libraries()
     run = Run.open(path)
-    torch.set_num_threads(run.config.threads_per_worker)
+    use_threads(run.config.threads_per_worker)
     rows: list[tuple[str, ...]] = []
     for role in roles:
         scenarios = list(draw_scenarios(run, role, "validation", count, 0))

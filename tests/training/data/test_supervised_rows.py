@@ -24,7 +24,7 @@ from simulator.chat import Chat
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
-from simulator.graph.runner import play_episodes
+from simulator.graph.runner import MAX_TURNS, play_episodes
 from simulator.records import Trajectory
 from simulator.tool_calls import format_tool_call
 from training.config.run_config import RunConfig
@@ -99,6 +99,7 @@ def test_seat_rows_are_the_engines_transcripts(index: int, style: Style) -> None
             session="s",
             call_tool=call_tool if prompted.tools else None,
             prompt_role=prompted,
+            max_turns=MAX_TURNS,
         )
         for one in said:
             reports |= one.reports

@@ -115,9 +115,13 @@ def check_chain(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) 
         from_brief |= _list_numbers(turn.asked)
         known.learn(turn.asked)
         for sentence in _SENTENCE.split(turn.text):
-            for name, value in read_figures(sentence):
+            figures = list(read_figures(sentence))
+            restated = {value for name, value in figures if (name, value) in given}
+            for name, value in figures:
                 if name not in names or value in from_brief:
                     continue
+                if (name, value) not in given and value in restated:
+                    continue  # after a seat's label: "worth 118, best A coo cost 118"
                 if (name, value) not in given:
                     return f"turn {number} states {name} {value:g}, which neither a tool nor the brief gave"
                 about = [thing for thing, what in asked if what == name and _names(sentence, thing)]

@@ -2,7 +2,8 @@
 
 Known is what the brief or a tool said before. A number may be worked out by an equation that is right and
 whose own numbers are known ("66 + 53 = 119"); from there on it is known. Counts up to ten are free. What
-states a comparison or an equation that is false is a false chain, whatever the answer after it.
+states a comparison or an equation that is false is a false chain, whatever the answer after it. A bound that
+the text sets itself ("for at most 12") is a choice, no claim.
 """
 
 import re
@@ -20,6 +21,7 @@ _RELATION = re.compile(r"<=|>=|=<|[=<>]")
 _TYPESET = str.maketrans({"\u2264": "<=", "\u2265": ">=", "\u00d7": "*", "\u00f7": "/", "\u2212": "-"})
 _LEFT = re.compile(r"[0-9.,+*/%()^ \t-]*$")
 _RIGHT = re.compile(r"[ \t]*[$]?[ \t]*([-+(]*[0-9][0-9.,+*/%()^ \t-]*)")
+_BOUND = re.compile(r"\bfor at most $")  # what stands before a number that is chosen
 _OPERATOR = re.compile(r"[0-9)%][ \t]*[-+*/^]|//")
 
 
@@ -56,7 +58,9 @@ class KnownNumbers:
             waiting = [end for end in waiting if end > place]
             if any(self._is_result(relations[end], place) for end in waiting):
                 continue
-            if not self._is_known(value, shown):
+            if _BOUND.search(text[:place]):
+                self._known.add(value)
+            elif not self._is_known(value, shown):
                 raise FalseChainError(f"{shown}, which nobody gave and no sum worked out")
         self._work_out(relations, waiting)
 
