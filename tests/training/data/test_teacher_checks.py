@@ -170,6 +170,24 @@ def test_only_the_third_check_rejects_nonsense_in_numbers(nonsense: str) -> None
     ]
 
 
+def test_a_bound_that_the_text_sets_itself_is_no_claim() -> None:
+    first, second, *others = play(SCENARIO)
+    assert list_failing([first, replace(second, text="A for at most 12345"), *others]) == []
+    assert list_failing([first, replace(second, text="A costs at most 12345"), *others]) == ["chain"]
+
+
+def test_a_given_figure_may_be_said_again_after_a_seats_label() -> None:
+    """The label `cost` is a name of figures, too."""
+    first, *others = play(SCENARIO)
+    figures = dict(read_figures(first.observation))
+    latency = figures["latency"]
+    assert latency != figures["cost"]
+    again = f"latency {latency:g}, best A coo cost {latency:g}"
+    assert list_failing([first, replace(others[0], text=again), *others[1:]]) == []
+    alone = f"best A coo cost {latency:g}"
+    assert list_failing([first, replace(others[0], text=alone), *others[1:]]) == ["chain"]
+
+
 def test_a_number_that_was_worked_out_may_be_stated() -> None:
     first, *others = play(SCENARIO)
     one, other = (value for _, value in list(read_figures(first.observation))[:2])
