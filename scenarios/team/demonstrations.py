@@ -14,8 +14,7 @@ from typing import Any
 from roles.team import RECONCILER, Ask, AskMessage, Decision, Offer
 from scenarios.base import Step, ToolCall
 from scenarios.company.knapsack import list_efficient, take_within
-from scenarios.company.parts.demonstrations import MOST_MEASURED, list_searched, search_option
-from scenarios.company.records import Part
+from scenarios.company.parts.demonstrations import list_searched, measure, search_option
 from scenarios.team.experts import (
     FUNDING_HABITS,
     REPORT_HABITS,
@@ -166,19 +165,12 @@ def _search_offer(
     Where a search would measure too many parts, the offer alone is measured. Returns: the steps, and what is
     said after the last one; the first one begins with what was `said` before.
     """
-    searched = _list_searched(case, seat, offer.option, offer.cost)
+    searched = list_searched(case.parts_of(seat, offer.option) or (), offer.cost)
     if 0 < len(searched) <= most_calls:
         lead = _lines(said, f"{offer.option} for at most {offer.cost}\n")
         steps, said, _ = search_option(offer.option, offer.cost, searched, lead)
         return steps, said
-    arguments = {"option": offer.option, "part": offer.part}
-    return (Step(text=said and f"{said}\n", call=ToolCall(name="measure", arguments=arguments)),), ""
-
-
-def _list_searched(case: PlayableCase, seat: str, option: str, amount: int) -> list[Part]:
-    """The parts that a search within the amount measures; none where they are too many."""
-    searched = list_searched(case.parts_of(seat, option) or (), amount)
-    return searched if len(searched) <= MOST_MEASURED else []
+    return (measure(offer.option, offer.part, said and f"{said}\n"),), ""
 
 
 def show_question(game: PlanGame, ask: Ask, habit: str, *, with_tools: bool = True) -> Steps:
@@ -196,10 +188,9 @@ def show_reply(game: PlanGame, ask: Ask, before: Sequence[Step], *, with_tools: 
         return (Step(text=answer),)
     calls = [step.call.arguments for step in before if step.call is not None]
     known = {frozenset(call["part"]) for call in calls if call["option"] == ask.option}
-    parts = [part for part in case.parts_of(ask.seat, ask.option) or () if part.choice]
+    parts = case.parts_of(ask.seat, ask.option) or ()
     measured = [part for part in parts if frozenset(part.choice) in known]
-    searched = _list_searched(case, ask.seat, ask.option, ask.cost_at_most)
-    missing = [part for part in searched if part not in measured]
+    missing = [part for part in list_searched(parts, ask.cost_at_most) if part not in measured]
     if reply.offer is None or not missing:
         return (Step(text=answer),)
     best = take_within(list_efficient(measured), ask.cost_at_most)

@@ -36,13 +36,16 @@ def _name(part: Part) -> str:
     return " + ".join(part.choice) if part.choice else "nothing"
 
 
-def _measure(option: str, part: Part, text: str) -> Step:
-    arguments = {"option": option, "part": list(part.choice)}
-    return Step(text=text, call=ToolCall(name="measure", arguments=arguments))
+def measure(option: str, names: Sequence[str], text: str) -> Step:
+    """A call of measure for the part of these upgrades, after the text."""
+    return Step(text=text, call=ToolCall(name="measure", arguments={"option": option, "part": list(names)}))
 
 
 def list_searched(parts: Sequence[Part], amount: int) -> list[Part]:
-    """Parts that a search measures, few upgrades first: those within the amount, and what such can make."""
+    """Parts that a search measures, few upgrades first: those within the amount, and what such can make.
+
+    None where they are more than MOST_MEASURED.
+    """
     within = {frozenset(part.choice) for part in parts if part.cost <= amount}
     possible = {frozenset(part.choice) for part in parts}
 
@@ -51,9 +54,8 @@ def list_searched(parts: Sequence[Part], amount: int) -> list[Part]:
         smaller = {choice - {name} for name in choice}
         return choice in within or smaller & possible <= within
 
-    return sorted(
-        (part for part in parts if part.choice and is_searched(part)), key=lambda part: len(part.choice)
-    )
+    searched = [part for part in parts if part.choice and is_searched(part)]
+    return sorted(searched, key=lambda part: len(part.choice)) if len(searched) <= MOST_MEASURED else []
 
 
 def _compare(part: Part, best: Part | None, amount: int) -> tuple[str, Part | None]:
@@ -79,7 +81,7 @@ def search_option(
     steps: list[Step] = []
     text = lead
     for part in searched:
-        steps.append(_measure(option, part, text))
+        steps.append(measure(option, part.choice, text))
         text, after = _compare(part, best, amount)
         if after is not None and after is not best:
             text, best = f"{text}, best {_name(after)} {after.worth}", after
@@ -104,7 +106,7 @@ def reckon(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
     describe = ToolCall(name="describe", arguments={"option": question.option})
     return (
         Step(text="", call=describe),
-        _measure(question.option, best, f"By the rules, within {question.amount}: {named}."),
+        measure(question.option, best.choice, f"By the rules, within {question.amount}: {named}."),
         Step(text=f"best {_name(best)} {best.worth}\n{json.dumps(answer_of(best))}"),
     )
 
@@ -124,7 +126,7 @@ def list_ways(domain: Domain, question: Question, style: Style) -> list[Callable
     parts = list_parts(domain, question)
     ways: list[Callable[[], tuple[Step, ...]]] = [lambda: reckon(question, parts)]
     searched = list_searched(parts, question.amount)
-    if 0 < len(searched) <= MOST_MEASURED:
+    if searched:
         ways.append(lambda: search(question, searched))
     return ways
 

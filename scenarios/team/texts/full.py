@@ -13,7 +13,7 @@ from scenarios.company.domain import Terms
 from scenarios.company.domains import DOMAINS
 from scenarios.company.records import Part
 from scenarios.team.listed_seat import is_listed, needed_on, upgrades_on
-from scenarios.team.offers import CheckedReport, Table, TabledOffer, offers_on
+from scenarios.team.offers import CheckedReport, Table, TabledOffer, find_part, offers_on
 from scenarios.team.playable import PlayableCase, PublicCase, Seat
 
 PLAN_RULES = (
@@ -178,8 +178,8 @@ def write_seat_facts(case: PlayableCase, seat: Seat, *, with_tools: bool) -> lis
 
 def _write_now(case: PlayableCase, seat: Seat, option: str) -> list[str]:
     """A line on the figures while nothing is bought, by which a need shows; none where nobody can tell."""
-    parts = [part for part in case.parts_of(seat.role, option) or () if not part.choice]
-    return [f"Option {option} as it is: {_write_figures(seat, part)}." for part in parts]
+    nothing = find_part(case, seat.role, option, [])
+    return [] if nothing is None else [f"Option {option} as it is: {_write_figures(seat, nothing)}."]
 
 
 def write_report(case: PlayableCase, seat: str, report: Report) -> str:

@@ -19,7 +19,7 @@ Found = dict[tuple[str, frozenset[str]], tuple[int, int, bool]]  # (option, part
 
 
 def play(game: PlanGame, seat: str, steps: tuple[Step, ...]) -> tuple[Found, dict[str, int]]:
-    """What was measured, and the most that a part may cost on each option as it was said before."""
+    """Return what was measured, and the most that a part may cost on each option as it was said before."""
     found: Found = {}
     most: dict[str, int] = {}
     assert steps[-1].call is None

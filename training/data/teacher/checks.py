@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from roles.registry import ROLES
 from scenarios.base import ToolCall, ToolError
 from simulator.tool_calls import CLOSE, OPEN
 from training.data.folders.columns import Message, load_messages, store_messages
@@ -120,9 +121,9 @@ def check_chain(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) 
             for name, value in figures:
                 if name not in names or value in from_brief:
                     continue
-                if (name, value) not in given and value in restated:
-                    continue  # after a seat's label: "worth 118, best A coo cost 118"
                 if (name, value) not in given:
+                    if name in ROLES and value in restated:
+                        continue  # a seat's label, no name: "worth 118, best A coo cost 118"
                     return f"turn {number} states {name} {value:g}, which neither a tool nor the brief gave"
                 about = [thing for thing, what in asked if what == name and _names(sentence, thing)]
                 if len(about) == 1 and about[0] not in given[name, value]:

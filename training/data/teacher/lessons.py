@@ -220,7 +220,7 @@ class _Chair:
                 break
             num_asked += 1
             seat, ask = asked["seat"], Ask.model_validate(asked)
-            reply = show_reply(self._game, ask, ())[-1].text
+            reply = show_reply(self._game, ask, (), with_tools=False)[-1].text
             reports[seat] = self._game.add_offer(
                 reports[seat], self._game.read_reply(seat, asked, reports[seat], reply)
             )
