@@ -1,7 +1,8 @@
 """Expert meetings at the table: every message of a meeting as the steps that a role would write.
 
 In full style a seat names its habit and, option by option, the most that its part may cost; it then finds
-the best such part by the search of its own family, and ReconcileGPT asks for the sheet. In short style the
+the best such part by the search of its own family, says the best parts so far again where it leaves an
+option, and reports them. ReconcileGPT asks for the sheet. In short style the
 brief holds all that, and the first line of a report or a decision names the habit.
 """
 
@@ -13,15 +14,17 @@ from typing import Any
 
 from roles.team import RECONCILER, Ask, AskMessage, Decision, Offer
 from scenarios.base import Step, ToolCall
-from scenarios.company.knapsack import list_efficient, take_within
 from scenarios.company.parts.demonstrations import list_searched, measure, search_option
 from scenarios.team.experts import (
     FUNDING_HABITS,
     REPORT_HABITS,
+    SHARE_HABITS,
+    SHARES,
     best_decision,
     best_reply,
     best_report,
     best_vote,
+    name_amount,
     sample_habit,
 )
 from scenarios.team.frontier import Band, budget_band
@@ -123,12 +126,15 @@ def hold_meeting(
 
 
 def draw_report_habit(game: PlanGame, seat: str, rng: random.Random) -> str:
-    """A habit of reporting, by the experts' shares and their tilt towards the reach of the budget.
+    """A habit of reporting, by the experts' shares; in full style one that names an amount.
 
-    Short briefs list steps alone; what is fair is at times none of them.
+    In short style experts tilt towards the reach of the budget. Briefs list steps alone there; what is fair
+    is at times none of them.
     """
+    if game.style == "full":
+        return sample_habit(rng, SHARE_HABITS)
     tilt = TILT[budget_band(game.case, seat)]
-    habits = [habit for habit in REPORT_HABITS if game.style == "full" or habit != "fair"]
+    habits = [habit for habit in REPORT_HABITS if habit != "fair"]
     return sample_habit(rng, {habit: REPORT_HABITS[habit] * tilt.get(habit, 1) for habit in habits})
 
 
@@ -145,10 +151,13 @@ def show_report(game: PlanGame, seat: str, habit: str, *, with_tools: bool = Tru
     if not (with_tools and game.prompt_role(seat).tools):
         return (Step(text=f"{habit}\n{answer}"),)
     steps: list[Step] = []
-    said = habit
+    said, bests = habit, ""
     for number, offer in enumerate(report.offers, 1):
         later = len(report.offers) - number  # each of these takes a call at least
-        found, said = _search_offer(game.case, seat, offer, said, MOST_CALLS - len(steps) - later)
+        amount = name_amount(game.case, seat, offer.option, habit) if habit in SHARES else offer.cost
+        found, said = _search_offer(game.case, seat, offer, amount, said, MOST_CALLS - len(steps) - later)
+        bests = _lines(bests, _say_offer(offer))
+        said = _lines(said, bests)
         steps += found
     return (*steps, Step(text=_lines(said, answer)))
 
@@ -157,20 +166,24 @@ def _lines(*texts: str) -> str:
     return "\n".join(text for text in texts if text)
 
 
+def _say_offer(offer: Offer) -> str:
+    return f"{offer.option}: {' + '.join(offer.part)}, cost {offer.cost}, worth {offer.worth}"
+
+
 def _search_offer(
-    case: PlayableCase, seat: str, offer: Offer, said: str, most_calls: int
+    case: PlayableCase, seat: str, offer: Offer, amount: int, said: str, most_calls: int
 ) -> tuple[Steps, str]:
     """Lead to an offer: the most that it may cost, then a search for the best part within that.
 
     Where a search would measure too many parts, the offer alone is measured. Returns: the steps, and what is
     said after the last one; the first one begins with what was `said` before.
     """
-    searched = list_searched(case.parts_of(seat, offer.option) or (), offer.cost)
+    searched = list_searched(case.parts_of(seat, offer.option) or (), amount)
     if 0 < len(searched) <= most_calls:
-        lead = _lines(said, f"{offer.option} for at most {offer.cost}\n")
-        steps, said, _ = search_option(offer.option, offer.cost, searched, lead)
+        lead = _lines(said, f"{offer.option} for at most {amount}")
+        steps, said, _ = search_option(offer.option, amount, searched, lead)
         return steps, said
-    return (measure(offer.option, offer.part, said and f"{said}\n"),), ""
+    return (measure(offer.option, offer.part, said),), ""
 
 
 def show_question(game: PlanGame, ask: Ask, habit: str, *, with_tools: bool = True) -> Steps:
@@ -180,23 +193,22 @@ def show_question(game: PlanGame, ask: Ask, habit: str, *, with_tools: bool = Tr
 
 
 def show_reply(game: PlanGame, ask: Ask, before: Sequence[Step], *, with_tools: bool = True) -> Steps:
-    """The asked seat's work and its reply; what its steps `before` did not measure is measured now."""
+    """The asked seat's work and its reply.
+
+    What its steps `before` measured is compared again by name; what they did not is measured.
+    """
     case, style = game.case, game.style
     reply = best_reply(case, ask.seat, ask, style)
     answer = TEXTS[style].write_reply(case, ask.seat, reply)
-    if not (with_tools and game.prompt_role(ask.seat).tools):
+    searched = list_searched(case.parts_of(ask.seat, ask.option) or (), ask.cost_at_most)
+    if not (with_tools and game.prompt_role(ask.seat).tools and searched):
         return (Step(text=answer),)
     calls = [step.call.arguments for step in before if step.call is not None]
     known = {frozenset(call["part"]) for call in calls if call["option"] == ask.option}
-    parts = case.parts_of(ask.seat, ask.option) or ()
-    measured = [part for part in parts if frozenset(part.choice) in known]
-    missing = [part for part in list_searched(parts, ask.cost_at_most) if part not in measured]
-    if reply.offer is None or not missing:
-        return (Step(text=answer),)
-    best = take_within(list_efficient(measured), ask.cost_at_most)
-    lead = f"{ask.option} for at most {ask.cost_at_most}\n"
-    steps, said, _ = search_option(ask.option, ask.cost_at_most, missing, lead, best)
-    return (*steps, Step(text=f"{said}\n{answer}"))
+    measured = [part.choice for part in searched if frozenset(part.choice) in known]
+    lead = f"{ask.option} for at most {ask.cost_at_most}"
+    steps, said, _ = search_option(ask.option, ask.cost_at_most, searched, lead, measured)
+    return (*steps, Step(text=_lines(said, answer)))
 
 
 def _read_sheet(game: PlanGame, habit: str, with_tools: bool) -> Steps:

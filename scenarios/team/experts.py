@@ -3,9 +3,10 @@
 A seat's habit says which part it offers on every option: `full` the one of the largest worth, `lean` the
 first step, `strict` and `easy` all steps that return at least 1.5 and 0.6 k$ per k$, `fair` the best part
 at a quarter of the budget, `measured` all steps over a hurdle of 2, 1 or 0.6 where money is tight, in the
-middle or ample. ReconcileGPT's habit says how it funds: `exact` the best of all combinations, `return`
-and `worth` offer by offer in that order. Joint training has to find out which habits serve the team best
-together.
+middle or ample. A seat that finds its part by measuring names the most that it may cost instead: a `quarter`,
+a `third` or a `half` of the budget, or `all` of it (`SHARE_HABITS`). ReconcileGPT's habit says how it funds:
+`exact` the best of all combinations, `return` and `worth` offer by offer in that order. Joint training has
+to find out which habits serve the team best together.
 """
 
 import json
@@ -33,6 +34,8 @@ REPORT_HABITS: Mapping[str, float] = {
     "easy": 0.15,
     "measured": 0.15,
 }
+SHARES: Mapping[str, int] = {"quarter": 4, "third": 3, "half": 2, "all": 1}  # of a budget, as divisors
+SHARE_HABITS: Mapping[str, float] = {"quarter": 0.4, "third": 0.2, "half": 0.2, "all": 0.2}
 FUNDING_HABITS: Mapping[str, float] = {"exact": 0.4, "return": 0.3, "worth": 0.3}
 
 
@@ -57,15 +60,32 @@ def choose_part(case: PlayableCase, seat: str, option: str, habit: str) -> Part 
     elif habit == "fair":
         quarter = case.public.budget // len(case.seats)
         chosen = take_within(frontier, quarter) or frontier[0]
+    elif habit in SHARES:  # nothing where no part is within reach
+        part = take_within(frontier, name_amount(case, seat, option, habit))
+        return part if part is not None and part.choice else None
     elif habit in ("strict", "easy"):
         chosen = take_by_hurdle(frontier, STRICT if habit == "strict" else EASY)
     elif habit == "measured":
         chosen = take_by_hurdle(frontier, HURDLES[budget_band(case, seat)])
     else:
-        raise ValueError(f"unknown habit {habit!r} (known: {', '.join(REPORT_HABITS)})")
+        raise ValueError(f"unknown habit {habit!r} (known: {', '.join((*REPORT_HABITS, *SHARES))})")
     if not chosen.choice:  # at a quarter of the budget nothing may be within reach: offer the cheapest part
         chosen = frontier[1]
     return chosen
+
+
+def name_amount(case: PlayableCase, seat: str, option: str, habit: str) -> int:
+    """The most that the seat's part may cost on the option: the habit's share of the budget.
+
+    No less than the cheapest upgrade; at least half of the budget where the option breaks the seat's limit
+    as it is. Where no part within that keeps the limit, the whole budget.
+    """
+    budget, parts = case.public.budget, case.parts_of(seat, option) or ()
+    amount = max(budget // SHARES[habit], min((part.cost for part in parts if part.choice), default=0))
+    if is_needed(case, seat, option):
+        amount = max(amount, budget // 2)
+    is_within = any(part.choice and part.keeps_limit and part.cost <= amount for part in parts)
+    return amount if is_within else max(amount, budget)
 
 
 def best_report(case: PlayableCase, seat: str, habit: str) -> Report:

@@ -288,6 +288,9 @@ async def _play_thread(
     try:
         with tracing_context(enabled=False):
             state, status, error = await _drive(start, context, services, reviewer)
+        trace = tuple(read_trace(services, thread))
+    except NotApprovedError as refusal:  # an effect in the store is not the one that was written
+        status, error, trace = VIOLATION, f"{refusal.reason}: {refusal}", ()
     finally:
         agents.end()
     return GovernedEpisode(
@@ -295,7 +298,7 @@ async def _play_thread(
         case_key=case.key,
         status=status,
         state=state,
-        trace=tuple(read_trace(services, thread)),
+        trace=trace,
         error=error,
     )
 

@@ -8,7 +8,7 @@ amount is taken.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from scenarios.base import Step, Style, ToolCall
@@ -71,27 +71,38 @@ def _compare(part: Part, best: Part | None, amount: int) -> tuple[str, Part | No
 
 
 def search_option(
-    option: str, amount: int, searched: Sequence[Part], lead: str = "", best: Part | None = None
-) -> tuple[tuple[Step, ...], str, Part]:
+    option: str,
+    amount: int,
+    searched: Sequence[Part],
+    lead: str = "",
+    known: Collection[Sequence[str]] = (),
+) -> tuple[tuple[Step, ...], str, Part | None]:
     """Measure single upgrades, then what can be made of those that fit; keep the best so far.
 
-    `lead` is said before the first measurement, `best` is known before it: an amount buys more worth than
-    nothing has. Returns: the steps, what is said after the last one, the best part.
+    `lead` is said before the first measurement; parts that are `known` by their upgrades were measured before
+    and are compared by name. Returns: the steps, what is said after the last one, the best part; None where
+    none fits and keeps the limit.
     """
     steps: list[Step] = []
-    text = lead
+    best: Part | None = None
+    text = lead and f"{lead}\n"
     for part in searched:
-        steps.append(measure(option, part.choice, text))
-        text, after = _compare(part, best, amount)
+        if part.choice in known:
+            text += f"{_name(part)}: "
+        else:
+            steps.append(measure(option, part.choice, text.removesuffix("\n")))
+            text = ""
+        said, after = _compare(part, best, amount)
         if after is not None and after is not best:
-            text, best = f"{text}, best {_name(after)} {after.worth}", after
-    assert best is not None
-    return tuple(steps), text, best
+            said, best = f"{said}, best {_name(after)} {after.worth}", after
+        text += f"{said}\n"
+    return tuple(steps), text.removesuffix("\n"), best
 
 
 def search(question: Question, searched: Sequence[Part]) -> tuple[Step, ...]:
     """The search, and the best part as the answer."""
     steps, text, best = search_option(question.option, question.amount, searched)
+    assert best is not None  # an amount buys more worth than nothing has
     return (*steps, Step(text=f"{text}\n{json.dumps(answer_of(best))}"))
 
 

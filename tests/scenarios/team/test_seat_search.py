@@ -8,6 +8,7 @@ import pytest
 from scenarios.base import Step
 from scenarios.team import PlanGame, generate
 from scenarios.team.demonstrations import Message, hold_meeting
+from scenarios.team.experts import SHARES
 from scenarios.team.offers import is_needed, is_vetoed
 from simulator.graph.runner import MAX_TURNS
 
@@ -68,6 +69,11 @@ def test_every_offer_is_the_best_that_was_measured_within_the_amount_named() -> 
             assert len(within) == sum(bool(part.choice) for part in every), "parts within were left out"
             assert last_best(first.steps, option) == (set(offer["part"]), offer["worth"])
             num_offers += 1
+        said = [
+            f"{offer['option']}: {' + '.join(offer['part'])}, cost {offer['cost']}, worth {offer['worth']}"
+            for offer in report["offers"]
+        ]
+        assert text[: text.index("{")].splitlines()[-len(said) :] == said, "the best parts again"
     assert num_offers > 100
 
 
@@ -86,14 +92,34 @@ def test_a_reply_offers_the_best_of_all_that_was_measured_by_then() -> None:
             asked = re.search(r"on option ([A-Z]) that costs at most (\d+) k", reply.brief)
             assert asked is not None
             option, amount = asked[1], int(asked[2])
-            assert most in ({}, {option: amount})
-            assert not now or last_best(reply.steps, option) in (None, (set(offer["part"]), offer["worth"]))
+            assert most in ({}, {option: amount})  # none where nothing is measured now
+            assert last_best(reply.steps, option) == (set(offer["part"]), offer["worth"])
+            again = "\n".join(step.text for step in reply.steps)
+            for part in game.case.parts_of(seat, option) or ():
+                if part.cost <= amount and (option, frozenset(part.choice)) in found:
+                    assert f"{' + '.join(part.choice)}: cost {part.cost} of {amount}: fits" in again
             within = [one for (at, _), one in (found | now).items() if at == option and one[0] <= amount]
             assert offer["worth"] == max(worth for _, worth, keeps in within if keeps)
             every = [part for part in game.case.parts_of(seat, option) or () if part.cost <= amount]
             assert len(within) == sum(bool(part.choice) for part in every), "parts within were left out"
     assert num_before > 3
     assert num_now > 3
+
+
+def test_the_amount_named_is_a_share_of_the_budget() -> None:
+    divisors = set()
+    for game, seat, (first, *_) in reports(difficulty=1, count=15):
+        _, most = play(game, seat, first.steps)
+        habit = first.steps[0].text.split("\n")[0]
+        divisors.add(SHARES[habit])
+        for option, amount in most.items():
+            single = min(part.cost for part in game.case.parts_of(seat, option) or () if part.choice)
+            share = game.case.public.budget // SHARES[habit]
+            if is_needed(game.case, seat, option):
+                assert amount >= max(share, game.case.public.budget // 2)
+            else:
+                assert amount == max(share, single)
+    assert divisors == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize("difficulty", [3, 6])

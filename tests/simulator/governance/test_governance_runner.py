@@ -3,6 +3,8 @@
 import asyncio
 import json
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +232,21 @@ def test_checkpoints_in_the_store_are_strict() -> None:
             assert vars(services.checkpointer.serde)["pickle_fallback"] is False
 
     asyncio.run(run())
+
+
+def test_a_finished_thread_whose_recorded_effect_is_damaged_ends_as_a_violation(tmp_path: Path) -> None:
+    """No graph runs again, so only the trace reads the effect."""
+    path = tmp_path / "store.db"
+
+    async def play() -> list[GovernedEpisode]:
+        async with open_services(path, key=KEY) as services:
+            return await play_governed(CASES, services, make_seating(CASES), yes_man(), CALM)
+
+    first = asyncio.run(play())
+    assert {episode.status for episode in first} == {"completed"}
+    with closing(sqlite3.connect(path)) as store, store:
+        store.execute("UPDATE effects SET result = '{' WHERE thread = ?", (first[0].thread,))
+    damaged, *others = asyncio.run(play())
+    assert (damaged.status, damaged.trace) == ("violation", ())
+    assert "tampered" in (damaged.error or "")
+    assert [(one.status, one.trace) for one in others] == [(one.status, one.trace) for one in first[1:]]
