@@ -15,9 +15,9 @@ from pathlib import Path
 
 from evaluation.scoring.sealed_plays import play_team, score_all
 from roles.team import Decision
-from scenarios.team import TeamScenario
+from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.demonstrations import hold_meeting
-from scenarios.team.experts import REPORT_HABITS
+from scenarios.team.experts import REPORT_HABITS, SHARE_HABITS
 from scenarios.team.offers import load_table
 from scenarios.team.value import decision_value
 from training.data.demonstrations import Habits, team_scenario
@@ -46,7 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     cases = [
         team_scenario("validation", data.seed, index, data.difficulties) for index in range(options.count)
     ]
-    for name, habits in {"mixed": None, **{habit: (habit, "exact") for habit in REPORT_HABITS}}.items():
+    single = {habit: (habit, "exact") for habit in (*REPORT_HABITS, *SHARE_HABITS)}
+    for name, habits in {"mixed": None, **single}.items():
         value = statistics.fmean(value_of_experts(run, case, habits) for case in cases)
         print(f"experts, {name}: V {value:.3f}")
     models, tokenizer = load_team(run, options.stage)
@@ -77,7 +78,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def value_of_experts(run: Run, case: TeamScenario, habits: Habits | None) -> float:
     """V of a meeting of experts; with None each draws its own habit."""
-    meeting = hold_meeting(choose_game(run.config)(case), habits=habits)
+    game = choose_game(run.config)(case)
+    assert isinstance(game, PlanGame)  # the only game that experts demonstrate
+    meeting = hold_meeting(game, habits=habits)
     decision = None if meeting.decision is None else Decision.model_validate(meeting.decision)
     return decision_value(case, load_table(meeting.reports), decision)
 
