@@ -60,9 +60,8 @@ def choose_part(case: PlayableCase, seat: str, option: str, habit: str) -> Part 
     elif habit == "fair":
         quarter = case.public.budget // len(case.seats)
         chosen = take_within(frontier, quarter) or frontier[0]
-    elif habit in SHARES:  # nothing where no part is within reach
-        part = take_within(frontier, name_amount(case, seat, option, habit))
-        return part if part is not None and part.choice else None
+    elif habit in SHARES:
+        return take_within(frontier, name_amount(case, seat, option, habit))
     elif habit in ("strict", "easy"):
         chosen = take_by_hurdle(frontier, STRICT if habit == "strict" else EASY)
     elif habit == "measured":
@@ -78,14 +77,14 @@ def name_amount(case: PlayableCase, seat: str, option: str, habit: str) -> int:
     """The most that the seat's part may cost on the option: the habit's share of the budget.
 
     No less than the cheapest upgrade; at least half of the budget where the option breaks the seat's limit
-    as it is. Where no part within that keeps the limit, the whole budget.
+    as it is. Where no efficient part is within that, the whole budget, or what the cheapest one costs.
     """
     budget, parts = case.public.budget, case.parts_of(seat, option) or ()
     amount = max(budget // SHARES[habit], min((part.cost for part in parts if part.choice), default=0))
     if is_needed(case, seat, option):
         amount = max(amount, budget // 2)
-    is_within = any(part.choice and part.keeps_limit and part.cost <= amount for part in parts)
-    return amount if is_within else max(amount, budget)
+    cheapest = min((part.cost for part in list_efficient(parts) if part.choice), default=0)
+    return amount if cheapest <= amount else max(budget, cheapest)
 
 
 def best_report(case: PlayableCase, seat: str, habit: str) -> Report:

@@ -8,7 +8,7 @@ import pytest
 from scenarios.base import Step
 from scenarios.team import PlanGame, generate
 from scenarios.team.demonstrations import Message, hold_meeting
-from scenarios.team.experts import SHARES
+from scenarios.team.experts import SHARES, best_report
 from scenarios.team.offers import is_needed, is_vetoed
 from simulator.graph.runner import MAX_TURNS
 
@@ -120,6 +120,16 @@ def test_the_amount_named_is_a_share_of_the_budget() -> None:
             else:
                 assert amount == max(share, single)
     assert divisors == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("difficulty", [1, 4, 7])
+def test_a_share_leaves_no_option_out_on_which_there_is_something_to_offer(difficulty: int) -> None:
+    for index in range(20):
+        case = generate("train", 0, index, difficulty)
+        for seat in case.seats:
+            wanted = [offer.option for offer in best_report(case, seat, "full").offers]
+            for habit in SHARES:
+                assert [offer.option for offer in best_report(case, seat, habit).offers] == wanted
 
 
 @pytest.mark.parametrize("difficulty", [3, 6])
