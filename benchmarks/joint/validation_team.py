@@ -1,9 +1,11 @@
 """Plays a run's team on validation cases, beside experts of one habit at the table; nothing sealed is spent.
 
     python -m benchmarks.joint.validation_team runs/smollm2 --stage sft --count 12 --temperature 0
+    python -m benchmarks.joint.validation_team runs/smollm2 --count 100 --experts-only
 
 Prints the team's mean reward R and value V with each case's explanation, the seconds of a case, and the mean
-V of experts of mixed habits and of every report habit, funded exactly, on the same cases.
+V of experts of mixed habits and of every habit of reporting, shares of the budget included, funded exactly,
+on the same cases.
 """
 
 import argparse
@@ -36,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--stage", default="sft")
     parser.add_argument("--count", type=int, default=12)
     parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--experts-only", action="store_true")
     options = parser.parse_args(arguments)
     quiet_libraries()
     keep_freed_memory()
@@ -50,6 +53,8 @@ def main(arguments: Sequence[str]) -> int:
     for name, habits in {"mixed": None, **single}.items():
         value = statistics.fmean(value_of_experts(run, case, habits) for case in cases)
         print(f"experts, {name}: V {value:.3f}")
+    if options.experts_only:
+        return 0
     models, tokenizer = load_team(run, options.stage)
     chat = make_chat(tokenizer, config)
     start = time.perf_counter()

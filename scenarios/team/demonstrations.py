@@ -2,8 +2,8 @@
 
 In full style a seat names its habit and, option by option, the most that its part may cost; it then finds
 the best such part by the search of its own family, says the best parts so far again where it leaves an
-option, and reports them. ReconcileGPT asks for the sheet. In short style the
-brief holds all that, and the first line of a report or a decision names the habit.
+option, and reports them. ReconcileGPT asks for the sheet. In short style the brief holds all that, and the
+first line of a report or a decision names the habit.
 """
 
 import json
