@@ -204,10 +204,9 @@ def show_reply(game: PlanGame, ask: Ask, before: Sequence[Step], *, with_tools: 
     if not (with_tools and game.prompt_role(ask.seat).tools and searched):
         return (Step(text=answer),)
     calls = [step.call.arguments for step in before if step.call is not None]
-    known = {frozenset(call["part"]) for call in calls if call["option"] == ask.option}
-    measured = [part.choice for part in searched if frozenset(part.choice) in known]
+    known = {tuple(call["part"]) for call in calls if call["option"] == ask.option}
     lead = f"{ask.option} for at most {ask.cost_at_most}"
-    steps, said, _ = search_option(ask.option, ask.cost_at_most, searched, lead, measured)
+    steps, said, _ = search_option(ask.option, ask.cost_at_most, searched, lead, known)
     return (*steps, Step(text=_lines(said, answer)))
 
 
