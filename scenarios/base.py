@@ -73,6 +73,7 @@ class Step:
 
     text: str
     call: ToolCall | None = None
+    is_slip: bool = False  # a call that the tool refuses: shown, not learnt from
 
 
 class ToolError(Exception):

@@ -1,8 +1,8 @@
 """Expert meetings at the table: every message of a meeting as the steps that a role would write.
 
-In full style a seat names its habit and, option by option, the most that its part may cost; it then finds
-the best such part by the search of its own family, says the best parts so far again where it leaves an
-option, and reports them. ReconcileGPT asks for the sheet. In short style the brief holds all that, and the
+In full style a seat names its habit and, option by option, the most that its part may cost and what it can
+buy there; it then finds the best such part by the search of its own family, says the best parts so far again
+where it leaves an option, and reports them. ReconcileGPT asks for the sheet. In short style the brief holds all that, and the
 first line of a report or a decision names the habit.
 """
 
@@ -30,7 +30,7 @@ from scenarios.team.experts import (
 from scenarios.team.frontier import Band, budget_band
 from scenarios.team.funding import best_funding
 from scenarios.team.game import PlanGame, Reports
-from scenarios.team.offers import Table, load_table
+from scenarios.team.offers import Table, list_upgrades, load_table
 from scenarios.team.playable import PlayableCase, PublicCase
 from scenarios.team.questions import choose_question
 from scenarios.team.texts.comparing import compare_options, explain_best
@@ -180,10 +180,15 @@ def _search_offer(
     """
     searched = list_searched(case.parts_of(seat, offer.option) or (), amount)
     if 0 < len(searched) <= most_calls:
-        lead = _lines(said, f"{offer.option} for at most {amount}")
+        lead = _lines(said, _lead(case, seat, offer.option, amount))
         steps, said, _ = search_option(offer.option, amount, searched, lead)
         return steps, said
     return (measure(offer.option, offer.part, said),), ""
+
+
+def _lead(case: PlayableCase, seat: str, option: str, amount: int) -> str:
+    """What a search on the option begins with: the most that its part may cost, and what it can be made of."""
+    return f"{option} for at most {amount}: {', '.join(list_upgrades(case, seat, option))}"
 
 
 def show_question(game: PlanGame, ask: Ask, habit: str, *, with_tools: bool = True) -> Steps:
@@ -205,7 +210,7 @@ def show_reply(game: PlanGame, ask: Ask, before: Sequence[Step], *, with_tools: 
         return (Step(text=answer),)
     calls = [step.call.arguments for step in before if step.call is not None]
     known = {tuple(call["part"]) for call in calls if call["option"] == ask.option}
-    lead = f"{ask.option} for at most {ask.cost_at_most}"
+    lead = _lead(case, ask.seat, ask.option, ask.cost_at_most)
     steps, said, _ = search_option(ask.option, ask.cost_at_most, searched, lead, known)
     return (*steps, Step(text=_lines(said, answer)))
 

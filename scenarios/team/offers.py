@@ -60,6 +60,11 @@ def find_part(case: PlayableCase, seat: str, option: str, names: list[str]) -> P
     return found
 
 
+def list_upgrades(case: PlayableCase, seat: str, option: str) -> list[str]:
+    """Names of what the seat can buy on the option, in the order of its brief."""
+    return [part.choice[0] for part in case.parts_of(seat, option) or () if len(part.choice) == 1]
+
+
 def check_report(case: PlayableCase, seat: str, report: Report) -> CheckedReport:
     """The report with every claim checked against the seat's structures.
 

@@ -9,7 +9,7 @@ from scenarios.base import ToolCall, ToolError
 from scenarios.company.records import Part
 from scenarios.team.funding import Funding, find_obstacle, fund_in_order, list_favoured, make_funding
 from scenarios.team.listed_seat import is_listed
-from scenarios.team.offers import Table, find_part, offers_on
+from scenarios.team.offers import Table, find_part, list_upgrades, offers_on
 from scenarios.team.playable import PlayableCase, PublicCase, Seat
 from scenarios.team.texts.full import describe
 
@@ -44,10 +44,8 @@ def call_specialist_tool(case: PlayableCase, seat: Seat, call: ToolCall) -> str 
         raise ToolError("part must be a list of names of upgrades")
     part = find_part(case, seat.role, option, names)
     if part is None:
-        singles = [part.choice[0] for part in case.parts_of(seat.role, option) or () if len(part.choice) == 1]
-        raise ToolError(
-            f"part must list upgrades that can be bought together, out of: {', '.join(singles) or 'none'}"
-        )
+        upgrades = ", ".join(list_upgrades(case, seat.role, option)) or "none"
+        raise ToolError(f"part must list upgrades that can be bought together, out of: {upgrades}")
     return part
 
 

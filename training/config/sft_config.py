@@ -30,6 +30,8 @@ class SftConfig(Section):
     """Another run's folder, or one per role: SFT goes on from its weights, on the same base; null: begin."""
     first_demonstration: Count = 0
     """Number of the first demonstration: behind those that a run in start_from has learnt from."""
+    refused_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of demonstrations in which a tool refuses a wrong call, not learnt from, before the right one."""
     batch_size: PositiveCount = 16
     """Demonstrations per optimizer step; packed rows with row_layout packed."""
     optimizer: Literal["muon", "adamw"] = "muon"

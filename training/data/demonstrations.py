@@ -10,12 +10,13 @@ from roles.base import Role
 from roles.registry import ROLES
 from roles.team import TEAM_ROLES
 from scenarios import team
-from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall
+from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError
 from scenarios.registry import families
 from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.demonstrations import Meeting, hold_meeting
 from simulator.chat import Chat
 from simulator.tool_calls import format_tool_call
+from training.data.refused_calls import refuse_one_call
 
 IGNORED_LABEL = -100
 CallTool = Callable[[ToolCall], str]
@@ -64,17 +65,33 @@ class Transcript:
         return self
 
     def played(self, steps: Sequence[Step], call_tool: CallTool) -> "Transcript":
-        """The role's steps; every call is answered by the tool."""
+        """The role's steps, but for slips trained; every call is answered by the tool."""
         for step in steps:
             if step.call is None:
                 self.own(step.text)
+                continue
+            turn = format_tool_call(step.text, step.call)
+            if step.is_slip:
+                self.given([*self._chat.encode(turn), self._chat.end_id])
             else:
-                self.own(format_tool_call(step.text, step.call))
-                self.given(self._chat.observe(call_tool(step.call)))
+                self.own(turn)
+            self.given(self._chat.observe(answer_call(step, call_tool)))
         return self
 
     def row(self, *, at_table: bool = False) -> TokenRow:
         return TokenRow(token_ids=tuple(self._ids), loss_mask=tuple(self._mask), at_table=at_table)
+
+
+def answer_call(step: Step, call_tool: CallTool) -> str:
+    """What the tool says to a step's call, to a slip its refusal as play words it."""
+    assert step.call is not None
+    if not step.is_slip:
+        return call_tool(step.call)
+    try:
+        said = call_tool(step.call)
+    except ToolError as error:
+        return f"error: {error}"
+    raise ValueError(f"a slip that the tool does not refuse: {step.call} ({said})")
 
 
 def difficulty_of(index: int, difficulties: Sequence[int]) -> int:
@@ -95,21 +112,43 @@ def team_scenario(split: Split, seed: int, index: int, difficulties: Sequence[in
 
 
 def demonstration_row(
-    family: Family, scenario: Scenario, chat: Chat, roles: Mapping[str, Role] = ROLES
+    family: Family,
+    scenario: Scenario,
+    chat: Chat,
+    roles: Mapping[str, Role] = ROLES,
+    *,
+    refused_share: float = 0.0,
 ) -> TokenRow:
-    """The expert's play of one scenario, tools answered for real."""
+    """The expert's play of one scenario, tools answered for real; in a share of them one call is refused."""
     steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
+    call_tool = partial(family.call_tool, scenario)
+    rng = random.Random(f"refused/{scenario.key}")
+    steps = refuse_one_call(steps, call_tool, rng) if rng.random() < refused_share else steps
     transcript = Transcript(chat).given(chat.open(roles[family.role], scenario.brief, with_tools=True))
-    return transcript.played(steps, partial(family.call_tool, scenario)).row()
+    return transcript.played(steps, call_tool).row()
 
 
-def seat_row(seat: str, game: PlanGame, chat: Chat, habits: Habits | None = None) -> TokenRow:
-    """A role's part in an expert meeting: report, replies and vote, or questions and decision."""
+def seat_row(
+    seat: str,
+    game: PlanGame,
+    chat: Chat,
+    habits: Habits | None = None,
+    *,
+    refused_share: float = 0.0,
+) -> TokenRow:
+    """A role's part in an expert meeting: report, replies and vote, or questions and decision.
+
+    In a share of its messages one call is refused first.
+    """
     role, transcript = game.prompt_role(seat), Transcript(chat)
+    rng = random.Random(f"refused/{game.case.key}/{seat}")
     for number, message in enumerate(hold_meeting(game, habits=habits).messages[seat]):
         opening = chat.open(role, message.brief, with_tools=bool(role.tools))
         transcript.given(chat.ask(message.brief) if number else opening)
-        transcript.played(message.steps, partial(game.call_tool, seat, reports=message.reports))
+        call_tool = partial(game.call_tool, seat, reports=message.reports)
+        is_refused = rng.random() < refused_share
+        steps = refuse_one_call(message.steps, call_tool, rng) if is_refused else message.steps
+        transcript.played(steps, call_tool)
     return transcript.row(at_table=True)
 
 
@@ -176,18 +215,21 @@ def supervised_rows(
     style: Style = "short",
     questions: int | None = None,
     habits: Habits | None = None,
+    refused_share: float = 0.0,
 ) -> Iterator[TokenRow]:
     """Supervised rows of a role from one split: its own family, and its team seat for `seat_share`.
 
     A role without a seat in generated cases has its own family alone. `questions`: see `PlanGame`.
-    `habits`: of all experts at the table; None: each draws its own.
+    `habits`: of all experts at the table; None: each draws its own. `refused_share`: of the rows, or of a
+    seat's messages, in which a tool refuses a wrong call that is not learnt from.
 
     Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
     """
     for row in range(first_row, first_row + num_rows):
         if role in TEAM_ROLES and int((row + 1) * seat_share) > int(row * seat_share):
             case = team_scenario(split, seed, row, difficulties)
-            yield seat_row(role, PlanGame(case, style, questions), chat, habits)
+            game = PlanGame(case, style, questions)
+            yield seat_row(role, game, chat, habits, refused_share=refused_share)
         else:
             scenario = role_scenario(role, split, seed, row, difficulties, style)
-            yield demonstration_row(families(style)[role], scenario, chat)
+            yield demonstration_row(families(style)[role], scenario, chat, refused_share=refused_share)

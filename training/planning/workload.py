@@ -120,6 +120,7 @@ def measure_lengths(config: RunConfig, role: str, seat_share: float, chat: Chat)
             difficulties=config.data.difficulties,
             style=config.model.prompts,
             questions=config.model.questions,
+            refused_share=config.sft.refused_share,
         )
     )
     own = statistics.fmean(sum(row.loss_mask) for row in rows)

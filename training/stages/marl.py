@@ -183,6 +183,7 @@ def make_anchor_rows(config: RunConfig, chat: HFChat) -> AnchorRows:
                 difficulties=config.data.difficulties,
                 style=config.model.prompts,
                 questions=config.model.questions,
+                refused_share=config.sft.refused_share,
             )
         )
 

@@ -165,6 +165,7 @@ def train_role(
                 style=config.model.prompts,
                 questions=config.model.questions,
                 habits=habits,
+                refused_share=config.sft.refused_share,
             )
             for one in roles_of(role)
         ]

@@ -12,7 +12,7 @@ from scenarios.team.experts import SHARES, best_report
 from scenarios.team.offers import is_needed, is_vetoed
 from simulator.graph.runner import MAX_TURNS
 
-LEAD = re.compile(r"^([A-Z]) for at most (\d+)$", re.MULTILINE)
+LEAD = re.compile(r"^([A-Z]) for at most (\d+): (.+)$", re.MULTILINE)
 MEASURED = re.compile(r"cost (\d+), worth (-?\d+); hard limit (holds|BREAKS)$")
 BEST = re.compile(r"best (.+) (-?\d+)$", re.MULTILINE)
 NOW = re.compile(r"^Option ([A-Z]) as it is: .*hard limit (holds|BREAKS)\.$", re.MULTILINE)
@@ -25,7 +25,7 @@ def play(game: PlanGame, seat: str, steps: tuple[Step, ...]) -> tuple[Found, dic
     most: dict[str, int] = {}
     assert steps[-1].call is None
     for step in steps[:-1]:
-        most |= {option: int(amount) for option, amount in LEAD.findall(step.text)}
+        most |= {option: int(amount) for option, amount, _ in LEAD.findall(step.text)}
         assert step.call is not None
         option, part = step.call.arguments["option"], step.call.arguments["part"]
         assert option in most, "measured before an amount was named"
@@ -120,6 +120,20 @@ def test_the_amount_named_is_a_share_of_the_budget() -> None:
             else:
                 assert amount == max(share, single)
     assert divisors == {1, 2, 3, 4}
+
+
+def test_what_can_be_bought_on_an_option_is_said_again_where_its_search_begins() -> None:
+    num_leads = 0
+    for _, _, (first, *replies) in reports(difficulty=1, count=15):
+        for option, _, said in LEAD.findall(
+            "\n".join(step.text for one in (first, *replies) for step in one.steps)
+        ):
+            (line,) = re.findall(
+                rf"^Upgrades on option {option}, with their cost: (.+)\.$", first.brief, re.MULTILINE
+            )
+            assert said.split(", ") == [re.sub(r" \d+(;.*)?$", "", priced) for priced in line.split(", ")]
+            num_leads += 1
+    assert num_leads > 100
 
 
 @pytest.mark.parametrize("difficulty", [1, 4, 7])
