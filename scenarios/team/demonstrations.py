@@ -2,8 +2,8 @@
 
 In full style a seat names its habit and, option by option, the most that its part may cost and what it can
 buy there; it then finds the best such part by the search of its own family, says the best parts so far again
-where it leaves an option, and reports them. ReconcileGPT asks for the sheet. In short style the brief holds all that, and the
-first line of a report or a decision names the habit.
+where it leaves an option, and reports them. ReconcileGPT asks for the sheet. In short style the brief holds
+all that, and the first line of a report or a decision names the habit.
 """
 
 import json
@@ -187,7 +187,7 @@ def _search_offer(
 
 
 def _lead(case: PlayableCase, seat: str, option: str, amount: int) -> str:
-    """What a search on the option begins with: the most that its part may cost, and what it can be made of."""
+    """What a search on the option begins with: the most that its part may cost, and what is on offer."""
     return f"{option} for at most {amount}: {', '.join(list_upgrades(case, seat, option))}"
 
 

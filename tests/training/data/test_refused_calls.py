@@ -1,4 +1,4 @@
-"""Demonstrations with a refused call: the tool's own refusal, then the right call, the slip not learnt from."""
+"""Demonstrations with a refused call: the tool refuses, the right call follows, the slip is not learnt."""
 
 import random
 from functools import partial
