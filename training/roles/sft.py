@@ -26,6 +26,7 @@ from training.roles.trainer_ranks import device_options
 from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints
 
+MOST_STEPS_PER_LOG, LEAST_LOGS = 10, 40  # a short stage logs more often, so that its curve shows
 OnStep = Callable[[int, Mapping[str, float]], None]
 
 
@@ -103,7 +104,7 @@ def run_sft(
         packing=config.row_layout == "packed",
         max_length=config.pack_tokens if config.row_layout == "packed" else None,
         gradient_checkpointing=gradient_checkpointing,
-        logging_steps=min(10, max_steps),
+        logging_steps=min(MOST_STEPS_PER_LOG, max(1, max_steps // LEAST_LOGS)),
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,

@@ -69,8 +69,9 @@ def test_a_few_steps_lower_the_loss_on_own_tokens(tmp_path: Path, optimizer: str
     model, log = train(rows, tmp_path, steps=20, config=config)
     assert before > math.log(len(tiny_tokenizer())) - 0.5  # an untrained model knows nothing
     assert own_loss(model, rows[:20]) < before - 1.5
-    assert [step for step, _ in log] == [10, 20]
-    assert log[1][1]["loss"] < log[0][1]["loss"] < before
+    assert [step for step, _ in log] == list(range(1, 21))  # a short stage logs every step
+    losses = [metrics["loss"] for _, metrics in log]
+    assert statistics.fmean(losses[10:]) < statistics.fmean(losses[:10]) < before
     assert all(isinstance(value, float) for _, metrics in log for value in metrics.values())
 
 
