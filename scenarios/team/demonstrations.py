@@ -32,7 +32,7 @@ from scenarios.team.funding import best_funding
 from scenarios.team.game import PlanGame, Reports
 from scenarios.team.offers import Table, list_upgrades, load_table
 from scenarios.team.playable import PlayableCase, PublicCase
-from scenarios.team.questions import choose_question
+from scenarios.team.questions import choose_question, explain_question
 from scenarios.team.texts.comparing import compare_options, explain_best
 from scenarios.team.texts.table_texts import TEXTS
 from scenarios.team.value import funded_plan
@@ -99,8 +99,8 @@ def hold_meeting(
         ask = choose_question(case.public, load_table(reports), asked)
         if ask is None:
             break
+        question = show_question(game, reports, habit, asked, with_tools=with_tools)
         asked.append(ask)
-        question = show_question(game, ask, habit, with_tools=with_tools)
         before = [step for message in said[ask.seat] for step in message.steps]
         reply = show_reply(game, ask, before, with_tools=with_tools)
         for role, brief, steps in (
@@ -110,7 +110,7 @@ def hold_meeting(
             said[role].append(Message(brief=brief, steps=steps, reports=dict(reports)))
         offer = game.read_reply(ask.seat, ask.model_dump(), reports[ask.seat], reply[-1].text)
         reports[ask.seat] = game.add_offer(reports[ask.seat], offer)
-    decided = show_decision(game, reports, habit, with_tools=with_tools)
+    decided = show_decision(game, reports, habit, asked, with_tools=with_tools)
     said[RECONCILER].append(Message(brief=game.write_decision_brief(reports), steps=decided, reports=reports))
     decision = game.read_decision(reports, decided[-1].text)
     drafts = {seat: _draw_draft(game, seat, reports, decision, rng) for seat in case.seats}
@@ -191,10 +191,22 @@ def _lead(case: PlayableCase, seat: str, option: str, amount: int) -> str:
     return f"{option} for at most {amount}: {', '.join(list_upgrades(case, seat, option))}"
 
 
-def show_question(game: PlanGame, ask: Ask, habit: str, *, with_tools: bool = True) -> Steps:
-    """ReconcileGPT's question, after a look at the sheet where it has tools."""
-    question = Step(text=f"{habit}\n{json.dumps(AskMessage(ask=ask).model_dump())}")
-    return (*_read_sheet(game, habit, with_tools), question)
+def show_question(
+    game: PlanGame, reports: Reports, habit: str, asked: Sequence[Ask], *, with_tools: bool = True
+) -> Steps:
+    """ReconcileGPT's question that pays, after a look at the sheet and what leads from it where it has tools.
+
+    Raises:
+        ValueError: no question pays by these reports.
+    """
+    public, table = game.case.public, load_table(reports)
+    lines, ask = explain_question(public, table, asked)
+    if ask is None:
+        raise ValueError("no question pays by these reports")
+    said = json.dumps(AskMessage(ask=ask).model_dump())
+    steps = _read_sheet(game, habit, with_tools)
+    lead = [*compare_options(public, table)[0], *lines] if steps else [habit]
+    return (*steps, Step(text=_lines(*lead, said)))
 
 
 def show_reply(game: PlanGame, ask: Ask, before: Sequence[Step], *, with_tools: bool = True) -> Steps:
@@ -221,25 +233,35 @@ def _read_sheet(game: PlanGame, habit: str, with_tools: bool) -> Steps:
     return (Step(text=f"{habit}\n", call=ToolCall(name="sheet", arguments={})),)
 
 
-def show_decision(game: PlanGame, reports: Reports, habit: str, *, with_tools: bool = True) -> Steps:
-    """ReconcileGPT's work and its decision by the habit, from the reports alone."""
-    decision = best_decision(game.case.public, load_table(reports), habit)
+def show_decision(
+    game: PlanGame, reports: Reports, habit: str, asked: Sequence[Ask] = (), *, with_tools: bool = True
+) -> Steps:
+    """ReconcileGPT's work and its decision by the habit, from the reports alone.
+
+    While it may ask, it first says why no question pays.
+    """
+    public, table = game.case.public, load_table(reports)
+    decision = best_decision(public, table, habit)
     answer = Step(text=f"{habit}\n{TEXTS[game.style].write_decision(decision)}")
     steps = _read_sheet(game, habit, with_tools)
     if steps and not decision.escalate:
         arguments = {"option": decision.option, "fund": decision.fund}
-        text = _explain(game.case.public, load_table(reports), habit)
+        may_ask = len(asked) < game.most_questions
+        text = _explain(public, table, habit, explain_question(public, table, asked)[0] if may_ask else [])
         steps = (*steps, Step(text=text, call=ToolCall(name="total", arguments=arguments)))
     return (*steps, answer)
 
 
-def _explain(public: PublicCase, table: Table, habit: str) -> str:
-    """Lead from the sheet to the habit's plan; "" for funding by worth, which the sheet does not show."""
+def _explain(public: PublicCase, table: Table, habit: str, weighed: Sequence[str]) -> str:
+    """Lead from the sheet to the habit's plan, with what was `weighed` before a question was left out.
+
+    "" for funding by worth, which the sheet does not show.
+    """
     if habit == "worth":
         return ""
-    if habit == "return":
-        return "\n".join(compare_options(public, table)[0])
-    return "\n".join(explain_best(public, table, best_funding(public, table))[0])
+    compared = compare_options(public, table)[0]
+    exact = explain_best(public, table, best_funding(public, table))[0] if habit != "return" else compared
+    return "\n".join([*compared, *weighed, *exact[len(compared) :]])
 
 
 def _draw_draft(

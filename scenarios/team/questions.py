@@ -1,66 +1,94 @@
 """Choice of a question that pays, from what ReconcileGPT can know by the reports before it asks.
 
-A seat's efficient parts return less per k$ the dearer they are. So a part that costs a share of an offer is
-worth about that share of it or more, and money beyond an offer returns less than the offer did.
+Money that the sheet's best plan leaves over is worth nothing. So a seat is asked what it has for that: the
+one of the largest offer that is not funded, or else the funded one of the largest worth, for a larger part.
 """
 
-from collections.abc import Collection, Sequence
-from fractions import Fraction
+from collections.abc import Collection
 
 from roles.team import Ask
-from scenarios.team.funding import best_funding, list_fundings
-from scenarios.team.offers import EMPTY_REPORT, CheckedReport, Table, TabledOffer, offers_on
+from scenarios.team.funding import Funding
+from scenarios.team.offers import Table, TabledOffer, offers_on
 from scenarios.team.playable import PublicCase
+from scenarios.team.texts.comparing import compare_options
 
-LEAST_COST = 3  # k$: hardly a part costs less
-SMALLER_SHARE = Fraction(9, 10)  # of an offer's return per k$, that a smaller part is reckoned to have
-FURTHER_SHARE = Fraction(2, 5)  # of an offer's return per k$, that money beyond it is reckoned to have
-LEAST_GAIN = 3  # k$ that the answer must be reckoned to add: less is not worth a question
+LEAST_LEFT = 3  # k$: hardly a part costs less
 
 
 def choose_question(public: PublicCase, table: Table, asked: Collection[Ask] = ()) -> Ask | None:
-    """The question whose answer is reckoned to add most to the best plan; None where none adds enough.
+    """The question that pays; None where too little money is left to ask about."""
+    return explain_question(public, table, asked)[1]
 
-    Nothing is asked twice of a seat about one option. Where no plan can be run, whatever makes one is asked.
+
+def explain_question(
+    public: PublicCase, table: Table, asked: Collection[Ask] = ()
+) -> tuple[list[str], Ask | None]:
+    """Return the lines that lead from the options as compared to the question, and the question.
+
+    Nothing is asked twice of a seat about one option. Where no plan can be run, a seat is asked for a part
+    that makes an option possible.
     """
-    best = best_funding(public, table)
-    found: list[tuple[Fraction, Ask]] = []
+    leader = compare_options(public, table)[1]
+    taken = {(ask.seat, ask.option) for ask in asked}
+    if leader is None:
+        return _ask_for_what_is_needed(public, table, taken)
+    left = public.budget - leader.cost
+    lines = [f"{leader.option}: {public.budget} - {leader.cost} = {left} left"]
+    if left < LEAST_LEFT:
+        return lines, None
+    largest = [
+        offer
+        for offer in _list_largest(table, leader.option)
+        if (offer.seat, leader.option) not in taken and offer.worth > 0
+    ]
+    funded = {offer.seat for offer in leader.offers}
+    others = [offer for offer in largest if offer.seat not in funded]
+    candidates = others or largest
+    if not candidates:
+        return lines, None
+    chosen = max(candidates, key=lambda offer: offer.worth)
+    said = ", ".join(f"{offer.seat} {offer.worth}" for offer in candidates)
+    if others:
+        amount = left
+        lines.append(f"not funded: {said}, most {chosen.seat}")
+    else:
+        amount = _funded_cost(leader, chosen.seat) + left
+        lines.append(f"all funded: {said}, most {chosen.seat}, {amount - left} + {left} = {amount}")
+    return lines, Ask(seat=chosen.seat, option=leader.option, cost_at_most=amount)
+
+
+def _list_largest(table: Table, option: str) -> list[TabledOffer]:
+    """Every seat's offer of the largest worth on the option, in the order of the seats."""
+    largest: dict[str, TabledOffer] = {}
+    for offer in offers_on(table, option):
+        if offer.seat not in largest or offer.worth > largest[offer.seat].worth:
+            largest[offer.seat] = offer
+    return list(largest.values())
+
+
+def _funded_cost(plan: Funding, seat: str) -> int:
+    return next(offer.cost for offer in plan.offers if offer.seat == seat)
+
+
+def _ask_for_what_is_needed(
+    public: PublicCase, table: Table, taken: Collection[tuple[str, str]]
+) -> tuple[list[str], Ask | None]:
     for option in public.options:
-        for seat, report in table.items():
-            if report is None or option in report.veto:
+        reports = {seat: report for seat, report in table.items() if report is not None}
+        if any(option in report.veto for report in reports.values()):
+            continue
+        needed = [seat for seat, report in reports.items() if option in report.needs]
+        cheapest = {
+            seat: min((offer.cost for offer in offers_on(table, option) if offer.seat == seat), default=None)
+            for seat in needed
+        }
+        for seat in needed:
+            costs = [cheapest[other] for other in needed if other != seat]
+            if (seat, option) in taken or None in costs:
                 continue
-            if any((ask.seat, ask.option) == (seat, option) for ask in asked):
-                continue
-            found += _reckon_plans(public, table, option, seat)
-    if not found:
-        return None
-    worth, ask = max(found, key=lambda one: (one[0], -one[1].cost_at_most))
-    return ask if best is None or worth >= best.worth + LEAST_GAIN else None
-
-
-def _reckon_plans(public: PublicCase, table: Table, option: str, seat: str) -> list[tuple[Fraction, Ask]]:
-    """Estimated worth of the best plans with another part of the seat, by the question for it."""
-    own = [offer for offer in offers_on(table, option) if offer.seat == seat]
-    rest = _leave_out(table, seat)
-    found = []
-    for plan in list_fundings(public, rest, option):
-        amount = public.budget - plan.cost
-        if amount >= LEAST_COST:
-            worth = plan.worth + _reckon_part(own, amount)
-            found.append((worth, Ask(seat=seat, option=option, cost_at_most=amount)))
-    return found
-
-
-def _leave_out(table: Table, seat: str) -> dict[str, CheckedReport | None]:
-    """The table as if the seat had offered and claimed nothing."""
-    return {other: EMPTY_REPORT if other == seat else report for other, report in table.items()}
-
-
-def _reckon_part(offers: Sequence[TabledOffer], amount: int) -> Fraction:
-    """Estimated worth of the seat's best part for the amount, by its offers on the option."""
-    below = max((offer for offer in offers if offer.cost <= amount), key=lambda one: one.worth, default=None)
-    above = min((offer for offer in offers if offer.cost > amount), key=lambda one: one.cost, default=None)
-    cost, worth = (below.cost, below.worth) if below is not None else (0, 0)
-    if above is not None:
-        return worth + SMALLER_SHARE * Fraction(above.worth - worth, above.cost - cost) * (amount - cost)
-    return worth + FURTHER_SHARE * Fraction(worth, max(1, cost)) * min(amount - cost, cost)
+            spent = sum(cost for cost in costs if cost is not None)
+            own, amount = cheapest[seat], public.budget - spent
+            if amount >= LEAST_LEFT and (own is None or own > amount):
+                line = f"{option} needs {seat}: {public.budget} - {spent} = {amount} left"
+                return [line], Ask(seat=seat, option=option, cost_at_most=amount)
+    return [], None

@@ -1,6 +1,8 @@
 """ReconcileGPT's expert asks where a question pays by the reports, and its answer is played on with."""
 
 import json
+import re
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 
@@ -8,28 +10,35 @@ import pytest
 from tabled_reports import make_public, tabled
 
 from roles.team import RECONCILER, Ask, Decision
-from scenarios.base import Style
+from scenarios.base import Style, ToolCall
 from scenarios.team import PlanGame, decision_value, generate, load_table
 from scenarios.team.demonstrations import Meeting, hold_meeting
 from scenarios.team.offers import EMPTY_REPORT
-from scenarios.team.questions import choose_question
+from scenarios.team.questions import choose_question, explain_question
 
 
 def test_it_asks_for_a_smaller_part_where_two_offers_do_not_fit_together() -> None:
-    """Both cost 20 of 30: one is funded, and 10 for the other are reckoned at 0.9 x 10 x 24/20."""
-    table = {"cto": tabled("cto", ("A", 20, 30)), "coo": tabled("coo", ("A", 20, 24))}
-    assert choose_question(make_public(30), table) == Ask(seat="coo", option="A", cost_at_most=10)
+    """Each costs 20 of 30: one is funded, and 10 are left for the others."""
+    offers = {"cto": ("A", 20, 30), "coo": ("A", 20, 24), "risk": ("A", 20, 26)}
+    table = {seat: tabled(seat, offer) for seat, offer in offers.items()}
+    two = {seat: table[seat] for seat in ("cto", "coo")}
+    assert choose_question(make_public(30), two) == Ask(seat="coo", option="A", cost_at_most=10)
+    lines, ask = explain_question(make_public(30), table)
+    assert ask == Ask(seat="risk", option="A", cost_at_most=10)
+    assert lines == ["A: 30 - 20 = 10 left", "not funded: coo 24, risk 26, most risk"]
 
 
 def test_it_asks_for_a_larger_part_where_money_is_left() -> None:
-    """Beyond the offer's 10 at a worth of 20 another 10 are reckoned at 0.4 x 2 each: 8 more."""
     table = {"cto": tabled("cto", ("A", 10, 20)), "coo": EMPTY_REPORT}
-    assert choose_question(make_public(40), table) == Ask(seat="cto", option="A", cost_at_most=40)
+    lines, ask = explain_question(make_public(40), table)
+    assert ask == Ask(seat="cto", option="A", cost_at_most=40)
+    assert lines == ["A: 40 - 10 = 30 left", "all funded: cto 20, most cto, 10 + 30 = 40"]
 
 
 def test_it_does_not_ask_where_little_is_to_be_gained_nor_twice() -> None:
     table = {"cto": tabled("cto", ("A", 10, 20)), "coo": EMPTY_REPORT}
-    assert choose_question(make_public(12), table) is None  # 2 k$ more are reckoned at 1.6
+    assert explain_question(make_public(12), table) == (["A: 12 - 10 = 2 left"], None)
+    assert choose_question(make_public(13), table) == Ask(seat="cto", option="A", cost_at_most=13)
     assert choose_question(make_public(40), table, [Ask(seat="cto", option="A", cost_at_most=40)]) is None
 
 
@@ -38,7 +47,38 @@ def test_where_nothing_can_be_run_it_asks_for_what_makes_an_option_possible() ->
         "cto": tabled("cto", ("A", 30, 9), ("B", 25, 9), needs=("A", "B")),
         "coo": EMPTY_REPORT,
     }
-    assert choose_question(make_public(10), table) == Ask(seat="cto", option="A", cost_at_most=10)
+    ask = Ask(seat="cto", option="A", cost_at_most=10)
+    assert explain_question(make_public(10), table) == (["A needs cto: 10 - 0 = 10 left"], ask)
+    assert choose_question(make_public(10), table, [ask]) == Ask(seat="cto", option="B", cost_at_most=10)
+    vetoed = table | {"coo": replace(EMPTY_REPORT, veto=("A", "B"))}
+    assert explain_question(make_public(10), vetoed) == ([], None)
+
+
+def test_reconcilegpt_says_what_leads_from_the_sheet_to_its_question_or_to_none() -> None:
+    num_asked = num_silent = 0
+    for index in range(25):
+        game = PlanGame(generate("train", 0, index, 1), "full", questions=1)
+        *questions, decided = hold_meeting(game).messages[RECONCILER]
+        before = [*questions, decided][0]
+        left = [line for line in before.steps[1].text.splitlines() if line.endswith(" left")]
+        if not before.steps[1].text.startswith("A:"):
+            continue  # nothing can be run
+        best = re.findall(r"best ([A-Z]) ", before.steps[1].text)[-1]
+        sheet = game.call_tool(RECONCILER, ToolCall(name="sheet", arguments={}), before.reports)
+        cost, budget = re.findall(rf"^{best} fund .*: cost (\d+) of (\d+),", sheet, re.MULTILINE)[0]
+        assert left == [f"{best}: {budget} - {cost} = {int(budget) - int(cost)} left"]
+        if questions:
+            num_asked += 1
+            ask = game.read_ask(before.steps[-1].text)
+            assert ask is not None
+            assert ask["option"] == best
+            assert before.steps[1].text.splitlines()[-2].partition(", most ")[2].split(",")[0] == ask["seat"]
+            assert " left" not in decided.steps[1].text  # asked once: nothing is weighed again
+        else:
+            num_silent += 1
+            assert int(budget) - int(cost) < 3
+    assert num_asked > 10
+    assert num_silent > 2
 
 
 def value_of(game: PlanGame, meeting: Meeting) -> float:

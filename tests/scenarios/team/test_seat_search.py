@@ -47,9 +47,12 @@ def last_best(steps: tuple[Step, ...], option: str) -> tuple[set[str], int] | No
     return best
 
 
-def reports(difficulty: int, count: int) -> list[tuple[PlanGame, str, tuple[Message, ...]]]:
+def reports(
+    difficulty: int, count: int, habits: tuple[str, str] | None = None
+) -> list[tuple[PlanGame, str, tuple[Message, ...]]]:
     games = [PlanGame(generate("train", 0, index, difficulty), "full") for index in range(count)]
-    return [(game, seat, hold_meeting(game).messages[seat]) for game in games for seat in game.case.seats]
+    meetings = [(game, hold_meeting(game, habits=habits)) for game in games]
+    return [(game, seat, meeting.messages[seat]) for game, meeting in meetings for seat in game.case.seats]
 
 
 def test_every_offer_is_the_best_that_was_measured_within_the_amount_named() -> None:
@@ -79,7 +82,8 @@ def test_every_offer_is_the_best_that_was_measured_within_the_amount_named() -> 
 
 def test_a_reply_offers_the_best_of_all_that_was_measured_by_then() -> None:
     num_before = num_now = 0
-    for game, seat, messages in reports(difficulty=1, count=60):
+    with_money_left = reports(1, 40, ("quarter", "exact"))
+    for game, seat, messages in [*reports(difficulty=1, count=40), *with_money_left]:
         for reply in messages[1:-1]:
             found, _ = play(game, seat, messages[0].steps)
             now, most = play(game, seat, reply.steps)
