@@ -32,6 +32,8 @@ class SftConfig(Section):
     """Number of the first demonstration: behind those that a run in start_from has learnt from."""
     refused_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of demonstrations in which a tool refuses a wrong call, not learnt from, before the right one."""
+    asked_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of a seat's rows in which ReconcileGPT asks it, at least; 0 leaves that to the cases."""
     batch_size: PositiveCount = 16
     """Demonstrations per optimizer step; packed rows with row_layout packed."""
     optimizer: Literal["muon", "adamw"] = "muon"

@@ -8,7 +8,7 @@ from itertools import chain, groupby, islice
 
 from roles.base import Role
 from roles.registry import ROLES
-from roles.team import TEAM_ROLES
+from roles.team import RECONCILER, TEAM_ROLES
 from scenarios import team
 from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError
 from scenarios.registry import families
@@ -19,6 +19,7 @@ from simulator.tool_calls import format_tool_call
 from training.data.refused_calls import refuse_one_call
 
 IGNORED_LABEL = -100
+MOST_TRIES, TRY_STRIDE = 32, 30_000  # cases that are searched for one in which a seat is asked
 CallTool = Callable[[ToolCall], str]
 Habits = tuple[str, str]  # of experts: how they report, how they fund
 
@@ -152,6 +153,15 @@ def seat_row(
     return transcript.row(at_table=True)
 
 
+def is_asked(game: PlanGame, seat: str, habits: Habits | None = None) -> bool:
+    """Whether ReconcileGPT asks the seat in the expert meeting, so that it says more than report and vote."""
+    return (
+        seat != RECONCILER
+        and game.most_questions > 0
+        and len(hold_meeting(game, habits=habits).messages[seat]) > 2
+    )
+
+
 def corpus(
     *,
     num_role: int,
@@ -216,19 +226,25 @@ def supervised_rows(
     questions: int | None = None,
     habits: Habits | None = None,
     refused_share: float = 0.0,
+    asked_share: float = 0.0,
 ) -> Iterator[TokenRow]:
     """Supervised rows of a role from one split: its own family, and its team seat for `seat_share`.
 
     A role without a seat in generated cases has its own family alone. `questions`: see `PlanGame`.
     `habits`: of all experts at the table; None: each draws its own. `refused_share`: of the rows, or of a
-    seat's messages, in which a tool refuses a wrong call that is not learnt from.
+    seat's messages, in which a tool refuses a wrong call that is not learnt from. `asked_share`: of the rows
+    at the table, in which ReconcileGPT asks the seat if that can be found.
 
     Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
     """
     for row in range(first_row, first_row + num_rows):
         if role in TEAM_ROLES and int((row + 1) * seat_share) > int(row * seat_share):
-            case = team_scenario(split, seed, row, difficulties)
-            game = PlanGame(case, style, questions)
+            tries = MOST_TRIES if int((row + 1) * asked_share) > int(row * asked_share) else 1
+            indices = [row + number * TRY_STRIDE for number in range(tries)]
+            cases = (team_scenario(split, seed, index, difficulties) for index in indices)
+            games = [PlanGame(case, style, questions) for case in cases]
+            asking = (one for one in games if tries > 1 and is_asked(one, role, habits))
+            game = next(asking, games[0])
             yield seat_row(role, game, chat, habits, refused_share=refused_share)
         else:
             scenario = role_scenario(role, split, seed, row, difficulties, style)

@@ -121,6 +121,7 @@ def measure_lengths(config: RunConfig, role: str, seat_share: float, chat: Chat)
             style=config.model.prompts,
             questions=config.model.questions,
             refused_share=config.sft.refused_share,
+            asked_share=config.sft.asked_share,
         )
     )
     own = statistics.fmean(sum(row.loss_mask) for row in rows)

@@ -184,6 +184,7 @@ def make_anchor_rows(config: RunConfig, chat: HFChat) -> AnchorRows:
                 style=config.model.prompts,
                 questions=config.model.questions,
                 refused_share=config.sft.refused_share,
+                asked_share=config.sft.asked_share,
             )
         )
 

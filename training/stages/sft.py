@@ -166,6 +166,7 @@ def train_role(
                 questions=config.model.questions,
                 habits=habits,
                 refused_share=config.sft.refused_share,
+                asked_share=config.sft.asked_share,
             )
             for one in roles_of(role)
         ]
