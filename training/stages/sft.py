@@ -233,11 +233,15 @@ def train_on_rows(
     before = copy_weights(model, role)
     checkpoints = StageCheckpoints(run, name, every_steps=config.sft.checkpoint_every)
 
+    reported = 0
+
     def on_step(step: int, metrics: Mapping[str, float]) -> None:
+        nonlocal reported
         if ranks.rank == 0:
             run.log(name, step, metrics)
         if "loss" in metrics:
-            report_progress(min(10, max_steps), loss=metrics["loss"])
+            report_progress(step - reported, loss=metrics["loss"])
+            reported = step
 
     with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(name):
         step = run_sft(

@@ -48,6 +48,20 @@ def test_tasks_of_the_others_wait_for_the_first(tmp_path: Path) -> None:
     assert order_owners(run)[:2] == ["cost", "reconcile"]
 
 
+@pytest.mark.parametrize(("steps", "per_log"), [(3, 1), (85, 2)])
+def test_its_progress_counts_every_step_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, per_log: int
+) -> None:
+    settings = (f"sft.max_steps={steps}", "sft.batch_size=1", *ADAMW)
+    run = Run.open(make_untrained_run(tmp_path / "run", *settings))
+    counted: list[float] = []
+    monkeypatch.setattr("training.stages.sft.report_progress", lambda units, **_: counted.append(units))
+    train_sft(run.path, "cto")
+    whole, rest = divmod(steps, per_log)
+    assert counted == [per_log] * whole
+    assert rest == steps - sum(counted)
+
+
 def test_what_it_computes_is_planned_by_the_steps_of_each_role() -> None:
     same = ("sft.max_steps=100", "data.seat_share=0.0")
     alone, longer, shorter = (
