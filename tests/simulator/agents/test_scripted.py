@@ -228,7 +228,8 @@ def test_the_expert_asks_in_play_where_demonstrations_ask(most: int) -> None:
     episodes = asyncio.run(play_episodes(scenarios, TEAM, engine, CHAT, SAMPLING, make_game=make_game))
     for case, episode in zip(scenarios, episodes, strict=True):
         *asked, _decided = hold_meeting(make_game(case), habits=habits).messages[RECONCILER]
-        shown = [json.loads(one.steps[-1].text.partition("\n")[2]) for one in asked]
+        texts = [one.steps[-1].text for one in asked]
+        shown = [json.loads(text[text.index("{") :]) for text in texts]
         assert [json.loads(one.ask) for one in episode.asked] == shown
         assert read_episode(case, episode).decision is not None
     num_asked = [len(episode.asked) for episode in episodes]
