@@ -41,7 +41,7 @@ def tell(call: ToolCall) -> str:
 
 def texts_of(row: TokenRow) -> tuple[str, str]:
     """Return the whole transcript, and the words that are learnt."""
-    own = [token for token, mask in zip(row.token_ids, row.loss_mask, strict=True) if mask]
+    own = tuple(token for token, mask in zip(row.token_ids, row.loss_mask, strict=True) if mask)
     return CHAT.decode(row.token_ids), CHAT.decode(own)
 
 
