@@ -1,4 +1,4 @@
-"""What questions are worth to expert meetings on training cases.
+"""Measures what questions are worth to expert meetings on training cases.
 
     python -m benchmarks.joint.expert_questions --style full
 
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from roles.team import RECONCILER, Decision
 from scenarios.base import Style
-from scenarios.team import PlanGame, generate
-from scenarios.team.demonstrations import hold_meeting
+from scenarios.team import PlanGame, TeamScenario, generate
+from scenarios.team.demonstrations import Meeting, hold_meeting
 from scenarios.team.offers import load_table
 from scenarios.team.value import decision_value
 
@@ -42,8 +42,13 @@ def measure(difficulty: int, index: int, style: Style, questions: int) -> tuple[
     """V of the experts' meeting on a training case, and how often they asked."""
     case = generate("train", 0, index, difficulty)
     meeting = hold_meeting(PlanGame(case, style, questions))
+    return value_of_meeting(case, meeting), len(meeting.messages[RECONCILER]) - 1
+
+
+def value_of_meeting(case: TeamScenario, meeting: Meeting) -> float:
+    """V of what an expert meeting decided."""
     decision = None if meeting.decision is None else Decision.model_validate(meeting.decision)
-    return decision_value(case, load_table(meeting.reports), decision), len(meeting.messages[RECONCILER]) - 1
+    return decision_value(case, load_table(meeting.reports), decision)
 
 
 if __name__ == "__main__":

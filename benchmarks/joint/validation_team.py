@@ -15,13 +15,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.joint.expert_questions import value_of_meeting
 from evaluation.scoring.sealed_plays import play_team, score_all
-from roles.team import Decision
 from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.experts import REPORT_HABITS, SHARE_HABITS
-from scenarios.team.offers import load_table
-from scenarios.team.value import decision_value
 from training.data.demonstrations import Habits, team_scenario
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
@@ -85,9 +83,7 @@ def value_of_experts(run: Run, case: TeamScenario, habits: Habits | None) -> flo
     """V of a meeting of experts; with None each draws its own habit."""
     game = choose_game(run.config)(case)
     assert isinstance(game, PlanGame)  # the only game that experts demonstrate
-    meeting = hold_meeting(game, habits=habits)
-    decision = None if meeting.decision is None else Decision.model_validate(meeting.decision)
-    return decision_value(case, load_table(meeting.reports), decision)
+    return value_of_meeting(case, hold_meeting(game, habits=habits))
 
 
 if __name__ == "__main__":

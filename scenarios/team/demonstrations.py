@@ -32,7 +32,7 @@ from scenarios.team.funding import best_funding
 from scenarios.team.game import PlanGame, Reports
 from scenarios.team.offers import Table, list_upgrades, load_table
 from scenarios.team.playable import PlayableCase, PublicCase
-from scenarios.team.questions import choose_question, explain_question
+from scenarios.team.questions import explain_question
 from scenarios.team.texts.comparing import compare_options, explain_best
 from scenarios.team.texts.table_texts import TEXTS
 from scenarios.team.value import funded_plan
@@ -80,7 +80,7 @@ def hold_meeting(
     """The meeting of experts who all have these habits of reporting and funding.
 
     With None each draws its own, by the shares of those who hold it. While questions are left, ReconcileGPT
-    asks where a question pays by the reports (`choose_question`).
+    asks where a question pays by the reports (`explain_question`).
     """
     case = game.case
     rng = random.Random(f"habit/{case.key}")
@@ -94,13 +94,14 @@ def hold_meeting(
         said[seat] = [Message(brief=brief, steps=steps, reports={})]
         reports[seat] = game.read_report(seat, steps[-1].text)
     said[RECONCILER] = []
-    habit, asked = funding or _draw_funding_habit(game, rng), list[Ask]()
+    habit, asked, weighed = funding or _draw_funding_habit(game, rng), list[Ask](), list[str]()
     while len(asked) < game.most_questions:
-        ask = choose_question(case.public, load_table(reports), asked)
+        weighed, ask = explain_question(case.public, load_table(reports), asked)
         if ask is None:
             break
-        question = show_question(game, reports, habit, asked, with_tools=with_tools)
+        question = show_question(game, reports, habit, ask, weighed, with_tools=with_tools)
         asked.append(ask)
+        weighed = []
         before = [step for message in said[ask.seat] for step in message.steps]
         reply = show_reply(game, ask, before, with_tools=with_tools)
         for role, brief, steps in (
@@ -110,7 +111,7 @@ def hold_meeting(
             said[role].append(Message(brief=brief, steps=steps, reports=dict(reports)))
         offer = game.read_reply(ask.seat, ask.model_dump(), reports[ask.seat], reply[-1].text)
         reports[ask.seat] = game.add_offer(reports[ask.seat], offer)
-    decided = show_decision(game, reports, habit, asked, with_tools=with_tools)
+    decided = show_decision(game, reports, habit, weighed, with_tools=with_tools)
     said[RECONCILER].append(Message(brief=game.write_decision_brief(reports), steps=decided, reports=reports))
     decision = game.read_decision(reports, decided[-1].text)
     drafts = {seat: _draw_draft(game, seat, reports, decision, rng) for seat in case.seats}
@@ -187,26 +188,24 @@ def _search_offer(
 
 
 def _lead(case: PlayableCase, seat: str, option: str, amount: int) -> str:
-    """What a search on the option begins with: the most that its part may cost, and what is on offer."""
+    """Begins a search on the option: the most that its part may cost, and what is on offer."""
     return f"{option} for at most {amount}: {', '.join(list_upgrades(case, seat, option))}"
 
 
 def show_question(
-    game: PlanGame, reports: Reports, habit: str, asked: Sequence[Ask], *, with_tools: bool = True
+    game: PlanGame,
+    reports: Reports,
+    habit: str,
+    ask: Ask,
+    weighed: Sequence[str],
+    *,
+    with_tools: bool = True,
 ) -> Steps:
-    """ReconcileGPT's question that pays, after a look at the sheet and what leads from it where it has tools.
-
-    Raises:
-        ValueError: no question pays by these reports.
-    """
-    public, table = game.case.public, load_table(reports)
-    lines, ask = explain_question(public, table, asked)
-    if ask is None:
-        raise ValueError("no question pays by these reports")
+    """ReconcileGPT's question, where it has tools after a look at the sheet and what it `weighed`."""
     said = json.dumps(AskMessage(ask=ask).model_dump())
     steps = _read_sheet(game, habit, with_tools)
-    lead = [*compare_options(public, table)[0], *lines] if steps else [habit]
-    return (*steps, Step(text=_lines(*lead, said)))
+    compared = compare_options(game.case.public, load_table(reports))[0] if steps else [habit]
+    return (*steps, Step(text=_lines(*compared, *(weighed if steps else ()), said)))
 
 
 def show_reply(game: PlanGame, ask: Ask, before: Sequence[Step], *, with_tools: bool = True) -> Steps:
@@ -234,11 +233,11 @@ def _read_sheet(game: PlanGame, habit: str, with_tools: bool) -> Steps:
 
 
 def show_decision(
-    game: PlanGame, reports: Reports, habit: str, asked: Sequence[Ask] = (), *, with_tools: bool = True
+    game: PlanGame, reports: Reports, habit: str, weighed: Sequence[str] = (), *, with_tools: bool = True
 ) -> Steps:
     """ReconcileGPT's work and its decision by the habit, from the reports alone.
 
-    While it may ask, it first says why no question pays.
+    It says what it `weighed` before it left out a question that it may put.
     """
     public, table = game.case.public, load_table(reports)
     decision = best_decision(public, table, habit)
@@ -246,14 +245,13 @@ def show_decision(
     steps = _read_sheet(game, habit, with_tools)
     if steps and not decision.escalate:
         arguments = {"option": decision.option, "fund": decision.fund}
-        may_ask = len(asked) < game.most_questions
-        text = _explain(public, table, habit, explain_question(public, table, asked)[0] if may_ask else [])
+        text = _explain(public, table, habit, weighed)
         steps = (*steps, Step(text=text, call=ToolCall(name="total", arguments=arguments)))
     return (*steps, answer)
 
 
 def _explain(public: PublicCase, table: Table, habit: str, weighed: Sequence[str]) -> str:
-    """Lead from the sheet to the habit's plan, with what was `weighed` before a question was left out.
+    """Lead from the sheet to the habit's plan, with what was `weighed` before it.
 
     "" for funding by worth, which the sheet does not show.
     """

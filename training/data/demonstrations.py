@@ -16,6 +16,7 @@ from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.demonstrations import Meeting, hold_meeting
 from simulator.chat import Chat
 from simulator.tool_calls import format_tool_call
+from training.config.run_config import RunConfig
 from training.data.refused_calls import refuse_one_call
 
 IGNORED_LABEL = -100
@@ -84,7 +85,7 @@ class Transcript:
 
 
 def answer_call(step: Step, call_tool: CallTool) -> str:
-    """What the tool says to a step's call, to a slip its refusal as play words it."""
+    """Return what the tool says to a step's call, to a slip its refusal as play words it."""
     assert step.call is not None
     if not step.is_slip:
         return call_tool(step.call)
@@ -93,6 +94,11 @@ def answer_call(step: Step, call_tool: CallTool) -> str:
     except ToolError as error:
         return f"error: {error}"
     raise ValueError(f"a slip that the tool does not refuse: {step.call} ({said})")
+
+
+def is_in_share(number: int, share: float) -> bool:
+    """Tell whether a number is of those, evenly spread, that make up the share of all."""
+    return int((number + 1) * share) > int(number * share)
 
 
 def difficulty_of(index: int, difficulties: Sequence[int]) -> int:
@@ -153,13 +159,9 @@ def seat_row(
     return transcript.row(at_table=True)
 
 
-def is_asked(game: PlanGame, seat: str, habits: Habits | None = None) -> bool:
-    """Whether ReconcileGPT asks the seat in the expert meeting, so that it says more than report and vote."""
-    return (
-        seat != RECONCILER
-        and game.most_questions > 0
-        and len(hold_meeting(game, habits=habits).messages[seat]) > 2
-    )
+def _is_asked(game: PlanGame, seat: str, habits: Habits | None) -> bool:
+    """Tell whether ReconcileGPT asks the seat in the expert meeting: it says more than report and vote."""
+    return len(hold_meeting(game, habits=habits).messages[seat]) > 2
 
 
 def corpus(
@@ -237,15 +239,46 @@ def supervised_rows(
 
     Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
     """
+
+    def make_game(index: int) -> PlanGame:
+        return PlanGame(team_scenario(split, seed, index, difficulties), style, questions)
+
     for row in range(first_row, first_row + num_rows):
-        if role in TEAM_ROLES and int((row + 1) * seat_share) > int(row * seat_share):
-            tries = MOST_TRIES if int((row + 1) * asked_share) > int(row * asked_share) else 1
-            indices = [row + number * TRY_STRIDE for number in range(tries)]
-            cases = (team_scenario(split, seed, index, difficulties) for index in indices)
-            games = [PlanGame(case, style, questions) for case in cases]
-            asking = (one for one in games if tries > 1 and is_asked(one, role, habits))
-            game = next(asking, games[0])
+        if role in TEAM_ROLES and is_in_share(row, seat_share):
+            game = make_game(row)
+            if is_in_share(row, asked_share) and role != RECONCILER and game.most_questions > 0:
+                further = (make_game(row + number * TRY_STRIDE) for number in range(1, MOST_TRIES))
+                game = next((one for one in chain((game,), further) if _is_asked(one, role, habits)), game)
             yield seat_row(role, game, chat, habits, refused_share=refused_share)
         else:
             scenario = role_scenario(role, split, seed, row, difficulties, style)
             yield demonstration_row(families(style)[role], scenario, chat, refused_share=refused_share)
+
+
+def rows_of_run(
+    config: RunConfig,
+    role: str,
+    chat: Chat,
+    *,
+    num_rows: int,
+    first_row: int,
+    seat_share: float | None = None,
+    split: Split = "train",
+    habits: Habits | None = None,
+) -> Iterator[TokenRow]:
+    """Supervised rows of a role as a run's config sets them; `seat_share` in place of the config's."""
+    return supervised_rows(
+        role,
+        chat,
+        num_rows=num_rows,
+        first_row=first_row,
+        seat_share=config.data.seat_share if seat_share is None else seat_share,
+        seed=config.data.seed,
+        difficulties=config.data.difficulties,
+        split=split,
+        style=config.model.prompts,
+        questions=config.model.questions,
+        habits=habits,
+        refused_share=config.sft.refused_share,
+        asked_share=config.sft.asked_share,
+    )

@@ -10,7 +10,7 @@ from roles.team import RECONCILER, TEAM_ROLES
 from simulator.chat import Chat
 from simulator.chat_plain import PlainChat
 from training.config.run_config import RunConfig
-from training.data.demonstrations import TokenRow, corpus, supervised_rows
+from training.data.demonstrations import TokenRow, corpus, rows_of_run
 
 SAMPLES = 16  # transcripts per role that lengths are taken from
 TOKENIZER_SCENARIOS = 100  # per family, for the tiny preset's own tokenizer
@@ -109,21 +109,7 @@ def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Phase:
 
 def measure_lengths(config: RunConfig, role: str, seat_share: float, chat: Chat) -> Lengths:
     """Mean lengths of demonstrations: exact with the tiny preset's tokenizer, else from their characters."""
-    rows = list(
-        supervised_rows(
-            role,
-            chat,
-            num_rows=SAMPLES,
-            first_row=0,
-            seat_share=seat_share,
-            seed=config.data.seed,
-            difficulties=config.data.difficulties,
-            style=config.model.prompts,
-            questions=config.model.questions,
-            refused_share=config.sft.refused_share,
-            asked_share=config.sft.asked_share,
-        )
-    )
+    rows = list(rows_of_run(config, role, chat, num_rows=SAMPLES, first_row=0, seat_share=seat_share))
     own = statistics.fmean(sum(row.loss_mask) for row in rows)
     context = statistics.fmean(_context(rows))
     if not isinstance(chat, PlainChat):

@@ -9,6 +9,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from training.data.demonstrations import is_in_share
+
 
 class Curriculum:
     """The level at hand; a Stateful part of a checkpoint.
@@ -29,8 +31,7 @@ class Curriculum:
 
     def choose(self, index: int) -> int:
         """Difficulty of the index-th scenario: the level's, or for `replay` of them one that was passed."""
-        is_replay = int((index + 1) * self._replay) > int(index * self._replay)
-        if not is_replay or self._level == 0:
+        if not is_in_share(index, self._replay) or self._level == 0:
             return self.difficulty
         return self._levels[int(index * self._replay) % self._level]
 

@@ -16,7 +16,7 @@ from roles.team import TEAM_ROLES
 from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.run_config import RunConfig
-from training.data.demonstrations import TokenRow, supervised_rows
+from training.data.demonstrations import TokenRow, rows_of_run
 from training.joint.anchor import AnchorRows
 from training.joint.best_team import BestTeam
 from training.joint.hosts.pool import HostPool
@@ -172,20 +172,6 @@ def make_anchor_rows(config: RunConfig, chat: HFChat) -> AnchorRows:
 
     def rows(role: str, step: int) -> list[TokenRow]:
         first = config.data.first_marl_index + step * size
-        return list(
-            supervised_rows(
-                role,
-                chat,
-                num_rows=size,
-                first_row=first,
-                seat_share=config.data.seat_share,
-                seed=config.data.seed,
-                difficulties=config.data.difficulties,
-                style=config.model.prompts,
-                questions=config.model.questions,
-                refused_share=config.sft.refused_share,
-                asked_share=config.sft.asked_share,
-            )
-        )
+        return list(rows_of_run(config, role, chat, num_rows=size, first_row=first))
 
     return rows

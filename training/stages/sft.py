@@ -18,7 +18,7 @@ from roles.team import RECONCILER, TEAM_ROLES
 from scenarios.base import Split
 from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
-from training.data.demonstrations import Habits, TokenRow, supervised_rows, take_turns
+from training.data.demonstrations import Habits, TokenRow, rows_of_run, take_turns
 from training.joint.replans import replan_rows
 from training.learner.fsdp import copy_whole, is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
@@ -153,20 +153,15 @@ def train_role(
             if num_replans and one in TEAM_ROLES
         ]
         streams = [
-            supervised_rows(
+            rows_of_run(
+                config,
                 one,
                 chat,
                 num_rows=count,
                 first_row=first,
-                seat_share=1.0 if habits else config.data.seat_share,
-                seed=config.data.seed,
-                difficulties=config.data.difficulties,
+                seat_share=1.0 if habits else None,
                 split=split,
-                style=config.model.prompts,
-                questions=config.model.questions,
                 habits=habits,
-                refused_share=config.sft.refused_share,
-                asked_share=config.sft.asked_share,
             )
             for one in roles_of(role)
         ]

@@ -11,7 +11,7 @@ from emads.commands.stage_tasks import order_owners, role_tasks
 from emads.commands.train import train_stage
 from roles.errors import UserError
 from training.config.loading import load_config
-from training.data.demonstrations import supervised_rows
+from training.data.demonstrations import rows_of_run
 from training.models.weights import load_weights
 from training.planning.workload import list_phases
 from training.runs.run_folder import Run
@@ -87,9 +87,9 @@ def test_a_role_goes_on_from_another_runs_weights_with_further_demonstrations(
 
     def note(*given: Any, num_rows: int, first_row: int, **options: Any) -> Any:
         drawn.append((first_row, num_rows))
-        return supervised_rows(*given, num_rows=num_rows, first_row=first_row, **options)
+        return rows_of_run(*given, num_rows=num_rows, first_row=first_row, **options)
 
-    monkeypatch.setattr("training.stages.sft.supervised_rows", note)
+    monkeypatch.setattr("training.stages.sft.rows_of_run", note)
     more = (f"sft.start_from={first.path}", "sft.first_demonstration=6", "sft.max_steps=1")
     second = Run.open(make_untrained_run(tmp_path / "second", *more, "sft.batch_size=2", *ADAMW))
     train_sft(second.path, "cost")
