@@ -1,6 +1,7 @@
 """Memory that a process keeps: a step's tensors are given the pages of the step before."""
 
 import ctypes
+import gc
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of malloc.h
 _MOST = 2**31 - 1
@@ -17,3 +18,16 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     return bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, _MOST))
+
+
+def return_freed_memory() -> bool:
+    """Give what is free back to the system, where glibc keeps it. Returns whether any was given back.
+
+    For a worker between two tasks: one that waits would hold the most that a task ever took.
+    """
+    gc.collect()
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(trim(0))

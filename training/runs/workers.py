@@ -16,7 +16,7 @@ from typing import Any
 
 from training.runs.faults import Fault, plan_faults
 from training.runs.gpus import claim_gpu, visible_gpus
-from training.runs.memory import keep_freed_memory
+from training.runs.memory import keep_freed_memory, return_freed_memory
 from training.runs.progress import progress
 from training.runs.run_errors import WorkerLostError
 
@@ -91,6 +91,13 @@ def _perform(task: Task) -> Any:
     result = task.call(*task.args)
     if _reported < task.units and _reports is not None:
         _reports.put((task.units - _reported, _stage, False, {}))
+    return result
+
+
+def _perform_in_worker(task: Task) -> Any:
+    """Perform a task; the memory that it took is there for other workers afterwards."""
+    result = _perform(task)
+    return_freed_memory()
     return result
 
 
@@ -198,7 +205,7 @@ def _work_off(
     while waiting or running:
         for task in [task for task in waiting if set(task.after) <= results.keys()]:
             if len(running) < num_workers:
-                running[pool.submit(_perform, task)] = task
+                running[pool.submit(_perform_in_worker, task)] = task
                 waiting.remove(task)
         done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
         if _drain(reports, advance, shown) or done:

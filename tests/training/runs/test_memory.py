@@ -1,7 +1,13 @@
 """Memory that a process keeps: counted by the page faults of a process of its own."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from training.runs.workers import Task, run_tasks
 
 PROBE = """
 import resource, sys, torch
@@ -35,3 +41,25 @@ def test_a_process_that_keeps_memory_touches_no_page_twice() -> None:
         return
     assert faults < 100
     assert probe("default")[1] > 500  # huge pages where the kernel gives them: 16 of 2 MiB and more
+
+
+def take_and_free() -> None:
+    import torch
+
+    torch.ones(128 * 2**20)  # 512 MiB
+
+
+def resident_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
+def test_a_worker_gives_back_what_a_task_took() -> None:
+    tasks = (
+        Task(name="before", call=resident_mib),
+        Task(name="take", call=take_and_free, after=("before",)),
+        Task(name="after", call=resident_mib, after=("take",)),
+    )
+    found = run_tasks(tasks, num_workers=1, num_threads=1, title="t")
+    assert found["after"] < found["before"] + 400
