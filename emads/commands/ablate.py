@@ -109,9 +109,9 @@ def _count_units(run: Run, stage: str, roles: Sequence[str]) -> int:
     config, num_roles = run.config, len(roles)
     steps = {
         "sft": sum(config.sft.steps_of(role) for role in roles),
-        "sft_more": count_control_steps(config) * num_roles,
-        "sft_own": count_control_steps(config) * num_roles,
-        "grpo": 5 * config.grpo.max_steps * num_roles,
+        "sft_more": sum(count_control_steps(config, role) for role in roles),
+        "sft_own": sum(count_control_steps(config, role) for role in roles),
+        "grpo": sum(5 * config.grpo.steps_of(role) for role in roles),
         "marl": 10 * config.marl.max_steps + 40,
     }
     return 1 if stage == BASE else steps[stage] + 20 * num_roles

@@ -163,12 +163,12 @@ def sft_control_task(run: Run, stage: str, owner: str, *, after: tuple[str, ...]
         call={"sft_more": train_sft_more, "sft_own": train_sft_own}[stage],
         args=(run.path, owner),
         after=after,
-        units=count_control_steps(run.config),
+        units=count_control_steps(run.config, owner),
     )
 
 
 def grpo_task(run: Run, role: str, *, after: tuple[str, ...]) -> Task:
-    units = 5 * run.config.grpo.max_steps
+    units = 5 * run.config.grpo.steps_of(role)
     return Task(name=f"grpo/{role}", call=train_grpo, args=(run.path, role), after=after, units=units)
 
 

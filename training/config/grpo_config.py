@@ -1,12 +1,13 @@
 """`grpo`: group-relative policy optimisation of each role alone."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from scenarios.rewards import resolve_weights
 from simulator.agents.agent_kinds import AgentKind
 from training.config.rl_sections import GuardsConfig, LossConfig
+from training.config.role_steps import RoleStageConfig
 from training.config.section import (
     Count,
     GroupSize,
@@ -66,8 +67,10 @@ class GrpoMemoryConfig(Section):
     """Trajectories side by side with padding, or end to end with the prompt of a group computed once."""
 
 
-class GrpoConfig(Section):
+class GrpoConfig(RoleStageConfig):
     """Group-relative policy optimisation of each role alone, on its own verifier."""
+
+    stage: ClassVar[str] = "grpo"
 
     max_steps: Count = 100
     """Optimizer steps per role; 0 leaves the stage out."""
@@ -122,6 +125,10 @@ class GrpoConfig(Section):
     loss: GrpoLossConfig = GrpoLossConfig()
     guards: GrpoGuardsConfig = GrpoGuardsConfig()
     memory: GrpoMemoryConfig = GrpoMemoryConfig()
+
+    def of_role(self, role: str) -> Self:
+        """The section as it is for one role: its own number of steps is everybody's."""
+        return self.model_copy(update={"max_steps": self.steps_of(role), "role_steps": {}})
 
     @model_validator(mode="after")
     def _check_weights(self) -> Self:

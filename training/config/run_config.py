@@ -175,9 +175,12 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _check_transfer(self) -> Self:
         """Refuse what is for single roles where all share their weights."""
-        if self.model.adapter_sharing == "shared" and (self.sft.transfer_from or self.sft.role_steps):
+        if self.model.adapter_sharing == "shared" and (
+            self.sft.transfer_from or self.sft.role_steps or self.grpo.role_steps
+        ):
             raise ValueError(
-                "sft.transfer_from and sft.role_steps are for roles with weights of their own: leave them out"
+                "sft.transfer_from, sft.role_steps and grpo.role_steps are for roles with weights of their"
+                " own: leave them out"
             )
         return self
 
@@ -199,23 +202,19 @@ class RunConfig(Section):
         """Refuse a stage that would run into the training scenarios of the stage after it, or never end."""
         sft, grpo, marl, data = self.sft, self.grpo, self.marl, self.data
         stages = (
-            ("sft.max_steps", sft.max_steps, sft.batch_size, data.first_grpo_index, "data.first_grpo_index"),
+            *(
+                (key, steps, sft.batch_size, data.first_grpo_index, "data.first_grpo_index")
+                for key, steps in sft.list_steps()
+            ),
             *(
                 (
-                    f"sft.role_steps.{role}",
+                    key,
                     steps,
-                    sft.batch_size,
-                    data.first_grpo_index,
-                    "data.first_grpo_index",
+                    grpo.prompts_per_step,
+                    data.first_marl_index - data.first_grpo_index,
+                    "data.first_marl_index",
                 )
-                for role, steps in sft.role_steps.items()
-            ),
-            (
-                "grpo.max_steps",
-                grpo.max_steps,
-                grpo.prompts_per_step,
-                data.first_marl_index - data.first_grpo_index,
-                "data.first_marl_index",
+                for key, steps in grpo.list_steps()
             ),
             (
                 "marl.max_steps",

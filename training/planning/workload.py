@@ -69,7 +69,8 @@ def list_phases(config: RunConfig) -> list[Phase]:
 
 def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
     grpo = config.grpo
-    played = grpo.max_steps * grpo.prompts_per_step * grpo.group_size / grpo.num_iterations
+    per_step = grpo.prompts_per_step * grpo.group_size / grpo.num_iterations
+    played = {role: grpo.steps_of(role) * per_step for role in alone}
     batch = grpo.prompts_per_step * grpo.group_size * grpo.steps_per_generation
     is_reused = grpo.num_iterations * grpo.steps_per_generation > 1
     recomputes = is_reused and grpo.loss.old_logprobs == "learner"  # without gradient: a third of a pass
@@ -78,9 +79,9 @@ def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
     together = grpo.memory.micro_batch_size or grpo.prompts_per_step * grpo.group_size
     return Phase(
         name="RLVR per role",
-        trained=sum(played * passes * lengths.row for lengths in alone.values()),
-        read=sum(played * lengths.context for lengths in alone.values()),
-        sampled=sum(played * lengths.own for lengths in alone.values()),
+        trained=sum(played[role] * passes * lengths.row for role, lengths in alone.items()),
+        read=sum(played[role] * lengths.context for role, lengths in alone.items()),
+        sampled=sum(played[role] * lengths.own for role, lengths in alone.items()),
         batch=batch,
         row=statistics.fmean(lengths.row for lengths in alone.values()),
         step_rows=math.ceil(together * share),

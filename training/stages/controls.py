@@ -103,8 +103,8 @@ def train_grpo_instead(path: Path, owner: str) -> None:
     if is_finished(run, "grpo_instead", owner):
         return
     config = run.config
-    grpo = config.grpo.model_copy(update={"max_steps": count_grpo_steps(config, owner)})
-    first_index = config.data.first_grpo_index + config.grpo.max_steps * config.grpo.prompts_per_step
+    grpo = config.grpo.of_role(owner).model_copy(update={"max_steps": count_grpo_steps(config, owner)})
+    first_index = config.data.first_grpo_index + config.grpo.steps_of(owner) * config.grpo.prompts_per_step
     train_role_by_grpo(run, "grpo_instead", owner, grpo, first_index=first_index)
 
 

@@ -41,7 +41,7 @@ def train_grpo(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
         if is_finished(run, "grpo", role):
             return
     first = run.config.data.first_grpo_index
-    train_role(run, "grpo", role, run.config.grpo, first_index=first, ranks=ranks)
+    train_role(run, "grpo", role, run.config.grpo.of_role(role), first_index=first, ranks=ranks)
 
 
 def train_role(

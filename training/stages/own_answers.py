@@ -38,14 +38,14 @@ def train_sft_own(path: Path, owner: str) -> None:
         write_atomic(file, "".join(json.dumps([row.token_ids, row.loss_mask]) + "\n" for row in kept_rows))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     kept = [TokenRow(token_ids=tuple(ids), loss_mask=tuple(mask)) for ids, mask in lines]
-    steps, first_row = count_control_steps(run.config), first_further_row(run.config, owner)
+    steps, first_row = count_control_steps(run.config, owner), first_further_row(run.config, owner)
     train_role(run, STAGE, owner, steps, first_row=first_row, own_rows=kept)
 
 
 def sample_right(run: Run, owner: str) -> list[TokenRow]:
     """The sampled transcripts of full reward on the scenarios that GRPO plays, equal ones once."""
     config = run.config
-    grpo = config.grpo.model_copy(update={"curriculum": False})
+    grpo = config.grpo.of_role(owner).model_copy(update={"curriculum": False})
     model, tokenizer = load_weights(run, SOURCE[STAGE], owner)
     known = families(config.model.prompts)
     rollouts = Rollouts(

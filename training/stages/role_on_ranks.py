@@ -58,7 +58,8 @@ def main(arguments: Sequence[str]) -> int:
         size = place.num_processes
         ranks = Ranks(rank=place.process_index, size=size, shares_weights=shares_weights and size > 1)
         train = train_sft if options.stage == "sft" else train_grpo
-        units = config.sft.steps_of(options.role) if options.stage == "sft" else 5 * config.grpo.max_steps
+        role = options.role
+        units = config.sft.steps_of(role) if options.stage == "sft" else 5 * config.grpo.steps_of(role)
         with show_progress(f"{options.stage}/{options.role}", units, shown=place.is_main_process):
             train(options.run, options.role, ranks)
     except UserError as error:

@@ -59,12 +59,12 @@ def train_sft_more(path: Path, role: str) -> None:
     run = Run.open(path)
     if not is_finished(run, "sft_more", role):
         first_row = first_further_row(run.config, role)
-        train_role(run, "sft_more", role, count_control_steps(run.config), first_row=first_row)
+        train_role(run, "sft_more", role, count_control_steps(run.config, role), first_row=first_row)
 
 
-def count_control_steps(config: RunConfig) -> int:
-    """SFT steps that learn from `sft.control_fraction` times as many transcripts as GRPO plays."""
-    grpo = config.grpo
+def count_control_steps(config: RunConfig, role: str) -> int:
+    """SFT steps that learn from `sft.control_fraction` times as many transcripts as the role's GRPO plays."""
+    grpo = config.grpo.of_role(role)
     count = grpo.max_steps * grpo.prompts_per_step * grpo.group_size
     return max(1, round(config.sft.control_fraction * count / config.sft.batch_size))
 

@@ -52,13 +52,15 @@ def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> st
     del dumped["model"]["adapter_dtype"]
     if stage not in ROLE_CONTROLS:
         dumped.get("sft", {}).pop("control_fraction", None)
-    if "sft" in dumped:
-        everybody = owner is None or stage == JOINT
-        owners = list_owners(config.model) if everybody else {config.sft.transfer_from or owner, owner}
-        dumped["sft"] |= {
-            "max_steps": 0,
-            "role_steps": {one: config.sft.steps_of(one) for one in owners if one},
-        }
+    everybody = owner is None or stage == JOINT
+    owners = set(list_owners(config.model)) if everybody else {owner}
+    starters = owners | ({config.sft.transfer_from} if config.sft.transfer_from else set())
+    for section, of in ((config.sft, starters), (config.grpo, owners)):
+        if section.stage in dumped:
+            dumped[section.stage] |= {
+                "max_steps": 0,
+                "role_steps": {one: section.steps_of(one) for one in of if one},
+            }
     return hashlib.sha256(json.dumps([stage, dumped], sort_keys=True).encode()).hexdigest()
 
 
