@@ -107,11 +107,12 @@ def _list_tasks(
 def _count_units(run: Run, stage: str, roles: Sequence[str]) -> int:
     """A stage's share of the progress bar: what its steps and evaluations report."""
     config, num_roles = run.config, len(roles)
+    control = sum(count_control_steps(config, role) for role in roles)
     steps = {
         "sft": sum(config.sft.steps_of(role) for role in roles),
-        "sft_more": sum(count_control_steps(config, role) for role in roles),
-        "sft_own": sum(count_control_steps(config, role) for role in roles),
-        "grpo": sum(5 * config.grpo.steps_of(role) for role in roles),
+        "sft_more": control,
+        "sft_own": control,
+        "grpo": 5 * sum(config.grpo.steps_of(role) for role in roles),
         "marl": 10 * config.marl.max_steps + 40,
     }
     return 1 if stage == BASE else steps[stage] + 20 * num_roles

@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+from collections.abc import Callable
+from typing import Any
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of malloc.h
 _MOST = 2**31 - 1
@@ -13,11 +15,8 @@ def keep_freed_memory() -> bool:
     By default every large tensor is mapped anew and each of its pages is zeroed by the kernel at first touch:
     on a virtual machine two fifths of the time of SmolLM2's SFT (docs/notebook/performance.md).
     """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return False
-    return bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, _MOST))
+    mallopt = _find("mallopt")
+    return mallopt is not None and bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, _MOST))
 
 
 def return_freed_memory() -> bool:
@@ -26,8 +25,14 @@ def return_freed_memory() -> bool:
     For a worker between two tasks: one that waits would hold the most that a task ever took.
     """
     gc.collect()
+    trim = _find("malloc_trim")
+    return trim is not None and bool(trim(0))
+
+
+def _find(name: str) -> Callable[..., Any] | None:
+    """Return a function of the C library; None where it has none of that name."""
     try:
-        trim = ctypes.CDLL(None).malloc_trim
+        found: Callable[..., Any] = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError, TypeError):
-        return False
-    return bool(trim(0))
+        return None
+    return found

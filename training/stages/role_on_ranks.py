@@ -60,8 +60,8 @@ def main(arguments: Sequence[str]) -> int:
         train = train_sft if options.stage == "sft" else train_grpo
         role = options.role
         units = config.sft.steps_of(role) if options.stage == "sft" else 5 * config.grpo.steps_of(role)
-        with show_progress(f"{options.stage}/{options.role}", units, shown=place.is_main_process):
-            train(options.run, options.role, ranks)
+        with show_progress(f"{options.stage}/{role}", units, shown=place.is_main_process):
+            train(options.run, role, ranks)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.status

@@ -64,8 +64,8 @@ def train_sft_more(path: Path, role: str) -> None:
 
 def count_control_steps(config: RunConfig, role: str) -> int:
     """SFT steps that learn from `sft.control_fraction` times as many transcripts as the role's GRPO plays."""
-    grpo = config.grpo.of_role(role)
-    count = grpo.max_steps * grpo.prompts_per_step * grpo.group_size
+    grpo = config.grpo
+    count = grpo.steps_of(role) * grpo.prompts_per_step * grpo.group_size
     return max(1, round(config.sft.control_fraction * count / config.sft.batch_size))
 
 
