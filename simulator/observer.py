@@ -5,6 +5,7 @@ An observer is told what roles write and read, never facts of the verifier: trut
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from scenarios.team.playable import PlayableCase
@@ -52,6 +53,23 @@ class Observer(Protocol):
 
 
 Watch = Callable[[PlayableCase, str], Observer]  # (case, session of its episode)
+_note_turn: ContextVar[Callable[[], None] | None] = ContextVar("who counts the turns", default=None)
+
+
+@contextmanager
+def counting_turns(note: Callable[[], None]) -> Iterator[None]:
+    """While this is open, `note` is called after every turn of every agent that is played in it."""
+    token = _note_turn.set(note)
+    try:
+        yield
+    finally:
+        _note_turn.reset(token)
+
+
+def note_turn() -> None:
+    """Tell whoever counts turns of one more."""
+    if (note := _note_turn.get()) is not None:
+        note()
 
 
 @contextmanager

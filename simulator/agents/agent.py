@@ -15,7 +15,7 @@ from simulator.agents.seat_tools import SeatTools
 from simulator.chat import Chat
 from simulator.engines.base import CompletionRequest, Engine, Sampling
 from simulator.game import Reports
-from simulator.observer import Observer
+from simulator.observer import Observer, note_turn
 from simulator.records import EndReason, Trajectory, Turn
 from simulator.tool_calls import BadToolCallError, format_tool_call, parse_tool_calls
 
@@ -188,6 +188,7 @@ class Agent:
             policy_version=completion.policy_version,
         )
         self._turns.append(turn)
+        note_turn()
         if self.observer is not None:
             self.observer.on_turn(self.role.name, turn, time.perf_counter() - start_s)
         return turn

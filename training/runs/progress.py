@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol, TextIO
 
 HEARTBEAT_S = 5.0
-WINDOW_S = 120.0  # of the pace that an estimate is made from
+WINDOW_S, WINDOW_REPORTS = 120.0, 12  # of the pace that an estimate is made from, whichever is longer
 LEAST_S, LEAST_REPORTS = 15.0, 3  # before the first estimate
 AGREEMENT = 1.5  # greatest ratio of two successive estimates that are shown
 
@@ -25,7 +25,7 @@ class Progress(Protocol):
 
 
 class Pace:
-    """Estimates the time left from the units of the last minutes; None until it is worth showing.
+    """Estimates the time left from the units of the last minutes or reports; None until worth showing.
 
     The first report only starts the clock: loading and compiling come before it.
     """
@@ -39,17 +39,17 @@ class Pace:
         """`count` units were done up to now."""
         self._done += count
         self._reports.append((now, self._done))
-        while self._reports[0][0] < now - WINDOW_S and len(self._reports) > LEAST_REPORTS:
+        while self._reports[0][0] < now - WINDOW_S and len(self._reports) > WINDOW_REPORTS:
             self._reports.popleft()
 
     def estimate_s(self, now: float, left: float) -> float | None:
         """Seconds for the units left; None with few reports or where the last estimate was quite another."""
         if len(self._reports) < LEAST_REPORTS or now - self._reports[0][0] < LEAST_S:
             return None
-        start, done = self._reports[0]
+        (start, done), (last, _) = self._reports[0], self._reports[-1]
         if self._done <= done:
             return None
-        estimate = left * (now - start) / (self._done - done)
+        estimate = max(left * (last - start) / (self._done - done) - (now - last), 0.0)
         previous, self._previous = self._previous, (now, estimate)
         if previous is None:
             return None
@@ -71,7 +71,7 @@ class _Heartbeat:
     def advance(self, count: float = 1, *, stage: str = "", worked: bool = True, **metrics: float) -> None:
         now = self._clock()
         self.done += count
-        if worked:
+        if worked and count:
             self._pace.add(now, count)
         self._shown.take(stage, metrics)
         if now - self._last_line < HEARTBEAT_S:
@@ -105,7 +105,10 @@ class _Shown:
         self._metrics |= metrics
 
     def __str__(self) -> str:
-        text = " ".join(f"{name} {value:.4g}" for name, value in self._metrics.items())
+        text = " ".join(
+            f"{name} {value:,d}" if isinstance(value, int) else f"{name} {value:.4g}"
+            for name, value in self._metrics.items()
+        )
         return f"{self._stage} {text}".strip()
 
 
@@ -165,7 +168,7 @@ def _rich_bar(title: str, total: int, stream: TextIO, clock: Callable[[], float]
             ) -> None:
                 now = clock()
                 self.done += count
-                if worked:
+                if worked and count:
                     pace.add(now, count)
                 shown.take(stage, metrics)
                 if now - self.last_estimate >= HEARTBEAT_S:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from simulator.observer import counting_turns
 from training.runs.faults import Fault, plan_faults
 from training.runs.gpus import claim_gpu, visible_gpus
 from training.runs.memory import keep_freed_memory, return_freed_memory
@@ -21,6 +22,7 @@ from training.runs.progress import progress
 from training.runs.run_errors import WorkerLostError
 
 QUIET_S = 120.0
+TURNS_S = 30.0  # between reports of how many turns were played
 Report = Callable[..., None]  # report(units done, **metrics shown)
 _reports: Any = None  # the worker's end of the progress queue
 _reported: float = 0  # units of the task at hand that were reported
@@ -88,7 +90,8 @@ def _perform(task: Task) -> Any:
     """Perform a task; units that it did not report (its stage was done before) are reported here."""
     global _reported, _stage
     _reported, _stage = 0, task.name
-    result = task.call(*task.args)
+    with counting_turns(TurnReports().note):
+        result = task.call(*task.args)
     if _reported < task.units and _reports is not None:
         _reports.put((task.units - _reported, _stage, False, {}))
     return result
@@ -237,6 +240,23 @@ def _drain(reports: Any, advance: Report, shown: Mapping[str, float]) -> bool:
             return came
         advance(units, stage=stage, worked=worked, **metrics)
         came = True
+
+
+class TurnReports:
+    """Reports how many turns were played, since rollouts of one step may take minutes."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last_s = clock()
+        self._num_turns = 0
+
+    def note(self) -> None:
+        """One more turn was played."""
+        self._num_turns += 1
+        now = self._clock()
+        if now - self._last_s >= TURNS_S:
+            self._last_s = now
+            report_progress(0, turns=self._num_turns)
 
 
 class SilentProgress:

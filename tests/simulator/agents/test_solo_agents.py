@@ -12,6 +12,7 @@ from simulator.agents.agent_kinds import AgentLimits
 from simulator.agents.solo import SoloEpisode, play_solo
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
+from simulator.observer import counting_turns
 from simulator.tool_calls import format_tool_call
 
 CALL = format_tool_call("", ToolCall(name="add", arguments={}))
@@ -88,17 +89,20 @@ def test_limits_of_a_solo_play_go_before_its_own() -> None:
         (AgentLimits(turn_tokens=5), "turn_tokens", 1),
         (None, "turns", 6),
     ]:
-        played = asyncio.run(
-            play_solo(
-                scenario,
-                policy="cost",
-                engine=engine,
-                chat=CHAT,
-                sampling=SAMPLING,
-                session="s",
-                max_turns=6,
-                limits=limits,
+        counted: list[None] = []
+        with counting_turns(lambda counted=counted: counted.append(None)):
+            played = asyncio.run(
+                play_solo(
+                    scenario,
+                    policy="cost",
+                    engine=engine,
+                    chat=CHAT,
+                    sampling=SAMPLING,
+                    session="s",
+                    max_turns=6,
+                    limits=limits,
+                )
             )
-        )
+        assert len(counted) == num_turns
         assert (played.trajectory.ended_by, len(played.trajectory.turns)) == (ended_by, num_turns)
         assert played.verdict.reward == 0

@@ -33,6 +33,22 @@ def test_heartbeat_is_at_most_one_line_per_five_seconds_and_a_closing_line() -> 
     ]
 
 
+def test_reports_without_units_say_nothing_about_the_pace() -> None:
+    """Ten units every five minutes; every half minute in between the turns that were played."""
+    stream, clock = io.StringIO(), Clock()
+    with progress("GRPO", total=100, stream=stream, clock=clock) as bar:
+        for report in range(1, 61):
+            clock.now = 30.0 * report
+            if report % 10 == 0:
+                bar.advance(10, reward=0.5)
+            else:
+                bar.advance(0, turns=8 * report)
+    lines = stream.getvalue().splitlines()
+    assert lines[8] == "GRPO: 0/100, turns 72"
+    assert lines[49] == "GRPO: 50/100, about 25 min left, turns 392 reward 0.5"
+    assert sum("left" in line for line in lines) > 20
+
+
 def test_no_estimate_before_the_pace_is_known_and_none_that_is_far_off() -> None:
     """Loading takes 100 s, units that were done before come at once, then each unit takes a second."""
     stream, clock = io.StringIO(), Clock()

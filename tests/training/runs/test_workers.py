@@ -9,8 +9,18 @@ import pytest
 from fast_loop import slow_except
 
 from roles.errors import UserError
+from simulator.observer import note_turn
+from training.runs import workers
 from training.runs.run_errors import WORKER_LOST, WorkerLostError
-from training.runs.workers import QUIET_S, SilentProgress, Task, report_progress, run_tasks
+from training.runs.workers import (
+    QUIET_S,
+    SilentProgress,
+    Task,
+    TurnReports,
+    report_progress,
+    run_tasks,
+    show_progress,
+)
 
 
 def note(folder: str, name: str, partner: str = "") -> tuple[str, int]:
@@ -136,3 +146,27 @@ def test_silence_is_named_ever_more_rarely_until_a_word_comes() -> None:
             silence.end()
     assert [second / QUIET_S for second, _ in said] == [1, 2, 4, 6, 7]
     assert said[0][1].startswith("no progress for 120 s from sft/cto; Ctrl-C stops the run")
+
+
+def test_turns_are_reported_twice_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    with show_progress("GRPO", 100):
+        turns = TurnReports(clock=lambda: now)
+        for second in range(75):
+            now = float(second)
+            turns.note()
+    assert capsys.readouterr().err.endswith("GRPO: 0/100 in 0 s, turns 61\n")  # told of at 30 s and at 60 s
+
+
+def play_turns(count: int) -> None:
+    for _ in range(count):
+        note_turn()
+
+
+def test_a_task_that_plays_for_long_says_how_many_turns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "TURNS_S", 0.0)
+    tasks = [Task(name="grpo/cto", call=play_turns, args=(1234,), units=5)]
+    run_tasks(tasks, num_workers=0, num_threads=1, title="GRPO")
+    assert capsys.readouterr().err.endswith("GRPO: 5/5 in 0 s, grpo/cto turns 1,234\n")
