@@ -60,6 +60,8 @@ class CreditConfig(Section):
         "hierarchical",
     ] = "cross_valued"
     """Scheme from team reward to each role's score; training/joint/credit/ has a file for each."""
+    zero: Literal["blind", "nothing"] = "blind"
+    """What offers are worth 0 at in cross_valued and shapley; `nothing` tells weak teams' reports apart."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
     """Estimator of advantages from scores; training/joint/credit/estimators.py has a function for each."""
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
@@ -75,6 +77,11 @@ class CreditConfig(Section):
             raise ValueError(
                 f"estimator remax subtracts a greedy reward, which has no meaning under scheme {self.scheme}:"
                 " use shared, episode or role_normalised"
+            )
+        if self.zero == "nothing" and self.scheme not in VALUED_SCHEMES:
+            raise ValueError(
+                f"credit.zero nothing does not go with scheme {self.scheme}, which reads the team reward,"
+                f" 0 at a blind plan: set scheme to {' or '.join(VALUED_SCHEMES)}, or zero to blind"
             )
         return self
 

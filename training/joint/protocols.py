@@ -79,10 +79,14 @@ def choose_step(
     estimator, reward = ESTIMATORS[config.credit.estimator], REWARDS[config.reward]
     scorer: Scorer
     if config.protocol == "full":  # one decision per set of reports, and one reward for the whole episode
-        scorer = GovernedScorer(weights=weights, reward=reward, value_offers=scheme.value_offers)
+        scorer = GovernedScorer(
+            weights=weights, reward=reward, value_offers=scheme.value_offers, zero=config.credit.zero
+        )
         pools_decisions, rounds = True, 1
     else:
-        scorer = AssessScorer(weights=weights, reward=reward, value_offers=scheme.value_offers)
+        scorer = AssessScorer(
+            weights=weights, reward=reward, value_offers=scheme.value_offers, zero=config.credit.zero
+        )
         pools_decisions, rounds = scheme.pools_decisions, config.rounds
     votes = _choose_votes(config, weights, rounds, scheme.holds_votes_fixed)
     credit = CreditAssigner(

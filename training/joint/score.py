@@ -12,7 +12,7 @@ from scenarios.team.funding import list_conflicts
 from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
-from training.joint.credit.offer_values import ValueOffers
+from training.joint.credit.offer_values import ValueOffers, Zero
 from training.joint.records import EpisodeGroup, ReportSet, ScoredEpisode, ScoredGroup, ScoredReportSet
 
 Reward = Callable[[TeamScenario, Episode, TeamVerdict], TeamVerdict]
@@ -25,6 +25,7 @@ class AssessScorer:
     weights: TeamRewardWeights
     reward: Reward
     value_offers: ValueOffers | None = None  # what the credit scheme reads of the offers alone
+    zero: Zero = "blind"  # of a plan's value there
 
     def score(self, groups: Sequence[EpisodeGroup]) -> list[ScoredGroup]:
         """The groups with a verdict on every episode, and rewards of greedy and counterfactual play."""
@@ -75,7 +76,7 @@ class AssessScorer:
         if self.value_offers is None:
             return [{} for _ in group.report_sets]
         tables = [read_episode(group.scenario, one.episodes[0]).table for one in group.report_sets]
-        return self.value_offers(group.scenario, tables, self.weights)
+        return self.value_offers(group.scenario, tables, self.weights, self.zero)
 
     def _judge(
         self, scenario: TeamScenario, episode: Episode, first: TeamVerdict | None = None

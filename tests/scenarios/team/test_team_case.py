@@ -159,6 +159,9 @@ def test_values_are_0_at_a_blind_plan_and_1_at_the_optimum() -> None:
     assert half.worth == 98
     assert half.value == pytest.approx(float((98 - blind) / (100 - blind)))
     assert 0 < half.value < 1
+    assert half.share == 0.98
+    alone = judge_decision(TABLE, FULL, decide("A", "cto"))
+    assert (alone.value, alone.worth, alone.share) == (0.0, 52, 0.52)
 
 
 def test_where_one_plan_alone_can_be_run_it_is_worth_1() -> None:
@@ -178,13 +181,13 @@ def test_where_one_plan_alone_can_be_run_it_is_worth_1() -> None:
 )
 def test_a_broken_limit_is_worth_nothing(decision: Decision | None, broken: tuple[str, ...]) -> None:
     value = judge_decision(TABLE, FULL, decision)
-    assert (value.value, value.broken_limits) == (0.0, broken)
+    assert (value.value, value.share, value.broken_limits) == (0.0, 0.0, broken)
 
 
 def test_a_plan_over_the_budget_is_worth_nothing() -> None:
     tight = seat_team(make_northbank(budget=39))
     value = judge_decision(tight, FULL, decide("B", "cto", "coo", "risk", "cost"))
-    assert (value.value, value.over_budget) == (0.0, 1)
+    assert (value.value, value.share, value.over_budget) == (0.0, 0.0, 1)
 
 
 def test_escalation_is_right_only_where_nothing_can_be_run() -> None:
@@ -192,7 +195,7 @@ def test_escalation_is_right_only_where_nothing_can_be_run() -> None:
     assert judge_decision(TABLE, FULL, up).escalation_fault
     hopeless = seat_team(make_northbank(budget=8))  # A needs 9, B needs 14
     assert hopeless.optimum is None
-    assert judge_decision(hopeless, FULL, up).value == 1.0
+    assert (judged := judge_decision(hopeless, FULL, up)).value == judged.share == 1.0
     assert judge_decision(hopeless, FULL, decide("B", "coo")).escalation_fault
     assert best_decision(hopeless.public, FULL, "exact").escalate
 

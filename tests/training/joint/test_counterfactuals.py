@@ -3,17 +3,24 @@
 import itertools
 import math
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from roles.team import SPECIALISTS
-from scenarios.team import Table, TeamScenario, generate
-from scenarios.team.experts import expert_report
+from scenarios.team import Table, TeamScenario, generate, judge_decision
+from scenarios.team.experts import best_decision, expert_report
 from simulator.reading import read_episode
 from simulator.records import Episode, Question
 from simulator.reward import TeamRewardWeights
 from training.joint.credit.counterfactuals import key_of, swap_reports
-from training.joint.credit.offer_values import coalition_reward, cross_values, shapley_values, value_without
+from training.joint.credit.offer_values import (
+    Zero,
+    coalition_reward,
+    cross_values,
+    shapley_values,
+    value_without,
+)
 
 WEIGHTS = TeamRewardWeights()
 
@@ -44,6 +51,27 @@ def test_exchanged_reports_take_the_donors_report_and_nothing_else() -> None:
         for seat in SPECIALISTS:
             source = sets[own] if seat == role else sets[place]
             assert mixed.reports[seat] == source.reports[seat]
+
+
+def test_from_nothing_offers_count_that_a_blind_plan_hides() -> None:
+    """Two seats alone: what one brings to the other is hidden in most cases, and is a share of the best."""
+    hidden = told = 0
+    for scenario in draw(12):
+        table, optimum = table_of(scenario), scenario.optimum
+        assert optimum is not None
+        blind = [coalition_reward(scenario, table, seats, WEIGHTS) for seats in (["cto"], ["cto", "coo"])]
+        shares = []
+        for seats in (["cto"], ["cto", "coo"]):
+            heard = {seat: table[seat] if seat in seats else None for seat in table}
+            judged = judge_decision(scenario, heard, best_decision(scenario.public, heard, "exact"))
+            broken, worth = len(judged.broken_limits), judged.worth or 0
+            share = -0.05 * broken if broken else worth / optimum.worth  # k / 4 for each broken limit
+            shares.append(share)
+            found = coalition_reward(scenario, table, seats, WEIGHTS, "nothing")
+            assert found == pytest.approx(share)
+        hidden += blind[0] == blind[1] == 0
+        told += blind[0] == blind[1] == 0 and shares[0] < shares[1]
+    assert hidden >= told >= 4
 
 
 def test_sets_that_read_the_same_are_one_situation() -> None:
@@ -102,12 +130,12 @@ def test_a_seat_without_offers_and_needs_is_worth_nothing() -> None:
 
 
 def test_cross_values_are_the_best_plan_by_one_report_among_the_partners_of_every_set() -> None:
-    for scenario in draw(3):
+    for scenario, zero in itertools.product(draw(3), get_args(Zero)):
         tables = [table_of(scenario, habit) for habit in ("full", "lean", "easy", "lean")]
-        found = cross_values(scenario, tables, WEIGHTS)
+        found = cross_values(scenario, tables, WEIGHTS, zero)
         for own, by_seat in enumerate(found):
             for seat, row in by_seat.items():
                 for partners, value in zip(tables, row, strict=True):
                     mixed = {**partners, seat: tables[own][seat]}
-                    assert value == coalition_reward(scenario, mixed, SPECIALISTS, WEIGHTS)
+                    assert value == coalition_reward(scenario, mixed, SPECIALISTS, WEIGHTS, zero)
         assert found[1] == found[3]

@@ -459,6 +459,10 @@ def test_overlapped_training_goes_on_exactly(scripted: Engines) -> None:
             ["marl.credit.estimator=remax", "marl.credit.scheme=difference"],
             ["remax", "difference", "use shared"],
         ),
+        (
+            ["marl.credit.zero=nothing", "marl.credit.scheme=difference"],
+            ["zero nothing", "difference", "set scheme to cross_valued or shapley"],
+        ),
         (["marl.loss.kl_target=0.1"], ["kl_target", "kl_coefficient"]),
         (["marl.max_staleness=1"], ["max_staleness", "set loss.importance to token or call"]),
         (["marl.frozen_roles=[cto, coo, risk, cost, reconcile]"], ["nothing would be trained"]),
