@@ -1,0 +1,74 @@
+"""How many groups of reports can teach: those whose scores under `cross_valued` differ, by the zero of V.
+
+    python -m benchmarks.joint.report_signal runs/smollm2 --stage grpo --cases 4
+
+Plays training cases as a joint step does, and values the same reports twice: with V 0 at a blind plan, and
+with V 0 at nothing (`marl.credit.zero`). Prints the mean reward of the step, and per seat the share of cases
+whose report sets differ in score, and the mean spread (standard deviation over the sets).
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+from roles.team import SPECIALISTS, TEAM_ROLES
+from training.joint.credit.cross_valued import CrossValued
+from training.joint.credit.offer_values import Zero, cross_values
+from training.joint.protocols import choose_player
+from training.joint.score import AssessScorer, reward_team
+from training.models.base_model import quiet_libraries, use_threads
+from training.models.engine_factory import serve
+from training.models.weights import load_team
+from training.runs.memory import keep_freed_memory
+from training.runs.run_folder import Run
+from training.stages.from_config import choose_game, joint_cases, make_chat
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Play once, value twice."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--stage", default="grpo")
+    parser.add_argument("--cases", type=int, default=4)
+    options = parser.parse_args(arguments)
+    quiet_libraries()
+    keep_freed_memory()
+    run = Run.open(options.run)
+    config = run.config.changed(marl__scenarios_per_step=options.cases)
+    use_threads(config.threads_per_worker)
+    models, tokenizer = load_team(run, options.stage)
+    chat = make_chat(tokenizer, config)
+    player = choose_player(config.marl, chat=chat, roles=tuple(TEAM_ROLES), make_game=choose_game(config))
+    start = time.perf_counter()
+    with serve(run, models, options.stage, end_id=chat.end_id) as engine:
+        groups = player.play(engine, joint_cases(config, 0), "step-0")
+    print(
+        f"{len(groups)} cases of {config.marl.report_sets} report sets, {time.perf_counter() - start:.0f} s"
+    )
+    for zero in get_args(Zero):
+        scorer = AssessScorer(
+            weights=config.team_reward, reward=reward_team, value_offers=cross_values, zero=zero
+        )
+        scored = scorer.score(groups)
+        if zero == "blind":
+            rewards = [
+                one.verdict.reward for group in scored for sets in group.report_sets for one in sets.scored
+            ]
+            print(f"mean R {statistics.fmean(rewards):.3f}")
+        for seat in SPECIALISTS:
+            spreads = [
+                statistics.pstdev(CrossValued().specialist_scores(seat, group.report_sets))
+                for group in scored
+            ]
+            differing = sum(spread > 0 for spread in spreads)
+            mean = statistics.fmean(spreads)
+            print(f"zero {zero}, {seat}: {differing} of {len(spreads)} differ, spread {mean:.3f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
