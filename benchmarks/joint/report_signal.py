@@ -1,4 +1,4 @@
-"""How many groups of reports can teach: those whose scores under `cross_valued` differ, by the zero of V.
+"""Counts the groups of reports that can teach: whose scores under `cross_valued` differ, by the zero of V.
 
     python -m benchmarks.joint.report_signal runs/smollm2 --stage grpo --cases 4
 
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import get_args
 
 from roles.team import SPECIALISTS, TEAM_ROLES
+from training.config.marl_config import Zero
 from training.joint.credit.cross_valued import CrossValued
-from training.joint.credit.offer_values import Zero, cross_values
 from training.joint.protocols import choose_player
 from training.joint.score import AssessScorer, reward_team
 from training.models.base_model import quiet_libraries, use_threads
@@ -49,9 +49,10 @@ def main(arguments: Sequence[str]) -> int:
     print(
         f"{len(groups)} cases of {config.marl.report_sets} report sets, {time.perf_counter() - start:.0f} s"
     )
+    scheme = CrossValued()
     for zero in get_args(Zero):
         scorer = AssessScorer(
-            weights=config.team_reward, reward=reward_team, value_offers=cross_values, zero=zero
+            weights=config.team_reward, reward=reward_team, value_offers=scheme.value_offers, zero=zero
         )
         scored = scorer.score(groups)
         if zero == "blind":
@@ -61,8 +62,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"mean R {statistics.fmean(rewards):.3f}")
         for seat in SPECIALISTS:
             spreads = [
-                statistics.pstdev(CrossValued().specialist_scores(seat, group.report_sets))
-                for group in scored
+                statistics.pstdev(scheme.specialist_scores(seat, group.report_sets)) for group in scored
             ]
             differing = sum(spread > 0 for spread in spreads)
             mean = statistics.fmean(spreads)

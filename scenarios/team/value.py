@@ -15,12 +15,10 @@ from scenarios.team.scenario import TeamScenario
 class DecisionValue:
     """Outcome of a decision.
 
-    Example: DecisionValue(value=0.5, share=0.8, worth=80, broken_limits=(), over_budget=0,
-                           escalation_fault=False)
+    Example: DecisionValue(value=1.0, worth=100, broken_limits=(), over_budget=0, escalation_fault=False)
     """
 
     value: float  # V in [0, 1]: 0 at a blind feasible plan and below, 1 at the full-information optimum
-    share: float  # the same with its zero at a plan worth nothing: it tells plans below a blind one apart
     worth: int | None  # k$; None where nothing is carried out
     broken_limits: tuple[str, ...]  # seats whose hard limit the plan breaks; all of them without a decision
     over_budget: int  # k$
@@ -42,17 +40,19 @@ def decision_value(scenario: TeamScenario, table: Table, decision: Decision | No
     return judge_decision(scenario, table, decision).value
 
 
-def judge_decision(scenario: TeamScenario, table: Table, decision: Decision | None) -> DecisionValue:
+def judge_decision(
+    scenario: TeamScenario, table: Table, decision: Decision | None, *, zero: Fraction | None = None
+) -> DecisionValue:
     """Worth of the decision on these reports, by the structures.
 
     No decision is worth 0 and leaves every limit broken, so that silence is never better than a bad plan.
-    Escalating is worth 1 where no option can be run within the budget, and 0 elsewhere.
+    Escalating is worth 1 where no option can be run within the budget, and 0 elsewhere. `zero`: k$ of a plan
+    whose value is 0, in place of a blind plan's.
     """
     optimum = scenario.optimum
     if decision is None:
         return DecisionValue(
             value=0.0,
-            share=0.0,
             worth=None,
             broken_limits=tuple(scenario.seats),
             over_budget=0,
@@ -61,25 +61,18 @@ def judge_decision(scenario: TeamScenario, table: Table, decision: Decision | No
     if decision.escalate or decision.option == NO_OPTION:
         right = optimum is None
         return DecisionValue(
-            value=float(right),
-            share=float(right),
-            worth=None,
-            broken_limits=(),
-            over_budget=0,
-            escalation_fault=not right,
+            value=float(right), worth=None, broken_limits=(), over_budget=0, escalation_fault=not right
         )
     plan = funded_plan(table, decision)
     parts = plan_parts(scenario.case, plan)
     broken = tuple(part.seat for part in parts if not part.keeps_limit)
     over = max(0, sum(part.cost for part in parts) - scenario.case.budget)
     worth = plan_worth(scenario.case, plan)
-    value = share = 0.0
+    value = 0.0
     if optimum is not None and not broken and not over:
-        value = scale_worth(worth, scenario.truth["blind"], optimum.worth)
-        share = scale_worth(worth, Fraction(0), optimum.worth)
+        value = scale_worth(worth, scenario.truth["blind"] if zero is None else zero, optimum.worth)
     return DecisionValue(
         value=value,
-        share=share,
         worth=worth,
         broken_limits=broken,
         over_budget=over,

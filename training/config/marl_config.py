@@ -43,6 +43,7 @@ class MarlLossConfig(LossConfig):
 
 
 SAMPLED_SCHEMES = ("shared", "episode", "role_normalised")  # they read the sampled episodes alone
+Zero = Literal["blind", "nothing"]  # plan at which V is 0
 VALUED_SCHEMES = ("cross_valued", "shapley")  # of reports they read what the verifier says, and no more
 
 
@@ -60,8 +61,8 @@ class CreditConfig(Section):
         "hierarchical",
     ] = "cross_valued"
     """Scheme from team reward to each role's score; training/joint/credit/ has a file for each."""
-    zero: Literal["blind", "nothing"] = "blind"
-    """What offers are worth 0 at in cross_valued and shapley; `nothing` tells weak teams' reports apart."""
+    zero: Zero = "blind"
+    """Plan at which cross_valued and shapley see 0: a blind one, or one worth nothing (for weak teams)."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
     """Estimator of advantages from scores; training/joint/credit/estimators.py has a function for each."""
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95

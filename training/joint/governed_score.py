@@ -14,7 +14,8 @@ from simulator.governance.outcomes import SimulatedOutcomes
 from simulator.governance.store.episode_record import GovernedRecord
 from simulator.reading import read_episode
 from simulator.reward import TeamRewardWeights
-from training.joint.credit.offer_values import ValueOffers, Zero
+from training.config.marl_config import Zero
+from training.joint.credit.offer_values import ValueOffers
 from training.joint.governed_play import WORLD
 from training.joint.records import (
     EpisodeGroup,

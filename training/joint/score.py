@@ -12,7 +12,8 @@ from scenarios.team.funding import list_conflicts
 from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
-from training.joint.credit.offer_values import ValueOffers, Zero
+from training.config.marl_config import Zero
+from training.joint.credit.offer_values import ValueOffers
 from training.joint.records import EpisodeGroup, ReportSet, ScoredEpisode, ScoredGroup, ScoredReportSet
 
 Reward = Callable[[TeamScenario, Episode, TeamVerdict], TeamVerdict]

@@ -36,7 +36,9 @@ class Pace:
         self._previous: tuple[float, float] | None = None  # time, estimate
 
     def add(self, now: float, count: float) -> None:
-        """`count` units were done up to now."""
+        """`count` units were done up to now; a report of none tells nothing of the pace."""
+        if not count:
+            return
         self._done += count
         self._reports.append((now, self._done))
         while self._reports[0][0] < now - WINDOW_S and len(self._reports) > WINDOW_REPORTS:
@@ -71,7 +73,7 @@ class _Heartbeat:
     def advance(self, count: float = 1, *, stage: str = "", worked: bool = True, **metrics: float) -> None:
         now = self._clock()
         self.done += count
-        if worked and count:
+        if worked:
             self._pace.add(now, count)
         self._shown.take(stage, metrics)
         if now - self._last_line < HEARTBEAT_S:
@@ -168,7 +170,7 @@ def _rich_bar(title: str, total: int, stream: TextIO, clock: Callable[[], float]
             ) -> None:
                 now = clock()
                 self.done += count
-                if worked and count:
+                if worked:
                     pace.add(now, count)
                 shown.take(stage, metrics)
                 if now - self.last_estimate >= HEARTBEAT_S:

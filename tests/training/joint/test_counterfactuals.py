@@ -13,14 +13,9 @@ from scenarios.team.experts import best_decision, expert_report
 from simulator.reading import read_episode
 from simulator.records import Episode, Question
 from simulator.reward import TeamRewardWeights
+from training.config.marl_config import Zero
 from training.joint.credit.counterfactuals import key_of, swap_reports
-from training.joint.credit.offer_values import (
-    Zero,
-    coalition_reward,
-    cross_values,
-    shapley_values,
-    value_without,
-)
+from training.joint.credit.offer_values import coalition_reward, cross_values, shapley_values, value_without
 
 WEIGHTS = TeamRewardWeights()
 

@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -32,10 +32,11 @@ from roles.team import RECONCILER
 from scenarios.team import TeamScenario
 from simulator.reading import read_episode
 from training.config.loading import load_config
-from training.config.marl_config import MarlConfig
+from training.config.marl_config import MarlConfig, Zero
 from training.joint.best_team import BestTeam
 from training.joint.credit import SCHEMES
 from training.joint.credit.estimators import ESTIMATORS
+from training.joint.credit.offer_values import coalition_reward
 from training.joint.marl import JointLearner
 from training.joint.metrics import step_metrics, team_behaviour
 from training.joint.overlap import OverlappedLearner, copy_models
@@ -278,6 +279,15 @@ def test_agreement_alone_can_be_rewarded_for_comparison(scripted: Engines) -> No
         for scored in one.scored:
             assert scored.verdict.reward == share_of_agreement(scenario, scored.episode)
             assert 0 <= scored.verdict.value <= 1  # still measured, only not rewarded
+
+
+@pytest.mark.parametrize("zero", get_args(Zero))
+def test_reports_are_valued_from_the_zero_of_the_config(zero: Zero, scripted: Engines) -> None:
+    learner = make_learner(change(credit__scheme="cross_valued", credit__zero=zero))
+    for scenario, one in sets_of(play(learner, draw(2))):
+        table = read_episode(scenario, one.first.episode).table
+        own = coalition_reward(scenario, table, scenario.seats, WEIGHTS, zero)
+        assert all(own in values for values in one.counterfactual_rewards.values())
 
 
 def test_behaviour_is_counted_by_hand(scripted: Engines) -> None:

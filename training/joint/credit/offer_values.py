@@ -10,15 +10,13 @@ votes right. Seats that are out report nothing, so a limit that only they know o
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from fractions import Fraction
 
 from roles.team import Decision
 from scenarios.team import Table, TeamScenario, judge_decision
 from scenarios.team.experts import best_decision
 from simulator.reward import TeamRewardWeights, combine_parts
-
-Zero = Literal["blind", "nothing"]  # what plans are worth 0 at
-
+from training.config.marl_config import Zero
 
 # seat -> its counterfactual rewards, for every set of reports of a case
 OfferValues = list[dict[str, tuple[float, ...]]]
@@ -36,10 +34,9 @@ def coalition_reward(
     inside = set(seats)
     heard = {seat: report if seat in inside else None for seat, report in table.items()}
     decision: Decision = best_decision(scenario.public, heard, "exact")
-    judged = judge_decision(scenario, heard, decision)
+    judged = judge_decision(scenario, heard, decision, zero=Fraction(0) if zero == "nothing" else None)
     unresolved = len(judged.broken_limits) / len(scenario.seats)
-    value = judged.value if zero == "blind" else judged.share
-    return combine_parts(value, 1.0, unresolved, float(judged.escalation_fault), weights)
+    return combine_parts(judged.value, 1.0, unresolved, float(judged.escalation_fault), weights)
 
 
 def value_without(
@@ -114,7 +111,7 @@ def each_set_alone(
     """Value every set of reports by itself."""
 
     def value_all(
-        scenario: TeamScenario, tables: Sequence[Table], weights: TeamRewardWeights, zero: Zero = "blind"
+        scenario: TeamScenario, tables: Sequence[Table], weights: TeamRewardWeights, zero: Zero
     ) -> OfferValues:
         return [
             {seat: (worth,) for seat, worth in value(scenario, table, weights, zero).items()}
