@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 
 from sandboxes import run_or_be_refused
 from team_tables import CHAT, SAMPLING
@@ -90,7 +91,7 @@ def test_limits_of_a_solo_play_go_before_its_own() -> None:
         (None, "turns", 6),
     ]:
         counted: list[None] = []
-        with counting_turns(lambda counted=counted: counted.append(None)):
+        with counting_turns(partial(counted.append, None)):
             played = asyncio.run(
                 play_solo(
                     scenario,
