@@ -27,6 +27,7 @@ Report = Callable[..., None]  # report(units done, **metrics shown)
 _reports: Any = None  # the worker's end of the progress queue
 _reported: float = 0  # units of the task at hand that were reported
 _stage = ""  # name of the task at hand, e.g. "sft/cto"
+_num_turns = 0  # turns played for the task at hand, as far as they were reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +87,18 @@ def report_progress(units: float, **metrics: float) -> None:
         _reports.put((units, _stage, True, metrics))
 
 
+def report_turns(count: int) -> None:
+    """Report from inside a task that so many more turns were played for it, here or on a rollout host."""
+    global _num_turns
+    _num_turns += count
+    report_progress(0, turns=_num_turns)
+
+
 def _perform(task: Task) -> Any:
     """Perform a task; units that it did not report (its stage was done before) are reported here."""
-    global _reported, _stage
-    _reported, _stage = 0, task.name
-    with counting_turns(TurnReports().note):
+    global _reported, _stage, _num_turns
+    _reported, _stage, _num_turns = 0, task.name, 0
+    with counting_turns(TurnReports(report_turns).note):
         result = task.call(*task.args)
     if _reported < task.units and _reports is not None:
         _reports.put((task.units - _reported, _stage, False, {}))
@@ -185,11 +193,11 @@ def _run_here(tasks: Sequence[Task], title: str) -> dict[str, Any]:
 @contextmanager
 def show_progress(title: str, units: int, *, shown: bool = True) -> Iterator[None]:
     """Show what `report_progress` is told in this process; not `shown`, it is dropped."""
-    global _reports, _stage
+    global _reports, _stage, _num_turns
     if not shown:
         yield
         return
-    _stage = ""  # the title names it
+    _stage, _num_turns = "", 0  # the title names it
     with progress(title, units) as bar:
         _reports = _DirectReports(bar.advance)
         try:
@@ -243,20 +251,21 @@ def _drain(reports: Any, advance: Report, shown: Mapping[str, float]) -> bool:
 
 
 class TurnReports:
-    """Reports how many turns were played, since rollouts of one step may take minutes."""
+    """Reports turns that were played since the last report: rollouts of one step may take minutes."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, report: Callable[[int], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._report, self._clock = report, clock
         self._last_s = clock()
-        self._num_turns = 0
+        self._new = 0
 
     def note(self) -> None:
         """One more turn was played."""
-        self._num_turns += 1
+        self._new += 1
         now = self._clock()
         if now - self._last_s >= TURNS_S:
             self._last_s = now
-            report_progress(0, turns=self._num_turns)
+            self._report(self._new)
+            self._new = 0
 
 
 class SilentProgress:

@@ -1,8 +1,11 @@
 """Tasks over real worker processes: order, failures as themselves, progress; and the same in one process."""
 
+import asyncio
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from fast_loop import slow_except
 
 from roles.errors import UserError
 from simulator.observer import note_turn
+from training.joint.hosts.process_host import ProcessHost
 from training.runs import workers
 from training.runs.run_errors import WORKER_LOST, WorkerLostError
 from training.runs.workers import (
@@ -18,6 +22,7 @@ from training.runs.workers import (
     Task,
     TurnReports,
     report_progress,
+    report_turns,
     run_tasks,
     show_progress,
 )
@@ -151,7 +156,7 @@ def test_silence_is_named_ever_more_rarely_until_a_word_comes() -> None:
 def test_turns_are_reported_twice_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
     now = 0.0
     with show_progress("GRPO", 100):
-        turns = TurnReports(clock=lambda: now)
+        turns = TurnReports(report_turns, clock=lambda: now)
         for second in range(75):
             now = float(second)
             turns.note()
@@ -170,3 +175,29 @@ def test_a_task_that_plays_for_long_says_how_many_turns(
     tasks = [Task(name="grpo/cto", call=play_turns, args=(1234,), units=5)]
     run_tasks(tasks, num_workers=0, num_threads=1, title="GRPO")
     assert capsys.readouterr().err.endswith("GRPO: 5/5 in 0 s, grpo/cto turns 1,234\n")
+
+
+class _Talker:
+    def load(self, count: int) -> None:
+        play_turns(count)
+
+
+@contextmanager
+def open_talker() -> Iterator[_Talker]:
+    workers.TURNS_S = 0.0  # in the host's process
+    yield _Talker()
+
+
+async def play_on_hosts() -> None:
+    for number, count in enumerate((1000, 234)):
+        host = ProcessHost(open_talker, number=number)
+        await host.start()
+        await host.call("load", count)
+        host.close()
+
+
+@pytest.mark.process
+def test_turns_on_rollout_hosts_count_for_the_task_that_asks_them(capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = [Task(name="marl", call=asyncio.run, args=(play_on_hosts(),), units=5)]
+    run_tasks(tasks, num_workers=0, num_threads=1, title="MARL")
+    assert capsys.readouterr().err.endswith(", marl turns 1,234\n")

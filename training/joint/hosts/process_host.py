@@ -8,14 +8,23 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from typing import Any
 
+from simulator.observer import counting_turns
 from training.joint.hosts.host import RolloutHost
 from training.joint.hosts.pool import HostLostError
-from training.runs.workers import enter_worker
+from training.runs.workers import TurnReports, enter_worker, report_turns
 
 OpenHost = Callable[[], AbstractContextManager[RolloutHost]]
 END_S = 5.0  # to leave by itself once it is told to
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """Sent before an answer: so many more turns were played."""
+
+    count: int
 
 
 class ProcessHost:
@@ -67,9 +76,11 @@ class ProcessHost:
 
     def _receive(self) -> Any:
         try:
-            failure, result = self._pipe.recv()
+            while isinstance(answer := self._pipe.recv(), _Turns):
+                report_turns(answer.count)
         except (EOFError, OSError):
             raise HostLostError(f"rollout host {self.process.pid} ended") from None
+        failure, result = answer
         if failure is not None:
             raise failure
         return result
@@ -80,7 +91,8 @@ def _serve(pipe: Any, open_host: OpenHost, number: int, num_threads: int, gpus: 
     try:
         os.environ.pop("LOCAL_RANK", None)  # a rank's own: its host is none, and takes another GPU
         enter_worker(num_threads, gpus, number)
-        with open_host() as host:
+        turns = TurnReports(lambda count: pipe.send(_Turns(count)))
+        with counting_turns(turns.note), open_host() as host:
             pipe.send((None, None))
             while (asked := pipe.recv()) is not None:
                 method, arguments = asked
