@@ -66,7 +66,7 @@ def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> st
 def take_over(donor: Run, run: Run) -> list[str]:
     """Copy every finished stage of `donor` that `run` has not done and would do alike; returns their names.
 
-    Their metrics and, where the evaluation is set alike, their sealed scores go along.
+    Their metrics and, where the evaluation is set alike, their sealed plays go along.
 
     Raises:
         UserError: not even the bases are made alike, or a stage's weights are damaged.
@@ -133,9 +133,8 @@ def _copy_files(source: Path, target: Path) -> None:
 
 
 def copy_scores(donor: Run, run: Run, stage: str, owner: str) -> None:
-    """Copy every play of a finished evaluation that is set alike; scores follow from them."""
-    name = f"evaluate/{stage}/{owner}"
-    if run.is_done(name) or not donor.is_done(name) or run.config.evaluation != donor.config.evaluation:
+    """Copy every play of an evaluation that is set alike, finished or not; scores follow from them."""
+    if run.is_done(f"evaluate/{stage}/{owner}") or run.config.evaluation != donor.config.evaluation:
         return
     target = outcomes_folder(run)
     target.mkdir(parents=True, exist_ok=True)

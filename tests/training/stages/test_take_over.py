@@ -78,6 +78,19 @@ def test_adapters_are_stored_in_the_precision_of_the_run(donor: Run, tmp_path: P
     assert {one.dtype for one in trained} == {torch.float32}
 
 
+@pytest.mark.parametrize(("settings", "are_taken"), [((), True), (("evaluation.temperature=0.5",), False)])
+def test_sealed_plays_come_along_also_of_an_evaluation_that_was_stopped(
+    donor: Run, tmp_path: Path, settings: tuple[str, ...], are_taken: bool
+) -> None:
+    plays = donor.path / "scores" / "outcomes" / "sft-cto.sampled.jsonl"
+    plays.parent.mkdir(parents=True, exist_ok=True)
+    plays.write_text('{"key": "cto/test/0/0/1"}\n')
+    run = make_run(tmp_path, *settings)
+    take_over(donor, run)
+    taken = run.path / "scores" / "outcomes" / plays.name
+    assert (taken.read_text() if taken.is_file() else None) == (plays.read_text() if are_taken else None)
+
+
 def test_runs_of_other_scenarios_and_the_run_itself_are_refused(
     donor: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
