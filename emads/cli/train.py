@@ -85,12 +85,16 @@ def marl(
     print_config: PrintOption = False,
     resume: ResumeOption = False,
     fault: FaultOption = None,
+    end_here: Annotated[
+        bool,
+        typer.Option("--end-here", help="Take the newest checkpoint as the result, without a further step."),
+    ] = False,
 ) -> None:
     """Train the whole team jointly on the team reward."""
     opened = start_run(run, config, overrides, resume, print_config, fault)
     from emads.commands.train import train_stage
 
-    train_stage(opened, "marl")
+    train_stage(opened, "marl", ends_here=end_here)
 
 
 def tasks(

@@ -6,6 +6,7 @@ base -> single_sft -> single_grpo
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES
@@ -172,9 +173,10 @@ def grpo_task(run: Run, role: str, *, after: tuple[str, ...]) -> Task:
     return Task(name=f"grpo/{role}", call=train_grpo, args=(run.path, role), after=after, units=units)
 
 
-def marl_task(run: Run, *, after: tuple[str, ...]) -> Task:
+def marl_task(run: Run, *, after: tuple[str, ...], ends_here: bool = False) -> Task:
     units = 10 * run.config.marl.max_steps
-    return Task(name="marl", call=train_marl, args=(run.path,), after=after, units=units)
+    call = partial(train_marl, ends_here=True) if ends_here else train_marl
+    return Task(name="marl", call=call, args=(run.path,), after=after, units=units)
 
 
 def baselines_task(run: Run) -> Task:

@@ -13,10 +13,13 @@ from training.runs.run_folder import Run
 from training.stages.take_over import take_over
 
 
-def train_stage(run: Run, stage: str, roles: Sequence[str] = tuple(ROLES)) -> None:
+def train_stage(
+    run: Run, stage: str, roles: Sequence[str] = tuple(ROLES), *, ends_here: bool = False
+) -> None:
     """Train one stage, base, sft, grpo or marl; sft and grpo train the given roles, marl the whole team.
 
-    SFT of a role that starts from another role's weights trains that one first.
+    SFT of a role that starts from another role's weights trains that one first. With `ends_here` the newest
+    checkpoint of marl becomes its result.
 
     Raises:
         UserError: a role lacks the weights of the stage before.
@@ -33,7 +36,7 @@ def train_stage(run: Run, stage: str, roles: Sequence[str] = tuple(ROLES)) -> No
         perform(run, [grpo_task(run, owner, after=()) for owner in owners_of(model, roles)], "GRPO")
     elif stage == "marl":
         _require(run, "grpo", TEAM_ROLES)
-        perform(run, [marl_task(run, after=())], "MARL")
+        perform(run, [marl_task(run, after=(), ends_here=ends_here)], "MARL")
     else:
         raise ValueError(f"no stage {stage!r}")
 

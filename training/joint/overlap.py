@@ -91,9 +91,9 @@ class OverlappedLearner:
         return {"learner": self.learner.state(), "waiting": waiting}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`: waiting plays are played again, to the same rollouts."""
+        """Go on from `state`: waiting plays are played again, to the same rollouts, up to `max_steps`."""
         self.learner.load_state(state["learner"])
-        for one in state["waiting"]:
+        for one in [play for play in state["waiting"] if play["step"] < self.max_steps]:
             self._submit(one["step"], one["version"], one["weights"])
 
 

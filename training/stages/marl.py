@@ -5,13 +5,14 @@ with. Cases are divided over the ranks, rank 0 writes.
 """
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.hf_chat import HFChat
@@ -40,8 +41,16 @@ from training.stages.rollout_hosts import open_hosts
 Models = Mapping[str, PreTrainedModel]
 
 
-def train_marl(path: Path, ranks: Ranks = ONE_RANK, *, max_steps: int | None = None) -> None:
-    """Train the team; with `max_steps` it stops there and can be resumed."""
+def train_marl(
+    path: Path, ranks: Ranks = ONE_RANK, *, max_steps: int | None = None, ends_here: bool = False
+) -> None:
+    """Train the team; with `max_steps` it stops there and can be resumed.
+
+    With `ends_here` the newest checkpoint becomes the stage's result, without a further step.
+
+    Raises:
+        UserError: the stage is to end, and no step of it is saved.
+    """
     run = Run.open(path)
     config = run.config
     with ranks.first_alone():
@@ -51,21 +60,26 @@ def train_marl(path: Path, ranks: Ranks = ONE_RANK, *, max_steps: int | None = N
     chat = make_chat(tokenizer, config)
     before = {role: copy_weights(model, role) for role, model in models.items()}
     num_models = len({id(model) for model in models.values()})
-    with open_hosts(run, ranks) as hosts, ExitStack() as opened:
+    with nullcontext() if ends_here else open_hosts(run, ranks) as hosts, ExitStack() as opened:
         engine = None
-        if hosts is None:
+        if hosts is None and not ends_here:
             engine = opened.enter_context(
                 open_rollouts(run, end_id=chat.end_id, num_models=num_models, ranks=ranks)
             )
         learner = _make_learner(run, models, chat, engine, hosts, ranks)
-        last = min(config.marl.max_steps, max_steps or config.marl.max_steps)
+        last = 0 if ends_here else min(config.marl.max_steps, max_steps or config.marl.max_steps)
         checkpoints = StageCheckpoints(run, "marl", every_steps=config.marl.checkpoint_every)
         best = _train_steps(run, learner, checkpoints, last)
-        if last < config.marl.max_steps:
+        if ends_here and not learner.num_steps:
+            raise UserError(
+                f"no step of joint training is saved in {path}, so it cannot end here;"
+                f" `emads train marl {path}` begins it"
+            )
+        if last < config.marl.max_steps and not ends_here:
             return
         best.restore()
     if ranks.rank == 0:
-        _publish(run, learner.updater.actors, tokenizer, before, train_s=checkpoints.train_s)
+        _publish(run, learner, tokenizer, before, train_s=checkpoints.train_s)
         checkpoints.clear()
 
 
@@ -122,7 +136,8 @@ def make_references(run: Run, models: Models) -> Models:
 def _train_steps(run: Run, learner: JointLearner, checkpoints: StageCheckpoints, last: int) -> BestTeam:
     """Go on from the newest checkpoint to step `last`; returns the best team of the validations."""
     config, ranks = run.config, learner.ranks
-    trainer = OverlappedLearner(learner, partial(joint_cases, config), config.marl.max_steps)
+    num_played = config.marl.max_steps if last else 0  # steps whose cases are played at all
+    trainer = OverlappedLearner(learner, partial(joint_cases, config), num_played)
     best = BestTeam(learner, validation_cases(config))  # every rank plays all of them: one result
     parts: dict[str, Stateful] = {"learner": trainer, "best": best}
     found = ranks.first(checkpoints.find() if ranks.rank == 0 else None)
@@ -150,20 +165,22 @@ def _train_steps(run: Run, learner: JointLearner, checkpoints: StageCheckpoints,
 
 def _publish(
     run: Run,
-    models: Models,
+    learner: JointLearner,
     tokenizer: PreTrainedTokenizerBase,
     before: Mapping[str, Mapping[str, Any]],
     *,
     train_s: float,
 ) -> None:
     """Publish the team's weights and mark the stage done."""
-    save_team(run, "marl", models, tokenizer, step=run.config.marl.max_steps)
+    models = learner.updater.actors
+    save_team(run, "marl", models, tokenizer, step=learner.num_steps)
     changed = {role: weights_differ(model, before[role]) for role, model in models.items()}
     rows = logged_values(run, "marl", ())
     signal = {
         role: sum(row.get(f"signal/{role}", 0.0) for row in rows) / max(1, len(rows)) for role in models
     }
-    run.mark_done("marl", {"train_s": train_s, "weights_changed": changed, "signal": signal})
+    payload = {"steps": learner.num_steps, "train_s": train_s, "weights_changed": changed, "signal": signal}
+    run.mark_done("marl", payload)
 
 
 def make_anchor_rows(config: RunConfig, chat: HFChat) -> AnchorRows:

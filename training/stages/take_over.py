@@ -80,7 +80,9 @@ def take_over(donor: Run, run: Run) -> list[str]:
     for stage, owner in _list_stages(run.config):
         marker = stage_marker(run, stage, owner)
         alike = prefix_digest(donor.config, stage, owner) == prefix_digest(run.config, stage, owner)
-        if alike and donor.is_done(marker) and not is_finished(run, stage, owner):
+        if not alike or not donor.is_done(marker) or is_finished(run, stage, owner):
+            continue
+        if stage != JOINT or _num_joint_steps(donor) == run.config.marl.max_steps:  # not ended early
             copy_stage(donor, run, stage, owner)
             for row in donor.read_metrics(marker):
                 run.log(marker, row.step, row.metrics)
@@ -118,12 +120,17 @@ def copy_stage(donor: Run, run: Run, stage: str, owner: str | None) -> None:
         )
     elif stage == JOINT:
         team, tokenizer = load_team(donor, stage)
-        save_team(run, stage, team, tokenizer, step=donor.config.marl.max_steps)
+        save_team(run, stage, team, tokenizer, step=_num_joint_steps(donor))
     else:
         assert owner is not None
         model, tokenizer = load_weights(donor, stage, owner)
         save_weights(run, stage, owner, model, tokenizer, step=int(payload["steps"]))
     run.mark_done(marker, payload | {"taken_from": str(donor.path)})
+
+
+def _num_joint_steps(run: Run) -> int:
+    """Steps of joint training up to its result; those of the config where the stage does not tell."""
+    return int(run.read_payload(JOINT).get("steps", run.config.marl.max_steps))
 
 
 def _copy_files(source: Path, target: Path) -> None:
