@@ -7,6 +7,7 @@ Source: arXiv:2106.09685 (LoRA), arXiv:2305.14314 (QLoRA).
 """
 
 import copy
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -122,6 +123,10 @@ def save_adapter(
         lora.save_pretrained(str(folder))
     finally:
         lora.base_model_name_or_path, lora.inference_mode = stored, mode
+    path = folder / "adapter_config.json"
+    written = json.loads(path.read_text())
+    written["target_modules"] = sorted(written["target_modules"])  # PEFT's set has another order each time
+    path.write_text(json.dumps(written, indent=2, sort_keys=True))
 
 
 def load_adapters(base: PreTrainedModel, folders: Mapping[str, Path]) -> PeftModel:

@@ -1,6 +1,7 @@
 """Adapters: one frozen base and a small set of weights per role, in PEFT folders, through all stages."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,10 @@ def test_an_adapter_comes_back_as_it_was_and_peft_reads_the_folder(tmp_path: Pat
         "adapter_model.safetensors",
     ]
     assert not any("base_layer" in name or "embed" in name for name in load_file(folder / adapters.WEIGHTS))
-    assert '"base_model_name_or_path": "some/base"' in (folder / "adapter_config.json").read_text()
+    config = json.loads((folder / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "some/base"
+    assert config["target_modules"] == sorted(config["target_modules"])  # equal adapters have equal files
+    assert len(config["target_modules"]) == 7
     plain = PeftModel.from_pretrained(small_model(scale=4.0), folder)  # PEFT alone, nothing of ours
     assert torch.equal(next_token_logprobs(plain.eval(), IDS), said)
     ours = load_adapters(small_model(scale=4.0), {"default": folder})
