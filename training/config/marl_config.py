@@ -126,6 +126,10 @@ class MarlConfig(Section):
 
     max_steps: Count = 60
     """Joint optimizer steps; 0 leaves the stage out."""
+    start_from: str | None = None
+    """Another run's folder: training goes on from its joint weights, on the same base; null: from GRPO."""
+    first_scenario: Count = 0
+    """Number of the first training case: behind those that the run in start_from has learnt from."""
     scenarios_per_step: PositiveCount = 24
     """Team scenarios per step."""
     report_sets: GroupSize = 4

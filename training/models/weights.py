@@ -24,7 +24,7 @@ from training.models.adapters import (
     save_adapter,
 )
 from training.models.base_model import PRETRAINED, load_checkpoint, load_frozen_base
-from training.runs.checkpoints import newest_sound, publish
+from training.runs.checkpoints import newest_sound, publish, read_manifest
 from training.runs.run_folder import Run
 
 BASE = "base"
@@ -132,21 +132,45 @@ def load_trainable(
     return model, tokenizer
 
 
-def load_team(run: Run, stage: str) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:
+def load_team(
+    run: Run, stage: str, *, source: Run | None = None
+) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:
     """Every weights of the team's roles after a stage; the tokenizer is the same for all.
 
     With adapters the base is loaded once: all roles have the same model, in which `activate` chooses.
+    `source`: another run on the same base whose weights after the stage they are.
     """
-    config = run.config.model
+    config, holder = run.config.model, source or run
     if config.adapter == "none":
-        loaded = {role: load_weights(run, stage, role) for role in TEAM_ROLES}
+        loaded = {role: load_weights(holder, stage, role) for role in TEAM_ROLES}
         tokenizer = next(iter(loaded.values()))[1]
         return {role: model for role, (model, _) in loaded.items()}, tokenizer
     model, tokenizer = load_frozen_base(find_weights(run, BASE, RECONCILER), config)
     if stage != BASE:
-        folders = {owner: find_weights(run, stage, owner) for owner in owners_of(config, TEAM_ROLES)}
+        folders = {owner: find_weights(holder, stage, owner) for owner in owners_of(config, TEAM_ROLES)}
         model = cast(PreTrainedModel, load_adapters(model, folders))
     return dict.fromkeys(TEAM_ROLES, model), tokenizer
+
+
+def open_start(run: Run, key: str, folder: str) -> Run:
+    """The run in `folder`, which the config's `key` names, if its weights fit those of `run`.
+
+    Raises:
+        UserError: no run there, its model has another shape, or its adapters are of another base.
+    """
+    other = Run.open(Path(folder))
+    differing = [
+        f"{name} {value!r} there, {getattr(run.config.model, name)!r} here"
+        for name, value in other.config.model
+        if name not in ("dtype", "adapter_dtype") and value != getattr(run.config.model, name)
+    ]
+    if differing:
+        raise UserError(f"{key} {folder}: its model is another one ({'; '.join(differing)})")
+    if run.config.model.adapter != "none":
+        bases = [read_manifest(find_weights(one, BASE, RECONCILER)).files for one in (other, run)]
+        if bases[0] != bases[1]:
+            raise UserError(f"{key} {folder}: its adapters are of another base than that of {run.path}")
+    return other
 
 
 def copy_weights(model: nn.Module, role: str) -> dict[str, torch.Tensor]:

@@ -1,8 +1,8 @@
-"""Objects that several stages build from a run's config: chat, engine, reward weights and team cases."""
+"""Objects that several stages build from a run's config: chat, engine, team cases, the joint start."""
 
 from functools import partial
 
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from scenarios.team import PlanGame, TeamScenario
 from simulator.engines.embedded.engine import TransformersEngine
@@ -10,7 +10,9 @@ from simulator.engines.embedded.hf_chat import HFChat
 from simulator.game import MakeGame
 from training.config.run_config import RunConfig
 from training.data.demonstrations import team_scenario
-from training.models.weights import Team
+from training.models.weights import JOINT, Team, load_team, open_start
+from training.runs.run_folder import Run
+from training.stages.order import SOURCE
 
 
 def make_chat(tokenizer: PreTrainedTokenizerBase, config: RunConfig) -> HFChat:
@@ -33,12 +35,25 @@ def team_engine(
     return engine
 
 
+def load_joint_start(run: Run) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:
+    """The team that joint training starts from: after GRPO, or after that of `marl.start_from`.
+
+    Raises:
+        UserError: there are no such weights, or as `open_start`.
+    """
+    folder = run.config.marl.start_from
+    if folder is None:
+        return load_team(run, SOURCE[JOINT])
+    return load_team(run, JOINT, source=open_start(run, "marl.start_from", folder))
+
+
 def joint_cases(config: RunConfig, step: int) -> list[TeamScenario]:
     """The training cases of one joint step."""
-    first, data = step * config.marl.scenarios_per_step + config.data.first_marl_index, config.data
+    marl, data = config.marl, config.data
+    first = data.first_marl_index + marl.first_scenario + step * marl.scenarios_per_step
     return [
         team_scenario("train", data.seed, first + i, data.difficulties)
-        for i in range(config.marl.scenarios_per_step)
+        for i in range(marl.scenarios_per_step)
     ]
 
 

@@ -1,7 +1,7 @@
-"""The stage `marl`: joint training of all roles from their GRPO weights, in one process or on several ranks.
+"""The stage `marl`: joint training of all roles from their GRPO weights, or from other joint ones.
 
-A run folder and its checkpoints do not depend on the number of ranks: what one process began, four can go on
-with. Cases are divided over the ranks, rank 0 writes.
+It runs in one process or on several ranks. A run folder and its checkpoints do not depend on the number of
+ranks: what one process began, four can go on with. Cases are divided over the ranks, rank 0 writes.
 """
 
 from collections.abc import Mapping
@@ -28,14 +28,19 @@ from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.token_logprobs import compute_in_bf16
 from training.models.adapters import keep_start
 from training.models.engine_factory import open_rollouts
-from training.models.weights import copy_weights, is_finished, load_team, save_team, weights_differ
+from training.models.weights import copy_weights, is_finished, save_team, weights_differ
 from training.runs.faults import fault_point
 from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_values
 from training.runs.run_errors import SkippedSteps, explain_memory_errors
 from training.runs.run_folder import Run
 from training.runs.workers import report_progress
-from training.stages.from_config import choose_game, joint_cases, make_chat, validation_cases
-from training.stages.order import SOURCE
+from training.stages.from_config import (
+    choose_game,
+    joint_cases,
+    load_joint_start,
+    make_chat,
+    validation_cases,
+)
 from training.stages.rollout_hosts import open_hosts
 
 Models = Mapping[str, PreTrainedModel]
@@ -56,7 +61,7 @@ def train_marl(
     with ranks.first_alone():
         if all(is_finished(run, "marl", role) for role in TEAM_ROLES):
             return
-        models, tokenizer = load_team(run, SOURCE["marl"])
+        models, tokenizer = load_joint_start(run)
     chat = make_chat(tokenizer, config)
     before = {role: copy_weights(model, role) for role, model in models.items()}
     num_models = len({id(model) for model in models.values()})
@@ -127,7 +132,7 @@ def _make_learner(
 def make_references(run: Run, models: Models) -> Models:
     """The team before this stage, for KL: frozen adapters on the same base, or models of its own."""
     if run.config.model.adapter == "none":
-        starting, _ = load_team(run, SOURCE["marl"])
+        starting, _ = load_joint_start(run)
         return {role: model.eval().requires_grad_(False) for role, model in starting.items()}
     keep_start(next(iter(models.values())))
     return models

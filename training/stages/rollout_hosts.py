@@ -15,11 +15,9 @@ from training.joint.protocols import choose_player
 from training.learner.ranks import Ranks
 from training.models.base_model import quiet_libraries
 from training.models.engine_factory import open_rollouts
-from training.models.weights import load_team
 from training.runs.gpus import spare_gpus
 from training.runs.run_folder import Run
-from training.stages.from_config import choose_game, make_chat
-from training.stages.order import SOURCE
+from training.stages.from_config import choose_game, load_joint_start, make_chat
 
 
 @contextmanager
@@ -28,7 +26,7 @@ def open_host(path: Path) -> Iterator[RolloutHost]:
     quiet_libraries()
     run = Run.open(path)
     config = run.config
-    models, tokenizer = load_team(run, SOURCE["marl"])
+    models, tokenizer = load_joint_start(run)
     num_models = len({id(model) for model in models.values()})
     chat = make_chat(tokenizer, config)
     player = choose_player(config.marl, chat=chat, roles=TEAM_ROLES, make_game=choose_game(config))

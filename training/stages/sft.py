@@ -14,7 +14,7 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.errors import UserError
-from roles.team import RECONCILER, TEAM_ROLES
+from roles.team import TEAM_ROLES
 from scenarios.base import Split
 from training.config.run_config import RunConfig
 from training.config.sft_config import SftConfig
@@ -24,15 +24,13 @@ from training.learner.fsdp import copy_whole, is_sharded
 from training.learner.ranks import ONE_RANK, Ranks
 from training.models.adapters import roles_of
 from training.models.weights import (
-    BASE,
     copy_weights,
-    find_weights,
     finish_stage,
     is_finished,
     load_trainable,
+    open_start,
 )
 from training.roles.sft import run_sft
-from training.runs.checkpoints import read_manifest
 from training.runs.resume import StageCheckpoints, trained_tensors
 from training.runs.run_errors import explain_memory_errors
 from training.runs.run_folder import Run
@@ -88,8 +86,7 @@ def run_of_start(run: Run, stage: str, role: str) -> Run:
     """Return the run that holds the weights that a role's stage starts from: itself, or `sft.start_from`.
 
     Raises:
-        UserError: no run is named for the role, its model has another shape, or its adapters are of another
-            base.
+        UserError: no run is named for the role, or as `open_start`.
     """
     folder = run.config.sft.start_from
     if stage != "sft" or folder is None:
@@ -98,21 +95,7 @@ def run_of_start(run: Run, stage: str, role: str) -> Run:
         if role not in folder:
             raise UserError(f"sft.start_from names no run for {role} (only for {', '.join(folder)}); add one")
         folder = folder[role]
-    other = Run.open(Path(folder))
-    differing = [
-        f"{key} {value!r} there, {getattr(run.config.model, key)!r} here"
-        for key, value in other.config.model
-        if key not in ("dtype", "adapter_dtype") and value != getattr(run.config.model, key)
-    ]
-    if differing:
-        raise UserError(f"sft.start_from {folder}: its model is another one ({'; '.join(differing)})")
-    if run.config.model.adapter != "none":
-        bases = [read_manifest(find_weights(one, BASE, RECONCILER)).files for one in (other, run)]
-        if bases[0] != bases[1]:
-            raise UserError(
-                f"sft.start_from {folder}: its adapters are of another base than that of {run.path}"
-            )
-    return other
+    return open_start(run, "sft.start_from", folder)
 
 
 def train_role(

@@ -1,4 +1,4 @@
-"""A joint stage that is ended at its newest checkpoint: those weights become its result."""
+"""Joint training in several sittings: ended at its newest checkpoint, gone on with in another run."""
 
 from pathlib import Path
 
@@ -14,7 +14,9 @@ from training.joint import marl
 from training.joint.marl import JointLearner
 from training.models.weights import find_weights, load_weights
 from training.runs.run_folder import Run
+from training.stages.from_config import joint_cases
 from training.stages.marl import train_marl
+from training.stages.rollout_hosts import open_host
 from training.stages.take_over import take_over
 
 
@@ -56,3 +58,37 @@ def test_a_stage_without_a_step_cannot_end(tmp_path: Path, capsys: pytest.Captur
         run.mark_done(f"grpo/{role}", {})
     assert main(["train", "marl", str(run.path), "--end-here"]) == 2
     assert "no step of joint training" in capsys.readouterr().err
+
+
+def test_joint_training_goes_on_from_another_runs_team_and_behind_its_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One Adam step moves a weight by its rate, so the second run began where the first one ended."""
+    first = make_run(tmp_path / "first")
+    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(first.path))
+    train_marl(first.path)
+    more = (f"marl.start_from={first.path}", "marl.first_scenario=6", "marl.max_steps=1")
+    second = make_run(tmp_path / "second", "marl.guards.validate_every=0", *more)
+    assert joint_cases(second.config, 0) == joint_cases(first.config, 2)
+    with open_host(second.path) as host:
+        for role in ROLES:
+            assert same_weights(
+                weights_of(host.models[role]), weights_of(load_weights(first, "marl", role)[0])
+            )
+    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(second.path))
+    train_marl(second.path)
+    pairs = [
+        (weights_of(load_weights(first, "marl", role)[0]), weights_of(load_weights(second, "marl", role)[0]))
+        for role in ROLES
+    ]
+    moved = [max(float((a[name] - b[name]).abs().max()) for name in a) for a, b in pairs]
+    assert all(0 < one < 1.01 * second.config.marl.learning_rate for one in moved), moved
+
+
+def test_a_team_of_another_model_is_nothing_to_go_on_from(tmp_path: Path) -> None:
+    other = make_run(tmp_path / "other", "model.hidden_size=64")
+    run = make_run(tmp_path / "run", f"marl.start_from={other.path}")
+    with pytest.raises(
+        UserError, match=r"marl.start_from .*other: its model is another one \(hidden_size 64 there"
+    ):
+        train_marl(run.path)
