@@ -37,6 +37,9 @@ def train_stage(
     elif stage == "marl":
         _require(run, "grpo", TEAM_ROLES)
         perform(run, [marl_task(run, after=(), ends_here=ends_here)], "MARL")
+        if ends_here:
+            steps = run.read_payload("marl")["steps"]
+            print(f"joint training ended after step {steps} of {run.config.marl.max_steps}")
     else:
         raise ValueError(f"no stage {stage!r}")
 

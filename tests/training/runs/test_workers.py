@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fast_loop import slow_except
@@ -183,7 +184,7 @@ class _Talker:
 
 
 @contextmanager
-def open_talker() -> Iterator[_Talker]:
+def open_talker() -> Iterator[Any]:
     workers.TURNS_S = 0.0  # in the host's process
     yield _Talker()
 

@@ -22,7 +22,10 @@ from training.stages.take_over import take_over
 
 @pytest.mark.parametrize("extra", [(), ("marl.max_staleness=1", "marl.loss.importance=token")])
 def test_the_newest_checkpoint_becomes_the_result_and_nothing_is_played(
-    tmp_path: Path, extra: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    extra: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     settings = ("marl.guards.validate_every=0", *extra)
     run, short = (
@@ -34,7 +37,10 @@ def test_the_newest_checkpoint_becomes_the_result_and_nothing_is_played(
     train_marl(short.path)
     played: list[object] = []
     monkeypatch.setattr(JointLearner, "play_here", lambda *arguments: played.append(arguments))
-    train_marl(run.path, ends_here=True)
+    for role in ROLES:
+        run.mark_done(f"grpo/{role}", {"steps": 1})
+    assert main(["train", "marl", str(run.path), "--end-here"]) == 0
+    assert "joint training ended after step 1 of 2\n" in capsys.readouterr().out
     assert not played
     assert run.read_payload("marl")["steps"] == 1
     for role in ROLES:
@@ -43,8 +49,9 @@ def test_the_newest_checkpoint_becomes_the_result_and_nothing_is_played(
         assert find_weights(run, "marl", role).name == "step_1"
     assert not (run.path / "checkpoints" / "unfinished" / "marl").exists()
     assert len(run.read_metrics("marl")) == 1
-    for donor, taken in ((run, []), (short, ["marl"])):  # with its settings, other weights would be made
-        assert take_over(donor, Run.create(tmp_path / f"of-{donor.path.name}", donor.config)) == taken
+    for donor in (run, short):  # with its settings, other weights would be made in place of the run's
+        taken = take_over(donor, Run.create(tmp_path / f"of-{donor.path.name}", donor.config))
+        assert ("marl" in taken) == (donor is short)
 
 
 def test_a_stage_without_a_step_cannot_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
