@@ -10,7 +10,7 @@ from roles.team import TEAM_ROLES
 from training.models.adapters import owners_of
 from training.models.weights import stage_marker
 from training.runs.run_folder import Run
-from training.stages.take_over import take_over
+from training.stages.take_over import num_joint_steps, take_over
 
 
 def train_stage(
@@ -38,8 +38,7 @@ def train_stage(
         _require(run, "grpo", TEAM_ROLES)
         perform(run, [marl_task(run, after=(), ends_here=ends_here)], "MARL")
         if ends_here:
-            steps = run.read_payload("marl")["steps"]
-            print(f"joint training ended after step {steps} of {run.config.marl.max_steps}")
+            print(f"joint training ended after step {num_joint_steps(run)} of {run.config.marl.max_steps}")
     else:
         raise ValueError(f"no stage {stage!r}")
 

@@ -7,7 +7,6 @@ Source: arXiv:2106.09685 (LoRA), arXiv:2305.14314 (QLoRA).
 """
 
 import copy
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -116,17 +115,14 @@ def save_adapter(
         folder / WEIGHTS,
         metadata={"format": "pt"},
     )
-    lora = adapted.peft_config[name]
-    stored, mode = lora.base_model_name_or_path, lora.inference_mode
-    lora.base_model_name_or_path, lora.inference_mode = base, True
+    lora = cast(LoraConfig, adapted.peft_config[name])
+    kept = lora.base_model_name_or_path, lora.inference_mode, lora.target_modules
+    modules = sorted(lora.target_modules or ())  # PEFT's set has another order in every process
+    lora.base_model_name_or_path, lora.inference_mode, lora.target_modules = base, True, modules
     try:
         lora.save_pretrained(str(folder))
     finally:
-        lora.base_model_name_or_path, lora.inference_mode = stored, mode
-    path = folder / "adapter_config.json"
-    written = json.loads(path.read_text())
-    written["target_modules"] = sorted(written["target_modules"])  # PEFT's set has another order each time
-    path.write_text(json.dumps(written, indent=2, sort_keys=True))
+        lora.base_model_name_or_path, lora.inference_mode, lora.target_modules = kept
 
 
 def load_adapters(base: PreTrainedModel, folders: Mapping[str, Path]) -> PeftModel:

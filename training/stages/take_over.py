@@ -82,7 +82,7 @@ def take_over(donor: Run, run: Run) -> list[str]:
         alike = prefix_digest(donor.config, stage, owner) == prefix_digest(run.config, stage, owner)
         if not alike or not donor.is_done(marker) or is_finished(run, stage, owner):
             continue
-        if stage != JOINT or _num_joint_steps(donor) == run.config.marl.max_steps:  # not ended early
+        if stage != JOINT or num_joint_steps(donor) == run.config.marl.max_steps:  # not ended early
             copy_stage(donor, run, stage, owner)
             for row in donor.read_metrics(marker):
                 run.log(marker, row.step, row.metrics)
@@ -120,7 +120,7 @@ def copy_stage(donor: Run, run: Run, stage: str, owner: str | None) -> None:
         )
     elif stage == JOINT:
         team, tokenizer = load_team(donor, stage)
-        save_team(run, stage, team, tokenizer, step=_num_joint_steps(donor))
+        save_team(run, stage, team, tokenizer, step=num_joint_steps(donor))
     else:
         assert owner is not None
         model, tokenizer = load_weights(donor, stage, owner)
@@ -128,7 +128,7 @@ def copy_stage(donor: Run, run: Run, stage: str, owner: str | None) -> None:
     run.mark_done(marker, payload | {"taken_from": str(donor.path)})
 
 
-def _num_joint_steps(run: Run) -> int:
+def num_joint_steps(run: Run) -> int:
     """Steps of joint training up to its result; those of the config where the stage does not tell."""
     return int(run.read_payload(JOINT).get("steps", run.config.marl.max_steps))
 

@@ -52,6 +52,9 @@ def test_the_newest_checkpoint_becomes_the_result_and_nothing_is_played(
     for donor in (run, short):  # with its settings, other weights would be made in place of the run's
         taken = take_over(donor, Run.create(tmp_path / f"of-{donor.path.name}", donor.config))
         assert ("marl" in taken) == (donor is short)
+    run.mark_done("marl", {})  # as an earlier version left it
+    assert main(["train", "marl", str(run.path), "--end-here"]) == 0
+    assert "joint training ended after step 2 of 2\n" in capsys.readouterr().out
 
 
 def test_a_stage_without_a_step_cannot_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
