@@ -134,6 +134,8 @@ class MarlConfig(Section):
     """Team scenarios per step."""
     report_sets: GroupSize = 4
     """Sets of reports per scenario; a specialist's reports are compared across them, 2 or more."""
+    trained_sets: Count = 0
+    """Sets of a scenario of which a specialist learns, whose scores differ most (PODS); 2 or more, 0: all."""
     decided_sets: Count = 0
     """Sets that are decided and voted on where the scheme (cross_valued, shapley) needs no more; 0: all."""
     decisions_per_set: GroupSize = 2
@@ -206,6 +208,10 @@ class MarlConfig(Section):
             )
         if self.protocol == "full" and self.decided_sets:
             raise ValueError("decided_sets goes with protocol assess: governed episodes decide on every set")
+        if self.trained_sets == 1 or self.trained_sets > self.report_sets:
+            raise ValueError(f"trained_sets is {self.trained_sets}: it must be 2 to {self.report_sets}")
+        if self.trained_sets and self.credit.estimator == "gae":
+            raise ValueError("trained_sets leaves rows out, and value heads (credit.estimator gae) need all")
         if self.decided_sets == 1:
             raise ValueError(
                 "decided_sets 1 leaves votes nothing to be compared with: 2 or more, or 0 for all"

@@ -90,7 +90,12 @@ def choose_step(
         pools_decisions, rounds = scheme.pools_decisions, config.rounds
     votes = _choose_votes(config, weights, rounds, scheme.holds_votes_fixed)
     credit = CreditAssigner(
-        scheme=scheme, estimator=estimator, votes=votes, pools_decisions=pools_decisions, total=total
+        scheme=scheme,
+        estimator=estimator,
+        votes=votes,
+        pools_decisions=pools_decisions,
+        total=total,
+        trained_sets=config.trained_sets,
     )
     return JointStep(player=player, scorer=scorer, credit=credit)
 

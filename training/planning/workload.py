@@ -97,9 +97,11 @@ def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Phase:
     own = sets * (sum(x.own for x in reports) + decisions * seated[RECONCILER].own)
     context = sets * (sum(x.context * (1 + votes) for x in reports) + decisions * seated[RECONCILER].context)
     rows = sets * (len(reports) + decisions)
+    left_out = 1 - (marl.trained_sets or marl.report_sets) / marl.report_sets  # of the specialists' rows
+    untrained = sets * left_out * sum(x.own + x.context * (1 + votes) for x in reports)
     return Phase(
         name=JOINT,
-        trained=own + context,
+        trained=own + context - untrained,
         read=context,
         sampled=own,
         batch=marl.scenarios_per_step * marl.report_sets,

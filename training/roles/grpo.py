@@ -6,7 +6,6 @@ Source: arXiv:2402.03300.
 """
 
 import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from trl.trainer.utils import split_tensor_dict
 from scenarios.base import Scenario
 from simulator.chat import Chat
 from training.config.grpo_config import GrpoConfig
-from training.joint.credit.estimators import ESTIMATORS, ScoreGroup
+from training.joint.credit.estimators import ESTIMATORS, ScoreGroup, compare_most_different
 from training.learner.fsdp import compute_device, copy_whole
 from training.roles.engine_mismatch import EngineMismatch
 from training.roles.resumable_trainer import ResumableTrainer
@@ -71,16 +70,6 @@ def leave_out_silent_rows(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return left
 
 
-def find_most_different(rewards: Sequence[float], count: int) -> list[int]:
-    """Places of the `count` rewards with the greatest variance: some of the lowest and some of the highest.
-
-    Source: max-variance down-sampling, arXiv:2504.13818.
-    """
-    order = sorted(range(len(rewards)), key=lambda place: rewards[place])
-    choices = [order[:low] + order[len(order) - (count - low) :] for low in range(count + 1)]
-    return max(choices, key=lambda places: statistics.pvariance([rewards[place] for place in places]))
-
-
 def estimate_advantages(
     rewards: Float[Tensor, " rows"], group_size: int, estimator: str, trained_per_group: int = 0
 ) -> Float[Tensor, " rows"]:
@@ -90,21 +79,13 @@ def estimate_advantages(
     group would; the others get 0. 0: all.
     """
     groups = rewards.view(-1, group_size)
-    size = trained_per_group or group_size
-    places = torch.tensor(
-        [
-            find_most_different(group, size) if size < group_size else range(group_size)
-            for group in groups.tolist()
-        ],
-        device=groups.device,
-    )
-    chosen = groups.gather(1, places)
     counts = ~groups.isnan().any(1)
-    scores = [ScoreGroup(scores=tuple(group)) for group in chosen[counts].tolist()]
-    found = torch.zeros_like(chosen)
+    scores = [ScoreGroup(scores=tuple(group)) for group in groups[counts].tolist()]
+    found = torch.zeros_like(groups)
     if scores:
-        found[counts] = torch.tensor(ESTIMATORS[estimator](scores, list)).to(found)
-    return torch.zeros_like(groups).scatter(1, places, found * (group_size / size)).view(-1)
+        estimate = compare_most_different(ESTIMATORS[estimator], trained_per_group)
+        found[counts] = torch.tensor(estimate(scores, list)).to(found)
+    return found.view(-1)
 
 
 class ResumableGrpoTrainer(EngineMismatch, SharedPrompts, ResumableTrainer, GRPOTrainer):

@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from training.joint.credit.critic import generalised_advantages
-from training.joint.credit.estimators import ESTIMATORS, LEAST_STD, ScoreGroup, normalise_role
+from training.joint.credit.estimators import (
+    ESTIMATORS,
+    LEAST_STD,
+    ScoreGroup,
+    compare_most_different,
+    find_most_different,
+    normalise_role,
+)
 from training.learner.kl import KLController, estimate_kl, kl_loss
 
 GROUPS = (ScoreGroup(scores=(1.0, 0.0, 0.5, 0.5), greedy=0.25), ScoreGroup(scores=(0.2, 0.2), greedy=0.2))
@@ -35,6 +42,31 @@ def test_a_tiny_deviation_blows_nothing_up(gap: float) -> None:
         (values,) = advantages(name, ScoreGroup(scores=(0.5, 0.5 + gap)))
         assert values[1] == pytest.approx(gap / 2 / (LEAST_STD + 1e-4))
         assert abs(values[1]) < 0.011
+
+
+@pytest.mark.parametrize(
+    ("rewards", "count", "chosen"),
+    [
+        ([0.5, 0.0, 1.0, 0.6], 2, {1, 2}),  # the lowest and the highest
+        ([1.0, 0.9, 0.0, 1.0], 3, {0, 2, 3}),
+        ([0.0, 0.0, 0.0, 1.0], 2, {0, 3}),
+        ([0.0, 1.0, 1.0, 1.0, 0.1, 0.2], 4, {0, 1, 2, 4}),
+    ],
+)
+def test_the_rewards_that_differ_most_are_chosen(rewards: list[float], count: int, chosen: set[int]) -> None:
+    places = find_most_different(rewards, count)
+    assert len(places) == len(set(places)) == count
+    assert sorted(rewards[place] for place in places) == sorted(rewards[place] for place in chosen)
+
+
+def test_a_part_of_the_scores_weighs_as_much_as_all_and_the_others_have_none() -> None:
+    """0 and 1 of four are .5 from their mean, twice; the group of two is compared as it is."""
+    groups = [ScoreGroup(scores=(0.5, 0.0, 1.0, 0.6), greedy=0.25), ScoreGroup(scores=(0.2, 0.4), greedy=0.0)]
+    found = compare_most_different(ESTIMATORS["dr_grpo"], 2)(groups, list)
+    assert found == [pytest.approx([0, -1.0, 1.0, 0]), pytest.approx([-0.1, 0.1])]
+    found = compare_most_different(ESTIMATORS["remax"], 2)(groups, list)
+    assert found == [pytest.approx([0, -0.5, 1.5, 0]), pytest.approx([0.2, 0.4])]
+    assert compare_most_different(ESTIMATORS["dr_grpo"], 0)(groups, list) == advantages("dr_grpo", *groups)
 
 
 def test_rloo_compares_with_the_others() -> None:

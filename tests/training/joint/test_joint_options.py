@@ -92,6 +92,39 @@ def test_sets_that_nobody_decides_on_are_valued_and_learnt_from(
     assert metrics["team_reward"] == pytest.approx(statistics.fmean(rewards))
 
 
+def test_specialists_learn_from_the_sets_that_differ_most(scripted: Engines) -> None:
+    """Of four sets two speak for each seat and case, the lowest and the highest, twice as loud as of four."""
+    learner = make_learner(
+        change(credit__scheme="cross_valued", report_sets=4, decided_sets=2, trained_sets=2, rounds=0)
+    )
+    groups = play(learner, draw(2))
+    for role in SEATS:
+        rows = rows_of(learner, role, groups)
+        values = [statistics.fmean(one.counterfactual_rewards[role]) for _, one in sets_of(groups)]
+        for case in (slice(0, 4), slice(4, 8)):
+            gap = max(values[case]) - min(values[case])
+            found = [row.own_advantages()[0] for row in rows[case]]
+            assert sorted(found) == pytest.approx([-gap, 0, 0, gap], abs=1e-12)
+            assert values[case][found.index(max(found))] == max(values[case])
+    decisions = rows_of(learner, RECONCILER, groups)
+    assert len(decisions) == 2 * 2 * 2  # cases, decided sets, tries: all are compared
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"trained_sets": 1}, "trained_sets is 1: it must be 2 to 4"),
+        ({"trained_sets": 5}, "trained_sets is 5: it must be 2 to 4"),
+        ({"trained_sets": 2, "credit__estimator": "gae"}, "value heads"),
+    ],
+)
+def test_a_part_of_the_sets_that_cannot_be_learnt_from_is_refused(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        change(report_sets=4, **changes)
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_estimator_trains_every_role(scripted: Engines, estimator: str) -> None:
     learner = make_learner(change(credit__estimator=estimator))

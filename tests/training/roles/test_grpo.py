@@ -25,7 +25,7 @@ from simulator.engines.embedded.hf_chat import HFChat
 from simulator.records import Trajectory
 from training.config.grpo_config import GrpoConfig
 from training.roles import grpo
-from training.roles.grpo import estimate_advantages, find_most_different, run_grpo, verified_reward
+from training.roles.grpo import estimate_advantages, run_grpo, verified_reward
 from training.roles.rollouts import Rollouts, episode_reward
 
 PROGRAM = "```python\nprint(6 * 7)\n```"
@@ -368,21 +368,6 @@ def test_a_group_that_was_left_out_has_no_advantage_and_no_part_in_the_others() 
     rewards = torch.tensor([1.0, 0.0, float("nan"), float("nan"), 0.8, 0.6])
     assert estimate_advantages(rewards, 2, "rloo").tolist() == pytest.approx([1.0, -1.0, 0, 0, 0.2, -0.2])
     assert estimate_advantages(rewards[2:4], 2, "reinforce_pp").tolist() == [0, 0]
-
-
-@pytest.mark.parametrize(
-    ("rewards", "count", "chosen"),
-    [
-        ([0.5, 0.0, 1.0, 0.6], 2, {1, 2}),  # the lowest and the highest
-        ([1.0, 0.9, 0.0, 1.0], 3, {0, 2, 3}),
-        ([0.0, 0.0, 0.0, 1.0], 2, {0, 3}),
-        ([0.0, 1.0, 1.0, 1.0, 0.1, 0.2], 4, {0, 1, 2, 4}),
-    ],
-)
-def test_the_rewards_that_differ_most_are_chosen(rewards: list[float], count: int, chosen: set[int]) -> None:
-    places = find_most_different(rewards, count)
-    assert len(places) == len(set(places)) == count
-    assert sorted(rewards[place] for place in places) == sorted(rewards[place] for place in chosen)
 
 
 def test_advantages_of_a_part_of_the_group_weigh_as_much_as_those_of_all() -> None:

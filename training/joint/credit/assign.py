@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 from roles.team import RECONCILER
 from training.joint.credit.base import CreditScheme
-from training.joint.credit.estimators import Advantages, Estimator, ScoreGroup, normalise_role
+from training.joint.credit.estimators import (
+    Advantages,
+    Estimator,
+    ScoreGroup,
+    compare_most_different,
+    normalise_role,
+)
 from training.joint.credit.votes import VoteAdvantages, VoteCredit
 from training.joint.records import GroupAdvantages, ScoredGroup, SetAdvantages, Total
 
@@ -19,6 +25,7 @@ class CreditAssigner:
     votes: VoteCredit
     pools_decisions: bool  # whether ReconcileGPT's decisions are compared over all sets of a scenario
     total: Total  # over all ranks
+    trained_sets: int = 0  # sets of a case of which a specialist learns its report; 0: all
 
     def assign(self, roles: Sequence[str], groups: Sequence[ScoredGroup]) -> dict[str, list[GroupAdvantages]]:
         """Advantages of every role, aligned with the groups; ranks without groups take part, too."""
@@ -43,7 +50,8 @@ class CreditAssigner:
                     greedy=group.greedy_reward,
                 )
                 for group in groups
-            ]
+            ],
+            self.trained_sets,
         )
         votes = self.votes.advantages(role, groups, decisions, self._estimate)
         return [
@@ -77,6 +85,6 @@ class CreditAssigner:
             for group in groups
         ]
 
-    def _estimate(self, groups: Sequence[ScoreGroup]) -> Advantages:
-        advantages = self.estimator(groups, self.total)
+    def _estimate(self, groups: Sequence[ScoreGroup], count: int = 0) -> Advantages:
+        advantages = compare_most_different(self.estimator, count)(groups, self.total)
         return normalise_role(advantages, self.total) if self.scheme.normalises_roles else advantages
