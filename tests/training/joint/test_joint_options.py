@@ -1,15 +1,12 @@
-"""What joint training can be told to do: credit, estimators, who learns, several rounds, guards, overlap."""
+"""What joint training can be told to do: credit, estimators, who learns, several rounds."""
 
-import logging
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import pytest
 import torch
-import torch.distributed as dist
 from fast_loop import slow_except
 from joint_learning import (
     CONFIG,
@@ -29,21 +26,15 @@ from tiny_models import same_weights, small_model, tiny_chat, weights_of
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER
-from scenarios.team import TeamScenario
 from simulator.reading import read_episode
 from training.config.loading import load_config
-from training.config.marl_config import MarlConfig, Zero
-from training.joint.best_team import BestTeam
+from training.config.marl_config import Zero
 from training.joint.credit import SCHEMES
 from training.joint.credit.estimators import ESTIMATORS
 from training.joint.credit.offer_values import coalition_reward
 from training.joint.marl import JointLearner
-from training.joint.metrics import step_metrics, team_behaviour
-from training.joint.overlap import OverlappedLearner, copy_models
-from training.joint.role_weights import role_weights
+from training.joint.metrics import step_metrics
 from training.joint.score import share_of_agreement
-from training.joint.watches import MASS_WINDOW, DriftWatch, MassWatch, gradient_mass
-from training.learner.fsdp import shard_model, whole
 from training.models.adapters import named_role_parameters
 
 
@@ -323,176 +314,6 @@ def test_reports_are_valued_from_the_zero_of_the_config(zero: Zero, scripted: En
         assert all(own in values for values in one.counterfactual_rewards.values())
 
 
-def test_behaviour_is_counted_by_hand(scripted: Engines) -> None:
-    pairs = [(scenario, one.first.episode) for scenario, one in sets_of(play(make_learner(), draw(3)))]
-    shares = team_behaviour(pairs)
-    accepted = ['"accept"' in vote for _, e in pairs for vote in e.votes.values()]
-    assert shares["agreement"] == pytest.approx(statistics.fmean(accepted))
-    assert 0 < shares["escalated"] < 1 or shares["escalated"] in (0.0, 1.0)
-    for role in SEATS:
-        reports = [read_episode(scenario, episode).table[role] for scenario, episode in pairs]
-        offers = [len(report.offers) if report else 0 for report in reports]
-        assert shares[f"offers/{role}"] == pytest.approx(statistics.fmean(offers))
-        dear = [
-            offer.cost > scenario.public.budget / 4
-            for (scenario, _), report in zip(pairs, reports, strict=True)
-            for offer in (report.offers if report else ())
-        ]
-        assert shares[f"hoarding/{role}"] == pytest.approx(statistics.fmean(dear))
-        assert 0 <= shares[f"funded/{role}"] <= 1
-        assert shares[f"false_claims/{role}"] == 0
-    assert shares["asked"] == 0
-    assert team_behaviour([]) == {}
-
-
-def scores(value: float) -> dict[str, float]:
-    return {"cto": value, "coo": 0.9}
-
-
-def test_a_falling_own_score_is_reported_once_and_ends_when_it_is_back(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    watch = DriftWatch(MarlConfig().changed(guards__drift_window=2, guards__drift_alarm=0.1))
-    alarms = []
-    with caplog.at_level(logging.WARNING):
-        for value in (0.9, 0.9, 0.85, 0.7, 0.68, 0.9, 0.9):
-            metrics = watch.update(scores(value))
-            alarms.append(metrics["drift_alarm/cto"])
-            assert metrics["drift_alarm/coo"] == 0.0
-    # means of two: .9 .9 .875 .775 .69 .79 .9 against .9
-    assert alarms == [0, 0, 0, 1, 1, 1, 0]
-    assert [record.message for record in caplog.records] == [
-        "cto: own verified score fell by 0.125 (0.900 to 0.775, means of 2 steps)"
-    ]
-    assert watch.fallen == set()
-    silent = DriftWatch(MarlConfig().changed(guards__drift_window=1, guards__drift_alarm=0.0))
-    assert [silent.update(scores(v))["drift_alarm/cto"] for v in (0.9, 0.1)] == [0.0, 0.0]
-
-
-def test_a_fallen_role_is_anchored_and_others_are_not(scripted: Engines) -> None:
-    from training.data.demonstrations import TokenRow
-
-    asked: list[tuple[str, int]] = []
-
-    def rows(role: str, step: int) -> Sequence[TokenRow]:
-        asked.append((role, step))
-        return [TokenRow(token_ids=(5, 9, 11, 12), loss_mask=(0, 0, 1, 1))]
-
-    config = change(
-        guards__anchor="sft",
-        guards__anchor_coefficient=10.0,
-        guards__drift_alarm=0.01,
-        guards__drift_window=1,
-    )
-    learner = make_learner(config, anchor_rows=rows)
-    plain = make_learner(config, anchor_rows=rows)
-    learner.updater.drift.fallen.add("risk")
-    learner.step(draw(2))
-    plain.step(draw(2))
-    assert asked == [("risk", 0)]
-    for role in ROLES:
-        same = same_weights(weights_of(learner.models[role]), weights_of(plain.models[role]))
-        assert same == (role != "risk")
-    held = make_learner(
-        change(guards__anchor="kl", guards__anchor_coefficient=0.3),
-        references={role: small_model(place).eval() for place, role in enumerate(ROLES)},
-    )
-    held.updater.drift.fallen.add("risk")
-    assert {role: held.updater._kl_coefficient(role) for role in ROLES} == {
-        r: 0.3 * (r == "risk") for r in ROLES
-    }
-
-
-def test_the_best_validated_team_is_kept(scripted: Engines) -> None:
-    learner = make_learner()
-    best = BestTeam(learner, draw(2))
-    first = best.validate()
-    kept = all_weights(learner)
-    learner.step(draw(2))
-    best.reward = 99.0  # as if the first had been unbeatable
-    second = best.validate()
-    assert (first["best_step"], second["best_step"]) == (0.0, 0.0)
-    again = BestTeam(learner, [])
-    again.load_state(best.state())
-    again.restore()
-    assert all(same_weights(kept[role], weights_of(model)) for role, model in learner.models.items())
-    learner.step(draw(2))
-    best.reward = -9.0
-    assert best.validate()["best_step"] == 2.0
-
-
-def cases_of(step: int) -> list[TeamScenario]:
-    return draw(6)[2 * step : 2 * step + 2]
-
-
-def run_overlapped(learner: JointLearner, steps: int, max_steps: int = 3) -> tuple[Any, list[float]]:
-    trainer = OverlappedLearner(learner, cases_of, max_steps)
-    staleness = [trainer.step().get("staleness", 0.0) for _ in range(steps)]
-    return trainer, staleness
-
-
-def test_overlap_is_as_stale_as_it_says_and_repeatable(scripted: Engines) -> None:
-    config = change(max_staleness=1, report_sets=2, loss__importance="call")
-    first, second, plain = make_learner(config), make_learner(config), make_learner(config)
-    trainer, staleness = run_overlapped(first, 3)
-    trainer.close()
-    assert staleness == [0.0, 1.0, 1.0]
-    versions = [{c.policy_version.split("@")[1] for _, c in engine.calls} for engine in scripted]
-    assert versions == [{"0"}, {"0"}, {"1"}]
-    run_overlapped(second, 3)[0].close()
-    for step in range(3):
-        plain.step(cases_of(step))
-    for role in ROLES:
-        assert same_weights(weights_of(first.models[role]), weights_of(second.models[role]))
-        assert not same_weights(weights_of(first.models[role]), weights_of(plain.models[role]))
-
-
-@pytest.mark.slow
-def test_a_sharded_learner_may_have_rollouts_ahead_of_it(scripted: Engines, tmp_path: Path) -> None:
-    """On one rank of FSDP2: plays run on whole copies, and the weights become those without sharding."""
-    config = change(max_staleness=1, report_sets=2, loss__importance="call")
-    plain = make_learner(config)
-    run_overlapped(plain, 2)[0].close()
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
-        models = {role: small_model(place) for place, role in enumerate(ROLES)}
-        actors = copy_models(models)
-        for model in models.values():
-            shard_model(model)
-        sharded = JointLearner(
-            models, config, chat=tiny_chat(), reward_weights=WEIGHTS, seed=0, actors=actors
-        )
-        run_overlapped(sharded, 2)[0].close()
-        for role in ROLES:
-            for name, weight in role_weights(sharded.models[role], role).items():
-                torch.testing.assert_close(whole(weight), dict(plain.models[role].named_parameters())[name])
-    finally:
-        dist.destroy_process_group()
-
-
-def test_without_staleness_overlap_is_the_plain_learner(scripted: Engines) -> None:
-    one, other = (make_learner(change(report_sets=2)) for _ in range(2))
-    run_overlapped(one, 2)[0].close()
-    for step in range(2):
-        other.step(cases_of(step))
-    assert all(same_weights(weights_of(one.models[r]), weights_of(other.models[r])) for r in ROLES)
-
-
-def test_overlapped_training_goes_on_exactly(scripted: Engines) -> None:
-    config = change(max_staleness=1, report_sets=2, loss__importance="token")
-    whole, part, resumed = make_learner(config), make_learner(config), make_learner(config, seed=0)
-    run_overlapped(whole, 3)[0].close()
-    trainer, _ = run_overlapped(part, 2)
-    state = trainer.state()
-    trainer.close()
-    again = OverlappedLearner(resumed, cases_of, 3)
-    again.load_state(state)
-    again.step()
-    again.close()
-    for role in ROLES:
-        assert same_weights(weights_of(whole.models[role]), weights_of(resumed.models[role]))
-
-
 @pytest.mark.parametrize(
     ("assignments", "parts"),
     [
@@ -515,15 +336,3 @@ def test_contradictions_are_refused_with_a_remedy(assignments: list[str], parts:
     with pytest.raises(UserError) as caught:
         load_config(None, assignments)
     assert [part for part in parts if part not in str(caught.value)] == []
-
-
-def test_a_role_that_takes_most_of_the_gradient_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    assert gradient_mass({"cto": 3.0, "coo": 4.0}) == {"cto": 9 / 25, "coo": 16 / 25}
-    assert gradient_mass({"cto": 0.0, "coo": float("nan")}) == {}
-    watch, even = MassWatch(), {"cto": 1.0, "coo": 1.0}
-    for _ in range(MASS_WINDOW + 3):
-        assert watch.update({"cto": 3.0, "coo": 1.0}) == {"gradient_mass/cto": 0.9, "gradient_mass/coo": 0.1}
-    assert [record.message.partition(" takes")[0] for record in caplog.records] == ["cto"]
-    for _ in range(MASS_WINDOW):
-        watch.update(even)
-    assert len(caplog.records) == 1
