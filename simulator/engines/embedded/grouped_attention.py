@@ -3,7 +3,8 @@
 Transformers repeats keys and values for every query head where a mask is given; that copy of the whole window
 costs ten times the attention itself. Here query heads that share a key head are further queries of it.
 
-What prompts have in common (`SharedText`) is held once, and all rows attend to it in one product.
+What prompts have in common (`SharedText`) is held once, and all rows attend to it in one product. A row's own
+keys come with the columns that no token has yet: a part of a buffer is copied before every product.
 """
 
 from collections.abc import Iterator, Sequence
@@ -143,7 +144,8 @@ def _attend_block(
     padded = tokens.new_zeros(rows, block.width, key_heads, groups, width)
     padded[block.row, block.slot] = tokens
     padded = padded.permute(0, 2, 3, 1, 4).reshape(rows * key_heads, groups * block.width, width)
-    scores = _compare(padded, key.flatten(0, 1)).view(rows, key_heads, groups, block.width, columns)
+    scores = torch.bmm(padded, key.flatten(0, 1).transpose(1, 2))
+    scores = scores.view(rows, key_heads, groups, block.width, columns)
     scores.masked_fill_(~mask[:, :, None], -torch.inf)
     top, total, scores = _exponents(scores)
     found = torch.bmm(scores.view(rows * key_heads, -1, columns), value.flatten(0, 1))
@@ -167,15 +169,6 @@ def _attend_block(
         total[places] = total[places] * ours + their_total * other
         top[places] = highest
     return (found / total).flatten(1, 2)[None]
-
-
-def _compare(queries: Tensor, keys: Tensor) -> Tensor:
-    """Products of few queries (batch, queries, width) with many keys (batch, keys, width) as they lie.
-
-    The keys are the left factor: as the right one a CPU's bfloat16 kernel rearranges all of them first, which
-    takes four times as long as the products. Returns: (batch, queries, keys), contiguous.
-    """
-    return torch.bmm(keys, queries.transpose(1, 2)).transpose(1, 2).contiguous()
 
 
 def _exponents(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -210,7 +203,7 @@ def _attend_in_products(
             ]
             parts.append(_attend_in_products(query[some], key[some], value[some], mask[some], theirs))
         return torch.cat(parts)
-    scores = _compare(query.flatten(0, 1), key.flatten(0, 1)).view(rows, heads, queries, own)
+    scores = torch.bmm(query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)).view(rows, heads, queries, own)
     scores.masked_fill_(~mask, -torch.inf)
     if shared:
         further = [

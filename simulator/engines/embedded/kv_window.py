@@ -145,14 +145,17 @@ class KVWindow:
         return order[:, : int(counts.max())]
 
     def block_cache(self, num_rows: int, block: Block) -> Cache:
-        """Return the first rows of the window as a Hugging Face cache that writes a block's tokens."""
+        """Return the first rows of the window as a Hugging Face cache that writes a block's tokens.
+
+        Columns not yet in use are among its own, so that matrix products need no copies.
+        """
         for layer in self.layers:
-            layer.block, layer.num_rows, layer.width = block, num_rows, self.column
+            layer.block, layer.num_rows, layer.width = block, num_rows, self.valid.shape[1]
         return Cache(layers=list(self.layers))
 
     def block_mask(self, num_rows: int, block: Block) -> Tensor:
         """Return (num_rows, 1, block.width, columns) bool: a row's own columns, and of the block's so far."""
-        mask = self.valid[:num_rows, None, : self.column].repeat(1, block.width, 1)
+        mask = self.valid[:num_rows, None].repeat(1, block.width, 1)
         slots = torch.arange(block.width, device=mask.device)
         mask[block.row, :, block.column] = slots >= block.slot[:, None]
         return mask[:, None]
