@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 from teacher_server import FAULTS, NAMED, OFTEN, TeacherServer, say, serve
+from time_limits import fail_after
 
 from roles.errors import UserError
 from simulator.engines.openai.client import ChatClient
@@ -31,15 +31,8 @@ KEY = "sk-secret-123"
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
     """A test that hangs fails instead."""
-
-    def give_up(number: int, frame: object) -> None:
-        raise TimeoutError(f"the test took longer than {HARD_LIMIT_S} s")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(HARD_LIMIT_S)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with fail_after(HARD_LIMIT_S):
+        yield
 
 
 def make_settings(server: TeacherServer, **changes: Any) -> EndpointSettings:

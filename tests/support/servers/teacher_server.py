@@ -39,7 +39,7 @@ def play_oracle(scenario: Scenario) -> tuple[Step, ...]:
     """The demonstration that data folders hold; without its words where it reckons in its head."""
     family = FAMILIES[scenario.family]
     steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
-    if check_chain(lesson_of(scenario), _perform(scenario, steps), 1.0) is None:
+    if check_chain(lesson_of(scenario), perform(scenario, steps), 1.0) is None:
         return steps
     *calls, answer = steps
     return (*(replace(step, text="") for step in calls), replace(answer, text=cut_words(answer.text)))
@@ -68,11 +68,11 @@ def cut_words(text: str) -> str:
 def expect_row(scenario: Scenario) -> dict[str, Any]:
     """The oracle's row of a scenario, with the words of `play_oracle`."""
     (row,) = build_rows(scenario.family, scenario.split, scenario.seed, scenario.index, scenario.difficulty)
-    turns = _perform(scenario, play_oracle(scenario))
+    turns = perform(scenario, play_oracle(scenario))
     return row | {"messages": [*row["messages"][:2], *store_messages(write_messages(turns))]}
 
 
-def _perform(scenario: Scenario, steps: Sequence[Step]) -> list[PlayedTurn]:
+def perform(scenario: Scenario, steps: Sequence[Step]) -> list[PlayedTurn]:
     family = FAMILIES[scenario.family]
     return [
         PlayedTurn(

@@ -1,4 +1,4 @@
-"""What joint training can be told to do: credit, estimators, who learns, several rounds."""
+"""Options of joint training: credit, estimators, roles that learn, several rounds."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""What is watched while a team learns: behaviour, drift and its anchor, best team, shares of the gradient."""
+"""Watches over a team that learns: behaviour, drift and its anchor, best team, shares of the gradient."""
 
 import logging
 import statistics

@@ -123,23 +123,18 @@ def find_most_different(scores: Sequence[float], count: int) -> list[int]:
 def compare_most_different(estimator: Estimator, count: int) -> Estimator:
     """The estimator on the `count` most different scores of every group; the others get 0. 0: on all.
 
-    What is compared weighs as much as the whole group would.
+    No group is smaller. What is compared weighs as much as the whole group would.
     """
 
     def estimate(groups: Sequence[ScoreGroup], total: Total = list) -> Advantages:
-        places = [
-            find_most_different(group.scores, count)
-            if count < len(group.scores)
-            else range(len(group.scores))
-            for group in groups
-        ]
+        places = [sorted(find_most_different(group.scores, count)) for group in groups]
         chosen = [
             replace(group, scores=tuple(group.scores[place] for place in of_group))
             for group, of_group in zip(groups, places, strict=True)
         ]
         spread = []
         for group, of_group, found in zip(groups, places, estimator(chosen, total), strict=True):
-            weight = len(group.scores) / len(of_group)
+            weight = len(group.scores) / count
             by_place = dict(zip(of_group, found, strict=True))
             spread.append([by_place.get(place, 0.0) * weight for place in range(len(group.scores))])
         return spread

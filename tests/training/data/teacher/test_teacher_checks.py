@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from teacher_server import draw, lesson_of, play_oracle
+from teacher_server import draw, lesson_of, perform, play_oracle
 
 from scenarios.base import Scenario, ToolCall
 from scenarios.registry import FAMILIES
@@ -28,15 +28,7 @@ SCENARIO = CTO.generate("train", 0, 1, 2)
 
 
 def play(scenario: Scenario) -> list[PlayedTurn]:
-    family = FAMILIES[scenario.family]
-    return [
-        PlayedTurn(
-            text=step.text,
-            call=step.call,
-            observation="" if step.call is None else family.call_tool(scenario, step.call),
-        )
-        for step in play_oracle(scenario)
-    ]
+    return perform(scenario, play_oracle(scenario))
 
 
 def list_failing(

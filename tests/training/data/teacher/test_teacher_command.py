@@ -1,6 +1,5 @@
 """`emads generate --teacher`, and what `emads` says of a teacher's folder afterwards."""
 
-import json
 import os
 import shutil
 import signal
@@ -15,8 +14,9 @@ from teacher_server import OFTEN, Body, Oracle, draw, serve
 from teaching import Pupil, generate, give_wrong_answer, read_rows, teach
 
 from emads.cli import main
+from emads.reliability.data.corrupt_rows import change_json
 from roles.errors import UserError
-from training.data.folders.columns import encode_shard, load_messages, store_messages
+from training.data.folders.columns import encode_shard
 from training.data.folders.validation import validate_folder
 
 pytestmark = pytest.mark.usefixtures("no_hang")
@@ -127,20 +127,6 @@ def test_no_other_process_may_write_there(tmp_path: Path) -> None:
             with pytest.raises(UserError, match="another process is writing"):
                 teach(tmp_path, server, 3)
             os.kill(process.pid, signal.SIGKILL)
-
-
-def change_json(column: str, change: Callable[[Any], object]) -> Callable[[dict[str, Any]], None]:
-    def apply(row: dict[str, Any]) -> None:
-        if column == "messages":
-            chat = load_messages(row[column])
-            change(chat)
-            row[column] = store_messages(chat)
-            return
-        value = json.loads(row[column])
-        change(value)
-        row[column] = json.dumps(value)
-
-    return apply
 
 
 def state_a_lie(chat: list[Body]) -> None:

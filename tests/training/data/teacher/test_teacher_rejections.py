@@ -1,4 +1,4 @@
-"""What a teacher may not do is rejected with its reason, and nothing wrong is kept."""
+"""A teacher's forbidden moves are rejected with their reasons, and nothing wrong is kept."""
 
 import json
 from collections import Counter
@@ -183,7 +183,7 @@ def test_calls_in_one_breath_become_turns_of_their_own() -> None:
 def test_thoughts_are_kept_where_their_chain_stands(
     field: str, thoughts: str, rules: TeachingRules, is_kept: bool
 ) -> None:
-    """What is not kept costs nothing else: the row is the oracle's."""
+    """Thoughts that are left out cost nothing else: the row is the oracle's."""
     scenarios = draw("cto", 1)
     oracle = Oracle(scenarios)
 
