@@ -192,13 +192,13 @@ def _run_here(tasks: Sequence[Task], title: str) -> dict[str, Any]:
 
 @contextmanager
 def show_progress(title: str, units: int, *, shown: bool = True) -> Iterator[None]:
-    """Show what `report_progress` is told in this process; not `shown`, it is dropped."""
+    """Show what `report_progress` is told in this process, and its turns; not `shown`, they are dropped."""
     global _reports, _stage, _num_turns
     if not shown:
         yield
         return
     _stage, _num_turns = "", 0  # the title names it
-    with progress(title, units) as bar:
+    with progress(title, units) as bar, counting_turns(TurnReports(report_turns).note):
         _reports = _DirectReports(bar.advance)
         try:
             yield

@@ -30,6 +30,7 @@ from training.models.adapters import keep_start
 from training.models.engine_factory import open_rollouts
 from training.models.weights import copy_weights, is_finished, save_team, weights_differ
 from training.runs.faults import fault_point
+from training.runs.memory import return_freed_memory
 from training.runs.resume import StageCheckpoints, Stateful, load_parts, logged_values
 from training.runs.run_errors import SkippedSteps, explain_memory_errors
 from training.runs.run_folder import Run
@@ -156,6 +157,8 @@ def _train_steps(run: Run, learner: JointLearner, checkpoints: StageCheckpoints,
             metrics = trainer.step()
             if config.marl.guards.validate_every and (step + 1) % config.marl.guards.validate_every == 0:
                 metrics |= best.validate()
+        if learner.hosts is not None:
+            return_freed_memory()  # for the hosts of this machine, who play next
         if ranks.rank == 0:
             run.log("marl", step + 1, metrics)
         skipped.watch(step + 1, [metrics.get(f"grad_norm/{role}", 0.0) for role in learner.models])

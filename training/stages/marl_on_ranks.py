@@ -18,6 +18,7 @@ from training.learner.fsdp import join_ranks, leave_ranks
 from training.learner.ranks import end_process
 from training.models.base_model import quiet_libraries
 from training.runs.faults import parse_faults, plan_faults
+from training.runs.memory import keep_freed_memory
 from training.runs.run_folder import Run
 from training.runs.workers import show_progress
 from training.stages.marl import train_marl
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         plan_faults(parse_faults(options.fault))
+        keep_freed_memory()
         ranks = join_ranks()
         quiet_libraries()
         config = Run.open(options.run).config

@@ -1,12 +1,18 @@
 """Memory that a process keeps: counted by the page faults of a process of its own."""
 
+import asyncio
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from training.joint.hosts.process_host import IDLE_S, ProcessHost
 from training.runs.workers import Task, run_tasks
 
 PROBE = """
@@ -49,12 +55,17 @@ def take_and_free() -> None:
     torch.ones(128 * 2**20)  # 512 MiB
 
 
-def resident_mib() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+def resident_mib(process: int | str = "self") -> float:
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
+READS_PROC = pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc"
+)
+
+
+@READS_PROC
 def test_a_worker_gives_back_what_a_task_took() -> None:
     tasks = (
         Task(name="before", call=resident_mib),
@@ -63,3 +74,34 @@ def test_a_worker_gives_back_what_a_task_took() -> None:
     )
     found = run_tasks(tasks, num_workers=1, num_threads=1, title="t")
     assert found["after"] < found["before"] + 400
+
+
+class _Player:
+    def load(self) -> float:
+        take_and_free()
+        return resident_mib()
+
+
+@contextmanager
+def open_player() -> Iterator[Any]:
+    yield _Player()
+
+
+async def measure_host() -> tuple[float, float]:
+    host = ProcessHost(open_player)
+    await host.start()
+    held = await host.call("load")
+    await asyncio.sleep(IDLE_S)
+    until = time.monotonic() + 20
+    while (idle := resident_mib(host.process.pid or 0)) > held - 400 and time.monotonic() < until:
+        await asyncio.sleep(0.1)
+    host.close()
+    return held, idle
+
+
+@READS_PROC
+@pytest.mark.process
+def test_a_rollout_host_that_waits_gives_back_what_its_plays_took() -> None:
+    """The learner trains meanwhile, on the same machine."""
+    held, idle = asyncio.run(measure_host())
+    assert idle < held - 400

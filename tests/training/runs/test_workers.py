@@ -178,6 +178,16 @@ def test_a_task_that_plays_for_long_says_how_many_turns(
     assert capsys.readouterr().err.endswith("GRPO: 5/5 in 0 s, grpo/cto turns 1,234\n")
 
 
+def test_turns_outside_any_task_are_shown_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank of torchrun shows its own progress and performs no task."""
+    monkeypatch.setattr(workers, "TURNS_S", 0.0)
+    with show_progress("marl", 10):
+        play_turns(1234)
+    assert capsys.readouterr().err.endswith("marl: 0/10 in 0 s, turns 1,234\n")
+
+
 class _Talker:
     def load(self, count: int) -> None:
         play_turns(count)

@@ -14,10 +14,12 @@ from typing import Any
 from simulator.observer import counting_turns
 from training.joint.hosts.host import RolloutHost
 from training.joint.hosts.pool import HostLostError
+from training.runs.memory import return_freed_memory
 from training.runs.workers import TurnReports, enter_worker, report_turns
 
 OpenHost = Callable[[], AbstractContextManager[RolloutHost]]
 END_S = 5.0  # to leave by itself once it is told to
+IDLE_S = 1.0  # without a call, until it gives back the memory that its plays took
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def _serve(pipe: Any, open_host: OpenHost, number: int, num_threads: int, gpus: 
         turns = TurnReports(lambda count: pipe.send(_Turns(count)))
         with counting_turns(turns.note), open_host() as host:
             pipe.send((None, None))
-            while (asked := pipe.recv()) is not None:
+            while (asked := _next_call(pipe)) is not None:
                 method, arguments = asked
                 try:
                     pipe.send((None, getattr(host, method)(*arguments)))
@@ -104,6 +106,13 @@ def _serve(pipe: Any, open_host: OpenHost, number: int, num_threads: int, gpus: 
         return
     except Exception as error:
         pipe.send((_portable(error), None))
+
+
+def _next_call(pipe: Any) -> Any:
+    """What the learner sends next; a host that waits for long holds no memory that the learner may need."""
+    if not pipe.poll(IDLE_S):
+        return_freed_memory()
+    return pipe.recv()
 
 
 def _portable(error: Exception) -> Exception:
