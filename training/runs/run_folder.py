@@ -112,8 +112,21 @@ class Run:
 
     @property
     def digest(self) -> str:
-        """sha256 of the config as stored in the folder; names the run in checkpoint manifests."""
-        return digest_values(read_config_file(self.path / "config.yaml"))
+        """sha256 of the config as stored in the folder; names the run in checkpoint manifests.
+
+        Raises:
+            UserError: config.yaml is not the one with which the run began, whose weights are in the folder.
+        """
+        digest = digest_values(read_config_file(self.path / "config.yaml"))
+        file = self.path / "provenance.json"
+        provenance = read_json(file) if file.is_file() else None
+        if isinstance(provenance, dict) and provenance.get("config_sha256", digest) != digest:
+            raise UserError(
+                f"{self.path / 'config.yaml'} was edited after the run had begun, and its weights are of"
+                " the config before; undo that, or begin another run with the edited copy: --config COPY"
+                f" --take-from {self.path}, and marl.start_from={self.path} for more steps of joint training"
+            )
+        return digest
 
     def log(self, stage: str, step: int, metrics: Mapping[str, float]) -> None:
         """Append one line to metrics.jsonl, and tell the trackers of `report_to`.

@@ -67,6 +67,15 @@ def test_provenance_tells_versions_and_seeds(run: Run) -> None:
     assert provenance["config_sha256"] == run.digest
 
 
+def test_an_edited_config_is_named_before_any_weights_are_set_aside(run: Run) -> None:
+    path = run.path / "config.yaml"
+    path.write_text(path.read_text().replace("price_per_hour: 0.0", "price_per_hour: 2.5"))
+    assert Run.open(run.path).digest == run.digest  # a key that has no part in the weights
+    path.write_text(path.read_text().replace("seed: 0", "seed: 1", 1))
+    with pytest.raises(UserError, match=r"config.yaml was edited after the run had begun.*--take-from"):
+        _ = Run.open(run.path).digest
+
+
 def test_metrics_come_back_in_order_and_by_stage(run: Run) -> None:
     run.log("sft", 1, {"loss": 0.5})
     run.log("grpo", 1, {"reward": 1})
@@ -204,8 +213,7 @@ def test_a_key_that_a_later_version_adds_leaves_the_digest_of_a_stored_run(tmp_p
     older = Run.open(made.path)
     values = OTHER.model_dump(mode="json")
     del values["grpo"]["max_failed_calls"]
+    made.write_json("provenance.json", {"config_sha256": digest_values(values)})
     digest = older.digest
     assert digest == digest_values(values)
     assert older.config == OTHER  # the key has its default
-    file.write_text("\n".join(without).replace("max_turns: 6", "max_turns: 7"))
-    assert Run.open(made.path).digest != digest
