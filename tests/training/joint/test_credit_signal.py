@@ -47,7 +47,7 @@ def make_case(*gradients: tuple[float, float], team: list[float], own: list[floa
 
 
 def test_credits_are_compared_by_the_direction_that_each_gives_the_cases() -> None:
-    """By the team's scores every case says (1, 0); by its own ones the second nothing, the third the reverse."""
+    """By the team's scores all say (1, 0); by its own ones the second says nothing, the third the reverse."""
     cases = [
         make_case((1.0, 0.0), (0.0, 0.0), team=[0.4, 0.0], own=[1.0, 0.0]),
         make_case((1.0, -1.0), (0.0, -1.0), team=[0.4, 0.0], own=[0.5, 0.5]),
