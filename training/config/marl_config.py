@@ -63,6 +63,8 @@ class CreditConfig(Section):
     """Scheme from team reward to each role's score; training/joint/credit/ has a file for each."""
     zero: Zero = "blind"
     """Plan at which cross_valued and shapley see 0: a blind one, or one worth nothing (for weak teams)."""
+    own_weight: Weight = 0.0
+    """Weight of a role's own verified score, added to its score of reports or decisions; for weak teams."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
     """Estimator of advantages from scores; training/joint/credit/estimators.py has a function for each."""
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
@@ -78,6 +80,10 @@ class CreditConfig(Section):
             raise ValueError(
                 f"estimator remax subtracts a greedy reward, which has no meaning under scheme {self.scheme}:"
                 " use shared, episode or role_normalised"
+            )
+        if self.estimator == "remax" and self.own_weight:
+            raise ValueError(
+                "estimator remax subtracts a greedy team reward, without the own scores: set own_weight to 0"
             )
         if self.zero == "nothing" and self.scheme not in VALUED_SCHEMES:
             raise ValueError(

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from roles.team import RECONCILER
 from scenarios.team import TeamScenario, decision_value
-from scenarios.team.verdicts import verify_decision, verify_report
 from simulator.reading import read_episode
 from simulator.records import Episode
+from training.joint.own_scores import score_decision, score_report
 from training.joint.records import ScoredGroup
 from training.learner.learner import LossStats
 from training.learner.rows import TrainingRow
@@ -49,13 +49,10 @@ def own_scores(groups: Sequence[ScoredGroup]) -> dict[str, float]:
         scenario = group.scenario
         for one in group.report_sets:
             episode = one.first.episode
-            for role, text in episode.reports.items():
-                scores.setdefault(role, []).append(verify_report(scenario, role, text).reward)
-            if not one.is_decided:
-                continue
-            table = read_episode(scenario, episode).table
-            verdict = verify_decision(scenario.public, table, episode.decision)
-            scores.setdefault(RECONCILER, []).append(verdict.reward)
+            for role in episode.reports:
+                scores.setdefault(role, []).append(score_report(scenario, role, episode))
+            if one.is_decided:
+                scores.setdefault(RECONCILER, []).append(score_decision(scenario, episode))
     return {role: statistics.fmean(values) for role, values in scores.items()}
 
 

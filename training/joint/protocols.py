@@ -96,6 +96,7 @@ def choose_step(
         pools_decisions=pools_decisions,
         total=total,
         trained_sets=config.trained_sets,
+        own_weight=config.credit.own_weight,
     )
     return JointStep(player=player, scorer=scorer, credit=credit)
 

@@ -26,11 +26,12 @@ from tiny_models import same_weights, small_model, tiny_chat, weights_of
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER
+from scenarios.team.verdicts import verify_decision, verify_report
 from simulator.reading import read_episode
 from training.config.loading import load_config
 from training.config.marl_config import Zero
 from training.joint.credit import SCHEMES
-from training.joint.credit.estimators import ESTIMATORS
+from training.joint.credit.estimators import ESTIMATORS, centre
 from training.joint.credit.offer_values import coalition_reward
 from training.joint.marl import JointLearner
 from training.joint.metrics import step_metrics
@@ -314,9 +315,37 @@ def test_reports_are_valued_from_the_zero_of_the_config(zero: Zero, scripted: En
         assert all(own in values for values in one.counterfactual_rewards.values())
 
 
+def test_own_verified_scores_count_beside_the_teams(scripted: Engines) -> None:
+    """Half of what the own verifier says is added, to reports and to decisions, before they are compared."""
+    learner = make_learner(change(credit__scheme="cross_valued", credit__own_weight=0.5, rounds=0))
+    groups = play(learner, draw(2))
+    for role in SEATS:
+        scores = [
+            statistics.fmean(one.counterfactual_rewards[role])
+            + 0.5 * verify_report(scenario, role, one.first.episode.reports[role]).reward
+            for scenario, one in sets_of(groups)
+        ]
+        found = [row.own_advantages()[0] for row in rows_of(learner, role, groups)]
+        num_sets = len(groups[0].report_sets)
+        assert found == pytest.approx([*centre(scores[:num_sets]), *centre(scores[num_sets:])], abs=1e-12)
+    expected, of_team = [], []
+    for scenario, one in sets_of(groups):
+        table = read_episode(scenario, one.first.episode).table
+        own = [verify_decision(scenario.public, table, it.episode.decision).reward for it in one.scored]
+        expected += centre([reward + 0.5 * mine for reward, mine in zip(one.rewards, own, strict=True)])
+        of_team += centre(one.rewards)
+    decided = [row.own_advantages()[0] for row in rows_of(learner, RECONCILER, groups)]
+    assert decided == pytest.approx(expected, abs=1e-12)
+    assert decided != pytest.approx(of_team, abs=1e-3)
+
+
 @pytest.mark.parametrize(
     ("assignments", "parts"),
     [
+        (
+            ["marl.credit.estimator=remax", "marl.credit.scheme=shared", "marl.credit.own_weight=0.1"],
+            ["remax", "set own_weight to 0"],
+        ),
         (["marl.frozen_roles=[ctoo]"], ["marl.frozen_roles", "'ctoo'", "did you mean 'cto'"]),
         (["marl.rate_factors={legal: 0.1}"], ["rate_factors", "'legal'"]),
         (

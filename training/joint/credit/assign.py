@@ -13,7 +13,8 @@ from training.joint.credit.estimators import (
     normalise_role,
 )
 from training.joint.credit.votes import VoteAdvantages, VoteCredit
-from training.joint.records import GroupAdvantages, ScoredGroup, SetAdvantages, Total
+from training.joint.own_scores import score_decision, score_report
+from training.joint.records import GroupAdvantages, ScoredGroup, ScoredReportSet, SetAdvantages, Total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class CreditAssigner:
     pools_decisions: bool  # whether ReconcileGPT's decisions are compared over all sets of a scenario
     total: Total  # over all ranks
     trained_sets: int = 0  # sets of a case of which a specialist learns its report; 0: all
+    own_weight: float = 0.0  # of the own verified score beside the team's, for reports and decisions
 
     def assign(self, roles: Sequence[str], groups: Sequence[ScoredGroup]) -> dict[str, list[GroupAdvantages]]:
         """Advantages of every role, aligned with the groups; ranks without groups take part, too."""
@@ -46,7 +48,7 @@ class CreditAssigner:
         reports = self._estimate(
             [
                 ScoreGroup(
-                    scores=tuple(self.scheme.specialist_scores(role, group.report_sets)),
+                    scores=self._report_scores(role, group),
                     greedy=group.greedy_reward,
                 )
                 for group in groups
@@ -64,12 +66,13 @@ class CreditAssigner:
 
     def _decision_advantages(self, groups: Sequence[ScoredGroup]) -> VoteAdvantages:
         """Advantage of every decision, by group and set of reports."""
-        sets = [one for group in groups for one in group.report_sets if one.is_decided]
         if self.pools_decisions:
             pooled = self._estimate(
                 [
                     ScoreGroup(
-                        scores=tuple(reward for one in group.report_sets for reward in one.rewards),
+                        scores=tuple(
+                            score for one in group.report_sets for score in self._decision_scores(group, one)
+                        ),
                         greedy=group.greedy_reward,
                     )
                     for group in groups
@@ -77,13 +80,35 @@ class CreditAssigner:
             )
         else:
             pooled = self._estimate(
-                [ScoreGroup(scores=one.rewards, greedy=one.greedy_reward) for one in sets]
+                [
+                    ScoreGroup(scores=self._decision_scores(group, one), greedy=one.greedy_reward)
+                    for group in groups
+                    for one in group.report_sets
+                    if one.is_decided
+                ]
             )
         flat = iter(value for of_group in pooled for value in of_group)
         return [
             [tuple(next(flat) for _ in one.scored) if one.is_decided else () for one in group.report_sets]
             for group in groups
         ]
+
+    def _report_scores(self, role: str, group: ScoredGroup) -> tuple[float, ...]:
+        scores = self.scheme.specialist_scores(role, group.report_sets)
+        if not self.own_weight:
+            return tuple(scores)
+        return tuple(
+            score + self.own_weight * score_report(group.scenario, role, one.first.episode)
+            for score, one in zip(scores, group.report_sets, strict=True)
+        )
+
+    def _decision_scores(self, group: ScoredGroup, report_set: ScoredReportSet) -> tuple[float, ...]:
+        if not self.own_weight:
+            return report_set.rewards
+        return tuple(
+            one.verdict.reward + self.own_weight * score_decision(group.scenario, one.episode)
+            for one in report_set.scored
+        )
 
     def _estimate(self, groups: Sequence[ScoreGroup], count: int = 0) -> Advantages:
         advantages = compare_most_different(self.estimator, count)(groups, self.total)
