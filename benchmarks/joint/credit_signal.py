@@ -16,26 +16,27 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks.roles.gradient_signal import half_cosine, split_signal
+from benchmarks.roles.gradient_signal import half_cosine, split_signal, text_gradient
 from roles.team import SPECIALISTS, TEAM_ROLES
-from scenarios.team.verdicts import verify_report
 from simulator.records import Trajectory
 from training.config.run_config import RunConfig
 from training.joint.credit import SCHEMES
 from training.joint.credit.estimators import ESTIMATORS, ScoreGroup, compare_most_different
+from training.joint.hosts.host import cut_jobs
+from training.joint.own_scores import score_report
 from training.joint.protocols import choose_step
 from training.joint.records import ScoredGroup
 from training.joint.rows import count_turns_to
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
 from training.models.weights import load_team, load_weights
-from training.roles.shared_prompts import completion_logprobs
 from training.runs.memory import keep_freed_memory, return_freed_memory
 from training.runs.run_folder import Run
 from training.stages.from_config import choose_game, joint_cases, make_chat
@@ -80,38 +81,38 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def play(run: Run, stage: str, count: int) -> list[ScoredGroup]:
-    """Scored groups of the training cases of the next joint steps."""
-    config = run.config
-    size = config.marl.scenarios_per_step
-    cases = [case for step in range(-(-count // size)) for case in joint_cases(config, step)][:count]
+    """Scored groups of the next training cases, played in the blocks of a joint step."""
+    config = run.config.changed(marl__scenarios_per_step=count)
     models, tokenizer = load_team(run, stage)
     chat = make_chat(tokenizer, config)
     make_game = choose_game(config)
     step = choose_step(
         config.marl, chat=chat, weights=config.team_reward, roles=tuple(TEAM_ROLES), make_game=make_game
     )
-    block = config.rollouts.block_size or count
-    groups = []
+    jobs = cut_jobs(joint_cases(config, 0), "credit-signal", block_size=config.rollouts.block_size)
     with serve(run, models, stage, end_id=chat.end_id) as engine:
-        for first in range(0, count, block):
-            groups += step.player.play(engine, cases[first : first + block], "credit-signal", first)
-    return list(step.scorer.score(groups))
+        played = [step.player.play(engine, job.cases, job.stream, job.first_place) for job in jobs]
+    return list(step.scorer.score(list(chain.from_iterable(played))))
 
 
 def differentiate(model: Any, seat: str, group: ScoredGroup, config: RunConfig) -> CaseReports:
     """The gradient of every report of the seat on one case, and its scores."""
-    reports = [one.first.episode.reports[seat] for one in group.report_sets]
-    trajectories = [one.first.episode.trajectories[seat] for one in group.report_sets]
+    episodes = [one.first.episode for one in group.report_sets]
     found = [
-        report_gradient(model, trajectory, count_turns_to(trajectory, report), config.marl.temperature)
-        for trajectory, report in zip(trajectories, reports, strict=True)
+        report_gradient(
+            model,
+            one.trajectories[seat],
+            count_turns_to(one.trajectories[seat], one.reports[seat]),
+            config.marl.temperature,
+        )
+        for one in episodes
     ]
     scheme = SCHEMES[config.marl.credit.scheme]()
     return CaseReports(
         gradients=torch.stack([gradient for gradient, _ in found]),
         tokens=[tokens for _, tokens in found],
         team=list(scheme.specialist_scores(seat, group.report_sets)),
-        own=[verify_report(group.scenario, seat, report).reward for report in reports],
+        own=[score_report(group.scenario, seat, one) for one in episodes],
     )
 
 
@@ -122,15 +123,7 @@ def report_gradient(
     turns = trajectory.turns[:num_turns]
     length = sum(len(turn.context_ids) + len(turn.completion_ids) for turn in turns)
     ids, own = trajectory.token_ids[:length], trajectory.loss_mask[:length]
-    first = own.index(1)
-    trained = [one for one in model.parameters() if one.requires_grad]
-    model.zero_grad(set_to_none=True)
-    logprobs, _ = completion_logprobs(
-        model, torch.tensor([ids]), torch.ones(1, length, dtype=torch.long), length - first, temperature
-    )
-    (logprobs[0] * torch.tensor(own[first:])).sum().backward()  # type: ignore[no-untyped-call]
-    parts = [torch.zeros(one.numel()) if one.grad is None else one.grad.flatten() for one in trained]
-    return torch.cat(parts), sum(own)
+    return text_gradient(model, [(ids, own)], [1.0], temperature), sum(own)
 
 
 def compare(cases: Sequence[CaseReports], config: RunConfig) -> Iterator[str]:

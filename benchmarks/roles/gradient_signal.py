@@ -61,12 +61,22 @@ def group_gradient(
 
     `temperature`: that the group was sampled at.
     """
+    texts = [(one.trajectory.token_ids, one.trajectory.loss_mask) for one in group]
+    return text_gradient(model, texts, advantages.tolist(), temperature)
+
+
+def text_gradient(
+    model: Any,
+    texts: Sequence[tuple[Sequence[int], Sequence[int]]],
+    weights: Sequence[float],
+    temperature: float,
+) -> Tensor:
+    """The same of texts, each its token ids and a mask with 1 on own tokens, by their weights."""
     trained = [one for one in model.parameters() if one.requires_grad]
     model.zero_grad(set_to_none=True)
-    for episode, advantage in zip(group, advantages.tolist(), strict=True):
-        if not advantage:
+    for (ids, own), weight in zip(texts, weights, strict=True):
+        if not weight:
             continue
-        ids, own = episode.trajectory.token_ids, episode.trajectory.loss_mask
         first = own.index(1)
         logprobs, _ = completion_logprobs(
             model,
@@ -75,7 +85,7 @@ def group_gradient(
             len(ids) - first,
             temperature,
         )
-        (advantage * (logprobs[0] * torch.tensor(own[first:])).sum()).backward()
+        (weight * (logprobs[0] * torch.tensor(own[first:])).sum()).backward()  # type: ignore[no-untyped-call]
     return torch.cat(
         [torch.zeros(one.numel()) if one.grad is None else one.grad.flatten() for one in trained]
     )

@@ -1,4 +1,4 @@
-"""What a role's own verifier says of its part in a joint episode, whatever the others did."""
+"""Scores a role's part in a joint episode by its own verifier, whatever the others did."""
 
 from scenarios.team import TeamScenario
 from scenarios.team.verdicts import verify_decision, verify_report
@@ -7,9 +7,8 @@ from simulator.records import Episode
 
 
 def score_report(scenario: TeamScenario, seat: str, episode: Episode) -> float:
-    """The score of a seat's report, in [0, 1]: honest, efficient, complete; 0 where it gave none."""
-    text = episode.reports.get(seat)
-    return 0.0 if text is None else verify_report(scenario, seat, text).reward
+    """The score of a seat's report, in [0, 1]: honest, efficient, complete."""
+    return verify_report(scenario, seat, episode.reports[seat]).reward
 
 
 def score_decision(scenario: TeamScenario, episode: Episode) -> float:

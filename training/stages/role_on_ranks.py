@@ -35,6 +35,7 @@ from training.learner.ranks import Ranks, end_process
 from training.models.base_model import quiet_libraries
 from training.roles.trainer_ranks import uses_deepspeed
 from training.runs.faults import parse_faults, plan_faults
+from training.runs.memory import keep_freed_memory
 from training.runs.run_folder import Run
 from training.runs.workers import show_progress
 from training.stages.grpo import train_grpo
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     quiet_libraries()
     try:
         plan_faults(parse_faults(options.fault))
+        keep_freed_memory()
         config = Run.open(options.run).config
         shares_weights = check_launcher(options.stage, config)
         place = _join_processes()

@@ -1,4 +1,4 @@
-"""How clear a credit's gradient is: hand-made gradients, and a report's gradient by plain passes."""
+"""Signal in the gradients of credits: hand-made gradients, and a report's gradient by plain passes."""
 
 import pytest
 import torch

@@ -109,7 +109,7 @@ def _serve(pipe: Any, open_host: OpenHost, number: int, num_threads: int, gpus: 
 
 
 def _next_call(pipe: Any) -> Any:
-    """What the learner sends next; a host that waits for long holds no memory that the learner may need."""
+    """Return the next call of the learner; while it waits for long, the host gives its freed memory back."""
     if not pipe.poll(IDLE_S):
         return_freed_memory()
     return pipe.recv()
