@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.checks import check_device
-from benchmarks.gpu.embedded import measure_engine
+from benchmarks.gpu.embedded import measure_attention, measure_engine
 from benchmarks.gpu.joint import measure_joint
 from benchmarks.gpu.learner import measure_learner
 from benchmarks.gpu.records import Record, open_record, read_records
@@ -34,6 +34,7 @@ PARTS: dict[str, tuple[float, Part]] = {  # name -> most seconds, and the measur
     "checks": (60, check_device),
     "learner-1.5b": (100, lambda scale, record: measure_learner(scale, "qwen2.5-1.5b", record)),
     "engine-0.5b": (60, lambda scale, record: measure_engine(scale, "qwen2.5-0.5b", record)),
+    "attention-135m": (60, lambda scale, record: measure_attention(scale, "smollm2-135m", record)),
     "joint-0.5b": (90, lambda scale, record: measure_joint(scale, "qwen2.5-0.5b", record)),
     "trl-1.5b": (60, lambda scale, record: measure_trl(scale, "qwen2.5-1.5b", record)),
     "learner-3b": (100, lambda scale, record: measure_learner(scale, "qwen2.5-3b", record)),

@@ -9,6 +9,9 @@ import asyncio
 import time
 from functools import partial
 
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
 from benchmarks.gpu.ceilings import measure_bandwidth
 from benchmarks.gpu.learner import record_kernels
 from benchmarks.gpu.records import Record
@@ -16,6 +19,7 @@ from benchmarks.gpu.sizes import Scale, build_team
 from roles.registry import ROLES
 from simulator.engines.base import CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine
+from simulator.engines.embedded.grouped_attention import NAME, grouped_attention
 from training.planning.shapes import Shape
 
 Prompts = list[tuple[int, ...]]
@@ -58,6 +62,30 @@ def measure_engine(scale: Scale, preset: str, record: Record) -> None:
         if in_flight == scale.choose(64, 4):
             step = partial(_complete, engine, [(*one, 6) for one in said], 4, scale)
             record_kernels(step, scale, record, preset=preset, in_flight=in_flight, steps=4)
+
+
+def measure_attention(scale: Scale, preset: str, record: Record) -> None:
+    """A record for each way in which many long transcripts attend while they are decoded.
+
+    `products` is the engine's; `copies` is that of Transformers, which repeats keys for every query head.
+    Call it in a process of its own: it leaves the second way registered.
+    """
+    shape = scale.shape(preset)
+    model = build_team(shape, scale, spread=1e-3)
+    in_flight, width, tokens = scale.choose((512, 1150, 60), (4, 16, 4))
+    prompts = [
+        tuple(4 + (7 * number + 13 * place) % (shape.vocab - 8) for place in range(width))
+        for number in range(in_flight)
+    ]
+    for way, attend in {"products": grouped_attention, "copies": sdpa_attention_forward}.items():
+        AttentionInterface.register(NAME, attend)
+        engine = TransformersEngine(end_id=None, seed=0, fixed_shapes=True)
+        for role in ROLES:
+            engine.set_policy(role, model, version=f"{role}@0")
+        _, opened = _complete(engine, prompts, 2, scale)
+        _, warm = _complete(engine, [(*one, 5) for one in opened], 8, scale)
+        seconds, _ = _complete(engine, [(*one, 6) for one in warm], tokens, scale)
+        record("attention", preset=preset, way=way, in_flight=in_flight, step_ms=1000 * seconds / tokens)
 
 
 def _complete(

@@ -7,6 +7,7 @@ from torch import Tensor
 
 _MASK32 = 0xFFFFFFFF
 NUMBERS_AT_ONCE = 2**22  # noise or running sums; each takes 8 bytes in a few places
+NUMBERS_AT_ONCE_ON_GPU = 2**26
 MOST_NOISE = 4096  # tokens that get noise each; for those of a large vocabulary it costs more than the model
 
 
@@ -59,7 +60,7 @@ def _draw(logprobs: Tensor, streams: Tensor, positions: Tensor) -> Tensor:
     """A token of each row of logprobs (rows, vocab), some rows at a time: float64 needs much memory."""
     vocab_size = logprobs.shape[-1]
     draw = _perturbed_argmax if vocab_size <= MOST_NOISE else _inverted_sum
-    at_once = max(1, NUMBERS_AT_ONCE // vocab_size)
+    at_once = max(1, (NUMBERS_AT_ONCE_ON_GPU if logprobs.is_cuda else NUMBERS_AT_ONCE) // vocab_size)
     given = (torch.split(one, at_once) for one in (logprobs, streams, positions))
     return torch.cat([draw(*part) for part in zip(*given, strict=True)])
 

@@ -187,6 +187,8 @@ def rest_engine(engine: PolicyEngine | None) -> None:
     """Let an engine beside the learner give its memory back until it is called again."""
     if isinstance(engine, VLLMEngine):
         engine.sleep()
+    elif isinstance(engine, TransformersEngine):
+        engine.rest()
 
 
 def _share_gpu(

@@ -128,6 +128,11 @@ class TransformersEngine:
         for row in self._open.pop(session, ()):
             row.ended = True
 
+    def rest(self) -> None:
+        """Give large windows' memory back to the device: a learner comes next; nothing may be in flight."""
+        for lane in self._lanes:
+            lane.rest()
+
     @property
     def num_lanes(self) -> int:
         """Models that are stepped apart; all plain LoRA adapters of one base are stepped together."""
@@ -233,8 +238,7 @@ class TransformersEngine:
         Rows that wait are left out where most may (policies that share the lane) or where each costs much.
         """
         window = lane.window
-        if window.column > 2 * window.longest_row() + 32:
-            window.keep_rows(list(range(len(lane.rows))))
+        window.squeeze()
         is_by_blocks = lane.takes_blocks
         while is_by_blocks and (count := bring_observations(lane)):
             self._take_block(lane, lane.rows[:count])
@@ -264,7 +268,7 @@ class TransformersEngine:
             places=lane.places(rows),
             streams=[row.stream for row in rows],
             lengths=[len(row.cached) for row in rows],
-            temperatures=[row.request.sampling.temperature if row.request else 0.0 for row in rows],
+            temperatures=[row.temperature for row in rows],
         )
         for row, token, logprob in zip(rows, *found, strict=True):
             if row.samples:
@@ -321,7 +325,7 @@ class TransformersEngine:
     def _pick(self, asking: list[tuple[Row, int]], logits: Tensor) -> list[tuple[int, float]]:
         """Sample a token for each row and place: 0 is that of its next token, 1 of the one after it."""
         device = logits.device
-        temperatures = torch.tensor([_request(row).sampling.temperature for row, _ in asking], device=device)
+        temperatures = torch.tensor([row.temperature for row, _ in asking], device=device)
         streams = torch.tensor([row.stream for row, _ in asking], device=device)
         positions = torch.tensor([len(row.cached) + place for row, place in asking], device=device)
         ids, logprobs = sample_tokens(logits, temperatures, streams, positions)
@@ -343,8 +347,3 @@ class TransformersEngine:
             right += 1
         row.adapt_guesses(len(guesses), right)
         return right
-
-
-def _request(row: Row) -> CompletionRequest:
-    assert row.request is not None
-    return row.request

@@ -1,4 +1,4 @@
-"""Attention of models that share key heads, to sample on a CPU: no copies of keys, common prompts once.
+"""Attention of models that share key heads, to sample: no copies of keys, on a CPU common prompts once.
 
 Transformers repeats keys and values for every query head where a mask is given; that copy of the whole window
 costs ten times the attention itself. Here query heads that share a key head are further queries of it.
@@ -22,6 +22,7 @@ from transformers.masking_utils import sdpa_mask
 
 NAME = "emads_grouped"
 MOST_SCORES = 1 << 24  # scores that are held at once
+MOST_SCORES_ON_GPU = 1 << 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,18 +78,22 @@ def seeing(parts: Sequence[SharedPart], block: Block | None = None) -> Iterator[
 
 
 def use_grouped_attention(model: Any) -> None:
-    """Let a model on a CPU attend by `grouped_attention` where it would by SDPA."""
+    """Let a model attend by `grouped_attention` where it would by SDPA."""
     if model.config._attn_implementation == "sdpa" and _is_known(model):
         model.set_attn_implementation(NAME)
 
 
 def can_share(model: Any) -> bool:
-    """Return whether the model attends by `grouped_attention`, itself or through the learner's attention."""
-    return str(model.config._attn_implementation).startswith("emads_") and _is_known(model)
+    """Return whether rows can share texts: a CPU's model that attends by `grouped_attention`.
+
+    Itself or through the learner's attention.
+    """
+    is_grouped = str(model.config._attn_implementation).startswith("emads_")
+    return is_grouped and _is_known(model) and not next(model.parameters()).is_cuda
 
 
 def _is_known(model: Any) -> bool:
-    return hasattr(model.config, "num_key_value_heads") and not next(model.parameters()).is_cuda
+    return hasattr(model.config, "num_key_value_heads")
 
 
 def grouped_attention(
@@ -109,11 +114,14 @@ def grouped_attention(
     key_heads = key.shape[1]
     groups = heads // key_heads
     is_plain = groups == 1 and not parts
-    if attention_mask is None or query.is_cuda or is_plain or attention_mask.shape[1] != 1:
+    is_decoding = tokens == 1 and not torch.is_grad_enabled()
+    if query.is_cuda:
+        is_plain |= not is_decoding  # a GPU's kernels for many queries are worth the copy
+    if attention_mask is None or is_plain or attention_mask.shape[1] != 1:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
     folded = query.reshape(rows, key_heads, groups * tokens, width)
     mask = attention_mask.repeat(1, 1, groups, 1)
-    if parts or (tokens == 1 and not torch.is_grad_enabled()):
+    if parts or is_decoding:
         folded = folded * (width**-0.5 if scaling is None else scaling)
         shared = [(part.rows, *part.text.of_layer(module)) for part in parts]
         found = _attend_in_products(folded, key, value, mask, shared)
@@ -192,7 +200,8 @@ def _attend_in_products(
     rows, heads, queries, _ = query.shape
     own = key.shape[2]
     longest = max((keys.shape[1] for _, keys, _ in shared), default=0)
-    step = max(1, MOST_SCORES // (heads * queries * (own + longest)))
+    most = MOST_SCORES_ON_GPU if query.is_cuda else MOST_SCORES
+    step = max(1, most // (heads * queries * (own + longest)))
     if rows > step:
         parts = []
         for start in range(0, rows, step):

@@ -4,7 +4,7 @@ Every step writes one column for all rows at once; `valid[row, column]` says whi
 hold its own tokens. Keys carry their rotary positions, so columns may be moved freely.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -49,6 +49,8 @@ class _WindowLayer(DynamicLayer):
 
 class KVWindow:
     """Buffers of all layers for the rows of one policy."""
+
+    spare: ClassVar[float] = 1.0  # unused columns that are kept, as a share of the longest row
 
     def __init__(self) -> None:
         self.layers: list[_WindowLayer] = []
@@ -164,6 +166,16 @@ class KVWindow:
         """Close a block; `kept` (rows,) int says how many of its tokens a row keeps."""
         stays = block.slot < kept[block.row]
         self.valid[block.row[stays], block.column[stays]] = True
+
+    def squeeze(self) -> None:
+        """Move every row's columns together where many are unused: columns that other rows wrote."""
+        if self.column > (1 + self.spare) * self.longest_row() + 32:
+            self.keep_rows(list(range(self.num_rows)))
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of keys and values."""
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
 
     def longest_row(self) -> int:
         """Most tokens that any row holds."""

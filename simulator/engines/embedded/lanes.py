@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from roles.errors import InfrastructureError
@@ -57,6 +58,11 @@ class Row:
     def samples(self) -> bool:
         """Return whether the row has a call and has been fed what it was given: its next token is sampled."""
         return self.request is not None and not self.forced
+
+    @property
+    def temperature(self) -> float:
+        """Sampling temperature of its call; 0 while it waits."""
+        return self.request.sampling.temperature if self.request else 0.0
 
     @property
     def num_shared(self) -> int:
@@ -214,13 +220,28 @@ class Lane:
             if row.future is not None and row.future.cancelled():
                 row.request, row.future = None, None
 
+    def rest(self) -> None:
+        """Drop all transcripts where they hold more than half of a GPU's memory: a learner comes next."""
+        memory = device_memory(self.window.valid.device)
+        if memory is not None and self.window.num_bytes > memory / 2 and not self.is_busy:
+            self._drop_all()
+            torch.cuda.empty_cache()
+
+    def _drop_all(self) -> None:
+        self.rows, self.window, self.steps, self.trunks = [], type(self.window)(), None, {}
+
     def fail(self, error: Exception) -> None:
         """Fail all calls."""
-        self.queue, self.rows, self.window, self.steps = [], [], type(self.window)(), None
-        self.trunks = {}
+        self.queue = []
+        self._drop_all()
         for future in list(self.pending):
             if not future.done():
                 future.set_exception(error)
+
+
+def device_memory(device: torch.device) -> int | None:
+    """Return the bytes of a GPU's memory; None for others."""
+    return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else None
 
 
 def length_buckets(rows: list[Row]) -> list[list[Row]]:

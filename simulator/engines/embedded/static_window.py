@@ -4,7 +4,7 @@ Rows and columns are added inside the capacity; only what outgrows it moves the 
 that). Columns that a row does not use hold finite numbers, which a mask leaves out.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,8 +12,8 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 from simulator.engines.embedded.kv_window import KVWindow
 
-COLUMNS = 128  # capacity and what a step attends to are multiples of this
-ROW_STEPS = (1, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+COLUMNS = 128  # capacity and what a step attends to are multiples of this, from a thousand on of its double
+ROW_STEPS = (1, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 640, 768, 896, 1024)
 
 
 def round_rows(count: int) -> int:
@@ -23,7 +23,8 @@ def round_rows(count: int) -> int:
 
 def round_columns(count: int) -> int:
     """The number of columns that a step attends to where so many are in use."""
-    return -(-count // COLUMNS) * COLUMNS
+    unit = COLUMNS if count <= 8 * COLUMNS else 2 * COLUMNS
+    return -(-count // unit) * unit
 
 
 class _StaticLayer(DynamicLayer):
@@ -49,6 +50,8 @@ class _StaticLayer(DynamicLayer):
 class StaticWindow(KVWindow):
     """Buffers of all layers; the first `num_rows` rows and `column` columns are in use."""
 
+    spare: ClassVar[float] = 0.25  # every step attends to all columns, and a GPU's memory is short
+
     def __init__(self) -> None:
         super().__init__()
         self.generation = 0  # of the buffers: grows when they move
@@ -58,6 +61,10 @@ class StaticWindow(KVWindow):
     @property
     def num_rows(self) -> int:
         return self._rows
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(keys.nbytes + values.nbytes for keys, values in self._buffers)
 
     def view(self, num_rows: int, num_columns: int, column: Tensor) -> Cache:
         """The corner of the buffers as a Hugging Face cache that writes at `column`, (1,) int."""
@@ -74,14 +81,14 @@ class StaticWindow(KVWindow):
         if num_rows <= rows and columns <= width:
             return
         more_rows = rows if num_rows <= rows else round_rows(num_rows)
-        more_columns = width if columns <= width else round_columns(max(columns, width * 3 // 2))
+        more_columns = width if columns <= width else round_columns(max(columns, width * 5 // 4))
         pad = (0, more_columns - width, 0, more_rows - rows)
         self.valid = torch.nn.functional.pad(self.valid, pad)
         spread = (0, 0, 0, more_columns - width, 0, 0, 0, more_rows - rows)
-        self._buffers = [
-            tuple(torch.nn.functional.pad(one, spread) for one in pair)  # type: ignore[misc]
-            for pair in self._buffers
-        ]
+        for layer, (keys, values) in enumerate(self._buffers):  # one by one: both sizes are never held whole
+            pad_both = torch.nn.functional.pad(keys, spread), torch.nn.functional.pad(values, spread)
+            self._buffers[layer] = pad_both
+            del keys, values
         self.generation += 1
 
     def append_rows(self, prefilled: Any, valid: Tensor) -> None:

@@ -1,0 +1,70 @@
+"""Memory of the embedded engine's windows: unused columns, and what a learner on the same GPU needs."""
+
+import asyncio
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from simulator.engines.base import Completion, CompletionRequest, Sampling
+from simulator.engines.embedded import lanes
+from simulator.engines.embedded.engine import TransformersEngine
+from simulator.engines.embedded.kv_window import KVWindow
+from simulator.engines.embedded.static_window import StaticWindow
+from training.models.engine_factory import rest_engine
+
+
+@pytest.mark.parametrize(("kind", "most"), [(KVWindow, 232), (StaticWindow, 157)])
+def test_columns_are_moved_together_where_the_unused_ones_are_too_many(
+    kind: type[KVWindow], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The longest row holds 100 tokens: as many unused columns and 32 may be kept, on a GPU a quarter."""
+    window, squeezed = kind(), list[list[int]]()
+    monkeypatch.setattr(kind, "longest_row", lambda self: 100)
+    monkeypatch.setattr(kind, "num_rows", 3)
+    monkeypatch.setattr(window, "keep_rows", squeezed.append)
+    window.column = most
+    window.squeeze()
+    assert squeezed == []
+    window.column = most + 1
+    window.squeeze()
+    assert squeezed == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_a_resting_engine_gives_a_window_of_more_than_half_the_gpu_back(
+    is_fixed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 61}
+    model = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)).eval()
+
+    def ask(engine: TransformersEngine, *prompt: int) -> Completion:
+        request = CompletionRequest(
+            policy="cto",
+            session="one",
+            prompt_ids=prompt,
+            sampling=Sampling(temperature=1.0, max_completion_tokens=5),
+        )
+        return asyncio.run(engine.complete(request))
+
+    def start() -> TransformersEngine:
+        engine = TransformersEngine(end_id=None, fixed_shapes=is_fixed)
+        engine.set_policy("cto", model, version="cto@0")
+        return engine
+
+    engine = start()
+    said = ask(engine, 5, 6, 7)
+    (lane,) = engine._lanes
+    held = lane.window.num_bytes
+    assert held >= 2 * 2 * 7 * 16 * 4  # layers, keys and values, tokens, width, float32
+
+    for memory, left in ((None, held), (2 * held, held), (2 * held - 1, 0)):
+        monkeypatch.setattr(lanes, "device_memory", lambda device, most=memory: most)
+        rest_engine(engine)
+        assert lane.window.num_bytes == left
+
+    more = (5, 6, 7, *said.token_ids, 9)
+    again, alone = ask(engine, *more), ask(start(), *more)
+    assert again.token_ids == alone.token_ids
+    assert again.logprobs == pytest.approx(alone.logprobs, abs=1e-5)
