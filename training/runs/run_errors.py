@@ -26,7 +26,10 @@ REMEDIES = {
     "grpo": _ANEW.format("grpo.memory.micro_batch_size, grpo.prompts_per_step or grpo.group_size"),
     **dict.fromkeys(("dpo", "kto", "reward", "corrections"), "or begin the stage with a lower batch_size"),
     "ppo": "or begin the stage with a lower prompts_per_step",
-    "marl": _HERE.format("marl.memory.micro_batch_tokens"),
+    "marl": (
+        "or first lower marl.memory.micro_batch_tokens in the run's config.yaml (the result stays the same);"
+        " where it is play that needs the memory, start a run with a lower rollouts.block_size"
+    ),
 }
 
 
