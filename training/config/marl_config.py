@@ -132,8 +132,8 @@ class MarlConfig(Section):
 
     max_steps: Count = 60
     """Joint optimizer steps; 0 leaves the stage out."""
-    start_from: str | None = None
-    """Another run's folder: training goes on from its joint weights, on the same base; null: from GRPO."""
+    start_from: str | dict[str, str] | None = None
+    """Another run's folder, or one per role: training goes on from its joint weights; without: from GRPO."""
     first_scenario: Count = 0
     """Number of the first training case: behind those that the run in start_from has learnt from."""
     scenarios_per_step: PositiveCount = 24
@@ -200,8 +200,14 @@ class MarlConfig(Section):
     def _check_marl(self) -> Self:
         played = self.scenarios_per_step * self.report_sets * self.decisions_per_set
         check_batch(played, "scenarios_per_step * report_sets * decisions_per_set")
-        for key in ("rate_factors", "frozen_roles"):
-            for role in getattr(self, key):
+        starts = self.start_from if isinstance(self.start_from, dict) else {}
+        named = (
+            ("rate_factors", self.rate_factors),
+            ("frozen_roles", self.frozen_roles),
+            ("start_from", starts),
+        )
+        for key, roles in named:
+            for role in roles:
                 if role not in TEAM_ROLES:
                     raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))
         if set(self.frozen_roles) >= set(TEAM_ROLES):

@@ -175,12 +175,16 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _check_transfer(self) -> Self:
         """Refuse what is for single roles where all share their weights."""
+        starts = (self.sft.start_from, self.marl.start_from)
         if self.model.adapter_sharing == "shared" and (
-            self.sft.transfer_from or self.sft.role_steps or self.grpo.role_steps
+            self.sft.transfer_from
+            or self.sft.role_steps
+            or self.grpo.role_steps
+            or any(isinstance(one, dict) for one in starts)
         ):
             raise ValueError(
-                "sft.transfer_from, sft.role_steps and grpo.role_steps are for roles with weights of their"
-                " own: leave them out"
+                "sft.transfer_from, sft.role_steps, grpo.role_steps and a start_from per role are for roles"
+                " with weights of their own: leave them out"
             )
         return self
 

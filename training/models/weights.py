@@ -133,21 +133,23 @@ def load_trainable(
 
 
 def load_team(
-    run: Run, stage: str, *, source: Run | None = None
+    run: Run, stage: str, *, sources: Mapping[str, tuple[Run, str]] | None = None
 ) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:
     """Every weights of the team's roles after a stage; the tokenizer is the same for all.
 
     With adapters the base is loaded once: all roles have the same model, in which `activate` chooses.
-    `source`: another run on the same base whose weights after the stage they are.
+    `sources`: for single roles the run on the same base, and the stage, whose weights they have.
     """
-    config, holder = run.config.model, source or run
+    config = run.config.model
+    held = dict.fromkeys(TEAM_ROLES, (run, stage)) | dict(sources or {})
     if config.adapter == "none":
-        loaded = {role: load_weights(holder, stage, role) for role in TEAM_ROLES}
+        loaded = {role: load_weights(*held[role], role) for role in TEAM_ROLES}
         tokenizer = next(iter(loaded.values()))[1]
         return {role: model for role, (model, _) in loaded.items()}, tokenizer
     model, tokenizer = load_frozen_base(find_weights(run, BASE, RECONCILER), config)
     if stage != BASE:
-        folders = {owner: find_weights(holder, stage, owner) for owner in owners_of(config, TEAM_ROLES)}
+        owners = owners_of(config, TEAM_ROLES)
+        folders = {owner: find_weights(*held.get(owner, held[RECONCILER]), owner) for owner in owners}
         model = cast(PreTrainedModel, load_adapters(model, folders))
     return dict.fromkeys(TEAM_ROLES, model), tokenizer
 

@@ -4,6 +4,7 @@ from functools import partial
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from roles.team import TEAM_ROLES
 from scenarios.team import PlanGame, TeamScenario
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
@@ -41,10 +42,11 @@ def load_joint_start(run: Run) -> tuple[dict[str, PreTrainedModel], PreTrainedTo
     Raises:
         UserError: there are no such weights, or as `open_start`.
     """
-    folder = run.config.marl.start_from
-    if folder is None:
-        return load_team(run, SOURCE[JOINT])
-    return load_team(run, JOINT, source=open_start(run, "marl.start_from", folder))
+    start = run.config.marl.start_from or {}
+    folders = dict.fromkeys(TEAM_ROLES, start) if isinstance(start, str) else start
+    runs = {folder: open_start(run, "marl.start_from", folder) for folder in dict.fromkeys(folders.values())}
+    sources = {role: (runs[folder], JOINT) for role, folder in folders.items()}
+    return load_team(run, SOURCE[JOINT], sources=sources)
 
 
 def joint_cases(config: RunConfig, step: int) -> list[TeamScenario]:

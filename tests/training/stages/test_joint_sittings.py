@@ -95,6 +95,41 @@ def test_joint_training_goes_on_from_another_runs_team_and_behind_its_cases(
     assert all(0 < one < 1.01 * second.config.marl.learning_rate for one in moved), moved
 
 
+def test_a_role_that_start_from_leaves_out_begins_from_its_own_grpo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = make_run(tmp_path / "first")
+    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(first.path))
+    train_marl(first.path)
+    run = make_run(tmp_path / "run", f"marl.start_from={{cto: {first.path}}}")
+    with open_host(run.path) as host:
+        for role in ROLES:
+            held, stage = (first, "marl") if role == "cto" else (run, "grpo")
+            assert same_weights(
+                weights_of(host.models[role]), weights_of(load_weights(held, stage, role)[0])
+            )
+    assert not same_weights(
+        weights_of(load_weights(first, "marl", "cto")[0]), weights_of(load_weights(run, "grpo", "cto")[0])
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["marl.start_from={ctoo: runs/a}"], "marl.start_from.*did you mean 'cto'"),
+        (
+            ["marl.start_from={cto: runs/a}", "model.adapter=lora", "model.adapter_sharing=shared"],
+            "weights of their own",
+        ),
+    ],
+)
+def test_a_start_per_role_is_for_roles_with_weights_of_their_own(
+    tmp_path: Path, settings: list[str], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        make_run(tmp_path / "run", *settings)
+
+
 def test_a_team_of_another_model_is_nothing_to_go_on_from(tmp_path: Path) -> None:
     other = make_run(tmp_path / "other", "model.hidden_size=64")
     run = make_run(tmp_path / "run", f"marl.start_from={other.path}")
