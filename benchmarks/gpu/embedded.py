@@ -7,7 +7,9 @@ A decode step reads every weight and the keys and values of every call once, so 
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -77,7 +79,8 @@ def measure_attention(scale: Scale, preset: str, record: Record) -> None:
         tuple(4 + (7 * number + 13 * place) % (shape.vocab - 8) for place in range(width))
         for number in range(in_flight)
     ]
-    for way, attend in {"products": grouped_attention, "copies": sdpa_attention_forward}.items():
+    ways: dict[str, Callable[..., Any]] = {"products": grouped_attention, "copies": sdpa_attention_forward}
+    for way, attend in ways.items():
         AttentionInterface.register(NAME, attend)
         engine = TransformersEngine(end_id=None, seed=0, fixed_shapes=True)
         for role in ROLES:

@@ -105,9 +105,7 @@ def test_a_role_that_start_from_leaves_out_begins_from_its_own_grpo(
     with open_host(run.path) as host:
         for role in ROLES:
             held, stage = (first, "marl") if role == "cto" else (run, "grpo")
-            assert same_weights(
-                weights_of(host.models[role]), weights_of(load_weights(held, stage, role)[0])
-            )
+            assert same_weights(weights_of(host.models[role]), weights_of(load_weights(held, stage, role)[0]))
     assert not same_weights(
         weights_of(load_weights(first, "marl", "cto")[0]), weights_of(load_weights(run, "grpo", "cto")[0])
     )
