@@ -86,9 +86,10 @@ class StaticWindow(KVWindow):
         self.valid = torch.nn.functional.pad(self.valid, pad)
         spread = (0, 0, 0, more_columns - width, 0, 0, 0, more_rows - rows)
         for layer, (keys, values) in enumerate(self._buffers):  # one by one: both sizes are never held whole
-            pad_both = torch.nn.functional.pad(keys, spread), torch.nn.functional.pad(values, spread)
-            self._buffers[layer] = pad_both
-            del keys, values
+            self._buffers[layer] = (
+                torch.nn.functional.pad(keys, spread),
+                torch.nn.functional.pad(values, spread),
+            )
         self.generation += 1
 
     def append_rows(self, prefilled: Any, valid: Tensor) -> None:
