@@ -1,6 +1,7 @@
 """Objects that several stages build from a run's config: chat, engine, team cases, the joint start."""
 
 from functools import partial
+from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -12,6 +13,7 @@ from simulator.game import MakeGame
 from training.config.run_config import RunConfig
 from training.data.demonstrations import team_scenario
 from training.models.weights import JOINT, Team, load_team, open_start
+from training.runs.resume import logged_values
 from training.runs.run_folder import Run
 from training.stages.order import SOURCE
 
@@ -42,11 +44,33 @@ def load_joint_start(run: Run) -> tuple[dict[str, PreTrainedModel], PreTrainedTo
     Raises:
         UserError: there are no such weights, or as `open_start`.
     """
-    start = run.config.marl.start_from or {}
-    folders = dict.fromkeys(TEAM_ROLES, start) if isinstance(start, str) else start
+    folders = joint_start_folders(run)
     runs = {folder: open_start(run, "marl.start_from", folder) for folder in dict.fromkeys(folders.values())}
     sources = {role: (runs[folder], JOINT) for role, folder in folders.items()}
     return load_team(run, SOURCE[JOINT], sources=sources)
+
+
+def joint_start_folders(run: Run) -> dict[str, str]:
+    """The run folder of `marl.start_from` for every role that has one."""
+    start = run.config.marl.start_from or {}
+    return dict.fromkeys(TEAM_ROLES, start) if isinstance(start, str) else start
+
+
+def past_own_scores(run: Run, role: str) -> list[float]:
+    """A role's own scores in the joint steps that its weights had before this run, oldest first.
+
+    They are the logged ones of the runs that `marl.start_from` names, one after the other, as far back as
+    their folders are there.
+    """
+    past: list[float] = []
+    name, seen = f"own_score/{role}", {run.path.resolve()}
+    while folder := joint_start_folders(run).get(role):
+        if Path(folder).resolve() in seen or not (Path(folder) / "config.yaml").is_file():
+            break
+        run = Run.open(Path(folder))
+        seen.add(run.path.resolve())
+        past = [row[name] for row in logged_values(run, JOINT, [name])] + past
+    return past
 
 
 def joint_cases(config: RunConfig, step: int) -> list[TeamScenario]:

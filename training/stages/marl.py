@@ -40,6 +40,7 @@ from training.stages.from_config import (
     joint_cases,
     load_joint_start,
     make_chat,
+    past_own_scores,
     validation_cases,
 )
 from training.stages.rollout_hosts import open_hosts
@@ -149,6 +150,10 @@ def _train_steps(run: Run, learner: JointLearner, checkpoints: StageCheckpoints,
     found = ranks.first(checkpoints.find() if ranks.rank == 0 else None)
     if found is not None:
         load_parts(found, parts)
+    else:
+        for role in TEAM_ROLES:
+            for score in past_own_scores(run, role):
+                learner.updater.drift.update({role: score})
     ranks.wait()  # rank 0 may soon remove the checkpoint: with no step left, at once
     skipped = SkippedSteps()
     for step in range(learner.num_steps, last):

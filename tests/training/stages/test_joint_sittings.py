@@ -10,11 +10,12 @@ from emads.cli import main
 from emads.reliability.joint.rank_stage import engine_maker
 from roles.errors import UserError
 from roles.registry import ROLES
+from roles.team import SPECIALISTS
 from training.joint import marl
 from training.joint.marl import JointLearner
 from training.models.weights import find_weights, load_weights
 from training.runs.run_folder import Run
-from training.stages.from_config import joint_cases
+from training.stages.from_config import joint_cases, past_own_scores
 from training.stages.marl import train_marl
 from training.stages.rollout_hosts import open_host
 from training.stages.take_over import take_over
@@ -109,6 +110,28 @@ def test_a_role_that_start_from_leaves_out_begins_from_its_own_grpo(
     assert not same_weights(
         weights_of(load_weights(first, "marl", "cto")[0]), weights_of(load_weights(run, "grpo", "cto")[0])
     )
+
+
+def test_own_scores_are_compared_with_those_of_the_runs_that_the_weights_come_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a role could fall for ever, in runs that are each too short for the alarm."""
+    first = make_run(tmp_path / "first")
+    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(first.path))
+    train_marl(first.path)
+    logged = {role: [row.metrics[f"own_score/{role}"] for row in first.read_metrics("marl")] for role in ROLES}
+    first.log("marl", 3, {f"own_score/{role}": 1.5 for role in ROLES})
+    second = make_run(tmp_path / "second", f"marl.start_from={first.path}")
+    second.log("marl", 1, {f"own_score/{role}": 1.25 for role in ROLES})
+    starts = ", ".join(f"{role}: {second.path if role == 'cto' else first.path}" for role in SPECIALISTS)
+    run = make_run(tmp_path / "run", f"marl.start_from={{{starts}}}")
+    assert past_own_scores(run, "cto") == [*logged["cto"], 1.5, 1.25]
+    assert past_own_scores(run, "coo") == [*logged["coo"], 1.5]
+    assert past_own_scores(run, "reconcile") == past_own_scores(first, "cto") == []
+    third = make_run(tmp_path / "third", f"marl.start_from={first.path}", "marl.guards.drift_window=2")
+    train_marl(third.path, max_steps=1)
+    step = third.read_metrics("marl")[0].metrics
+    assert step["drift/cto"] == pytest.approx((1.5 + step["own_score/cto"] - sum(logged["cto"])) / 2)
 
 
 @pytest.mark.parametrize(
