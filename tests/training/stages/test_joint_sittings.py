@@ -119,7 +119,9 @@ def test_own_scores_are_compared_with_those_of_the_runs_that_the_weights_come_fr
     first = make_run(tmp_path / "first")
     monkeypatch.setattr(marl, "TransformersEngine", engine_maker(first.path))
     train_marl(first.path)
-    logged = {role: [row.metrics[f"own_score/{role}"] for row in first.read_metrics("marl")] for role in ROLES}
+    logged = {
+        role: [row.metrics[f"own_score/{role}"] for row in first.read_metrics("marl")] for role in ROLES
+    }
     first.log("marl", 3, {f"own_score/{role}": 1.5 for role in ROLES})
     second = make_run(tmp_path / "second", f"marl.start_from={first.path}")
     second.log("marl", 1, {f"own_score/{role}": 1.25 for role in ROLES})
