@@ -40,11 +40,15 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("run", type=Path, help="whose sealed cases were played")
     parser.add_argument("plays", type=Path, nargs="+")
+    parser.add_argument("--without", type=Path, metavar="FILE", help="leave out the cases of these plays")
     options = parser.parse_args(arguments)
     try:
         cases = {case.key: case for case in test_cases(Run.open(options.run).config)}
-        files = [OutcomeFile(path, TeamOutcome).read() for path in options.plays]
+        seen = {play.key for play in read_plays(options.without)} if options.without else set()
+        files = [[play for play in read_plays(path) if play.key not in seen] for path in options.plays]
         for path, plays in zip(options.plays, files, strict=True):
+            if not plays:
+                raise UserError(f"{path} has no play that --without leaves")
             describe(path, plays, cases)
         for path, plays in zip(options.plays[1:], files[1:], strict=True):
             compare(path, plays, files[0])
@@ -52,6 +56,10 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.status
     return 0
+
+
+def read_plays(path: Path) -> list[TeamOutcome]:
+    return OutcomeFile(path, TeamOutcome).read()
 
 
 def describe(path: Path, plays: Sequence[TeamOutcome], cases: Mapping[str, TeamScenario]) -> None:
