@@ -1,4 +1,4 @@
-"""Which precision this CPU multiplies faster: processors with the same instructions differ by up to three times."""
+"""Which precision this CPU multiplies faster: it differs between CPUs that name the same instructions."""
 
 import time
 
