@@ -12,13 +12,15 @@ WORTH_SAYING = 1.5  # times as fast
 
 
 def seconds_of_product(dtype: str) -> float:
-    """Seconds of one product in this precision on the CPU, the best of several."""
+    """Seconds of one product in this precision on one thread of the CPU, the best of several."""
     rows, weights = (torch.ones(size, WIDTH, dtype=getattr(torch, dtype)) for size in (ROWS, OUT))
-    best = float("inf")
+    num_threads, best = torch.get_num_threads(), float("inf")
+    torch.set_num_threads(1)  # several would wait for each other where other programs run
     for _ in range(1 + REPEATS):
         start = time.perf_counter()
         linear(rows, weights)
         best = min(best, time.perf_counter() - start)
+    torch.set_num_threads(num_threads)
     return best
 
 
