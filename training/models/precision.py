@@ -1,9 +1,8 @@
 """Which precision this CPU multiplies faster: it differs between CPUs that name the same instructions."""
 
-import time
-
 import torch
 from torch.nn.functional import linear
+from torch.utils.benchmark import Timer
 
 PRECISIONS = ("float32", "bfloat16")
 ROWS, WIDTH, OUT = 1024, 576, 1536  # one feed-forward product of SmolLM2-135M
@@ -14,14 +13,10 @@ WORTH_SAYING = 1.5  # times as fast
 def seconds_of_product(dtype: str) -> float:
     """Seconds of one product in this precision on one thread of the CPU, the best of several."""
     rows, weights = (torch.ones(size, WIDTH, dtype=getattr(torch, dtype)) for size in (ROWS, OUT))
-    num_threads, best = torch.get_num_threads(), float("inf")
-    torch.set_num_threads(1)  # several would wait for each other where other programs run
-    for _ in range(1 + REPEATS):
-        start = time.perf_counter()
-        linear(rows, weights)
-        best = min(best, time.perf_counter() - start)
-    torch.set_num_threads(num_threads)
-    return best
+    given = {"linear": linear, "rows": rows, "weights": weights}
+    # several threads would wait for each other where other programs run
+    timer = Timer("linear(rows, weights)", globals=given, num_threads=1)
+    return min(timer.timeit(1).mean for _ in range(REPEATS))
 
 
 def advise_precision(dtype: str) -> str:

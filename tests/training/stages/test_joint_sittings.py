@@ -1,5 +1,6 @@
 """Joint training in several sittings: ended at its newest checkpoint, gone on with in another run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -71,21 +72,31 @@ def test_a_stage_without_a_step_cannot_end(tmp_path: Path, capsys: pytest.Captur
     assert "no step of joint training" in capsys.readouterr().err
 
 
+@pytest.fixture
+def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run whose joint training is done; runs that go on from it play with its engine."""
+    run = make_run(tmp_path / "first")
+    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(run.path))
+    train_marl(run.path)
+    return run
+
+
+def assert_a_host_holds(run: Run, sources: Mapping[str, tuple[Run, str]]) -> None:
+    """A rollout host of the run begins with these runs' weights after these stages, role by role."""
+    with open_host(run.path) as host:
+        for role in ROLES:
+            held = weights_of(load_weights(*sources[role], role)[0])
+            assert same_weights(weights_of(host.models[role]), held)
+
+
 def test_joint_training_goes_on_from_another_runs_team_and_behind_its_cases(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One Adam step moves a weight by its rate, so the second run began where the first one ended."""
-    first = make_run(tmp_path / "first")
-    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(first.path))
-    train_marl(first.path)
     more = (f"marl.start_from={first.path}", "marl.first_scenario=6", "marl.max_steps=1")
     second = make_run(tmp_path / "second", "marl.guards.validate_every=0", *more)
     assert joint_cases(second.config, 0) == joint_cases(first.config, 2)
-    with open_host(second.path) as host:
-        for role in ROLES:
-            assert same_weights(
-                weights_of(host.models[role]), weights_of(load_weights(first, "marl", role)[0])
-            )
+    assert_a_host_holds(second, dict.fromkeys(ROLES, (first, "marl")))
     monkeypatch.setattr(marl, "TransformersEngine", engine_maker(second.path))
     train_marl(second.path)
     pairs = [
@@ -96,29 +107,18 @@ def test_joint_training_goes_on_from_another_runs_team_and_behind_its_cases(
     assert all(0 < one < 1.01 * second.config.marl.learning_rate for one in moved), moved
 
 
-def test_a_role_that_start_from_leaves_out_begins_from_its_own_grpo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = make_run(tmp_path / "first")
-    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(first.path))
-    train_marl(first.path)
+def test_a_role_that_start_from_leaves_out_begins_from_its_own_grpo(first: Run, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", f"marl.start_from={{cto: {first.path}}}")
-    with open_host(run.path) as host:
-        for role in ROLES:
-            held, stage = (first, "marl") if role == "cto" else (run, "grpo")
-            assert same_weights(weights_of(host.models[role]), weights_of(load_weights(held, stage, role)[0]))
+    assert_a_host_holds(run, dict.fromkeys(ROLES, (run, "grpo")) | {"cto": (first, "marl")})
     assert not same_weights(
         weights_of(load_weights(first, "marl", "cto")[0]), weights_of(load_weights(run, "grpo", "cto")[0])
     )
 
 
 def test_own_scores_are_compared_with_those_of_the_runs_that_the_weights_come_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first: Run, tmp_path: Path
 ) -> None:
     """Else a role could fall for ever, in runs that are each too short for the alarm."""
-    first = make_run(tmp_path / "first")
-    monkeypatch.setattr(marl, "TransformersEngine", engine_maker(first.path))
-    train_marl(first.path)
     logged = {
         role: [row.metrics[f"own_score/{role}"] for row in first.read_metrics("marl")] for role in ROLES
     }
