@@ -74,9 +74,7 @@ def run_demo(
     print(f"gates:   {describe_gates(summary)}")
     failed = failed_gates(summary)
     if failed:
-        print(
-            "A red gate is a result that misses its threshold; every stage ran (--gate makes it exit status 3)."
-        )
+        print("A red gate is a result that misses its threshold; every stage ran (status 3 with --gate).")
     return GATE_FAILURE if failed and gate else 0
 
 

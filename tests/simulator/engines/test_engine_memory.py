@@ -78,7 +78,7 @@ def test_a_resting_engine_gives_a_window_of_more_than_half_the_gpu_back(
 
 
 def test_a_window_of_float32_takes_keys_of_a_step_under_autocast() -> None:
-    """A trainer that samples under bfloat16 autocast hands the static window of a GPU keys of its precision."""
+    """A trainer that samples under bfloat16 autocast writes bfloat16 keys into the window."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=61,
