@@ -160,7 +160,7 @@ CORRUPT: dict[str, tuple[Callable[[], bytes], str]] = {
 
 def test_brackets_in_strings_and_beside_each_other_are_not_depth(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
-    note = [[]] * 200 + ["[" * 200, '\\"[' * 200]
+    note: list[Any] = [[]] * 200 + ["[" * 200, '\\"[' * 200]
     path.write_bytes(row(note=note) + b"\n" + row(note=json.loads("[" * 99 + "]" * 99)))
     tasks, rejections = read_questions([path], "gsm8k")
     assert (len(tasks), rejections) == (2, [])
