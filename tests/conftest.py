@@ -8,6 +8,8 @@ import trial_counts
 
 # Before any test imports torch: two workers with several threads each are far slower on two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The suite compares numbers of one CPU: a visible GPU would take models that tests hold beside CPU tensors.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
