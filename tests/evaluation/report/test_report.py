@@ -76,6 +76,22 @@ def test_the_page_shows_words_numbers_gates_episodes_and_provenance(page: str) -
     assert "packages vllm" not in page
 
 
+def test_on_a_phone_every_cell_of_a_wide_table_keeps_its_column_title(page: str) -> None:
+    cells = [cell.get("data-title") for cell in Page(page).named("td")]
+    assert "table.stack td::before { content: attr(data-title)" in page
+    assert {"GRPO", "team reward R", "agreement C"} <= set(cells)
+
+
+def test_the_team_stands_beside_the_players_that_see_every_brief() -> None:
+    change = {"mean": -0.3, "low": -0.35, "high": -0.25}
+    team = {name: {"mean": mean} for name, mean in (("marl", 0.62), ("single", 0.98), ("single_grpo", 0.9))}
+    found = list_findings({"roles": {}, "team": team | {"paired": {"marl-single_grpo": change}}})
+    assert found == [
+        "The MARL team, in which no seat sees it all, earns 0.62; one head that sees all, by return: 0.98; "
+        "single agent that sees all, GRPO: 0.90 (the team against it: -0.300 [-0.350, -0.250])."
+    ]
+
+
 def test_everything_from_the_run_folder_is_escaped(tmp_path: Path) -> None:
     attack = '<img src=x onerror="alert(1)">{{ 7 * 7 }}</section>'
     summary = summarise(roles=("cto", attack), n=10)
