@@ -19,7 +19,7 @@ from evaluation.minutes.chapter_in_words import (
 from evaluation.minutes.episode_in_words import join_words
 from evaluation.minutes.transcript import visible
 from roles.base import Role
-from roles.team import NO_OPTION, RECONCILER
+from roles.team import NO_OPTION
 from scenarios.team.playable import PlayableCase
 from simulator.governance.resolution import MAX_RISK
 from simulator.governance.store.decision_log import Entry
@@ -154,24 +154,3 @@ def say_entry(kind: str, body: Mapping[str, Any]) -> str:
 
 def _plain(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def count_full_visits(record: GovernedRecord, seats: tuple[str, ...]) -> dict[str, int]:
-    """Count the runs of each node of the governed graph, as far as the record tells."""
-    kinds = Counter(entry.kind for entry in record.log)
-    drafts = [draft for chapter in record.chapters for draft in chapter.drafts]
-    executed = Counter(role for chapter in record.chapters for role in chapter.delivered)
-    return {
-        **{role: sum(role in chapter.reports for chapter in record.chapters) for role in seats},
-        RECONCILER: sum(1 + len(draft.asked) for draft in (*drafts, *record.undecided)),
-        "answer": sum(len(draft.asked) for draft in (*drafts, *record.undecided)),
-        "vote": sum(bool(draft.votes) for draft in (*drafts, *record.undecided)),
-        "propose": len(record.chapters),
-        "review": sum(len(chapter.answers) for chapter in record.chapters),
-        "commit": kinds["committed"],
-        **{f"execute_{role}": executed[role] for role in seats},
-        "outcome": kinds["observed"],
-        "monitor": kinds["observed"],
-        "replan": kinds["replanned"],
-        "close": kinds["closed"],
-    }

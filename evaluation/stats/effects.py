@@ -6,7 +6,6 @@ Complements `evaluation/stats/intervals.py`; everything compares the same scenar
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
 from evaluation.stats.intervals import CONFIDENCE, checked, differences
 
@@ -22,6 +21,8 @@ def mcnemar_p(after: Sequence[bool], before: Sequence[bool]) -> float:
     num_gained, num_lost = int((changes > 0).sum()), int((changes < 0).sum())
     if num_gained + num_lost == 0:
         return 1.0
+    from scipy import stats  # 1 s, which minutes and refusals need not wait for
+
     return float(stats.binomtest(num_gained, num_gained + num_lost, 0.5).pvalue)
 
 
@@ -62,5 +63,7 @@ def t_factor(num_seeds: int) -> float:
     """
     if num_seeds < 2:
         raise ValueError(f"the spread of {num_seeds} seed is unknown; two are needed")
+    from scipy import stats  # 1 s, which minutes and refusals need not wait for
+
     tail = 0.5 * (1 + CONFIDENCE)
     return float(stats.t.ppf(tail, num_seeds - 1) / stats.norm.ppf(tail))

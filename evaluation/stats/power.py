@@ -8,8 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scipy import stats
-
 from evaluation.stats.intervals import CONFIDENCE, differences
 
 POWER = 0.8
@@ -28,6 +26,8 @@ def detectable_change(after: Sequence[float], before: Sequence[float]) -> float 
     changes = differences(after, before)
     if changes.size < 2:
         return None
+    from scipy import stats  # 1 s, which minutes and refusals need not wait for
+
     factor = stats.norm.ppf(1 - LEVEL / 2) + stats.norm.ppf(POWER)
     return float(factor * changes.std(ddof=1) / math.sqrt(changes.size))
 
@@ -40,6 +40,8 @@ def detectable_over_seeds(low: float, high: float, num_seeds: int) -> float:
     """
     if num_seeds < 2:
         raise ValueError(f"the spread of {num_seeds} seed is unknown; two are needed")
+    from scipy import stats  # 1 s, which minutes and refusals need not wait for
+
     freedom = num_seeds - 1
     level, power = stats.t.ppf(1 - LEVEL / 2, freedom), stats.t.ppf(POWER, freedom)
     return float((high - low) / 2 * (1 + power / level))

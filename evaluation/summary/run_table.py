@@ -178,7 +178,7 @@ def team_table(summary: Mapping[str, Any]) -> PlainTable:
             (TEAM_TITLES[stage], score_cell(row), *(short(row.get(part)) for part in PARTS))
             for stage, row in team_rows(summary["team"])
         ),
-        caption="R: mean [95 % interval] (greedy); C: share of right votes; U: hard limits the decision breaks;\n"
+        caption="R: mean [95 % interval] (greedy); C: share of right votes; U: hard limits it breaks;\n"
         "H: needless or missed hand-over to a human; last: votes to accept a worthless decision",
     )
 
