@@ -235,7 +235,7 @@ def test_every_draft_and_its_votes_are_kept() -> None:
     assert text.count(" objects right") == len(objectors)
     assert text.count(" accepts right") == 8 - len(objectors)
     assert f"{broken} breaks my limit" in text or "objects" in text
-    assert "vote x2" in text
+    assert "Draft 2. ReconcileGPT decides for option" in text
 
 
 def test_options_say_who_favours_them_and_what_stands_in_their_way() -> None:
