@@ -1,8 +1,10 @@
-"""Ways to choose the cases that people review.
+"""Ways to choose the cases that people review, escalation by expected cost, and rounds of simulated review.
 
 `random` for comparison. `uncertainty`: the least sure first. `consistency`: the least sure first where
 uncertainty has told verified errors, else by how often the case's group erred. `gap`: the largest difference
-between the predicted qualities of two plays first.
+between the predicted qualities of two plays first. A case is escalated where its expected error, by the
+verified cases nearest in uncertainty, costs more than a review. In a round the team plays new cases by drawn
+habits; a reviewed case gives weight to the habits that did well there.
 
 Uncertainty alone does not beat chance for verifiable rewards; how far it agrees with verified outcomes is
 measured by the point-biserial correlation (arXiv:2601.22595). There it chooses training prompts by many

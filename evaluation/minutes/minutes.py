@@ -7,7 +7,6 @@ control characters are spelled out. Truth and scores are shown where a case has 
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.minutes.chapter_in_words import say_time
 from evaluation.minutes.episode_in_words import (
     MAX_BRIEF_CHARS,
     find_title,
@@ -18,12 +17,13 @@ from evaluation.minutes.episode_in_words import (
     say_outcome,
     say_titles,
 )
-from evaluation.minutes.governed_overview import (
+from evaluation.minutes.governed_in_words import (
     STATUS,
     list_events,
     list_log,
     make_governed_cards,
     say_decision,
+    say_time,
 )
 from evaluation.minutes.governed_truth import PlannedCourse
 from evaluation.minutes.page_files import load_template

@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from evaluation.scoring.scores import BASELINE_STAGES, TRAINED_STAGES
-from evaluation.stats.power import is_claimed
+from evaluation.stats.effects import is_claimed
 from evaluation.summary.tables import PlainTable, markdown_table
 from roles.registry import ROLES
 

@@ -10,9 +10,18 @@ from html_pages import Page
 from report_runs import ROLES, full_run, side, summarise
 
 from evaluation.minutes.stages_side_by_side import choose_cases, write_side_by_side
-from evaluation.report.charts import Bar, draw_bars, draw_curves, spread
+from evaluation.report.charts import (
+    CURVE_CHARTS,
+    Bar,
+    Curve,
+    draw_bars,
+    draw_curves,
+    find_curves,
+    read_metrics,
+    smooth,
+    spread,
+)
 from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
-from evaluation.report.curves import CURVE_CHARTS, Curve, find_curves, read_metrics, smooth
 from evaluation.report.page import render_report, write_report
 from evaluation.summary.run_summary import combine_seeds, write_summary
 from roles.errors import UserError
