@@ -82,9 +82,9 @@ test-all: test test-slow
 test-vllm: vllm-cpu
 	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind $(VLLM_BIN)/pytest -q -m vllm tests
 
-# Full counts of docs/notebook/reliability.md; goes on where it was interrupted and rewrites its own rows.
+# Full counts of docs/results/reliability.md; goes on where it was interrupted and rewrites its own rows.
 reliability: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m emads.reliability --table docs/notebook/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m emads.reliability --table docs/results/reliability.md
 	$(PYTEST) --counts full tests/scenarios tests/simulator/governance tests/simulator/graph tests/simulator/engines/test_endpoint_faults.py \
 		tests/end_to_end/test_foreign_bytes.py
 

@@ -54,6 +54,10 @@ class Role:
     letter: str = ""  # one capital letter that names the role in compact reports
 
 
+# Failures of a text that is not one JSON object of the schema; such an answer earns nothing.
+FORMAT_FAILURES = ("too_long", "no_answer", "not_json", "duplicate_key", "trailing_text", "schema")
+
+
 class AnswerError(Exception):
     """Fault of a text that is no answer. Verifiers catch it and make it a verdict."""
 
@@ -156,7 +160,7 @@ def parse_answer(text: str, schema: type[A]) -> A:
     before it are not read, so they can neither add to the answer nor take it back. No repair, no coercion.
 
     Raises:
-        AnswerError: `failure` is too_long, no_answer, not_json, duplicate_key, trailing_text or schema.
+        AnswerError: `failure` is one of FORMAT_FAILURES.
     """
     if len(text) > MAX_ANSWER_CHARS:
         raise AnswerError("too_long", f"answer of {len(text)} characters (at most {MAX_ANSWER_CHARS})")

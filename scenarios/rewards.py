@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from roles.base import FORMAT_FAILURES
 from roles.errors import UserError, unknown
 from scenarios.base import Verdict
 
@@ -15,7 +16,6 @@ PRESETS: dict[str, dict[str, float]] = {
     "default": {"correctness": 1.0, "efficiency": 0.3, "tool_quality": 0.2, "unnecessary_step": 0.1},
     "rlvr": {"correctness": 1.0, "format": 0.1, "step": 0.02},
 }
-FORMAT_FAILURES = frozenset({"too_long", "no_answer", "not_json", "duplicate_key", "schema"})
 
 
 def is_parseable(verdict: Verdict) -> bool:

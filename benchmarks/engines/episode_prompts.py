@@ -1,4 +1,4 @@
-"""Writes all that the seats of a played bench case read and wrote as Markdown, for a page of the notebook.
+"""Writes all that the seats of a played bench case read and wrote as Markdown.
 
 Nothing is asked again: replies come from the bench's folder, given the same `--api` as there.
 

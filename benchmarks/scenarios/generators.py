@@ -1,7 +1,7 @@
 """Speed, repeats and overlap of the scenario generators, beside reasoning-gym in the same run.
 
     python -m benchmarks.scenarios.generators --peer runs/peer/bin/python \\
-        --write docs/notebook/benchmark-scenarios.md
+        --write TABLE.md
 
 Without --peer only this project is measured. The peer has an environment of its own, no part of the project:
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from emads.bench.cases import TABLE, BenchCase
+from roles.base import FORMAT_FAILURES
 from roles.errors import UserError
 from roles.team import RECONCILER
 from scenarios.base import Scenario
@@ -19,7 +20,6 @@ from simulator.reading import read_episode
 from simulator.records import Episode, Trajectory
 from simulator.reward import TeamVerdict
 
-MALFORMED = ("too_long", "no_answer", "not_json", "duplicate_key", "trailing_text", "schema")  # roles.base
 ALONE = "alone"
 
 
@@ -60,7 +60,7 @@ def describe_solo(case: BenchCase, episode: SoloEpisode, usage: Usage) -> BenchP
         difficulty=case.scenario.difficulty,
         score=verdict.reward,
         reward=verdict.reward,
-        legal={f"{role} {ALONE}": (int(verdict.failure not in MALFORMED), 1)},
+        legal={f"{role} {ALONE}": (int(verdict.failure not in FORMAT_FAILURES), 1)},
         turns=len(trajectory.turns),
         tool_calls=trajectory.num_tool_calls,
         ended_by={role: trajectory.ended_by},

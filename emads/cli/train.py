@@ -128,6 +128,7 @@ def demo(
     print_config: PrintOption = False,
     resume: ResumeOption = False,
     fault: FaultOption = None,
+    gate: Annotated[bool, typer.Option("--gate", help="End with status 3 where a gate is red.")] = False,
 ) -> int:
     """Run everything in minutes on a laptop: data, SFT, GRPO, joint RL, evaluation, report."""
     from training.runs.faults import parse_faults
@@ -138,7 +139,7 @@ def demo(
         show_config(resolved)
     from emads.commands.demo import run_demo
 
-    return run_demo(run, resolved, seeds, controls, resume, parse_faults(fault or ()))
+    return run_demo(run, resolved, seeds, controls, resume, parse_faults(fault or ()), gate=gate)
 
 
 def run_schedule(

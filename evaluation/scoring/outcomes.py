@@ -11,7 +11,7 @@ from typing import ClassVar, Generic, Literal, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from roles.base import AnswerError, parse_answer
+from roles.base import FORMAT_FAILURES, AnswerError, parse_answer
 from roles.errors import UserError
 from roles.team import NO_OPTION, RECONCILER, Decision
 from scenarios.company.coordination import is_hidden_profile
@@ -26,14 +26,6 @@ from simulator.reward import TeamVerdict
 BLOCK_SIZE = 250  # scenarios that are played together; part of the result's definition, see the module
 Mode = Literal["sampled", "greedy"]
 MODES: tuple[Mode, ...] = ("sampled", "greedy")
-MALFORMED = (
-    "too_long",
-    "no_answer",
-    "not_json",
-    "duplicate_key",
-    "trailing_text",
-    "schema",
-)  # see roles.base
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -201,7 +193,7 @@ def describe_solo(episode: SoloEpisode, *, sector: str | None = None) -> RoleOut
         failed_calls=trajectory.num_tool_calls - trajectory.num_valid_tool_calls,
         tokens=sum(trajectory.loss_mask),
         truncated=trajectory.truncated,
-        well_formed=verdict.failure not in MALFORMED,
+        well_formed=verdict.failure not in FORMAT_FAILURES,
         escalated=scenario.role == RECONCILER and _escalates(trajectory.final_text),
         answer=trajectory.final_text,
     )

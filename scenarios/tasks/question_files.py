@@ -6,6 +6,7 @@ annotations `<<48/2=24>>` that become calculator calls and are checked (arXiv:21
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
+from roles.base import MAX_JSON_DEPTH
 from roles.errors import UserError, unknown
 from scenarios.base import MAX_DIFFICULTY, Step
 from scenarios.tasks.grading.text_checks import Check, check_definition, parse_quantity
@@ -28,6 +30,9 @@ MAX_FILE_BYTES = 1 << 30
 MAX_ROW_BYTES = 1 << 20
 MAX_QUESTION_CHARS = 8_000
 MAX_SOLUTION_CHARS = 8_000
+# A string that is not closed ends with the text, so every quote starts a match and the scan is linear.
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.?)*+(?:"|\Z)', re.DOTALL)
+_BRACKETS = re.compile(r"[\[\]{}]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +127,24 @@ def _iterate_lines(file: BinaryIO) -> Iterator[tuple[int, Any]]:
             yield row, _parse_row(line)
 
 
+class _NestedError(ValueError):
+    """A JSON text with more than MAX_JSON_DEPTH brackets open at a time."""
+
+
+def _check_depth(text: str) -> None:
+    """Count open brackets outside strings: the depth at which a parser gives up differs between Pythons."""
+    if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
+        return
+    depth = 0
+    for bracket in _BRACKETS.findall(_STRINGS.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > MAX_JSON_DEPTH:
+            raise _NestedError
+
+
 def _load(text: str) -> Any:
     """The JSON value; parts that strict JSON refuses are marked, so that only their row is lost."""
+    _check_depth(text)
     return json.loads(
         text,
         object_pairs_hook=_keep_or_mark,
@@ -142,7 +163,7 @@ def _parse_row(line: bytes) -> Any:
         return _load(line.decode())
     except UnicodeDecodeError:
         return _Unfit("text is not UTF-8")
-    except (ValueError, RecursionError, ArithmeticError) as error:
+    except (ValueError, ArithmeticError) as error:
         return _Unfit(f"not JSON ({_explain(error)})")
 
 
@@ -151,7 +172,7 @@ def _parse_list(path: Path, content: bytes) -> list[Any]:
         rows = _load(content.decode())
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 at byte {error.start}; convert it") from None
-    except (ValueError, RecursionError, ArithmeticError) as error:
+    except (ValueError, ArithmeticError) as error:
         reason = f"{path} is no JSON list ({_explain(error)}); repair it or write one row per line"
         raise UserError(reason) from None
     return list(rows)
@@ -160,7 +181,7 @@ def _parse_list(path: Path, content: bytes) -> list[Any]:
 def _explain(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at line {error.lineno} column {error.colno}"
-    return "nested too deep" if isinstance(error, RecursionError) else "a number too large"
+    return "nested too deep" if isinstance(error, _NestedError) else "a number too large"
 
 
 def _read_qa(content: Any, choice: str, source: str) -> Task:

@@ -38,13 +38,14 @@ def test_the_difficulty_table_is_that_of_the_code() -> None:
 
 
 def test_the_shown_meeting_is_the_one_that_the_command_plays() -> None:
-    shown = (EXPLANATION / "scenarios.md").read_text()
     (played,) = emads.play(emads.load_team("scripted"), 1, first_index=7)
     said = " ".join(played.text.split())
-    block = next(text for text in re.findall(r"```text\n(.*?)```", shown, re.DOTALL) if "COO reports" in text)
-    for line in block.splitlines():
-        words = " ".join(line.split()).removeprefix("CTO: accept, COO: accept")
-        assert words in said or line.startswith("  CTO: accept"), line
+    for page in (EXPLANATION / "scenarios.md", README):
+        blocks = re.findall(r"```text\n(.*?)```", page.read_text(), re.DOTALL)
+        block = next(text for text in blocks if "CTO reports" in text)
+        for line in block.splitlines():
+            words = " ".join(line.split()).removeprefix("CTO: accept, COO: accept")
+            assert words in said or line in ("...", "") or line.startswith("  CTO: accept"), (page, line)
 
 
 def test_the_picture_is_the_graph() -> None:

@@ -4,6 +4,7 @@ The run is made once, in this process; every test that changes something works o
 """
 
 import contextlib
+import importlib.metadata
 import io
 import json
 import re
@@ -22,6 +23,7 @@ from emads.cli import main
 from emads.commands import demo
 from emads.commands.evaluation import evaluate_run
 from evaluation.report.charts import CURVE_CHARTS, find_curves, read_metrics
+from evaluation.summary import gates
 from evaluation.summary.gates import DEMO_ROLES, check_gates
 from roles.registry import ROLES
 from scenarios.registry import SHORT_FAMILIES
@@ -182,8 +184,8 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
     assert {"marl-grpo", "marl-grpo_greedy"} <= set(summary["team"]["paired"])
     assert summary["team"]["oracle"]["mean"] > summary["team"]["random"]["mean"]
     assert (summary["seed"], summary["wall_s"] > 0) == (0, True)
-    assert summary["versions"]["torch"] == torch.__version__
-    assert summary["versions"]["trl"] == trl.__version__
+    assert summary["versions"]["torch"] == importlib.metadata.version("torch")
+    assert summary["versions"]["trl"] == importlib.metadata.version("trl")
     assert summary["gates"] == [gate.as_dict() for gate in check_gates(summary)]
 
 
@@ -261,6 +263,15 @@ def test_a_finished_run_is_not_done_again(copied: Path) -> None:
     again = read_summary(copied)
     assert again["wall_s"] > summary["wall_s"]
     assert {**again, "wall_s": 0} == {**summary, "wall_s": 0}
+
+
+def test_red_gates_are_a_status_where_gates_are_asked_for(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "MIN_SCENARIOS", 1)  # two steps of training are red, once they are judged
+    status, out, _ = run_cli("demo", copied)
+    assert (status, "RED: " in out, "A red gate is" in out) == (0, True, True)
+    assert run_cli("demo", copied, "--gate")[0] == 3
 
 
 def test_a_deleted_marker_runs_its_stage_again_and_nothing_else(copied: Path) -> None:

@@ -1,12 +1,14 @@
 """Role reward: hand-computed totals of both presets, and the ways in which it must not pay."""
 
+import json
 from typing import Any
 
 import pytest
 
 from roles.errors import UserError
 from scenarios.base import Verdict, rejected
-from scenarios.rewards import FORMAT_FAILURES, PRESETS, role_reward
+from scenarios.registry import FAMILIES
+from scenarios.rewards import PRESETS, role_reward
 
 EXACT = Verdict(reward=1.0, parts={}, exact=True, feasible=True, explanation="")
 HALF = Verdict(reward=0.5, parts={}, exact=False, feasible=True, explanation="", failure="suboptimal")
@@ -57,11 +59,24 @@ def test_total_is_clamped_at_zero() -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("failure", sorted(FORMAT_FAILURES))
+@pytest.mark.parametrize(
+    "failure", ["too_long", "no_answer", "not_json", "duplicate_key", "trailing_text", "schema"]
+)
 def test_an_answer_that_does_not_parse_earns_nothing_however_good_the_calls(
     preset: str, failure: str
 ) -> None:
     assert role_reward(rejected(failure, ""), **COUNTS, preset=preset)["total"] == 0
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("role", sorted(FAMILIES))
+def test_words_after_the_right_answer_earn_nothing(role: str, preset: str) -> None:
+    family = FAMILIES[role]
+    scenario = family.generate("train", seed=0, index=0, difficulty=1)
+    gold = json.dumps(family.solve(scenario))
+    assert role_reward(family.verify(scenario, gold), **COUNTS, preset=preset)["total"] > 1
+    wordy = family.verify(scenario, f"{gold} That is all.")
+    assert role_reward(wordy, **COUNTS, preset=preset)["total"] == 0
 
 
 def test_rlvr_pays_format_and_charges_steps_of_exact_answers() -> None:

@@ -1,4 +1,4 @@
-"""Floors and expected time of a phase on a device. Formulas: docs/notebook/performance.md.
+"""Floors and expected time of a phase on a device. Formulas: docs/results/performance.md.
 
 A floor is what the hardware cannot go below: arithmetic at its peak, or weights and cache read once per
 sampled token. The expected time divides it by the shares of the peak that training and sampling reach.

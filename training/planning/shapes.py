@@ -1,6 +1,6 @@
 """Sizes of the models that a plan is made for: parameters, bytes, cache, and work per token, by formula.
 
-All formulas stand in docs/notebook/performance.md, section Planning.
+All formulas stand in docs/results/performance.md, section Planning.
 """
 
 import json

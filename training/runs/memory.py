@@ -13,7 +13,7 @@ def keep_freed_memory() -> bool:
     """Let glibc keep what is freed; elsewhere nothing is done. Returns whether it does.
 
     By default every large tensor is mapped anew and each of its pages is zeroed by the kernel at first touch:
-    on a virtual machine two fifths of the time of SmolLM2's SFT (docs/notebook/performance.md).
+    on a virtual machine two fifths of the time of SmolLM2's SFT (docs/results/performance.md).
     """
     mallopt = _find("mallopt")
     return mallopt is not None and bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, _MOST))

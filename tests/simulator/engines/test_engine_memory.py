@@ -75,3 +75,33 @@ def test_a_resting_engine_gives_a_window_of_more_than_half_the_gpu_back(
     again, alone = ask(engine, *more), ask(start(), *more)
     assert again.token_ids == alone.token_ids
     assert again.logprobs == pytest.approx(alone.logprobs, abs=1e-5)
+
+
+def test_a_window_of_float32_takes_keys_of_a_step_under_autocast() -> None:
+    """A trainer that samples under bfloat16 autocast writes bfloat16 keys into the window."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=61,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    )
+    engine = TransformersEngine(end_id=None, fixed_shapes=True)
+    engine.set_policy("cto", LlamaForCausalLM(config).eval(), version="cto@0")
+
+    def ask(*prompt: int) -> Completion:
+        request = CompletionRequest(
+            policy="cto",
+            session="talk",
+            prompt_ids=prompt,
+            sampling=Sampling(temperature=0.0, max_completion_tokens=5),
+        )
+        return asyncio.run(engine.complete(request))
+
+    first = ask(5, 6, 7)
+    with torch.autocast("cpu", torch.bfloat16):
+        second = ask(5, 6, 7, *first.token_ids, 9)
+    assert len(second.token_ids) == 5
+    assert engine._lanes[0].window.num_rows == 1

@@ -144,6 +144,10 @@ CORRUPT: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: b'{"question": ' + b"[" * 5000 + b"]" * 5000 + b', "answer": "1"}',
         "nested too deep",
     ),
+    "one level too deep": (
+        lambda: b'{"question": "What?", "answer": "1", "note": ' + b"[" * 100 + b"]" * 100 + b"}",
+        "nested too deep",
+    ),
     "huge number": (lambda: b'{"question": "What?", "answer": ' + b"9" * 6000 + b"}", "a number too large"),
     "no final answer": (lambda: row(answer="It is 72."), "0 times ####"),
     "final answer in words": (lambda: row(answer="#### seventy"), "is not a number"),
@@ -152,6 +156,14 @@ CORRUPT: dict[str, tuple[Callable[[], bytes], str]] = {
     "braces in the text": (lambda: row(answer="{so} #### 3"), "does not read as an answer"),
     "tool call in the text": (lambda: row(answer="<tool_call> #### 3"), "tool-call marker"),
 }
+
+
+def test_brackets_in_strings_and_beside_each_other_are_not_depth(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    note = [[]] * 200 + ["[" * 200, '\\"[' * 200]
+    path.write_bytes(row(note=note) + b"\n" + row(note=json.loads("[" * 99 + "]" * 99)))
+    tasks, rejections = read_questions([path], "gsm8k")
+    assert (len(tasks), rejections) == (2, [])
 
 
 def test_corrupt_rows_are_named_and_clean_rows_kept(tmp_path: Path) -> None:
@@ -173,7 +185,7 @@ def test_corrupt_rows_are_named_and_clean_rows_kept(tmp_path: Path) -> None:
     for rejection in rejections:
         assert rejection.file == str(path)
         assert expected[rejection.row] in rejection.reason, rejection
-    assert len(rejections) == 125
+    assert len(rejections) == 130
 
 
 def test_repeated_questions_are_rejected_over_all_files(tmp_path: Path) -> None:
