@@ -10,8 +10,7 @@ expected cost sends to people, chosen before anything is known of them.
 import argparse
 import math
 
-from evaluation.selection.rounds import RoundResult, RoundSettings, play_rounds
-from evaluation.selection.ways import WAYS
+from benchmarks.review.selection import WAYS, RoundResult, RoundSettings, play_rounds
 
 COLUMNS = ("value", "errors", "missed", "needed", "escalated", "escalated_missed")
 

@@ -22,8 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.review.feedback import SOURCE, copy_run, list_settings, start_run
-from evaluation.selection.rounds import RoundSettings, measure_uncertainty, review_round
-from evaluation.selection.ways import WAYS, Candidate, Verified, Way
+from benchmarks.review.selection import (
+    WAYS,
+    Candidate,
+    RoundSettings,
+    Verified,
+    Way,
+    measure_uncertainty,
+    review_round,
+)
 from roles.registry import ROLES
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode

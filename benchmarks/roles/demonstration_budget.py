@@ -17,9 +17,9 @@ from pathlib import Path
 
 from emads.commands.stage_tasks import base_task, evaluate_role_task, grpo_task, sft_control_task, sft_task
 from evaluation.scoring.scores import RoleScores, read_scores
+from evaluation.stats.effects import detectable_change, detectable_over_seeds, is_claimed
 from evaluation.stats.intervals import holm, paired_permutation_p
 from evaluation.stats.over_seeds import seeded_interval
-from evaluation.stats.power import detectable_change, detectable_over_seeds, is_claimed
 from roles.registry import ROLES
 from training.config.loading import load_config
 from training.models.base_model import quiet_libraries

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from benchmarks.roles.plain_instructions import INSTRUCTIONS
-from evaluation.scoring.suites import REASONING_GYM, read_suite
+from evaluation.scoring.external_tasks import REASONING_GYM, read_suite
 from evaluation.stats.intervals import Interval, mean_interval, paired_interval
 from roles.errors import UserError
 from roles.registry import ROLES

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from evaluation.scoring.seat_reports import score_reports
+from benchmarks.roles.seat_reports import score_reports
 from evaluation.stats.intervals import paired_interval
 from roles.team import SPECIALISTS
 from scenarios.base import Style

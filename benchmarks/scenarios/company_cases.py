@@ -13,8 +13,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from statistics import fmean
 
-from evaluation.audit.part_text_solver import solve_from_text
-from evaluation.audit.report_text_solver import solve_reports_from_text
+from evaluation.audit.text_solvers import solve_from_text, solve_reports_from_text
 from roles.team import SPECIALISTS
 from scenarios.base import ToolCall
 from scenarios.company.case import generate_case

@@ -65,7 +65,7 @@ def evaluate(
     With --seat the run's team plays with other players in these seats, and is compared with itself.
     """
     chosen = seats.read()
-    from evaluation.scoring.suites import SUITES
+    from evaluation.scoring.external_tasks import SUITES
     from evaluation.scoring.table_suites import TABLE_SUITES
 
     if suite in TABLE_SUITES:

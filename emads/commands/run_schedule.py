@@ -1,4 +1,4 @@
-"""The whole schedule of a team as one resumable command: SFT, RLVR per role, joint RL, cases for people.
+"""The whole schedule of a team as one resumable command: SFT, GRPO per role, joint RL, cases for people.
 
     base, sft/ROLE  ->  grpo/ROLE  ->  marl  ->  review/queue.jsonl
 
@@ -42,7 +42,7 @@ def list_phases(run: Run) -> list[Phase]:
     roles = role_tasks(run)
     phases = [
         Phase(name="SFT", tasks=(roles["base"], *(roles[name] for name in sft)), markers=("base", *sft)),
-        Phase(name="RLVR per role", tasks=tuple(roles[name] for name in grpo), markers=grpo),
+        Phase(name="GRPO per role", tasks=tuple(roles[name] for name in grpo), markers=grpo),
         Phase(name=JOINT, tasks=(roles["marl"],), markers=("marl",)),
     ]
     if run.config.review.num_scenarios:

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from evaluation.audit.probe_list import TEAM
 from evaluation.audit.records import Row, Tier
-from evaluation.probes.adversaries import gild_report
+from evaluation.probes.probe_setup import gild_report
 from evaluation.scoring.baselines import book_episode, read_table
 from evaluation.scoring.team_players import BEST_HABITS, favourite_option, write_reports
 from roles.team import SPECIALISTS, Report

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from evaluation.audit.case_sample import CaseSample
 from evaluation.audit.probes.answer_search import probe_search
 from evaluation.audit.probes.blind_players import probe_blind
-from evaluation.audit.probes.hacks_by_difficulty import probe_hacks
 from evaluation.audit.probes.hostile_outputs import probe_hostile_outputs
 from evaluation.audit.probes.oracle_answers import probe_optimum
+from evaluation.audit.probes.reward_hacks import probe_hacks
 from evaluation.audit.probes.rewritten_answers import probe_rewrites
 from evaluation.audit.records import Row, Subject, Tier
 from evaluation.audit.registry import list_subjects

@@ -1,23 +1,80 @@
-"""Runs an audit: every verifier's probes, V9 and V10, in this process or in several, and prints its table."""
+"""Runs an audit: every verifier's probes, V9 and V10, in this process or in several, and prints its table.
 
+Rows are kept on disk, so that a stopped audit can go on; a kept row counts again only for the same tier,
+seed and source code.
+"""
+
+import json
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import asdict
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
-from evaluation.audit.audit_table import render_breaches, render_heading, render_row
 from evaluation.audit.case_sample import CaseSample
 from evaluation.audit.cheats import probe_honesty
 from evaluation.audit.free_riders import probe_free_riders
-from evaluation.audit.journal import AuditJournal
 from evaluation.audit.probe_list import DERIVED_PROBES, PROBES, TEAM, TIERS, choose_subjects, choose_tier
 from evaluation.audit.records import Row, Tier
 from evaluation.audit.registry import SUBJECTS, list_subjects
-from roles.errors import unknown
+from roles.errors import UserError, unknown
+from simulator.line_files import LineFile, read_lines
 
 TEAM_PROBES: Mapping[str, Callable[[Tier, int], Row]] = {"V9": probe_free_riders, "V10": probe_honesty}
 Cell = tuple[str, str]  # (family, probe)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+AUDITED = ("roles", "scenarios", "evaluation/audit/free_riders.py", "simulator/reward.py")
+
+
+@cache
+def hash_sources() -> str:
+    """Of everything that decides what an audit finds."""
+    digest = sha256()
+    for place in AUDITED:
+        path = ROOT / place
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(f"{file.relative_to(ROOT).as_posix()}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class AuditJournal:
+    """Rows found so far, by (family, probe); each new one is on disk before it is shown.
+
+    Raises:
+        UserError: `path` holds something else.
+    """
+
+    def __init__(self, path: Path, *, tier: str, seed: int) -> None:
+        self._path = path
+        self._head = {"tier": tier, "seed": seed, "sources": hash_sources()}
+        self._rows = {(row.family, row.probe): row for row in self._read()}
+
+    def find(self, family: str, probe: str) -> Row | None:
+        """Return the row that an earlier run kept, or None."""
+        return self._rows.get((family, probe))
+
+    def keep(self, row: Row) -> None:
+        """Append a row."""
+        with LineFile(self._path) as file:
+            file.add(json.dumps({**self._head, **asdict(row)}).encode())
+
+    def _read(self) -> Iterator[Row]:
+        for number, line in enumerate(read_lines(self._path), start=1):
+            try:
+                found = json.loads(line)
+                head = {name: found.pop(name) for name in self._head}
+                row = Row(**found)
+            except (ValueError, TypeError, AttributeError, KeyError):
+                what = f"{self._path}: line {number} is no row of an audit"
+                raise UserError(f"{what}; name another file") from None
+            if head == self._head:
+                yield row
 
 
 def list_cells(families: Sequence[str], probes: Sequence[str]) -> list[Cell]:
@@ -127,3 +184,34 @@ def show_audit(
     for line in broken:
         show(line)
     return broken
+
+
+COLUMNS = ("probe", "family", "counts", "worst figure", "result")
+MOST_SHOWN = 5  # breaches of a row that are shown
+
+
+def render_heading() -> str:
+    """Return the head of the table, in Markdown."""
+    return f"{render_cells(COLUMNS)}\n{render_cells(['---'] * len(COLUMNS))}"
+
+
+def render_row(row: Row) -> str:
+    """One line of the table."""
+    result = "pass" if not row.breaches else f"BREACH ({len(row.breaches)})"
+    return render_cells((row.probe, row.family, row.counts, row.worst, result))
+
+
+def render_cells(cells: Sequence[str]) -> str:
+    """Cells between bars."""
+    return f"| {' | '.join(cells)} |"
+
+
+def render_breaches(rows: Sequence[Row]) -> list[str]:
+    """Return the first breaches of every row, a line each, on one line even where they quote other lines."""
+    lines = []
+    for row in rows:
+        shown = [" ".join(breach.split()) for breach in row.breaches[:MOST_SHOWN]]
+        lines += [f"{row.probe} {row.family}: {breach}" for breach in shown]
+        if len(row.breaches) > MOST_SHOWN:
+            lines.append(f"{row.probe} {row.family}: and {len(row.breaches) - MOST_SHOWN} more")
+    return lines

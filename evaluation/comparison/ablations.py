@@ -10,7 +10,7 @@ from evaluation.comparison.seeds import TEAM
 from evaluation.scoring.scores import read_scores
 from evaluation.stats.intervals import Interval
 from evaluation.stats.over_seeds import seeded_interval
-from evaluation.summary.detail_table import owner_title, stage_title
+from evaluation.summary.details import owner_title, stage_title
 from evaluation.summary.run_table import change_cell, short
 from evaluation.summary.tables import PlainTable, write_markdown
 from simulator.export.atomic_files import write_atomic

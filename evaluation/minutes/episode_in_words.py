@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from evaluation.minutes.transcript import NOTHING, visible
 from roles.base import Role
-from roles.team import RECONCILER, Decision
+from roles.team import Decision
 from scenarios.base import ToolCall
 from scenarios.team import PlayableCase, TeamScenario
 from scenarios.written.written_case import FreeCase
@@ -132,13 +132,6 @@ def say_formula(verdict: TeamVerdict | None, weights: TeamRewardWeights | None) 
         f" / {1 + c:g} - {k:g} x {verdict.unresolved:.3f} - {h:g} x {verdict.escalation:g}"
         f" = {verdict.reward:.3f}"
     )
-
-
-def count_visits(episode: Episode, num_drafts: int, num_votes: int) -> dict[str, int]:
-    """Node of the graph -> how often it ran."""
-    seats = dict.fromkeys(episode.reports, 1)
-    asked = len(episode.asked)
-    return {**seats, RECONCILER: num_drafts + asked, "answer": asked, "vote": num_votes}
 
 
 def measure_share(role: str, episode: Episode, roles: Mapping[str, Role]) -> tuple[str, ...]:

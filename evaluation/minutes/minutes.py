@@ -4,13 +4,11 @@ No script, no network: the page's own policy forbids both. What a case or a mode
 control characters are spelled out. Truth and scores are shown where a case has them, and left out where not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from evaluation.minutes.chapter_in_words import say_time
 from evaluation.minutes.episode_in_words import (
     MAX_BRIEF_CHARS,
-    count_visits,
     find_title,
     make_cards,
     measure_share,
@@ -19,16 +17,15 @@ from evaluation.minutes.episode_in_words import (
     say_outcome,
     say_titles,
 )
-from evaluation.minutes.governed_overview import (
+from evaluation.minutes.governed_in_words import (
     STATUS,
-    count_full_visits,
     list_events,
     list_log,
     make_governed_cards,
     say_decision,
+    say_time,
 )
 from evaluation.minutes.governed_truth import PlannedCourse
-from evaluation.minutes.graph_picture import Edge, draw_graph
 from evaluation.minutes.page_files import load_template
 from evaluation.minutes.plan_chapters import (
     list_conflicts,
@@ -46,18 +43,17 @@ from scenarios.written.written_case import FreeCase
 from simulator.agents.dialogue import Exchange, read_exchanges
 from simulator.chat import Chat
 from simulator.conflicts import find_conflicts
-from simulator.governance.governed_graph import full_graph_edges, full_graph_mermaid
+from simulator.governance.governed_graph import full_graph_mermaid
 from simulator.governance.governed_reward import open_episode
 from simulator.governance.resolution import MAX_RISK
 from simulator.governance.store.episode_record import GovernedRecord
-from simulator.graph.team_graph import graph_edges, graph_mermaid
+from simulator.graph.team_graph import graph_mermaid
 from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict
 
 TEMPLATE_FILE = "minutes_template.html"
 NOT_SCORED = "Not scored: nobody knows the right answer of a case that a person wrote."
-NODE_TITLES = {"replan": "re-plan", "review": "human review"}
 
 
 def render_minutes(
@@ -121,7 +117,6 @@ def _describe_plain(
     ballots = list_ballots(case, episode, read, talk, roles)
     fault = episode.error is not None
     seats = tuple(case.seats)
-    visits = count_visits(episode, len(ballots), sum(bool(one.votes) for one in ballots))
     is_valued = isinstance(case, TeamScenario) and not fault
     return _list_governed_parts() | {
         "outcome": say_outcome(case, episode, decision),
@@ -139,7 +134,6 @@ def _describe_plain(
         else [],
         "best_option": case.optimum.plan.option if isinstance(case, TeamScenario) and case.optimum else "",
         "not_scored": "Not scored: an infrastructure fault is not the team's." if fault else NOT_SCORED,
-        "picture": _draw(graph_edges(seats), seats, visits, roles, is_tall=False),
         "mermaid": graph_mermaid(seats),
     }
 
@@ -182,9 +176,6 @@ def _describe_governed(
         else "Not scored: the episode is not at its end.",
         "log": list_log(record),
         "is_log_sound": record.is_log_sound,
-        "picture": _draw(
-            full_graph_edges(seats), seats, count_full_visits(record, seats), roles, is_tall=True
-        ),
         "mermaid": full_graph_mermaid(seats),
     }
 
@@ -201,26 +192,6 @@ def _final_option(record: GovernedRecord) -> str | None:
     """Return the option that was committed last, which the option table marks."""
     committed = [chapter.proposal["option"] for chapter in record.chapters if chapter.is_committed]
     return committed[-1] if committed else None
-
-
-def _draw(
-    edges: Sequence[Edge],
-    seats: tuple[str, ...],
-    visits: Mapping[str, int],
-    roles: Mapping[str, Role],
-    *,
-    is_tall: bool,
-) -> str:
-    titles = {role: roles[role].title for role in (*seats, RECONCILER) if role in roles}
-    plans = {f"execute_{role}": f"{titles.get(role, role)} plan" for role in seats}
-    return draw_graph(
-        edges,
-        title="The graph that this case ran through",
-        labels={**NODE_TITLES, **titles, **plans},
-        visits=visits,
-        order=(*seats, *plans, "replan", "close"),
-        is_tall=is_tall,
-    )
 
 
 def read_talk(episode: Episode, chat: Chat | None, roles: Mapping[str, Role]) -> dict[str, list[Exchange]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
 from evaluation.minutes.episode_in_words import find_title, say_outcome
-from evaluation.minutes.governed_overview import STATUS, say_decision
+from evaluation.minutes.governed_in_words import STATUS, say_decision
 from evaluation.minutes.transcript import visible
 from scenarios.team import PlayableCase
 from simulator.export.atomic_files import write_atomic

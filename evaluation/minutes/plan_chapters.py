@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.minutes.chapter_in_words import (
+from evaluation.minutes.episode_in_words import say_conflict, say_titles
+from evaluation.minutes.governed_in_words import (
     Tone,
     find_meaning,
     list_actuals,
@@ -13,7 +14,6 @@ from evaluation.minutes.chapter_in_words import (
     say_answer,
     say_result,
 )
-from evaluation.minutes.episode_in_words import say_conflict, say_titles
 from evaluation.minutes.governed_truth import PlannedCourse, read_chapters
 from evaluation.minutes.speeches import AskedOffer, Ballot, list_asked, make_ballot
 from evaluation.minutes.table_in_words import SeatRow, list_seat_rows

@@ -15,9 +15,11 @@ from pydantic import ConfigDict
 from evaluation.summary.run_table import role_title
 from roles.base import AnswerError, parse_answer, parse_strict_json
 from roles.team import RECONCILER, Vote
+from scenarios.team.experts import FUNDING_HABITS, REPORT_HABITS, SHARE_HABITS
 
 MAX_SHOWN_CHARS = 2_000  # of one text
 NOTHING = "(nothing)"
+HABITS = frozenset({*REPORT_HABITS, *SHARE_HABITS, *FUNDING_HABITS})  # words before an expert's answer
 
 SCORE_TITLES = {
     "reward": "team reward R",
@@ -103,7 +105,8 @@ def readable(text: str) -> str:
     said = ", ".join(f"{key} {_spoken(value)}" for key, value in answer.items() if value not in ("", []))
     words = "\n".join([*lines, *([said] if said or not lines else [])]) or "nothing"
     prose = " ".join(part.strip() for part in (text[:start], text[end + 1 :]) if part.strip())
-    return visible(f"{words}\nalso wrote: {prose}" if prose else words)
+    said_too = "habit" if prose in HABITS else "also wrote"
+    return visible(f"{words}\n{said_too}: {prose}" if prose else words)
 
 
 def render_text(played: Transcript, *, width: int = 100) -> str:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evaluation.summary.gates import failed_gates, unjudged_gates
-from evaluation.summary.run_table import role_title, way_of_play
+from evaluation.summary.run_table import TEAM_TITLES, role_title, way_of_play
 
 Tone = Literal["good", "bad", "neutral"]
+SINGLES = ("single", "single_sft", "single_grpo")  # stages of a player that sees every brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,7 @@ def list_findings(summary: Mapping[str, Any]) -> list[str]:
         _grpo_finding(summary),
         _control_finding(summary),
         _team_finding(summary),
+        _single_finding(summary),
         _drift_finding(summary),
         _agreement_finding(summary),
     )
@@ -152,6 +154,21 @@ def _team_finding(summary: Mapping[str, Any]) -> str | None:
         best = team.get("oracle_best")
         finding += f"; those of the best habits {best['mean']:.2f}." if best else "."
     return finding
+
+
+def _single_finding(summary: Mapping[str, Any]) -> str | None:
+    """Set the trained team beside the players that see every seat's brief at once."""
+    team = summary["team"]
+    stage = next((name for name in ("marl", "grpo", "sft") if name in team), None)
+    singles = [name for name in SINGLES if name in team]
+    if stage is None or not singles:
+        return None
+    finding = f"The {TEAM_TITLES[stage]} team, in which no seat sees it all, earns {team[stage]['mean']:.2f}"
+    for name in singles:
+        change = _team_change(summary, f"{stage}-{name}")
+        finding += f"; {TEAM_TITLES[name]}: {team[name]['mean']:.2f}"
+        finding += f" (the team against it: {_said(change)})" if change else ""
+    return f"{finding}."
 
 
 def _drift_finding(summary: Mapping[str, Any]) -> str | None:

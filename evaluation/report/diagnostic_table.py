@@ -5,9 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evaluation.probes.diagnosis import MIN_CASES, OCCASIONS, Finding
-from evaluation.probes.diagnostics import TeamProbe
-from evaluation.summary.detail_table import owner_title, stage_title
+from evaluation.probes.diagnostics import MIN_CASES, OCCASIONS, Finding, TeamProbe
+from evaluation.summary.details import owner_title, stage_title
 from evaluation.summary.run_table import change_cell, interval_cell, short
 from evaluation.summary.tables import PlainTable
 from simulator.export.atomic_files import read_document, write_document

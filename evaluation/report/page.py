@@ -13,8 +13,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.comparison.seeds import read_seed_comparison
-from evaluation.comparison.seeds_table import seed_comparison_tables
+from evaluation.comparison.seeds import read_seed_comparison, seed_comparison_tables
 from evaluation.minutes.episode_in_words import join_words
 from evaluation.minutes.stages_side_by_side import (
     SIDE_BY_SIDE_FILE,
@@ -23,10 +22,18 @@ from evaluation.minutes.stages_side_by_side import (
     say_rule,
     say_title,
 )
-from evaluation.report.charts import Bar, Image, draw_bars, draw_curves
+from evaluation.report.charts import (
+    CURVE_CHARTS,
+    METRICS_FILE,
+    Bar,
+    Image,
+    draw_bars,
+    draw_curves,
+    find_curves,
+    read_metrics,
+)
 from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
-from evaluation.report.curves import CURVE_CHARTS, METRICS_FILE, find_curves, read_metrics
-from evaluation.report.detail_sections import (
+from evaluation.report.detail_charts import (
     category_table,
     difficulty_charts,
     fault_table,
@@ -36,8 +43,7 @@ from evaluation.report.detail_sections import (
     team_parts_chart,
 )
 from evaluation.report.diagnostic_table import diagnostic_tables, read_diagnostics
-from evaluation.summary.detail_table import process_table
-from evaluation.summary.details import read_details
+from evaluation.summary.details import process_table, read_details
 from evaluation.summary.joint_table import joint_tables, p_cell
 from evaluation.summary.run_summary import read_summary
 from evaluation.summary.run_table import (

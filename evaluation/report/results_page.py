@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.comparison.ablations import MARKDOWN_FILE
-from evaluation.comparison.seeds import read_seed_comparison
-from evaluation.comparison.seeds_table import seed_comparison_tables
+from evaluation.comparison.seeds import read_seed_comparison, seed_comparison_tables
 from evaluation.report.conclusions import list_findings, write_conclusion
-from evaluation.report.detail_sections import category_table, fault_table
+from evaluation.report.detail_charts import category_table, fault_table
 from evaluation.report.diagnostic_table import diagnostic_tables, read_diagnostics
-from evaluation.summary.detail_table import process_table
-from evaluation.summary.details import read_details
+from evaluation.summary.details import process_table, read_details
 from evaluation.summary.joint_table import joint_tables, seeds_joint_table
 from evaluation.summary.run_summary import read_summary
 from evaluation.summary.run_table import STAGE_TITLES, change_cell, markdown, trained_stages, way_of_play

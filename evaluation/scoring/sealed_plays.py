@@ -1,8 +1,8 @@
-"""Plays sealed scenarios and turns them into scores: trained roles and trained teams, sampled and greedy.
+"""Plays sealed scenarios and scores them: trained roles and teams, sampled and greedy, and solvers of tasks.
 
 Greedy twins play the same scenarios. Every play is kept as an outcome first
-(`evaluation/scoring/outcomes.py`),
-block by block, so that a killed evaluation goes on where it was; scores follow from outcomes alone.
+(`evaluation/scoring/outcomes.py`), block by block, so that a killed evaluation goes on where it was; scores
+follow from outcomes alone.
 """
 
 import asyncio
@@ -20,11 +20,13 @@ from evaluation.scoring.outcomes import (
     describe_solo,
 )
 from evaluation.scoring.scores import RoleScores, TeamScores
-from scenarios.base import Scenario
+from roles.base import Role
+from scenarios.base import Family, Scenario
 from scenarios.registry import families
+from scenarios.tasks.splits import SealKey, unseal_test
 from scenarios.team import Style, TeamScenario
 from simulator.agents.agent_kinds import AgentKind
-from simulator.agents.solo import play_solos
+from simulator.agents.solo import SoloEpisode, play_solos
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame
@@ -298,3 +300,64 @@ def sum_up_team(
 def _all_known(flags: Sequence[bool | None]) -> tuple[bool, ...]:
     """Return the flags; () where an older version stored any play without its own."""
     return tuple(flag for flag in flags if flag is not None) if None not in flags else ()
+
+
+BLOCK = 100  # tasks that are played together
+
+
+def score_solver(
+    stage: str,
+    family: Family,
+    role: Role,
+    draw: Callable[[SealKey], list[Scenario]],
+    *,
+    engine: Engine,
+    chat: Chat,
+    max_turns: int,
+    max_completion_tokens: int,
+    max_failed_calls: int | None = None,
+    kind: AgentKind = "react",
+) -> RoleScores:
+    """Play the tasks that `draw` gives for the key, with the policy named like the role."""
+    with unseal_test() as key:
+        scenarios = draw(key)
+
+    def play(temperature: float) -> list[SoloEpisode]:
+        episodes = []
+        for start in range(0, len(scenarios), BLOCK):
+            plays = play_solos(
+                scenarios[start : start + BLOCK],
+                policy=role.name,
+                engine=engine,
+                chat=chat,
+                sampling=Sampling(temperature=temperature, max_completion_tokens=max_completion_tokens),
+                stream=f"evaluate/{stage}/{temperature}/{start}",
+                max_turns=max_turns,
+                max_failed_calls=max_failed_calls,
+                families={family.name: family},
+                roles={role.name: role},
+                kind=kind,
+            )
+            episodes += asyncio.run(plays)
+        return episodes
+
+    return _sum_up(role.name, stage, play(1.0), play(0.0))
+
+
+def _sum_up(
+    role: str, stage: str, sampled: Sequence[SoloEpisode], greedy: Sequence[SoloEpisode]
+) -> RoleScores:
+    return RoleScores(
+        role=role,
+        stage=stage,
+        sampled=tuple(episode.verdict.reward for episode in sampled),
+        greedy=tuple(episode.verdict.reward for episode in greedy),
+        sampled_exact=tuple(episode.verdict.exact for episode in sampled),
+        greedy_exact=tuple(episode.verdict.exact for episode in greedy),
+        sampled_feasible=tuple(episode.verdict.feasible for episode in sampled),
+        greedy_feasible=tuple(episode.verdict.feasible for episode in greedy),
+        num_tool_failures=sum(
+            episode.trajectory.num_tool_calls - episode.trajectory.num_valid_tool_calls for episode in sampled
+        ),
+        mean_tokens=statistics.fmean(sum(episode.trajectory.loss_mask) for episode in sampled),
+    )

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 CONFIDENCE = 0.95
 MAX_CELLS = 2_000_000  # resampled values held in memory at once
@@ -47,6 +46,8 @@ def mean_interval(values: Sequence[float], *, num_bootstrap: int = 2000, seed: i
     if sample.min() == sample.max():
         constant = float(sample[0])  # exact: a sum of many equal floats need not be
         return Interval(mean=constant, low=constant, high=constant, n=sample.size)
+    from scipy import stats  # 1 s, which minutes and refusals need not wait for
+
     found = stats.bootstrap(
         (sample,),
         np.mean,
@@ -88,6 +89,8 @@ def paired_permutation_p(
     changed = change[change != 0]  # a zero keeps its value under either sign
     if changed.size < 2:
         return 1.0
+    from scipy import stats  # 1 s, which minutes and refusals need not wait for
+
     batch = max(1, MAX_CELLS // changed.size)
     if changed.size < 63 and 2**changed.size <= num_permutations:
         found = stats.permutation_test(

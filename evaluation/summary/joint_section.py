@@ -9,10 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from evaluation.scoring.scores import TeamScores
-from evaluation.stats.effects import mcnemar_p
+from evaluation.stats.effects import closed_share, detectable_change, mcnemar_p, pass_all
 from evaluation.stats.intervals import holm, paired_interval, paired_permutation_p
-from evaluation.stats.power import detectable_change
-from evaluation.stats.shares import closed_share, pass_all
 
 BEFORE, AFTER, REACHABLE = "grpo", "marl", "reachable"
 SUCCESS = 0.9  # V of a try that counts as solved in pass^k

@@ -1,10 +1,23 @@
-"""Joint training in tables: changes, gap to the best, hidden profiles, tries, peak and last, gradients."""
+"""Joint training in tables (changes, gap to the best, hidden profiles, tries), and all tables of one run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.summary.run_table import TEAM_TITLES, change_cell, comparison_title, role_title, short
-from evaluation.summary.tables import PlainTable
+from rich.table import Table
+
+from evaluation.summary.run_table import (
+    TEAM_TITLES,
+    baseline_table,
+    change_cell,
+    comparison_title,
+    exact_table,
+    gate_table,
+    role_table,
+    role_title,
+    short,
+    team_table,
+)
+from evaluation.summary.tables import PlainTable, for_terminal
 
 CHANGE_CAPTION = (
     "team reward on the same cases; p by permutation, Holm-adjusted over these rows; detectable: the smallest"
@@ -171,3 +184,9 @@ def _detectable(change: Mapping[str, Any]) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
+
+
+def summary_tables(summary: Mapping[str, Any]) -> list[Table]:
+    """Roles, team, joint training and gates."""
+    tables = [make(summary) for make in (role_table, exact_table, baseline_table, team_table)]
+    return [*map(for_terminal, [*tables, *joint_tables(summary)]), gate_table(summary["gates"])]

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation.scoring.scores import FEEDBACK_STAGES, RoleScores, TeamScores
-from evaluation.stats.effects import cliffs_delta, cohens_dz, mcnemar_p
+from evaluation.stats.effects import cliffs_delta, cohens_dz, detectable_change, mcnemar_p
 from evaluation.stats.intervals import checked, holm, mean_interval, paired_interval, paired_permutation_p
-from evaluation.stats.power import detectable_change
 from evaluation.summary.gates import check_gates
 from evaluation.summary.joint_section import build_joint_section
 from roles.errors import UserError

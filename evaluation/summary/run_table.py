@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from evaluation.scoring.scores import BASELINE_STAGES, TRAINED_STAGES
-from evaluation.stats.power import is_claimed
+from evaluation.stats.effects import is_claimed
 from evaluation.summary.tables import PlainTable, markdown_table
 from roles.registry import ROLES
 
@@ -53,6 +53,14 @@ TEAM_TITLES = {
 }
 GATE_VERDICTS = {True: "[green]pass[/green]", False: "[bold red]FAIL[/bold red]", None: "not judged"}
 PARTS = ("value", "consensus", "unresolved", "escalation", "agreement", "agreement_when_wrong")
+PART_TITLES = (
+    "value V",
+    "agreement C",
+    "unresolved U",
+    "escalation H",
+    "votes to accept",
+    "accept worthless",
+)
 
 
 def role_title(role: str) -> str:
@@ -165,14 +173,13 @@ def team_table(summary: Mapping[str, Any]) -> PlainTable:
     """Team stages and baselines with the parts of the team reward."""
     return PlainTable(
         title=f"Whole team: team reward R and its parts ({_count([summary['team']])})",
-        titles=("team", "R", "V", "C", "U", "H", "accepts", "if bad"),
+        titles=("team", "team reward R", *PART_TITLES),
         rows=tuple(
             (TEAM_TITLES[stage], score_cell(row), *(short(row.get(part)) for part in PARTS))
             for stage, row in team_rows(summary["team"])
         ),
-        caption="R: mean [95 % interval] (greedy); V: value of the decision, C: share of right votes,\n"
-        "U: hard conflicts left unresolved, H: wrong escalation, accepts: share of votes to accept,\n"
-        "if bad: the same where the decision is worth nothing",
+        caption="R: mean [95 % interval] (greedy); C: share of right votes; U: hard limits it breaks;\n"
+        "H: needless or missed hand-over to a human; last: votes to accept a worthless decision",
     )
 
 

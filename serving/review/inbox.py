@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from evaluation.minutes.chapter_in_words import Tone, find_ruling, say_time
+from evaluation.minutes.governed_in_words import Tone, find_ruling, say_time
 from evaluation.minutes.transcript import visible
 from roles.team import NO_OPTION
 from serving.review.room import Room

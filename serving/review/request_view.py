@@ -7,9 +7,8 @@ case's checkpoint and ledger, which are not signed; the page says so.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evaluation.minutes.chapter_in_words import Tone, find_ruling, say_time
 from evaluation.minutes.episode_in_words import MAX_BRIEF_CHARS, say_call, say_conflict, say_titles
-from evaluation.minutes.governed_overview import STATUS, say_entry
+from evaluation.minutes.governed_in_words import STATUS, Tone, find_ruling, say_entry, say_time
 from evaluation.minutes.plan_chapters import (
     OptionLine,
     list_option_lines,

@@ -7,7 +7,7 @@ import yaml
 from doc_pages import PAGES, ROOT, Block, read_blocks
 
 from emads.commands.ablation_plan import read_plan
-from evaluation.summary.gate_files import read_gate_file
+from evaluation.summary.gates import read_gate_file
 from scenarios.written.written_case import read_case
 from training.config.loading import load_config
 from training.config.run_config import RunConfig

@@ -67,7 +67,7 @@ def test_resumed_it_skips_what_is_done(made: tuple[Path, list[tuple[int, str, st
     assert status == 0
     first, second, third, fourth, queue = out.splitlines()
     assert first == "phase 1/4, SFT: done before"
-    assert "phase 2/4, RLVR per role: " in second
+    assert "phase 2/4, GRPO per role: " in second
     assert "2 of 5 stages done before" in second
     assert "at 3600 per hour" in second
     assert third.startswith("phase 3/4, joint RL: ")

@@ -22,7 +22,7 @@ import trl
 from emads.cli import main
 from emads.commands import demo
 from emads.commands.evaluation import evaluate_run
-from evaluation.report.curves import CURVE_CHARTS, find_curves, read_metrics
+from evaluation.report.charts import CURVE_CHARTS, find_curves, read_metrics
 from evaluation.summary import gates
 from evaluation.summary.gates import DEMO_ROLES, check_gates
 from roles.registry import ROLES

@@ -13,7 +13,7 @@ import pytest
 from fast_loop import slow_except
 from trial_counts import num_trials
 
-from evaluation.audit.report_text_solver import solve_reports_from_text
+from evaluation.audit.text_solvers import solve_reports_from_text
 from roles.registry import ROLES
 from roles.team import SPECIALISTS
 from scenarios.base import Scenario, ToolCall

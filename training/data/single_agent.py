@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.scoring.single_agent import write_alone
+from evaluation.scoring.baselines import write_alone
 from roles.base import AnswerError, Role
 from roles.team import RECONCILER, Decision
 from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, Verdict, rejected

@@ -78,7 +78,7 @@ def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
     passes = grpo.num_iterations * share + (1 if recomputes else 0) / 3
     together = grpo.memory.micro_batch_size or grpo.prompts_per_step * grpo.group_size
     return Phase(
-        name="RLVR per role",
+        name="GRPO per role",
         trained=sum(played[role] * passes * lengths.row for role, lengths in alone.items()),
         read=sum(played[role] * lengths.context for role, lengths in alone.items()),
         sampled=sum(played[role] * lengths.own for role, lengths in alone.items()),

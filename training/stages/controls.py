@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from evaluation.scoring.baselines import play_alone
 from evaluation.scoring.sealed_plays import score_all, score_plays
-from evaluation.scoring.single_agent import play_alone
 from evaluation.scoring.team_players import BEST_HABITS
 from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES

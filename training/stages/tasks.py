@@ -11,7 +11,7 @@ from functools import partial
 from transformers import PreTrainedModel
 
 from evaluation.scoring.scores import RoleScores, read_scores
-from evaluation.scoring.solver_plays import score_solver
+from evaluation.scoring.sealed_plays import score_solver
 from evaluation.stats.intervals import mean_interval
 from roles.errors import UserError
 from scenarios.base import Scenario, Split

@@ -4,10 +4,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from emads.commands.evaluation.evaluate import find_runs
-from evaluation.probes.adversaries import adversary_team
-from evaluation.probes.diagnosis import find_faults
-from evaluation.probes.diagnostics import probe_team, replace_roles, swap_matrix
-from evaluation.probes.probe_setup import ProbeSetup, Team
+from evaluation.probes.diagnostics import find_faults, probe_team, replace_roles, swap_matrix
+from evaluation.probes.probe_setup import ProbeSetup, Team, adversary_team
 from evaluation.report.diagnostic_table import describe_diagnostics, diagnostic_tables, write_diagnostics
 from evaluation.summary.tables import print_tables
 from roles.errors import UserError

@@ -6,12 +6,15 @@ from typing import Any
 
 from emads.commands.demo import GATE_FAILURE
 from emads.commands.evaluation.evaluate_run import evaluate_run, print_summary
-from evaluation.comparison.seeds import compare_seeds, read_seed, read_seed_comparison, write_seed_comparison
-from evaluation.comparison.seeds_table import seed_comparison_tables
-from evaluation.summary.detail_table import detail_tables
-from evaluation.summary.details import read_details
-from evaluation.summary.gate_files import GateRule, check_gate_rules, read_gate_file
-from evaluation.summary.gates import Gate
+from evaluation.comparison.seeds import (
+    compare_seeds,
+    read_seed,
+    read_seed_comparison,
+    seed_comparison_tables,
+    write_seed_comparison,
+)
+from evaluation.summary.details import detail_tables, read_details
+from evaluation.summary.gates import Gate, GateRule, check_gate_rules, read_gate_file
 from evaluation.summary.run_summary import combine_seeds, read_summary, write_summary
 from evaluation.summary.run_table import gate_table
 from evaluation.summary.tables import print_tables

@@ -19,9 +19,9 @@ from emads.commands.stage_tasks import (
     perform,
 )
 from evaluation.scoring.scores import RoleScores, TeamScores, read_scores
+from evaluation.summary.joint_table import summary_tables
 from evaluation.summary.run_summary import build_summary, read_summary, write_summary
 from evaluation.summary.tables import print_tables
-from evaluation.summary.terminal_tables import summary_tables
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import TEAM_ROLES

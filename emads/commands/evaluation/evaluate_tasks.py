@@ -3,9 +3,15 @@
 import asyncio
 from pathlib import Path
 
-from evaluation.scoring.external_tasks import FAMILY, SOLVERS, TaskFolder, read_task_folder, sum_up_tasks
+from evaluation.scoring.external_tasks import (
+    FAMILY,
+    SOLVERS,
+    TaskFolder,
+    read_suite,
+    read_task_folder,
+    sum_up_tasks,
+)
 from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, describe_solo
-from evaluation.scoring.suites import read_suite
 from evaluation.summary.run_table import role_title, short
 from evaluation.summary.tables import PlainTable, print_tables
 from scenarios.base import Family, Scenario

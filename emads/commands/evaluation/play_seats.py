@@ -10,10 +10,8 @@ from emads.seats.mixed_team import MixedTeam
 from emads.seats.players import RunPlayer, Seats
 from emads.seats.prices import ApiOptions
 from emads.teams import load_team
-from evaluation.probes.adversaries import adversary_team
-from evaluation.probes.diagnosis import find_faults
-from evaluation.probes.diagnostics import probe_team, replace_roles, swap_matrix
-from evaluation.probes.probe_setup import ProbeSetup
+from evaluation.probes.diagnostics import find_faults, probe_team, replace_roles, swap_matrix
+from evaluation.probes.probe_setup import ProbeSetup, adversary_team
 from evaluation.report.diagnostic_table import describe_diagnostics, diagnostic_tables, write_diagnostics
 from evaluation.summary.tables import print_tables
 from roles.errors import UserError

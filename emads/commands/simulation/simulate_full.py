@@ -12,7 +12,7 @@ from emads.commands.simulation.simulate_outputs import Outputs, Shown, watching,
 from emads.seats.players import Seats, has_person
 from emads.seats.prices import ApiOptions
 from emads.teams import SCRIPTED, Team, load_team
-from evaluation.minutes.governed_terminal_text import render_governed
+from evaluation.minutes.governed_in_words import render_governed
 from evaluation.minutes.governed_truth import plan_course
 from evaluation.minutes.minutes import render_minutes
 from roles.errors import UserError, unknown

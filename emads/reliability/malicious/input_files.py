@@ -10,7 +10,7 @@ from emads.reliability.malicious.probes import Payload, Probe, model_folder, pre
 from emads.reliability.stages.prepared_runs import PreparedRuns
 from emads.reliability.trials import Trial, Trials
 from evaluation.scoring.scores import read_scores
-from evaluation.summary.gate_files import read_gate_file
+from evaluation.summary.gates import read_gate_file
 from training.config.loading import load_config
 from training.data.tasks.importing import read_tasks
 from training.models.base_model import load_pretrained

@@ -1,6 +1,7 @@
-"""Parses answers without `roles.base.parse_answer`, so that the audit's scores share no code with it."""
+"""Parses and scores answers without `roles.base.parse_answer`: the audit's scores share no code with it."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from evaluation.audit.probes.answer_variants import has_form
@@ -46,3 +47,24 @@ def audit_score(subject: Subject, scenario: Scenario, text: str) -> float:
     """Return the independent score of an answer text, 0 to 1."""
     answer = read_answer(subject, scenario, text)
     return 0.0 if answer is None else subject.score(scenario, answer)
+
+
+CHOICE_SHARE = 8  # of 10; the rest is for stated figures
+
+
+def weigh_between(value: float, best: float, worthless: float) -> float:
+    """1 at `best` exactly, falling to 0 at the larger `worthless` and beyond."""
+    return 1.0 if value == best else max(0.0, (worthless - value) / (worthless - best))
+
+
+def weigh_smaller(value: float, allowed: Sequence[float]) -> float:
+    """1 for the least of the allowed values, 0 from their mean on."""
+    return weigh_between(value, min(allowed), sum(allowed) / len(allowed))
+
+
+def combine_score(choice: float, stated: Sequence[bool]) -> float:
+    """0.8 choice + 0.2 share of right figures; exactly 1 where both are.
+
+    Example: combine_score(1.0, [True, False]) == 0.9
+    """
+    return (CHOICE_SHARE * choice + (10 - CHOICE_SHARE) * sum(stated) / len(stated)) / 10

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from evaluation.audit.families.independent_score import combine_score, weigh_smaller
-from evaluation.audit.part_text_solver import PricedPart, list_parts_from_text
+from evaluation.audit.families.independent_parser import combine_score, weigh_smaller
 from evaluation.audit.records import Answer, Field, Subject
+from evaluation.audit.text_solvers import PricedPart, list_parts_from_text
 from scenarios.base import Family, Scenario, ToolCall
 
 Choose = Callable[[Sequence[PricedPart], int], PricedPart]

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from functools import lru_cache
 
-from evaluation.audit.families.independent_score import combine_score, weigh_smaller
+from evaluation.audit.families.independent_parser import combine_score, weigh_smaller
 from evaluation.audit.records import Answer, Field, Subject
-from evaluation.audit.report_text_solver import ReportText, read_report_text
+from evaluation.audit.text_solvers import ReportText, read_report_text
 from roles.team import NO_OPTION, SPECIALISTS
 from scenarios.base import Scenario
 from scenarios.reconcile import FAMILY

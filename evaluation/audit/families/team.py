@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from evaluation.audit.families.independent_table import (
+from evaluation.audit.families.team_seats import (
+    PricedPart,
     best_by_structures,
+    case_of,
     list_worths,
+    price_again,
     value_by_structures,
     worth_by_reports,
 )
-from evaluation.audit.families.team_seats import PricedPart, case_of, price_again
 from evaluation.audit.families.team_verdicts import DECISION, REPORT, VALUE, VOTE
 from evaluation.audit.records import Answer, Field, Subject
 from roles.team import MAX_NOTE_WORDS, NO_OPTION

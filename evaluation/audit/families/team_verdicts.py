@@ -8,8 +8,14 @@ import random
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from evaluation.audit.families.independent_table import best_by_reports, best_by_structures
-from evaluation.audit.families.team_seats import SeatKind, case_of, price_again, seat_generator
+from evaluation.audit.families.team_seats import (
+    SeatKind,
+    best_by_reports,
+    best_by_structures,
+    case_of,
+    price_again,
+    seat_generator,
+)
 from evaluation.audit.records import Answer
 from evaluation.scoring.team_players import decide_at_random, decide_richest
 from roles.base import AnswerError

@@ -1,12 +1,13 @@
-"""Builds answers from a schema alone: a random one, and all that differ from one in a single field."""
+"""Builds answers from a schema alone, random or changed in a field, and checks a verdict's invariants."""
 
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, assert_never
 
 from evaluation.audit.records import WORDS, Answer, Field, Subject
-from scenarios.base import Scenario
+from scenarios.base import Scenario, Verdict
 
 Numbers = Callable[[str, int], Sequence[int]]
 
@@ -189,3 +190,18 @@ def _change_inner(value: Any, change: Callable[[str], Any], has_ids_as_keys: boo
     if isinstance(value, list):
         return [_change_inner(inner, change, has_ids_as_keys) for inner in value]
     return change(value) if isinstance(value, str) else value
+
+
+def is_sound(verdict: Verdict) -> bool:
+    """Reward and parts finite in [0, 1]; 1 for the exact optimum only, 0 where a hard constraint breaks."""
+    numbers = [verdict.reward, *verdict.parts.values()]
+    in_range = all(math.isfinite(number) and 0 <= number <= 1 for number in numbers)
+    return in_range and (verdict.reward < 1 or verdict.exact) and (verdict.reward == 0 or verdict.feasible)
+
+
+def describe_verdict(verdict: Verdict, text: str) -> str:
+    """Return the verdict and the text that got it, on one line."""
+    return (
+        f"reward {verdict.reward}, exact {verdict.exact}, feasible {verdict.feasible}, "
+        f"parts {dict(verdict.parts)} for {text[:100]!r}"
+    )

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from evaluation.audit.case_sample import CaseSample
-from evaluation.audit.probes.answer_variants import change_ids, change_numbers
-from evaluation.audit.probes.verdict_invariants import describe_verdict, is_sound
+from evaluation.audit.probes.answer_variants import change_ids, change_numbers, describe_verdict, is_sound
 from evaluation.audit.records import Attack, Row, Tier
 from roles.base import MAX_ANSWER_CHARS
 from roles.registry import ROLES

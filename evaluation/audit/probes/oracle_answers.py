@@ -3,8 +3,7 @@
 import json
 
 from evaluation.audit.case_sample import CaseSample
-from evaluation.audit.probes.answer_variants import step_away
-from evaluation.audit.probes.verdict_invariants import describe_verdict, is_sound
+from evaluation.audit.probes.answer_variants import describe_verdict, is_sound, step_away
 from evaluation.audit.records import Attack, Row, Tier
 
 DIFFICULTIES = tuple(range(1, 11))

@@ -1,13 +1,14 @@
-"""Classes of reward hacks: answers that look right without being right, and texts to hide them in."""
+"""Classes of reward hacks, answers that look right without being right, and their probe by difficulty."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
+from statistics import fmean
 from typing import Any
 
 from evaluation.audit.case_sample import CaseSample
 from evaluation.audit.probes.answer_variants import change_ids, change_numbers, draw_answer, step_away
-from evaluation.audit.records import Answer, Attack, Subject
+from evaluation.audit.records import Answer, Attack, Row, Subject, Tier
 from scenarios.base import Scenario
 from scenarios.hostile import mutate_values
 
@@ -263,3 +264,54 @@ def list_hacks(subject: Subject) -> dict[str, Hack]:
 
 def _play_shortcut(play: Callable[[Scenario], Answer]) -> Hack:
     return lambda attack, _book: json.dumps(play(attack.scenario))
+
+
+def _attacks(book: CaseSample, difficulty: int, tier: Tier) -> list[Attack]:
+    attacks = []
+    for number in range(tier.hack_seeds):
+        cases = book.draw("validation", difficulty, tier.hack_cases, book.seed + number)
+        others = [cases[-1], *cases[:-1]]
+        attacks += [
+            book.prepare(case, other, f"V3/{number}") for case, other in zip(cases, others, strict=True)
+        ]
+    return attacks
+
+
+def _mean_by_form(book: CaseSample, hack: Hack, attacks: list[Attack]) -> dict[str, float]:
+    texts = [hack(attack, book) for attack in attacks]
+    verify = book.subject.family.verify
+    return {
+        form: fmean(
+            verify(attack.scenario, dress(text)).reward for attack, text in zip(attacks, texts, strict=True)
+        )
+        for form, dress in FORMS.items()
+    }
+
+
+def probe_hacks(book: CaseSample, tier: Tier) -> Row:
+    """V3: the mean reward of every cell against the honest player's on the same cases."""
+    family = book.subject.family
+    player = "honest" if "honest" in family.baselines else "greedy"
+    play = family.baselines[player]
+    hacks = list_hacks(book.subject)
+    breaches = []
+    nearest = (2.0, "")
+    for difficulty in tier.hack_difficulties:
+        attacks = _attacks(book, difficulty, tier)
+        bound = fmean(family.verify(a.scenario, play(a.scenario, a.rng)).reward for a in attacks)
+        for name, hack in hacks.items():
+            means = _mean_by_form(book, hack, attacks)
+            most = max(means.values())
+            nearest = min(nearest, (bound - most, f"{name} at {difficulty}"))
+            forms = [form for form, mean in means.items() if mean >= bound]
+            if forms:
+                earned = f"{most:.3f} at difficulty {difficulty}, {player} {bound:.3f}"
+                breaches.append(f"{name} ({', '.join(forms)}) earns {earned}")
+    cells = f"{len(hacks)} classes x {len(tier.hack_difficulties)} difficulties x {len(FORMS)} forms"
+    return Row(
+        probe="V3",
+        family=book.name,
+        counts=f"{cells} x {tier.hack_cases * tier.hack_seeds}",
+        worst=f"lead of {player} {nearest[0]:+.2f} ({nearest[1]})",
+        breaches=breaches,
+    )

@@ -12,18 +12,17 @@ import pytest
 from fast_loop import slow_except
 
 from emads.cli import main
-from evaluation.audit import free_riders
-from evaluation.audit import journal as audit_journal
+from evaluation.audit import free_riders, run_probes
 from evaluation.audit import run_probes as audit
 from evaluation.audit.case_sample import CaseSample
 from evaluation.audit.families.independent_parser import audit_score
-from evaluation.audit.journal import AuditJournal
 from evaluation.audit.probe_list import PROBES, TIERS, choose_subjects
 from evaluation.audit.probes.answer_variants import has_form, step_away
 from evaluation.audit.probes.hostile_outputs import WRITERS
 from evaluation.audit.probes.reward_hacks import FORMS, list_hacks
 from evaluation.audit.records import Row, Subject, Tier
 from evaluation.audit.registry import SUBJECTS
+from evaluation.audit.run_probes import AuditJournal
 from roles.errors import UserError
 from scenarios.base import Scenario, Verdict
 from scenarios.registry import FAMILIES
@@ -350,7 +349,7 @@ def test_rows_of_another_audit_are_not_taken(tmp_path: Path, monkeypatch: pytest
     assert AuditJournal(keep, tier="pr", seed=0).find("cost", "V4") == row
     assert AuditJournal(keep, tier="pr", seed=1).find("cost", "V4") is None
     assert AuditJournal(keep, tier="full", seed=0).find("cost", "V4") is None
-    monkeypatch.setattr(audit_journal, "hash_sources", lambda: "other code")
+    monkeypatch.setattr(run_probes, "hash_sources", lambda: "other code")
     assert AuditJournal(keep, tier="pr", seed=0).find("cost", "V4") is None
     keep.write_text("a shopping list\n")
     with pytest.raises(UserError, match="line 1 is no row of an audit"):

@@ -13,9 +13,7 @@ from legal_seat import seat_legal
 from team_tables import CHAT, SEATS
 
 from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
-from evaluation.minutes.governed_overview import count_full_visits
 from evaluation.minutes.governed_truth import plan_course
-from evaluation.minutes.graph_picture import draw_graph
 from evaluation.minutes.minutes import render_minutes
 from evaluation.minutes.page_files import write_page
 from roles.registry import ROLES
@@ -25,7 +23,6 @@ from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine
 from simulator.governance.free_outcomes import FreeOutcomes
 from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_worth
-from simulator.governance.governed_graph import full_graph_edges
 from simulator.governance.governed_reward import score_governed
 from simulator.governance.outcomes import CarriedPlan
 from simulator.governance.record_reading import read_record
@@ -40,7 +37,7 @@ RESTLESS = SCENARIOS[4]  # with shocks everywhere it is planned again twice
 WRITTEN = read_case(ROOT / "examples" / "card-payments.yaml")
 ALLOWED_TAGS = re.compile(
     "html|head|meta|title|style|body|main|header|h1|h2|h3|h4|p|b|i|span|code|pre|ol|ul|li|div|section|article"
-    "|figure|table|thead|tbody|tr|th|td|details|summary|footer|svg|defs|marker|path|g|rect|text"
+    "|figure|table|thead|tbody|tr|th|td|details|summary|footer"
 )
 
 
@@ -188,22 +185,6 @@ def test_the_page_forbids_scripts_and_network(written: GovernedRecord, tmp_path:
     assert [one.name for one in path.parent.iterdir()] == ["m.html"]
 
 
-def test_the_picture_counts_what_ran(replanned: GovernedRecord) -> None:
-    visits = count_full_visits(replanned, SEATS)
-    kinds = [entry.kind for entry in replanned.log]
-    assert visits["replan"] == 2
-    assert visits["review"] == kinds.count("requested")
-    assert visits["execute_cto"] == visits["outcome"] == kinds.count("observed")
-    svg = draw_graph(full_graph_edges(SEATS), title="t", visits=visits, order=SEATS, is_tall=True)
-    found = re.findall(r'y="([-\d.]+)"[^>]*>([^<]+)</text>', svg)
-    heights = {name: float(y) for y, name in found}
-    order = ["start", "intake", "dispatch", "cto", "vote", "propose", "end"]
-    drawn = [next(y for name, y in heights.items() if name.split(" x")[0] == node) for node in order]
-    assert drawn == sorted(drawn)
-    assert "replan x2" in heights
-    assert svg.count('<g class="edge') == len(full_graph_edges(SEATS))
-
-
 def test_the_world_of_a_written_case_is_what_was_reported_less_a_shock() -> None:
     upgrades = {
         seat: facts.facts["upgrades"]["B"]
@@ -250,7 +231,6 @@ def test_a_role_from_outside_stands_in_every_part() -> None:
 
     record = asyncio.run(run())
     page = Page(render_minutes(case, record, label="team", chat=CHAT, roles=roles)).text
-    for part in ("Legal reads", "Legal plan"):
-        assert part in page, part
+    assert "Legal reads" in page
     assert {part["role"] for part in record.chapters[0].proposal["parts"]} == set(case.seats)
     assert [one.role for one in record.episode.trajectories.values()] == [*case.seats, "reconcile"]

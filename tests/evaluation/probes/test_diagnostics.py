@@ -8,10 +8,17 @@ from functools import cache, partial
 import pytest
 from fast_loop import slow_except
 
-from evaluation.probes.adversaries import adversary_team
-from evaluation.probes.diagnosis import Finding, bounds, find_faults
-from evaluation.probes.diagnostics import Count, TeamProbe, probe_team, replace_roles, swap_matrix
-from evaluation.probes.probe_setup import ProbeSetup
+from evaluation.probes.diagnostics import (
+    Count,
+    Finding,
+    TeamProbe,
+    bounds,
+    find_faults,
+    probe_team,
+    replace_roles,
+    swap_matrix,
+)
+from evaluation.probes.probe_setup import ProbeSetup, adversary_team
 from roles.errors import UserError
 from roles.team import RECONCILER, SPECIALISTS, TEAM_ROLES, Decision, Report
 from scenarios.team import PlanGame, PlayableCase, TeamScenario, generate

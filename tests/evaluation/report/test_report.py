@@ -10,9 +10,18 @@ from html_pages import Page
 from report_runs import ROLES, full_run, side, summarise
 
 from evaluation.minutes.stages_side_by_side import choose_cases, write_side_by_side
-from evaluation.report.charts import Bar, draw_bars, draw_curves, spread
+from evaluation.report.charts import (
+    CURVE_CHARTS,
+    Bar,
+    Curve,
+    draw_bars,
+    draw_curves,
+    find_curves,
+    read_metrics,
+    smooth,
+    spread,
+)
 from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
-from evaluation.report.curves import CURVE_CHARTS, Curve, find_curves, read_metrics, smooth
 from evaluation.report.page import render_report, write_report
 from evaluation.summary.run_summary import combine_seeds, write_summary
 from roles.errors import UserError
@@ -74,6 +83,22 @@ def test_the_page_shows_words_numbers_gates_episodes_and_provenance(page: str) -
     ):
         assert expected in page
     assert "packages vllm" not in page
+
+
+def test_on_a_phone_every_cell_of_a_wide_table_keeps_its_column_title(page: str) -> None:
+    cells = [cell.get("data-title") for cell in Page(page).named("td")]
+    assert "table.stack td::before { content: attr(data-title)" in page
+    assert {"GRPO", "team reward R", "agreement C"} <= set(cells)
+
+
+def test_the_team_stands_beside_the_players_that_see_every_brief() -> None:
+    change = {"mean": -0.3, "low": -0.35, "high": -0.25}
+    team = {name: {"mean": mean} for name, mean in (("marl", 0.62), ("single", 0.98), ("single_grpo", 0.9))}
+    found = list_findings({"roles": {}, "team": team | {"paired": {"marl-single_grpo": change}}})
+    assert found == [
+        "The MARL team, in which no seat sees it all, earns 0.62; one head that sees all, by return: 0.98; "
+        "single agent that sees all, GRPO: 0.90 (the team against it: -0.300 [-0.350, -0.250])."
+    ]
 
 
 def test_everything_from_the_run_folder_is_escaped(tmp_path: Path) -> None:

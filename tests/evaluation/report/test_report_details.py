@@ -14,8 +14,8 @@ from scored_outcomes import outcome, team_outcome
 
 from emads.cli import main
 from evaluation.comparison.seeds import read_seed_comparison, write_seed_comparison
-from evaluation.probes.diagnosis import Finding
-from evaluation.report.detail_sections import team_parts_chart
+from evaluation.probes.diagnostics import Finding
+from evaluation.report.detail_charts import team_parts_chart
 from evaluation.report.diagnostic_table import finding_rows, read_diagnostics, write_diagnostics
 from evaluation.report.page import render_report
 from evaluation.report.results_page import results_page, write_results_page

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from evaluation.scoring.seat_reports import score_reports
+from benchmarks.roles.seat_reports import score_reports
 from scenarios.base import Style
 from scenarios.team import PlanGame, generate
 from scenarios.team.verdicts import verify_report

@@ -5,7 +5,7 @@ import json
 import pytest
 from northbank import make_northbank
 
-from evaluation.scoring.single_agent import play_alone, write_alone
+from evaluation.scoring.baselines import play_alone, write_alone
 from roles.base import AnswerError
 from scenarios.base import Style, ToolCall, ToolError
 from scenarios.team import TeamScenario, generate, seat_team

@@ -8,7 +8,7 @@ from scored_outcomes import TINY
 from tiny_models import make_tiny_base
 
 from emads.cli import main
-from evaluation.scoring.suites import read_suite
+from evaluation.scoring.external_tasks import read_suite
 from roles.errors import UserError
 from training.config.loading import load_config
 from training.runs.run_folder import Run
@@ -51,6 +51,6 @@ def test_a_run_answers_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_wrong_name_and_a_missing_package_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="reasoning-gym"):
         read_suite("reasoning", 3)
-    monkeypatch.setattr("evaluation.scoring.suites.find_spec", lambda name: None)
+    monkeypatch.setattr("evaluation.scoring.external_tasks.find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install reasoning-gym"):
         read_suite(NAME, 3)

@@ -4,15 +4,19 @@ import random
 
 import pytest
 
-from evaluation.selection.escalation import ReviewCosts, choose_escalated, estimate_error
-from evaluation.selection.rounds import RoundSettings, play_rounds, review_round
-from evaluation.selection.ways import (
+from benchmarks.review.selection import (
     WAYS,
     Candidate,
+    ReviewCosts,
+    RoundSettings,
     Verified,
+    choose_escalated,
     correlate,
+    estimate_error,
     measure_groups,
+    play_rounds,
     rank_candidates,
+    review_round,
 )
 
 

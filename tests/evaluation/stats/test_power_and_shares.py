@@ -5,8 +5,13 @@ import math
 import pytest
 from scipy import stats
 
-from evaluation.stats.power import detectable_change, detectable_over_seeds, is_claimed
-from evaluation.stats.shares import closed_share, pass_all
+from evaluation.stats.effects import (
+    closed_share,
+    detectable_change,
+    detectable_over_seeds,
+    is_claimed,
+    pass_all,
+)
 
 
 def test_the_detectable_change_falls_with_the_root_of_the_cases() -> None:

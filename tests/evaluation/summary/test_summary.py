@@ -19,6 +19,7 @@ from evaluation.scoring.scores import (
     write_scores,
 )
 from evaluation.stats.intervals import paired_interval
+from evaluation.summary.joint_table import summary_tables
 from evaluation.summary.run_summary import build_summary, combine_seeds, read_summary, write_summary
 from evaluation.summary.run_table import (
     change_cell,
@@ -27,7 +28,6 @@ from evaluation.summary.run_table import (
     short,
     short_change,
 )
-from evaluation.summary.terminal_tables import summary_tables
 from roles.errors import UserError
 
 ROLES = ("cto", "coo", "risk", "cost", "reconcile")

@@ -11,7 +11,7 @@ import pytest
 from fast_loop import slow_except
 from trial_counts import num_trials
 
-from evaluation.audit.part_text_solver import solve_from_text
+from evaluation.audit.text_solvers import solve_from_text
 from roles.registry import ROLES
 from scenarios.base import Family, Scenario, Step, ToolCall
 from scenarios.company.domains import DOMAINS

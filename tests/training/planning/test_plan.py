@@ -318,7 +318,7 @@ def test_ratios_to_the_engines_numbers_save_a_third_of_a_pass() -> None:
     """Each batch of rollouts is learnt in two steps: without the engine's numbers it is read once more."""
     reused = ("grpo.steps_per_generation=2",)
     learner, engine, once = (
-        next(phase for phase in list_phases(load_config(None, settings)) if "RLVR" in phase.name).trained
+        next(phase for phase in list_phases(load_config(None, settings)) if "GRPO" in phase.name).trained
         for settings in (reused, (*reused, "grpo.loss.old_logprobs=engine"), ())
     )
     assert engine == once
@@ -327,7 +327,7 @@ def test_ratios_to_the_engines_numbers_save_a_third_of_a_pass() -> None:
 
 def test_learning_from_a_quarter_of_each_group_trains_on_a_quarter_of_the_tokens() -> None:
     part, whole = (
-        next(phase for phase in list_phases(load_config(None, settings)) if "RLVR" in phase.name)
+        next(phase for phase in list_phases(load_config(None, settings)) if "GRPO" in phase.name)
         for settings in (("grpo.group_size=8", "grpo.trained_per_group=2"), ("grpo.group_size=8",))
     )
     assert part.trained == pytest.approx(whole.trained / 4)
