@@ -6,6 +6,7 @@ annotations `<<48/2=24>>` that become calculator calls and are checked (arXiv:21
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ MAX_FILE_BYTES = 1 << 30
 MAX_ROW_BYTES = 1 << 20
 MAX_QUESTION_CHARS = 8_000
 MAX_SOLUTION_CHARS = 8_000
+MAX_NESTING = 100
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]')  # strings are passed over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +126,16 @@ def _iterate_lines(file: BinaryIO) -> Iterator[tuple[int, Any]]:
 
 
 def _load(text: str) -> Any:
-    """The JSON value; parts that strict JSON refuses are marked, so that only their row is lost."""
+    """The JSON value; parts that strict JSON refuses are marked, so that only their row is lost.
+
+    The depth is counted: how deep the parser goes differs from Python to Python.
+    """
+    depth = deepest = 0
+    for found in _BRACKETS.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        deepest = max(deepest, depth)
+    if deepest > MAX_NESTING:
+        raise RecursionError
     return json.loads(
         text,
         object_pairs_hook=_keep_or_mark,

@@ -65,16 +65,17 @@ def teach_folder(
     difficulties: Sequence[int] = (1, 2),
     split: str = "train",
     certify: bool = True,
+    unseal: bool = False,
 ) -> TeachingReport:
     """Let a teacher play `count` different scenarios of each family, those of `generate_folder`.
 
-    Replies that the journals hold are not asked for again.
+    Replies that the journals hold are not asked for again. The test split needs `unseal`.
 
     Raises:
         UserError: bad arguments, a folder that holds other data or that another process writes to, disk full.
         OracleDisagreementError: two methods disagree about an optimum that `certify` checks.
     """
-    checked_split = check_request(count, seed, difficulties, split, None)
+    checked_split = check_request(count, seed, difficulties, split, None, unseal=unseal)
     chosen = check_families(families)
     if rules.writes == "brief":
         check_can_paraphrase(chosen)
@@ -277,7 +278,8 @@ def summarise_teaching(report: TeachingReport) -> list[str]:
 
 def _summarise_shard(shard: TeacherShard) -> str:
     rejected = ", ".join(f"{reason} {count}" for reason, count in sorted(shard.rejected.items()))
-    parts = [f"{shard.path}: {shard.num_rows} of {shard.num_scenarios} scenarios kept"]
+    num_plays = shard.num_scenarios * count_roles(shard.family)
+    parts = [f"{shard.path}: {shard.num_rows} of {num_plays} plays kept"]
     if rejected:
         parts.append(f"rejected {rejected}")
     if shard.num_unfinished:
