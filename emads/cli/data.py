@@ -150,7 +150,7 @@ def validate(
 ) -> None:
     """Check every row of a data folder by making and scoring it again."""
     from training.data.folders.validation import summarise
-    from training.data.tasks.validation import validate_data
+    from training.data.tasks.importing import validate_data
 
     report = validate_data(folder, keep=keep)
     typer.echo("\n".join(summarise(report)))

@@ -26,6 +26,7 @@ from training.data.folders.index import DatasetIndex
 from training.data.folders.near_duplicates import RepeatFilter, compute_fingerprint
 from training.data.folders.requests import Request, check_request, make_requests
 from training.data.folders.rows import Case, check_families, count_roles, require_certificate
+from training.data.teacher.checks import AUTHOR_PREFIX
 from training.data.teacher.index import TeacherIndex, TeacherShard, write_teacher_card
 from training.data.teacher.journal import SUFFIX, Heading, Journal, read_journal
 from training.data.teacher.lessons import Lesson, list_lessons
@@ -38,7 +39,6 @@ from training.data.teacher.teacher import (
     describe_rejection,
     write_demonstrations,
 )
-from training.data.teacher.validation import AUTHOR_PREFIX
 from training.runs.progress import Progress, progress
 
 SPARE_DRAWS = 50  # besides twice the count: a family that repeats itself more often is given up
