@@ -47,7 +47,7 @@ TRAINING_LEVELS = (  # inside training; each level may import those before it
     {"stages"},
 )
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "handler"}
-MOST_FILES, MOST_LINES = 15, 350
+MOST_FILES = 15
 LARGE_FOLDERS = {
     "scenarios": "a file per family, and what every family needs",
     "training/joint": "steps of one pipeline from play to rows, to divide",
