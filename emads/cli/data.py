@@ -36,6 +36,9 @@ def generate(
         str | None, typer.Option(help="Only cases of this sector, such as bank; default: all.")
     ] = None,
     processes: Annotated[int | None, typer.Option(help="Worker processes; default: all cores.")] = None,
+    unseal: Annotated[
+        bool, typer.Option("--unseal", help="Write rows of the sealed test split; the data card says so.")
+    ] = False,
     certify: Annotated[
         bool, typer.Option("--certify/--no-certify", help="Check every optimum by a second method.")
     ] = True,
@@ -68,7 +71,7 @@ def generate(
         max_cost=max_cost,
     )
     if chosen is not None:
-        _generate_with_teacher(chosen, family or (), count, out, seed, levels, split, certify)
+        _generate_with_teacher(chosen, family or (), count, out, seed, levels, split, certify, unseal)
         return
     from training.data.folders.datasets import generate_folder, summarise_folder
 
@@ -82,6 +85,7 @@ def generate(
         processes=processes,
         certify=certify,
         sector=sector,
+        unseal=unseal,
     )
     typer.echo(f"{out}: {summarise_folder(index)}")
 
@@ -116,6 +120,7 @@ def _generate_with_teacher(
     difficulties: Sequence[int],
     split: str,
     certify: bool,
+    unseal: bool,
 ) -> None:
     from training.data.teacher.folder import summarise_teaching, teach_folder
 
@@ -130,6 +135,7 @@ def _generate_with_teacher(
         difficulties=difficulties,
         split=split,
         certify=certify,
+        unseal=unseal,
     )
     typer.echo("\n".join(summarise_teaching(report)))
     if report.problem is not None:
@@ -144,7 +150,7 @@ def validate(
 ) -> None:
     """Check every row of a data folder by making and scoring it again."""
     from training.data.folders.validation import summarise
-    from training.data.tasks.validation import validate_data
+    from training.data.tasks.importing import validate_data
 
     report = validate_data(folder, keep=keep)
     typer.echo("\n".join(summarise(report)))

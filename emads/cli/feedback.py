@@ -103,8 +103,7 @@ def show(file: LabelFileArgument) -> None:
     """Count the labels of a file, by seat and kind, and how far reviewers agree."""
     from collections import Counter
 
-    from training.feedback.agreement import resolve_labels
-    from training.feedback.labels import read_labels
+    from training.feedback.labels import read_labels, resolve_labels
 
     labels = read_labels(file)
     for (seat, kind), number in sorted(Counter((one.seat, one.kind) for one in labels).items()):

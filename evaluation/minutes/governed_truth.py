@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from roles.team import NO_OPTION
 from scenarios.company.optimum import plan_parts, plan_worth
 from scenarios.company.records import Plan
-from scenarios.execution.hindsight import look_back
+from scenarios.execution.situation import look_back
 from scenarios.team import PlayableCase, TeamScenario
 from simulator.governance.course import read_plan
 from simulator.governance.gate.approvals import Proposal

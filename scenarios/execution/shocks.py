@@ -9,11 +9,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from scenarios.company.domain import Structure
+from scenarios.company.domain import Structure, Terms, price_parts
+from scenarios.company.domains import DOMAINS
 from scenarios.company.domains.architecture import WHOLE
 from scenarios.company.optimum import best_on_option, plan_parts, plan_worth
 from scenarios.company.records import CompanyCase, Plan
-from scenarios.execution.pricing import measure_worth, price_option
+
+
+def read_terms(case: CompanyCase, seat: str) -> Terms:
+    """Read what the seat's figures are worth in this case, and its limit."""
+    return Terms(rates=case.rates[seat], limits=case.limits[seat])
+
+
+def price_option(case: CompanyCase, option: str) -> CompanyCase:
+    """The case with every part on one option priced from its structures as they stand."""
+    parts = {
+        seat: {
+            **own,
+            option: price_parts(DOMAINS[seat], case.structures[seat][option], read_terms(case, seat), option),
+        }
+        for seat, own in case.parts.items()
+    }
+    return replace(case, parts=parts)
+
+
+def measure_worth(case: CompanyCase, seat: str, option: str, choice: tuple[str, ...]) -> int:
+    """k$ that the figures of the seat's structure are worth with this choice."""
+    domain = DOMAINS[seat]
+    return domain.value(read_terms(case, seat), domain.measure(case.structures[seat][option], choice))
+
 
 Kind = Literal["illness", "slower", "outages", "threat", "price", "quality", "cut"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -6,15 +6,15 @@ oracles serve the re-plan. What was bought is in effect, its actual effect is kn
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from scenarios.company.bought import list_bought
 from scenarios.company.domains import DOMAINS
 from scenarios.company.domains.architecture import WHOLE
-from scenarios.company.optimum import plan_parts, plan_worth
+from scenarios.company.optimum import best_on_option, blind_worth, plan_parts, plan_worth, scale_worth
 from scenarios.company.records import CompanyCase, Plan
-from scenarios.execution.pricing import measure_worth, price_option, read_terms
-from scenarios.execution.shocks import Shock, strike
+from scenarios.execution.shocks import Shock, measure_worth, price_option, read_terms, strike
 from scenarios.execution.traits import describe_effect, measure_lost
 from scenarios.execution.world import World
 
@@ -221,3 +221,57 @@ def measure_share(case: CompanyCase, seat: str, figures: Mapping[str, int]) -> i
     else:
         kept, of = int(DOMAINS[seat].keeps_limit(read_terms(case, seat), figures)), 1
     return min(MAX_KPI, 100 * kept // max(1, of))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hindsight:
+    """The best plan of a world, funded from budget and reserve, and the zero of what a plan is worth there.
+
+    Example: look_back(world).best >= look_back(world).blind
+    """
+
+    best: int | None  # k$; None where no option could be run
+    plan: Plan | None
+    blind: Fraction | None  # k$ of a plan that nobody talked about; None where no option could be run
+
+
+def strike_all(world: World) -> CompanyCase:
+    """The case as it is once every option has met its shocks."""
+    case = world.actual
+    for shocks in world.shocks.values():
+        for shock in shocks:
+            case = strike(case, shock)
+    return case
+
+
+def look_back(world: World) -> Hindsight:
+    """The best that was possible in the world with all money spent well at once."""
+    case, found = strike_all(world), []
+    for option, shocks in world.shocks.items():
+        cut = sum(shock.amount for shock in shocks if shock.kind == "cut")
+        best = best_on_option(case, option, case.budget + max(0, world.reserve - cut))
+        if best is not None:
+            found.append(best)
+    if not found:
+        return Hindsight(best=None, plan=None, blind=None)
+    worth, _, plan = max(found, key=lambda item: (item[0], -item[1]))
+    for budget in (case.budget, case.budget + world.reserve):
+        try:
+            return Hindsight(best=worth, plan=plan, blind=blind_worth(replace(case, budget=budget)))
+        except ValueError:
+            continue
+    return Hindsight(best=worth, plan=plan, blind=Fraction(0))
+
+
+def value_situation(world: World, situation: Situation) -> float:
+    """V in [0, 1] of what is in place: 0 with nothing carried out or a broken limit, 1 at the best possible.
+
+    Money that was spent on options since left, or on parts that a shock made worthless, is not paid back.
+    """
+    option = situation.option
+    if not option or not all(own[option][0].keeps_limit for own in situation.known.parts.values()):
+        return 0.0
+    back = look_back(world)
+    if back.best is None or back.blind is None:
+        return 0.0
+    return scale_worth(situation.known.options[option].base, back.blind, back.best)

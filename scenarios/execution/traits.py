@@ -12,7 +12,7 @@ from scenarios.company.domain import Structure
 from scenarios.company.domains.architecture import WHOLE
 from scenarios.company.records import CompanyCase
 from scenarios.company.sectors import SECTORS
-from scenarios.execution.pricing import price_option
+from scenarios.execution.shocks import price_option
 
 FAIL_SHARE = 0.3  # of the groups of upgrades that fall short in one company
 LOSSES = (60, 80, 100)  # percent of the stated effect that is lost

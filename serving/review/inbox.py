@@ -12,8 +12,7 @@ from serving.review.room import Room
 from serving.review.turns import SeatTurn
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.store.database import read_json
-from training.feedback.agreement import resolve_labels
-from training.feedback.labels import Label
+from training.feedback.labels import Label, resolve_labels
 from training.feedback.queue import QueuedItem
 
 RowKind = Literal["seat", "approval", "answer"]

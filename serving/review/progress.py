@@ -8,8 +8,7 @@ from itertools import combinations
 from evaluation.stats.effects import cohens_kappa, fleiss_kappa
 from serving.review.inbox import KINDS, STATES, InboxRow, list_rows
 from serving.review.room import Room
-from training.feedback.agreement import latest_by_reviewer
-from training.feedback.labels import Label
+from training.feedback.labels import Label, latest_by_reviewer
 
 KIND_TITLES = {"seat": "seats to play", "approval": "plans at the gate", "answer": "answers to judge"}
 LABEL_TITLES = {"verdict": "approved or rejected", "comparison": "which is better", "correction": "corrected"}

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from gymnasium.spaces import Text
 from pettingzoo import ParallelEnv
 
+from roles.errors import UserError
 from roles.team import RECONCILER
 from scenarios.base import Split, Style
 from scenarios.team import PlanGame, TeamScenario, generate
@@ -44,7 +45,10 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
 
         Raises:
             ValueError: coordinates out of range.
+            UserError: the test split, which is sealed.
         """
+        if split == "test":
+            raise UserError("the test split is sealed: play train or validation, and let `emads` evaluate")
         self._split, self._seed, self._difficulty = split, seed, difficulty
         self._weights = weights or TeamRewardWeights()
         self._index, self._style = -1, style

@@ -6,7 +6,7 @@ Pure, with the truth in `outcomes`; never in the graph.
 from dataclasses import replace
 
 from roles.team import NO_OPTION, Decision
-from scenarios.execution.hindsight import look_back, value_situation
+from scenarios.execution.situation import look_back, value_situation
 from scenarios.team import TeamScenario, judge_decision
 from scenarios.team.experts import best_vote
 from simulator.governance.course import read_plan

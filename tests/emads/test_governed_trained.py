@@ -13,7 +13,7 @@ import pytest
 from trained_team import train_small_team
 
 from emads.cli import main
-from simulator.export.governed_episodes import read_governed
+from simulator.export.episode_files import read_governed
 
 ROOT = Path(__file__).parent.parent.parent
 COUNT = 2

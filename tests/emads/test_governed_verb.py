@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from emads.cli import main
-from simulator.export.governed_episodes import read_governed
+from simulator.export.episode_files import read_governed
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 

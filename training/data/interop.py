@@ -15,7 +15,7 @@ from typing import Any
 from datasets import Dataset, Features, Json, List, Value
 from transformers import PreTrainedTokenizerBase
 
-from roles.errors import unknown
+from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from scenarios.base import Scenario, Split, Style, Verdict
 from scenarios.registry import FAMILIES, families
@@ -97,8 +97,10 @@ def find_scenario(
     """The case with these coordinates, made again.
 
     Raises:
-        UserError: unknown family.
+        UserError: unknown family; the test split, which is sealed.
     """
+    if split == "test":
+        raise UserError("the test split is sealed: train on train, tune on validation")
     if family not in FAMILIES:
         raise unknown("family", family, list(FAMILIES))
     return families(style)[family].generate(split, seed, index, difficulty)

@@ -19,7 +19,6 @@ from pydantic import ValidationError
 from roles.base import AnswerError, parse_strict_json
 from roles.errors import UserError
 from simulator.export.atomic_files import explain_os_errors, write_atomic
-from training.feedback.agreement import latest_by_reviewer
 from training.feedback.labels import (
     Comparison,
     Correction,
@@ -27,6 +26,7 @@ from training.feedback.labels import (
     Message,
     Provenance,
     Verdict,
+    latest_by_reviewer,
     replace_last,
     time_now,
 )

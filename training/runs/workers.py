@@ -16,10 +16,31 @@ from typing import Any
 
 from simulator.observer import counting_turns
 from training.runs.faults import Fault, plan_faults
-from training.runs.gpus import claim_gpu, visible_gpus
 from training.runs.memory import keep_freed_memory, return_freed_memory
 from training.runs.progress import progress
 from training.runs.run_errors import WorkerLostError
+
+
+def visible_gpus() -> list[str]:
+    """The names by which CUDA_VISIBLE_DEVICES calls the GPUs of this process, without starting CUDA."""
+    import torch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    return (named.split(",") if named else [str(place) for place in range(count)])[:count]
+
+
+def spare_gpus() -> list[str]:
+    """Those that the learners of this machine leave to rollout hosts; all where they leave none."""
+    gpus = visible_gpus()
+    return gpus[int(os.environ.get("LOCAL_WORLD_SIZE", "1")) :] or gpus
+
+
+def claim_gpu(gpus: Sequence[str], worker: int) -> None:
+    """Let this process see one of these GPUs alone; call it before anything is put on one."""
+    if gpus and "LOCAL_RANK" not in os.environ:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker % len(gpus)]
+
 
 QUIET_S = 120.0
 TURNS_S = 30.0  # between reports of how many turns were played

@@ -28,8 +28,7 @@ from training.config.feedback_config import (
     RewardModelConfig,
 )
 from training.data.drawn_scenarios import DrawnScenarios
-from training.feedback.agreement import resolve_labels
-from training.feedback.labels import Label, read_labels
+from training.feedback.labels import Label, read_labels, resolve_labels
 from training.feedback.ppo import PpoLearner
 from training.feedback.reward_model import RewardModel, build_reward_model, load_reward_model
 from training.feedback.rows import correction_rows, preference_rows, split_rows, verdict_rows

@@ -15,8 +15,8 @@ from training.joint.protocols import choose_player
 from training.learner.ranks import Ranks
 from training.models.base_model import quiet_libraries
 from training.models.engine_factory import open_rollouts
-from training.runs.gpus import spare_gpus
 from training.runs.run_folder import Run
+from training.runs.workers import spare_gpus
 from training.stages.from_config import choose_game, load_joint_start, make_chat
 
 

@@ -23,7 +23,7 @@ from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase
 from simulator.agents.agent_kinds import AgentKind, AgentLimits
 from simulator.agents.scripted_policies import remember_cases
-from simulator.export.governed_episodes import write_governed, write_governed_atif
+from simulator.export.episode_files import write_governed, write_governed_atif
 from simulator.governance.free_outcomes import FreeOutcomes
 from simulator.governance.gate.approvals import KEY_BYTES, find_key
 from simulator.governance.gate.eligibility import SIMULATED, TERMINAL, WEB, Reviewers

@@ -11,10 +11,16 @@ from scenarios.company.case import generate_case
 from scenarios.company.domains import DOMAINS
 from scenarios.company.optimum import find_optimum, plan_worth, recheck_optimum
 from scenarios.company.records import CompanyCase, Plan
-from scenarios.execution.hindsight import look_back, strike_all, value_situation
-from scenarios.execution.pricing import read_terms
-from scenarios.execution.shocks import KINDS, Shock, strike, strike_structure
-from scenarios.execution.situation import carry_out, follow, list_changed_seats, open_situation
+from scenarios.execution.shocks import KINDS, Shock, read_terms, strike, strike_structure
+from scenarios.execution.situation import (
+    carry_out,
+    follow,
+    list_changed_seats,
+    look_back,
+    open_situation,
+    strike_all,
+    value_situation,
+)
 from scenarios.execution.traits import Trait, apply_traits, measure_lost, weaken
 from scenarios.execution.world import draw_world, find_company
 

@@ -9,6 +9,7 @@ import pytest
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 from team_tables import CHAT, SAMPLING, SEATS, TEAM
 
+from roles.errors import UserError
 from roles.team import RECONCILER
 from scenarios.base import Style
 from scenarios.team import generate
@@ -114,3 +115,8 @@ def test_resets_go_through_the_cases_and_a_seed_chooses_another_stream() -> None
     for index in range(30):
         for agent, text in env.reset(options={"index": index})[0].items():
             assert env.observation_space(agent).contains(text)
+
+
+def test_the_test_split_is_sealed() -> None:
+    with pytest.raises(UserError, match="sealed"):
+        TeamEnv("test")

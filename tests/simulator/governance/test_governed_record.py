@@ -17,7 +17,7 @@ from roles.errors import UserError
 from scenarios.team import PlanGame, TeamScenario
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine
-from simulator.export.governed_episodes import (
+from simulator.export.episode_files import (
     SECRET,
     governed_to_atif,
     governed_to_json,

@@ -18,7 +18,7 @@ from evaluation.minutes.live_view import LiveView
 from roles.errors import InfrastructureError
 from scenarios.team.playable import PlayableCase
 from simulator.engines.base import Completion, CompletionRequest
-from simulator.export.governed_episodes import SECRET
+from simulator.export.episode_files import SECRET
 from simulator.export.telemetry import write_spans
 from simulator.governance.gate.reviewers import AbsentReviewer, Reviewer
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed

@@ -9,8 +9,7 @@ from statistics import fmean
 from roles.team import Report
 from scenarios.company.optimum import part_of
 from scenarios.company.records import CompanyCase
-from scenarios.execution.hindsight import value_situation
-from scenarios.execution.situation import Actual, carry_out, open_situation
+from scenarios.execution.situation import Actual, carry_out, open_situation, value_situation
 from scenarios.execution.traits import FAIL_SHARE, LOSSES, Trait, apply_traits, find_group, list_groups
 from scenarios.execution.world import draw_world
 from scenarios.team import TeamScenario, seat_team

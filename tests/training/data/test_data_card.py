@@ -12,7 +12,13 @@ import yaml
 from data_folders import hash_folder, read_rows
 
 from emads.cli import main
+from roles.errors import UserError
+from roles.team import Decision
+from scenarios import team
 from scenarios.registry import FAMILIES
+from scenarios.team.demonstrations import hold_meeting
+from scenarios.team.offers import load_report
+from scenarios.team.value import judge_decision
 from training.data.folders import requests
 from training.data.folders.baselines import score_baselines
 from training.data.folders.columns import COLUMNS, read_text
@@ -30,7 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(requests, "SCENARIOS_PER_SHARD", 10)
         generate_folder(("all",), COUNT, path)
-        generate_folder(("cto",), 4, path, seed=3, split="test", difficulties=(1, 2, 4), certify=False)
+        generate_folder(
+            ("cto",), 4, path, seed=3, split="test", difficulties=(1, 2, 4), certify=False, unseal=True
+        )
     return path
 
 
@@ -123,6 +131,36 @@ def test_the_commands_on_the_card_make_the_same_bytes(tmp_path: Path, folder: Pa
             ]
             assert main(arguments) == 0
     assert hash_folder(tmp_path / "again") == hash_folder(folder)
+
+
+def test_the_card_states_what_team_rows_are_worth(folder: Path) -> None:
+    """V of each case, from the rows' own final decisions; no claim of optima for `team`."""
+    card = " ".join((folder / "README.md").read_text().split())
+    assert "Every answer of a role family is the exact optimum" in card
+    assert "Every answer is the exact optimum" not in card
+    (row,) = read_table(folder, "Team meetings")
+    values = []
+    for index in range(COUNT):
+        case = team.generate("train", 0, index, 1 + index % 2)
+        meeting = hold_meeting(team.PlanGame(case))
+        table = {seat: load_report(report) for seat, report in meeting.reports.items() if report is not None}
+        optimum = case.optimum
+        if optimum is None:
+            continue
+        judged = judge_decision(case, table, Decision.model_validate(meeting.decision))
+        assert (judged.value == 1) == (judged.worth == optimum.worth)
+        values.append(judged.value)
+    assert row["scenarios"] == str(COUNT) == str(len(values))
+    assert row["mean V"] == f"{sum(values) / COUNT:.3f}"
+    assert 0 < float(row["mean V"]) < 1
+    assert row["optima"] == str(values.count(1))
+
+
+def test_the_test_split_is_sealed_and_its_command_unseals_it(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"sealed.*--unseal"):
+        generate_folder(("cto",), 4, tmp_path / "no", split="test")
+    assert not (tmp_path / "no").exists()
+    assert "--split test --unseal" in (folder / "README.md").read_text()
 
 
 def test_licence_version_and_digests(folder: Path) -> None:

@@ -153,7 +153,7 @@ def test_finished_shards_are_kept_and_damaged_ones_made_again(
 def test_a_folder_grows_but_never_mixes(tmp_path: Path) -> None:
     generate_folder(("cto",), 15, tmp_path)
     generate_folder(("cto",), 25, tmp_path)
-    generate_folder(("cto",), 10, tmp_path, split="test", seed=3)
+    generate_folder(("cto",), 10, tmp_path, split="test", seed=3, unseal=True)
     assert validate_folder(tmp_path).num_clean == 35
     with pytest.raises(UserError, match="seed 0, difficulties"):
         generate_folder(("cto",), 25, tmp_path, seed=1)

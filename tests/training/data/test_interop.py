@@ -27,6 +27,7 @@ from training.data.demonstrations import role_scenario
 from training.data.interop import (
     exact_reward,
     feasible_reward,
+    find_scenario,
     verified_reward,
     write_trl_folder,
 )
@@ -180,3 +181,8 @@ def test_unknown_roles_are_refused(tmp_path: Path) -> None:
         environment_factory("ceo")
     with pytest.raises(UserError, match="unknown role 'ceo'"):
         write_trl_folder(tmp_path, "ceo", count=1, difficulties=(1,))
+
+
+def test_rewards_do_not_open_the_test_split() -> None:
+    with pytest.raises(UserError, match="sealed"):
+        find_scenario("cto", "test", 0, 0, 1)

@@ -145,8 +145,12 @@ CORRUPT: dict[str, tuple[Callable[[], bytes], str]] = {
         "nested too deep",
     ),
     "one level too deep": (
-        lambda: b'{"question": "What?", "answer": "1", "note": ' + b"[" * 100 + b"]" * 100 + b"}",
+        lambda: b'{"question": ' + b"[" * 100 + b"]" * 100 + b', "answer": "1"}',
         "nested too deep",
+    ),
+    "just deep enough": (
+        lambda: b'{"question": ' + b"[" * 99 + b"]" * 99 + b', "answer": "1"}',
+        "question is neither text nor a number",
     ),
     "huge number": (lambda: b'{"question": "What?", "answer": ' + b"9" * 6000 + b"}", "a number too large"),
     "no final answer": (lambda: row(answer="It is 72."), "0 times ####"),
@@ -156,6 +160,7 @@ CORRUPT: dict[str, tuple[Callable[[], bytes], str]] = {
     "braces in the text": (lambda: row(answer="{so} #### 3"), "does not read as an answer"),
     "tool call in the text": (lambda: row(answer="<tool_call> #### 3"), "tool-call marker"),
 }
+BRACKETS = "[{" * 80  # in a text they nest nothing
 
 
 def test_brackets_in_strings_and_beside_each_other_are_not_depth(tmp_path: Path) -> None:
@@ -174,18 +179,20 @@ def test_corrupt_rows_are_named_and_clean_rows_kept(tmp_path: Path) -> None:
     lines: list[bytes] = []
     expected: dict[int, str] = {}
     for number, kind in enumerate(kinds):
-        lines.append(json.dumps({"question": f"Clean {number}?", "answer": NATALIA}).encode())
+        lines.append(json.dumps({"question": f"Clean {number} {BRACKETS}?", "answer": NATALIA}).encode())
         lines.append(CORRUPT[kind][0]())
         expected[len(lines)] = CORRUPT[kind][1]
     path = tmp_path / "mixed.jsonl"
     path.write_bytes(b"\n".join(lines))
     tasks, rejections = read_questions([path], "gsm8k")
-    assert [task.question for task in tasks] == [f"Clean {number}?" for number in range(len(kinds))]
+    assert [task.question for task in tasks] == [
+        f"Clean {number} {BRACKETS}?" for number in range(len(kinds))
+    ]
     assert [rejection.row for rejection in rejections] == list(expected)
     for rejection in rejections:
         assert rejection.file == str(path)
         assert expected[rejection.row] in rejection.reason, rejection
-    assert len(rejections) == 130
+    assert len(rejections) == 135
 
 
 def test_repeated_questions_are_rejected_over_all_files(tmp_path: Path) -> None:

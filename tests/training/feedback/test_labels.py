@@ -9,7 +9,6 @@ import pytest
 from pydantic import ValidationError
 
 from roles.errors import UserError
-from training.feedback.agreement import resolve_labels
 from training.feedback.exchange import export_labels, import_labels
 from training.feedback.labels import (
     Comparison,
@@ -21,6 +20,7 @@ from training.feedback.labels import (
     add_label,
     read_labels,
     replace_last,
+    resolve_labels,
 )
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from training.joint.hosts.process_host import ProcessHost
-from training.runs.gpus import claim_gpu, spare_gpus, visible_gpus
-from training.runs.workers import Task, run_tasks
+from training.runs.workers import Task, claim_gpu, run_tasks, spare_gpus, visible_gpus
 
 
 def meet(folder: str, name: str, others: int) -> str | None:

@@ -16,9 +16,8 @@ from scenarios.tasks.splits import TaskSet, unseal_test
 from training.config.run_config import RunConfig
 from training.data.folders.columns import encode_shard
 from training.data.folders.rows import check_families
-from training.data.tasks.importing import import_tasks, read_tasks
+from training.data.tasks.importing import import_tasks, read_tasks, validate_data
 from training.data.tasks.sources import open_source
-from training.data.tasks.validation import validate_data
 from training.runs.run_folder import Run
 from training.stages import sft, tasks
 from training.stages.tasks import train_tasks

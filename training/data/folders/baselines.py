@@ -9,11 +9,14 @@ from typing import Any
 
 from evaluation.scoring.baselines import book_episode, score_role_baselines, score_team_baselines
 from evaluation.scoring.team_players import BEST_HABITS, play_experts
-from roles.team import RECONCILER
+from roles.team import RECONCILER, Decision
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from scenarios.tasks.registry import TASK_FAMILIES
-from scenarios.team import TeamScenario
+from scenarios.team import PlanGame, TeamScenario
+from scenarios.team.demonstrations import hold_meeting
+from scenarios.team.offers import load_table
+from scenarios.team.value import judge_decision
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, score_episode
 from training.data.folders.row_statistics import RowStatistics
@@ -55,6 +58,35 @@ def score_baselines(family: str, found: RowStatistics) -> Iterator[BandScores]:
         if rewards["oracle"]:
             means = {name: statistics.fmean(values) for name, values in rewards.items()}
             yield BandScores(band=band, num_scenarios=len(rewards["oracle"]), means=means)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeetingScores:
+    """Worth of the plans that the experts' meetings of the rows funded, in one band of difficulty.
+
+    Example: MeetingScores(band=(1, 3), values=(0.81, 1.0))
+    """
+
+    band: tuple[int, int]
+    values: tuple[float, ...]  # V, the plan's worth as a share of the optimum's
+
+    @property
+    def num_exact(self) -> int:
+        return sum(value == 1 for value in self.values)
+
+
+def score_meetings(found: RowStatistics) -> Iterator[MeetingScores]:
+    """V of the meetings behind the rows, on up to SAMPLE_PER_DIFFICULTY scenarios of each difficulty."""
+    for band in BANDS:
+        values = []
+        for difficulty in sorted(level for level in found.keys if band[0] <= level <= band[1]):
+            for key in list(found.keys[difficulty])[:SAMPLE_PER_DIFFICULTY]:
+                case: TeamScenario = _generate(key)
+                meeting = hold_meeting(PlanGame(case, "full"))
+                decision = None if meeting.decision is None else Decision.model_validate(meeting.decision)
+                values.append(judge_decision(case, load_table(meeting.reports), decision).value)
+        if values:
+            yield MeetingScores(band=band, values=tuple(values))
 
 
 def _generate(key: str) -> Any:

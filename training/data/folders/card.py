@@ -6,18 +6,19 @@ Equal shards and an equal version of emads give equal bytes.
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 
 import pyarrow.parquet as pq
 
-from training.data.folders.baselines import BASELINES, SAMPLE_PER_DIFFICULTY, score_baselines
+from training.data.folders.baselines import BASELINES, SAMPLE_PER_DIFFICULTY, score_baselines, score_meetings
 from training.data.folders.card_header import TAGS, write_card_file
 from training.data.folders.index import DatasetIndex, OracleShard
 from training.data.folders.near_duplicates import LEAST_SIMILARITY
 from training.data.folders.row_statistics import NGRAM_SIZES, TEXT_COLUMNS, RowStatistics, describe_values
-from training.data.folders.rows import ALL, check_families
+from training.data.folders.rows import ALL, TEAM, check_families
 from training.runs.progress import progress
 
 LICENSE = "apache-2.0"
@@ -31,8 +32,7 @@ Generated decision cases of the `emads` role families, each with an expert's pla
 of one scenario: `messages` is the whole chat with tool calls and their true observations, `tools` the tools'
 signatures (like the arguments of calls JSON text in the files, values once `load_dataset` has read them),
 `answer` the final answer as JSON text, `key` the scenario's coordinates.
-Every answer is the exact optimum of its scenario and scored 1 by the family's verifier when it was written.
-{certified}
+{gold}{certified}
 Rows are a pure function of family, split, seed, index and difficulty; no split or seed draws from another's
 stream. The cases are synthetic: no person, company or real event is described. All text is English.
 
@@ -75,7 +75,7 @@ score is the team reward R with the default weights, and `greedy` takes the firs
 nobody vetoes.
 
 {baselines}
-## Made with
+{meetings}## Made with
 
 {rejected}emads {version}. The same commands give the same bytes:
 
@@ -95,6 +95,14 @@ _CERTIFIED = (
     "Every optimum was found again by a second, independent method while the data was made: 0 disagreements."
 )
 _NOT_CERTIFIED = "Not every optimum was checked by a second method (`--no-certify`): see the first table."
+_GOLD = """\
+Every answer of a role family is the exact optimum of its scenario and scored 1 by the family's verifier when
+it was written.
+"""
+_TEAM_GOLD = """\
+Rows of `team` are experts' meetings and no optima: no seat sees the others' facts. Every report states true
+figures; what the funded plan is worth, as a share V of the optimum, stands under "Team meetings".
+"""
 _REJECTED = """\
 These are the clean rows of another folder: {} problems kept rows out, see rejected.jsonl. The commands below
 make all of them again.
@@ -132,6 +140,7 @@ def _write_text(groups: Groups, found: Found, num_rejected: int) -> str:
     is_certified = all(shard.certified for shards in groups.values() for shard in shards)
     config, split = next(iter(groups), ("cto", "train"))
     return _TEXT.format(
+        gold=_describe_gold({family for family, _ in groups}),
         certified=_CERTIFIED if is_certified else _NOT_CERTIFIED,
         config=config,
         split=split,
@@ -145,12 +154,18 @@ def _write_text(groups: Groups, found: Found, num_rejected: int) -> str:
         answers=_tabulate_answers(found),
         diversity=_tabulate_diversity(found),
         baselines=_tabulate_baselines(found),
+        meetings=_tabulate_meetings(found),
         commands="\n".join(_list_commands(groups)),
         digests=_table(
             ("family", "split", "generator", "data"),
             ((*place, shards[0].generator[:16], _digest(shards)[:16]) for place, shards in groups.items()),
         ),
     )
+
+
+def _describe_gold(families: Set[str]) -> str:
+    """State how good the answers are: optima of single roles, offers and plans of experts in a team."""
+    return (_GOLD if families - {TEAM} else "") + (_TEAM_GOLD if TEAM in families else "")
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -224,6 +239,17 @@ def _tabulate_baselines(found: Found) -> str:
     return _table(("family", "split", "difficulty", "scenarios", *BASELINES), rows)
 
 
+def _tabulate_meetings(found: Found) -> str:
+    rows = [
+        (*place, f"{one.band[0]}-{one.band[1]}", len(one.values), f"{fmean(one.values):.3f}", one.num_exact)
+        for place, of_place in found.items()
+        if place[0] == TEAM
+        for one in score_meetings(of_place)
+    ]
+    titles = ("family", "split", "difficulty", "scenarios", "mean V", "optima")
+    return f"## Team meetings\n\n{_table(titles, rows)}\n" if rows else ""
+
+
 def _list_commands(groups: Groups) -> Iterator[str]:
     """One `emads generate` for the families that were asked for alike."""
     alike: dict[str, list[str]] = {}
@@ -231,6 +257,7 @@ def _list_commands(groups: Groups) -> Iterator[str]:
         first = shards[0]
         count = sum(s.stop - s.start - s.num_exact_repeats - s.num_near_repeats for s in shards)
         options = f"--count {count} --seed {first.seed} --split {first.split}"
+        options += " --unseal" if first.split == "test" else ""
         options += f" --difficulties {','.join(map(str, first.difficulties))}"
         if first.sector is not None:
             options += f" --sector {first.sector}"

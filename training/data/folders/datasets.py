@@ -44,11 +44,13 @@ def generate_folder(
     processes: int | None = None,
     certify: bool = True,
     sector: str | None = None,
+    unseal: bool = False,
 ) -> DatasetIndex:
     """Write `count` scenarios of each family (none named: all) to `out`; finished shards are kept.
 
     `processes` None uses every core where that pays. Every optimum is checked by a second method
     unless `certify` is off. `sector` takes the cases of one sector and passes over the others.
+    The test split needs `unseal`; the card's command states it.
 
     Raises:
         UserError: bad arguments, a folder that holds other data under these names or that another process
@@ -56,7 +58,7 @@ def generate_folder(
         OracleDisagreementError: the two methods disagree about an optimum.
     """
     families = check_families(families)
-    checked_split = check_request(count, seed, difficulties, split, processes)
+    checked_split = check_request(count, seed, difficulties, split, processes, unseal=unseal)
     check_sector(families, sector)
     requests = make_requests(
         families, checked_split, seed, difficulties, count=count, certify=certify, sector=sector

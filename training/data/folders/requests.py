@@ -97,12 +97,18 @@ def compute_generator_digest(family: str, difficulties: Sequence[int]) -> str:
 
 
 def check_request(
-    count: int, seed: int, difficulties: Sequence[int], split: str, processes: int | None
+    count: int,
+    seed: int,
+    difficulties: Sequence[int],
+    split: str,
+    processes: int | None,
+    *,
+    unseal: bool,
 ) -> Split:
-    """The split, checked like the other arguments.
+    """Return the split, checked like the other arguments.
 
     Raises:
-        UserError: out of range, repeated, or unknown.
+        UserError: out of range, repeated, or unknown; the test split without `unseal`.
     """
     if count < 1:
         raise UserError(f"count {count} must be 1 or more")
@@ -117,6 +123,11 @@ def check_request(
             raise UserError(f"difficulty {difficulty} must be {MIN_DIFFICULTY} to {MAX_DIFFICULTY}")
     if split not in SPLITS:
         raise unknown("split", split, list(SPLITS))
+    if split == "test" and not unseal:
+        raise UserError(
+            "the test split is sealed: rows with its answers spoil the evaluation of what is trained on them;"
+            " use train or validation, or give --unseal"
+        )
     return cast(Split, split)
 
 

@@ -18,10 +18,10 @@ from training.data.folders.cleaning import CleanFolder
 from training.data.folders.columns import COLUMNS, SCHEMA
 from training.data.folders.index import DatasetIndex, OracleShard
 from training.data.folders.rows import SOLO_FAMILIES, TEAM, Row, build_rows, generate_case
+from training.data.teacher.checks import ANY_REWARD, find_teacher_fault, is_by_teacher
 from training.data.teacher.index import TeacherIndex, TeacherShard
 from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
 from training.data.teacher.paraphrase import find_paraphrase_fault
-from training.data.teacher.validation import ANY_REWARD, find_teacher_fault, is_by_teacher
 from training.runs.progress import progress
 
 SHARD_NAME = re.compile(rf"(\w+)/({'|'.join(SPLITS)})-\d{{5}}\.parquet")

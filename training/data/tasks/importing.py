@@ -21,16 +21,55 @@ import pyarrow.parquet as pq
 from roles.errors import UserError, unknown
 from scenarios.base import SPLITS, Scenario, Split, Step, ToolCall
 from scenarios.registry import FAMILIES
-from scenarios.tasks.imported import ROLE, call_tool, demonstrate, list_scenarios, solve
+from scenarios.tasks.imported import ROLE, call_tool, demonstrate, list_scenarios, solve, verify
 from scenarios.tasks.question_files import Rejection, choose_check, read_questions
 from scenarios.tasks.registry import TASK_FAMILIES
 from scenarios.tasks.splits import SealKey, Task, TaskSet, require_key, unseal_test
 from simulator.export.atomic_files import claim_folder, explain_os_errors, write_atomic
 from training.data.folders.card_header import write_card_file
-from training.data.folders.columns import encode_shard, load_messages
-from training.data.folders.index import Shard
+from training.data.folders.columns import COLUMNS, encode_shard, load_messages
+from training.data.folders.index import FolderIndex, Record, Shard
 from training.data.folders.rows import TEAM, Row, list_tools, make_row, write_turn
-from training.data.tasks.index import ImportIndex, Source, read_import_index
+from training.data.folders.validation import RowProblem, ValidationReport, validate_folder
+
+
+class Source(Record):
+    """A file that was imported. Example: Source(file="sums.jsonl", sha256="5c...")"""
+
+    file: str
+    sha256: str
+
+
+class ImportIndex(FolderIndex[Shard]):
+    """Content of import.json; without shards while they are being written.
+
+    Example: ImportIndex(format=ImportIndex.FORMAT, name="sums", layout="qa", check="auto",
+                         sources=(Source(...),), shards=(Shard(path="sums/train-00000.parquet", ...),))
+    """
+
+    FILE = "import.json"
+    FORMAT = "emads-import/2"
+    REMEDY = "import the files again into another folder"
+
+    name: str
+    layout: str
+    check: str
+    sources: tuple[Source, ...]
+
+
+def read_import_index(folder: Path) -> ImportIndex:
+    """The index of a folder of tasks.
+
+    Raises:
+        UserError: there is none, or a damaged one.
+    """
+    found = ImportIndex.find(folder)
+    if found is None:
+        raise UserError(
+            f"cannot read {folder / ImportIndex.FILE}: no such file; import files with `emads import`"
+        )
+    return found
+
 
 REJECTED, SEALED = "rejected.jsonl", "sealed"
 ROWS_PER_SHARD = 1000
@@ -239,3 +278,57 @@ def _read_shard(folder: Path, shard: Shard) -> list[Row]:
         )
     rows: list[Row] = pq.read_table(pa.BufferReader(content)).to_pylist()
     return rows
+
+
+def validate_data(folder: Path, *, keep: Path | None = None) -> ValidationReport:
+    """Check a data folder of any kind; clean rows go to `keep`, but not those of imported tasks.
+
+    Raises:
+        UserError: as `validate_folder` and `validate_import`.
+    """
+    if not (folder / ImportIndex.FILE).exists():
+        return validate_folder(folder, keep=keep)
+    if keep is not None:
+        raise UserError(f"{folder} holds imported tasks: leave --keep out and import the files again")
+    return validate_import(folder)
+
+
+def validate_import(folder: Path) -> ValidationReport:
+    """Rebuild every row from its question and solution, and compare split, tool results, answer and score.
+
+    Raises:
+        UserError: a damaged or interrupted folder; a shard that is not the one that was imported.
+    """
+    problems: list[RowProblem] = []
+    num_rows = 0
+    tasks = read_tasks(folder)
+    with unseal_test() as key:
+        for split in SPLITS:
+            rows = read_rows(folder, split, key)
+            num_rows += len(rows)
+            rebuilt = [
+                (build_row(scenario), verify(scenario, scenario.truth["steps"][-1][0]).reward)
+                for scenario in list_scenarios(tasks, split, key)  # type: ignore[arg-type]
+            ]
+            for number, reason in _find_faults(rows, rebuilt):
+                problems.append(RowProblem(file=f"{tasks.name}/{split}", row=number, reason=reason))
+    return ValidationReport(
+        num_rows=num_rows,
+        num_clean=num_rows - len({(p.file, p.row) for p in problems}),
+        problems=tuple(problems),
+    )
+
+
+def _find_faults(rows: list[Row], rebuilt: list[tuple[Row, float]]) -> Iterator[tuple[int, str]]:
+    """Row numbers with the first thing that is wrong with them."""
+    by_question = {row["brief"]: (row, reward) for row, reward in rebuilt}
+    for number, row in enumerate(rows):
+        if row["brief"] not in by_question:
+            yield number, "its question belongs to another split"
+            continue
+        expected, reward = by_question[row["brief"]]
+        differing = [name for name in COLUMNS if row[name] != expected[name]]
+        if differing:
+            yield number, f"{differing[0]} differs from what its question and solution give"
+        elif reward != 1:
+            yield number, f"its own solution scores {reward:g}"

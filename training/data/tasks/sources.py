@@ -12,8 +12,7 @@ from scenarios.tasks.imported import ROLE, list_scenarios, make_family
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
 from scenarios.tasks.splits import SealKey, require_key
 from training.data.demonstrations import difficulty_of
-from training.data.tasks.importing import read_tasks
-from training.data.tasks.index import ImportIndex
+from training.data.tasks.importing import ImportIndex, read_tasks
 
 Draw = Callable[[Split, int, SealKey | None], list[Scenario]]
 

@@ -7,17 +7,150 @@ replay   the tools, asked again on the scenario made anew, say the same word for
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Literal
 
+from roles.base import AnswerError
 from roles.registry import ROLES
 from scenarios.base import ToolCall, ToolError
+from scenarios.tasks.grading.arithmetic import calculate
+from scenarios.tasks.grading.expressions import MAX_CHARS, ExpressionError
 from simulator.tool_calls import CLOSE, OPEN
 from training.data.folders.columns import Message, load_messages, store_messages
-from training.data.folders.rows import write_turn
-from training.data.teacher.claims import FalseChainError, KnownNumbers
-from training.data.teacher.lessons import Lesson
+from training.data.folders.rows import Row, write_opening, write_turn
+from training.data.teacher.lessons import Lesson, open_lesson
+
+FREE = 10  # whole numbers up to here count, order and number things
+NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?"
+_NUMBER = re.compile(rf"(?<![A-Za-z0-9_.]){NUMBER}(?![A-Za-z0-9_]*[A-Za-z_])|(?<![A-Za-z0-9_.]){NUMBER}(?=%)")
+_UNIT = re.compile(r"(?<=[0-9])[ \t]*(?:k\$|[A-Za-z$]+)(?=[ \t]*[-+*/=<>)])")
+_RELATION = re.compile(r"<=|>=|=<|[=<>]")
+_TYPESET = str.maketrans({"\u2264": "<=", "\u2265": ">=", "\u00d7": "*", "\u00f7": "/", "\u2212": "-"})
+_LEFT = re.compile(r"[0-9.,+*/%()^ \t-]*$")
+_RIGHT = re.compile(r"[ \t]*[$]?[ \t]*([-+(]*[0-9][0-9.,+*/%()^ \t-]*)")
+_BOUND = re.compile(r"\bfor at most $")  # what stands before a number that is chosen
+_OPERATOR = re.compile(r"[0-9)%][ \t]*[-+*/^]|//")
+
+
+class FalseChainError(Exception):
+    """A number that nobody gave, or a relation that does not hold; the message quotes it."""
+
+
+class KnownNumbers:
+    """Numbers that may be stated, and the check of what is.
+
+    Example: KnownNumbers(["latency 53, cost 66"]).check("66 + 53 = 119, so 119") passes
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._known: set[Fraction] = set()
+        for text in texts:
+            self.learn(text)
+
+    def learn(self, text: str) -> None:
+        """Every number of a text is known from now on."""
+        self._known.update(value for _, value, _ in find_numbers(text))
+
+    def check(self, text: str) -> None:
+        """Check a text from its beginning; what its right equations work out becomes known.
+
+        Raises:
+            FalseChainError: the first number or relation that does not stand.
+        """
+        text = text.translate(_TYPESET)
+        relations = {end: statement for statement, end in find_relations(text)}
+        waiting = sorted(relations)
+        for place, value, shown in find_numbers(text):
+            self._work_out(relations, [end for end in waiting if end <= place])
+            waiting = [end for end in waiting if end > place]
+            if any(self._is_result(relations[end], place) for end in waiting):
+                continue
+            if _BOUND.search(text[:place]):
+                self._known.add(value)
+            elif not self._is_known(value, shown):
+                raise FalseChainError(f"{shown}, which nobody gave and no sum worked out")
+        self._work_out(relations, waiting)
+
+    def _work_out(self, relations: dict[int, "Relation"], ends: Iterable[int]) -> None:
+        for end in ends:
+            relation = relations[end]
+            if not relation.holds():
+                raise FalseChainError(f"{relation.text!r}, which is false")
+            if relation.sign == "=":
+                self._known.add(relation.values[1])
+
+    def _is_result(self, relation: "Relation", place: int) -> bool:
+        """Return whether a number is what an equation works out: it stands after the sign, alone."""
+        return relation.sign == "=" and relation.is_worked_out and place >= relation.sign_place
+
+    def _is_known(self, value: Fraction, shown: str) -> bool:
+        if value in self._known or (value.denominator == 1 and value <= FREE):
+            return True
+        decimals = len(shown.partition(".")[2])
+        return decimals > 0 and any(_is_rounded(one, value, decimals) for one in self._known)
+
+
+class Relation:
+    """Two sides of a sign, as found in a text. Example: "2 + 2 = 4" holds, "3 > 5" does not."""
+
+    def __init__(self, left: str, sign: str, right: str, sign_place: int) -> None:
+        self.text, self.sign, self.sign_place = f"{left} {sign} {right}", sign, sign_place
+        self.values = (calculate(left), calculate(right))
+        self.is_worked_out = bool(_OPERATOR.search(left)) and not _OPERATOR.search(right.lstrip("-+"))
+        self._decimals = len(right.partition(".")[2]) if self.is_worked_out else 0
+
+    def holds(self) -> bool:
+        """Return whether it is true; a result with decimals may be rounded to them."""
+        one, other = self.values
+        if self.sign == "=":
+            return one == other or (self._decimals > 0 and _is_rounded(one, other, self._decimals))
+        return {"<": one < other, ">": one > other, "<=": one <= other, "=<": one <= other}.get(
+            self.sign, one >= other
+        )
+
+
+def find_numbers(text: str) -> Iterator[tuple[int, Fraction, str]]:
+    """Place, value and spelling of every number that is no part of a name (P1, K12)."""
+    for found in _NUMBER.finditer(text.translate(_TYPESET)):
+        yield found.start(), Fraction(found[0].replace(",", "")), found[0]
+
+
+def find_relations(text: str) -> Iterator[tuple[Relation, int]]:
+    """Relations between two arithmetic expressions, with the place where each ends; units are left out."""
+    for found in _RELATION.finditer(text):
+        before = _blank_units(text[max(0, found.start() - MAX_CHARS) : found.start()])
+        left = _LEFT.search(before)
+        right = _RIGHT.match(_blank_units(text[found.end() : found.end() + MAX_CHARS]))
+        if left is None or right is None:
+            continue
+        sides = (_trim(re.split(r"[.,][ \t]", left[0])[-1]), _trim(re.split(r"[.,](?:[ \t]|$)", right[1])[0]))
+        try:
+            yield Relation(sides[0], found[0], sides[1], found.start()), found.end() + right.end()
+        except ExpressionError:
+            continue
+
+
+def _blank_units(text: str) -> str:
+    """Units between a number and a sign become spaces: "53 ms - 40 ms" is 53 - 40."""
+    return _UNIT.sub(lambda found: " " * len(found[0]), text + "=")[:-1]
+
+
+def _trim(side: str) -> str:
+    side = side.strip(" \t.,+*/-") if not side.strip().startswith("-") else side.strip(" \t.,")
+    while side.count(")") > side.count("("):
+        if not side.endswith(")"):
+            break
+        side = side[:-1].rstrip()
+    while side.count("(") > side.count(")") and side.startswith("("):
+        side = side[1:].lstrip()
+    return side
+
+
+def _is_rounded(exact: Fraction, shown: Fraction, decimals: int) -> bool:
+    return abs(exact - shown) <= Fraction(1, 2 * 10**decimals)
+
 
 Reason = Literal["tools", "answer", "chain", "replay"]
 EXACT = 1.0
@@ -103,7 +236,7 @@ def check_chain(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) 
     A figure (a number right after a name under which the family's tools give figures: "latency 53", "the cost
     of B is 67", `"total": 42`) must have been given under this name in an earlier observation, and of the one
     thing that its sentence names where a tool was asked about that thing; or stand in the brief. Every other
-    number of the words must be known or worked out, and every equation must hold (see `claims.py`).
+    number of the words must be known or worked out, and every equation must hold.
     """
     names = {name for text in lesson.list_observations() for name, _ in read_figures(text)} | {
         name for turn in turns for name, _ in read_figures(turn.observation)
@@ -257,3 +390,68 @@ def _read_turns(messages: Sequence[Message]) -> Iterator[PlayedTurn]:
         observation = next(waiting, {})["content"]
         yield PlayedTurn(text=message["content"], call=call, observation=observation, asked=asked)
         asked = ""
+
+
+BEGIN, END = "<think>", "</think>"
+MAX_THOUGHT_CHARS = 8_000  # of one turn: longer ones are left out
+
+
+def write_thoughts(text: str) -> str:
+    """Thoughts as a turn begins with them. Example: write_thoughts("B is cheaper.")"""
+    return f"{BEGIN}\n{text.strip()}\n{END}\n"
+
+
+def drop_reasoning(turns: Sequence[PlayedTurn]) -> tuple[PlayedTurn, ...]:
+    """The turns without what the teacher thought."""
+    return tuple(replace(turn, text=_split(turn.text)[1]) for turn in turns)
+
+
+def keep_sound_reasoning(lesson: Lesson, turns: Sequence[PlayedTurn]) -> tuple[PlayedTurn, ...]:
+    """The turns, each with its thoughts where these pass the chain check after the turns before it."""
+    kept: list[PlayedTurn] = []
+    for turn in turns:
+        thoughts, words = _split(turn.text)
+        alone = replace(turn, text=thoughts)
+        is_sound = (
+            0 < len(thoughts) <= MAX_THOUGHT_CHARS
+            and thoughts.count(BEGIN) == thoughts.count(END) == 1
+            and not any(mark in thoughts for mark in (OPEN, CLOSE))
+            and check_chain(lesson, [*kept, alone], EXACT) is None
+        )
+        kept.append(turn if is_sound else replace(turn, text=words))
+    return tuple(kept)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Thoughts with their marks, "" without, and the words after them."""
+    if not text.startswith(BEGIN) or END not in text:
+        return "", text
+    thoughts, mark, words = text.partition(f"{END}\n")
+    return (thoughts + mark, words) if mark else ("", text)
+
+
+AUTHOR_PREFIX = "teacher:"
+ANY_REWARD = 1e-6  # where nobody says which reward was asked: the answer must be worth something
+
+
+def is_by_teacher(row: Row) -> bool:
+    """Return whether the row says that a teacher wrote it."""
+    return bool(row["author"].startswith(AUTHOR_PREFIX))
+
+
+def find_teacher_fault(row: Row, min_reward: float = ANY_REWARD) -> str | None:
+    """Fault in messages or answer of a teacher's row of sound coordinates; None if there is none."""
+    place = (row["split"], row["seed"], row["index"], row["difficulty"])
+    lesson = open_lesson(row["family"], *place, row["role"])
+    opening = write_opening(lesson.role, lesson.brief)
+    turns = read_messages(row["messages"], len(opening))
+    if turns is None or row["messages"][: len(opening)] != store_messages(opening):
+        return "messages are not mandate, brief and turns"
+    rejection = find_rejection(lesson, turns, min_reward)
+    if rejection is not None:
+        return f"messages fail the check of {rejection.reason}: {rejection.detail}"
+    try:
+        made = lesson.build_row(write_messages(turns), list_answers(turns), row["author"])
+    except AnswerError as error:
+        return f"answer: {error}"
+    return None if row["answer"] == made["answer"] else "answer differs from that of the messages"

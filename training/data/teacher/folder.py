@@ -26,6 +26,7 @@ from training.data.folders.index import DatasetIndex
 from training.data.folders.near_duplicates import RepeatFilter, compute_fingerprint
 from training.data.folders.requests import Request, check_request, make_requests
 from training.data.folders.rows import Case, check_families, count_roles, require_certificate
+from training.data.teacher.checks import AUTHOR_PREFIX
 from training.data.teacher.index import TeacherIndex, TeacherShard, write_teacher_card
 from training.data.teacher.journal import SUFFIX, Heading, Journal, read_journal
 from training.data.teacher.lessons import Lesson, list_lessons
@@ -38,7 +39,6 @@ from training.data.teacher.teacher import (
     describe_rejection,
     write_demonstrations,
 )
-from training.data.teacher.validation import AUTHOR_PREFIX
 from training.runs.progress import Progress, progress
 
 SPARE_DRAWS = 50  # besides twice the count: a family that repeats itself more often is given up
@@ -65,16 +65,17 @@ def teach_folder(
     difficulties: Sequence[int] = (1, 2),
     split: str = "train",
     certify: bool = True,
+    unseal: bool = False,
 ) -> TeachingReport:
     """Let a teacher play `count` different scenarios of each family, those of `generate_folder`.
 
-    Replies that the journals hold are not asked for again.
+    Replies that the journals hold are not asked for again. The test split needs `unseal`.
 
     Raises:
         UserError: bad arguments, a folder that holds other data or that another process writes to, disk full.
         OracleDisagreementError: two methods disagree about an optimum that `certify` checks.
     """
-    checked_split = check_request(count, seed, difficulties, split, None)
+    checked_split = check_request(count, seed, difficulties, split, None, unseal=unseal)
     chosen = check_families(families)
     if rules.writes == "brief":
         check_can_paraphrase(chosen)
@@ -277,7 +278,8 @@ def summarise_teaching(report: TeachingReport) -> list[str]:
 
 def _summarise_shard(shard: TeacherShard) -> str:
     rejected = ", ".join(f"{reason} {count}" for reason, count in sorted(shard.rejected.items()))
-    parts = [f"{shard.path}: {shard.num_rows} of {shard.num_scenarios} scenarios kept"]
+    num_plays = shard.num_scenarios * count_roles(shard.family)
+    parts = [f"{shard.path}: {shard.num_rows} of {num_plays} plays kept"]
     if rejected:
         parts.append(f"rejected {rejected}")
     if shard.num_unfinished:

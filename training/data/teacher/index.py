@@ -4,6 +4,7 @@ from pathlib import Path
 
 from training.data.folders.card_header import write_card_file
 from training.data.folders.index import FolderIndex, Shard
+from training.data.folders.rows import count_roles
 
 _TEXT = """\
 # Company decision demonstrations by a teacher model
@@ -16,8 +17,8 @@ named like a tool's were given by a tool or the brief, and the tools said the sa
 an author `paraphrase:MODEL` are the oracle's plays after a brief in the model's words that states the same
 facts. What was rejected, and why, is in `FAMILY/SPLIT-NUMBER.rejected.jsonl`. Splits share no scenario.
 
-| shard | author | seed | difficulties | least reward | scenarios | rows | rejected | unfinished |
-|---|---|---|---|---|---|---|---|---|
+| shard | author | seed | difficulties | least reward | scenarios | plays | rows | rejected | unfinished |
+|---|---|---|---|---|---|---|---|---|---|
 """
 
 
@@ -68,6 +69,7 @@ def _describe(shard: TeacherShard) -> str:
         ", ".join(str(difficulty) for difficulty in shard.difficulties),
         f"{shard.min_reward:g}",
         shard.num_scenarios,
+        shard.num_scenarios * count_roles(shard.family),
         shard.num_rows,
         rejected,
         shard.num_unfinished,

@@ -2,7 +2,7 @@
 
 The teacher is told more than the row keeps: besides the mandate the schema of the answer and how to work. The
 row holds what an oracle's row holds (mandate, brief, turns), so that students learn to do without being told,
-and what the teacher thought, where that stands up to the check (`reasoning.py`).
+and what the teacher thought, where that stands up to the check.
 Calls are read in both shapes, native `tool_calls` of the protocol and one <tool_call> in the text.
 """
 
@@ -18,9 +18,8 @@ from simulator.engines.openai.wire import ToolShape, describe_tools
 from simulator.tool_calls import OPEN, BadToolCallError, parse_tool_calls
 from training.data.folders.columns import Message
 from training.data.folders.rows import list_tools
-from training.data.teacher.checks import PlayedTurn, Rejection, list_answers, observe
+from training.data.teacher.checks import PlayedTurn, Rejection, list_answers, observe, write_thoughts
 from training.data.teacher.lessons import Lesson
-from training.data.teacher.reasoning import write_thoughts
 
 Ask = Callable[[Sequence[Message]], Awaitable[ChatReply]]
 

@@ -22,14 +22,15 @@ from training.data.folders.rows import (
 from training.data.teacher.checks import (
     PlayedTurn,
     Rejection,
+    drop_reasoning,
     find_rejection,
+    keep_sound_reasoning,
     list_answers,
     write_messages,
 )
 from training.data.teacher.journal import Answered, Failed, Journal
 from training.data.teacher.lessons import Lesson
 from training.data.teacher.play import play_lesson
-from training.data.teacher.reasoning import drop_reasoning, keep_sound_reasoning
 
 
 class TeachingRules(BaseModel):

@@ -46,7 +46,7 @@ def test_the_verb_writes_a_folder_and_shows_counts_but_no_key(
     captured = capsys.readouterr()
     assert status == 0
     assert captured.out.splitlines() == [
-        "cto/train-00000.parquet: 2 of 4 scenarios kept; rejected answer 2",
+        "cto/train-00000.parquet: 2 of 4 plays kept; rejected answer 2",
         f"cost {num * 300e-6:.4f} ({num * 100} prompt and {num * 10} completion tokens)",
     ]
     files = [path for path in (tmp_path / "d").rglob("*") if path.is_file()]

@@ -18,8 +18,8 @@ from scenarios.registry import FAMILIES
 from simulator.tool_calls import format_tool_call
 from training.data.folders.columns import load_messages
 from training.data.folders.rows import list_tools
+from training.data.teacher.checks import find_teacher_fault
 from training.data.teacher.teacher import TeachingRules, describe_rejection
-from training.data.teacher.validation import find_teacher_fault
 
 pytestmark = pytest.mark.usefixtures("no_hang")
 
