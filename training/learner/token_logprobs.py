@@ -117,14 +117,15 @@ def _has_plain_head(model: Any) -> bool:
     if causal not in _plain_heads:
         count = 2 * head.weight.shape[1]
         probe = 1e4 * torch.arange(1, count + 1, device=head.weight.device, dtype=torch.float32).sin()
-        given = BaseModelOutputWithPast(last_hidden_state=probe.view(1, 2, -1).to(head.weight.dtype))
+        hidden: Any = probe.view(1, 2, -1).to(head.weight.dtype)
+        given = BaseModelOutputWithPast(last_hidden_state=hidden)
         before = decoder.__dict__.get("forward")
         decoder.__dict__["forward"] = lambda *args, **options: given
         try:
             with torch.no_grad():
                 ids = torch.zeros(1, 2, dtype=torch.long, device=head.weight.device)
                 own = causal.forward(input_ids=ids, use_cache=False).logits.float()
-                plain = head(given.last_hidden_state).float()
+                plain = head(hidden).float()
             _plain_heads[causal] = bool((own - plain).norm() <= 1e-2 * plain.norm())
         except (AttributeError, TypeError, KeyError):  # it wants more from its layers
             _plain_heads[causal] = False
