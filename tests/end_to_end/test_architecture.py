@@ -166,12 +166,6 @@ def test_folders_are_small() -> None:
     assert set(large) <= set(LARGE_FOLDERS), large
 
 
-def test_files_are_small() -> None:
-    lines = {path: read(path).count("\n") for path in SOURCES}
-    large = {path: number for path, number in lines.items() if number > MOST_LINES}
-    assert large == {}
-
-
 def test_every_package_says_what_belongs_there() -> None:
     folders = sorted(path for path in SOURCES if path.endswith("__init__.py"))
     docstrings = {path: ast.get_docstring(ast.parse(read(path))) or "" for path in folders}
