@@ -34,6 +34,13 @@ ARCHITECTURES = {
     "Qwen2ForCausalLM": (MODEL_ARCH.QWEN2, "qwen2"),
     "Qwen3ForCausalLM": (MODEL_ARCH.QWEN3, "qwen2"),
 }  # class of transformers -> architecture, and name of the cut of its byte-level vocabulary
+CUTS = {
+    "smollm": ["digits", "words of GPT-2"],
+    "qwen2": [
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ],
+}  # what llama.cpp cuts text by under each name
 _FACTORS = {".lora_A.weight": ".lora_a", ".lora_B.weight": ".lora_b"}
 _PREFIX = "base_model.model."
 
@@ -66,6 +73,7 @@ def write_model(model: Path, target: Path, *, name: str) -> None:
     """
     config = _read_json(model / "config.json")
     architecture, cut = _find_architecture(config)
+    _refuse_unwritten(config, _read_json(model / "tokenizer.json"), cut)
     writer = GGUFWriter(target, architecture.name.lower())
     writer.add_type("model")
     writer.add_name(name)
@@ -111,6 +119,63 @@ def _find_architecture(config: Mapping[str, Any]) -> tuple[MODEL_ARCH, str]:
             f"--gguf: {name} is not written here (known: {', '.join(ARCHITECTURES)}); leave --gguf out"
         )
     return ARCHITECTURES[name]
+
+
+def _refuse_unwritten(config: Mapping[str, Any], tokenizer: Mapping[str, Any], cut: str) -> None:
+    """Refuse settings that the file would not hold: another program would compute another model.
+
+    Raises:
+        UserError: names them.
+    """
+    ropes = [config.get(key) or {} for key in ("rope_parameters", "rope_scaling")]
+    is_llama = config["architectures"] == ["LlamaForCausalLM"]
+    kinds = set(config.get("layer_types") or ()) - {"full_attention"}
+    found = {
+        "rope_scaling": any(one.get("rope_type", one.get("type", "default")) != "default" for one in ropes),
+        "partial_rotary_factor": any(
+            one.get("partial_rotary_factor") not in (None, 1) for one in (config, *ropes)
+        ),
+        "sliding_window": bool(kinds) or bool(config.get("use_sliding_window")),
+        "attention_bias": bool(config.get("attention_bias")) and is_llama,
+        "mlp_bias": bool(config.get("mlp_bias")),
+        "hidden_act": config.get("hidden_act", "silu") != "silu",
+        "eos_token_id (a list)": isinstance(config.get("eos_token_id"), list),
+        "quantization_config": config.get("quantization_config") is not None,
+    } | _unwritten_of_tokenizer(tokenizer, cut)
+    if any(found.values()):
+        names = ", ".join(name for name, is_unwritten in found.items() if is_unwritten)
+        raise UserError(f"--gguf: the file would not hold {names}; leave --gguf out")
+
+
+def _unwritten_of_tokenizer(stored: Mapping[str, Any], cut: str) -> dict[str, bool]:
+    model = stored["model"]
+    if model["type"] != "BPE":  # such a file holds no vocabulary: callers send token ids
+        return {
+            f"tokenizer type {model['type']}": model["type"] != "Unigram" or bool(model.get("byte_fallback"))
+        }
+    last = stored.get("post_processor") or {}
+    steps = last.get("processors", [last])
+    normalizer = (stored.get("normalizer") or {"type": "NFC"})["type"]
+    return {
+        "SentencePiece's byte_fallback": bool(model.get("byte_fallback")),
+        "pre_tokenizer": _cuts_of(stored.get("pre_tokenizer") or {}) != CUTS[cut],
+        f"normalizer {normalizer}": normalizer != "NFC",
+        "tokens that a post_processor adds (bos)": any(step.get("special_tokens") for step in steps),
+    }
+
+
+def _cuts_of(stored: Mapping[str, Any]) -> list[Any]:
+    """What a stored pre-tokenizer cuts text by, in order."""
+    cuts: list[Any] = []
+    for step in stored.get("pretokenizers", [stored]):
+        if step.get("type") == "ByteLevel":
+            cuts += ["words of GPT-2"] if step.get("use_regex", True) else []
+            cuts += ["a space before"] if step.get("add_prefix_space") else []
+        elif step.get("type") == "Digits":
+            cuts.append("digits" if step.get("individual_digits") else "numbers")
+        else:
+            cuts.append((step.get("pattern") or {}).get("Regex", step.get("type")))
+    return cuts
 
 
 def _add_shape(writer: GGUFWriter, config: Mapping[str, Any]) -> None:

@@ -6,6 +6,9 @@ segment is one call, so that no mask over the whole line is ever made: SDPA in f
 plain matrix products, which are 2.5 times as fast there as the flash kernel.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, NamedTuple
@@ -16,10 +19,15 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
+from roles.errors import UserError
 from simulator.engines.embedded.grouped_attention import grouped_attention
 
 NAME = "emads_rows"
 QUERY_BLOCK = 256  # queries whose scores are computed at once in plain attention
+
+
+_PLAIN_OPTIONS = ("dropout", "is_causal", "position_ids", "use_cache", "output_attentions", "cache_position")
+_calls: ContextVar[list[nn.Module] | None] = ContextVar("layers that attended by rows", default=None)
 
 
 class Segment(NamedTuple):
@@ -89,6 +97,28 @@ def use_row_attention(model: nn.Module) -> None:
         adapted.set_attn_implementation(NAME)
 
 
+@contextmanager
+def every_layer_by_rows(model: Any) -> Iterator[None]:
+    """Refuse a pass over a row layout in which a layer mixed tokens past it.
+
+    Raises:
+        UserError: fewer layers attended by the layout than the model has.
+    """
+    calls: list[nn.Module] = []
+    token = _calls.set(calls)
+    kind, wanted = model.config.model_type, model.config.get_text_config().num_hidden_layers
+    try:
+        yield
+    except TypeError as error:  # a forward pass that takes no layout
+        raise UserError(f"{kind} takes no row layout: use row_layout padded ({error})") from error
+    finally:
+        _calls.reset(token)
+    if len(calls) != wanted:
+        raise UserError(
+            f"{len(calls)} of the {wanted} layers of {kind} attend by row layouts: use row_layout padded"
+        )
+
+
 def row_attention(
     module: nn.Module,
     query: Tensor,
@@ -103,8 +133,12 @@ def row_attention(
     """Attention as Transformers calls it: (1, heads, tokens, width) in, (1, tokens, heads, width) out."""
     if layout is None:
         return grouped_attention(module, query, key, value, attention_mask, scaling=scaling, **options)
-    if options.get("sliding_window") is not None:
-        raise ValueError("row layouts do not know sliding windows: use row_layout padded")
+    if unknown := sorted(
+        key for key, one in options.items() if one is not None and key not in _PLAIN_OPTIONS
+    ):
+        raise UserError(f"row layouts do not know {', '.join(unknown)} of this model: use row_layout padded")
+    if (calls := _calls.get()) is not None:
+        calls.append(module)
     if query.is_cuda and torch.is_autocast_enabled("cuda"):  # rotary positions leave queries in float32
         precision = torch.get_autocast_dtype("cuda")
         query, key, value = (one.to(precision) for one in (query, key, value))

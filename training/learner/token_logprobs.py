@@ -5,16 +5,21 @@ gradient to the hidden states is kept instead of them: a vector of the model's w
 vocabulary. Weights of the head that train recompute their logits in the backward pass.
 """
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
+from peft import PeftModel
 from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from training.learner.packing import RowBatch
-from training.learner.row_attention import use_row_attention
+from training.learner.row_attention import every_layer_by_rows, use_row_attention
 
+_plain_heads: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 SHARDED_METHODS = ("own_logprobs", "own_hidden")  # what a sharded model computes between gather and reshard
 
 
@@ -58,9 +63,15 @@ def compute_in_bf16(model: nn.Module) -> None:
 def _logprobs(
     model: nn.Module, batch: RowBatch, temperature: float, logit_rows: int
 ) -> tuple[Tensor, Tensor]:
-    hidden = _hidden(model, batch)
     head = _head(model)
-    if logit_rows:
+    is_plain = _has_plain_head(model)
+    if not is_plain:
+        logits = _own_logits(model, batch).float() / temperature
+        every = torch.log_softmax(logits, dim=-1)
+        entropy = -(every.exp() * every).sum(-1)
+        return every.gather(1, batch.targets[:, None])[:, 0], entropy
+    hidden = _hidden(model, batch)
+    if logit_rows and getattr(head, "bias", None) is None:
         weight = head.weight
         if not hidden.is_meta and torch.is_autocast_enabled(
             hidden.device.type
@@ -77,15 +88,64 @@ def _logprobs(
 
 
 def _hidden(model: nn.Module, batch: RowBatch) -> Tensor:
+    return _run(model, _decoder(model), batch).last_hidden_state.flatten(0, 1)[batch.predict_at]  # type: ignore[no-any-return]
+
+
+def _own_logits(model: nn.Module, batch: RowBatch) -> Tensor:
+    """Logits before the own tokens by the model's own forward pass: scaled, capped, or what else it does."""
+
+    def keep_asked(module: nn.Module, args: Any, output: Any) -> Any:
+        output.last_hidden_state = output.last_hidden_state.flatten(0, 1)[batch.predict_at][None]
+        return output
+
+    handle = _decoder(model).register_forward_hook(keep_asked)
+    try:
+        return _run(model, _causal(model).forward, batch).logits[0]  # type: ignore[no-any-return]
+    finally:
+        handle.remove()
+
+
+def _has_plain_head(model: Any) -> bool:
+    """Return whether the model's logits are its output embeddings' alone, neither scaled nor capped.
+
+    Its own forward pass is asked, once, with hidden states in place of its layers' that are so large that a
+    cap shows.
+    """
+    causal, decoder, head = _causal(model), _decoder(model), _head(model)
+    if head.weight.is_meta:
+        return True
+    if causal not in _plain_heads:
+        count = 2 * head.weight.shape[1]
+        probe = 1e4 * torch.arange(1, count + 1, device=head.weight.device, dtype=torch.float32).sin()
+        hidden: Any = probe.view(1, 2, -1).to(head.weight.dtype)
+        given = BaseModelOutputWithPast(last_hidden_state=hidden)
+        before = decoder.__dict__.get("forward")
+        decoder.__dict__["forward"] = lambda *args, **options: given
+        try:
+            with torch.no_grad():
+                ids = torch.zeros(1, 2, dtype=torch.long, device=head.weight.device)
+                own = causal.forward(input_ids=ids, use_cache=False).logits.float()
+                plain = head(hidden).float()
+            _plain_heads[causal] = bool((own - plain).norm() <= 1e-2 * plain.norm())
+        except (AttributeError, TypeError, KeyError):  # it wants more from its layers
+            _plain_heads[causal] = False
+        finally:
+            if before is None:
+                del decoder.__dict__["forward"]
+            else:
+                decoder.__dict__["forward"] = before
+    return _plain_heads[causal]
+
+
+def _run(model: nn.Module, forward: Any, batch: RowBatch) -> Any:
     options: dict[str, Any] = {}
     attention = batch.attention
     if batch.layout is not None:
         use_row_attention(model)
         options = {"layout": batch.layout, "position_ids": batch.position_ids}
         attention = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=batch.token_ids.device)  # none is made
-    output = _decoder(model)(input_ids=batch.token_ids, attention_mask=attention, use_cache=False, **options)
-    hidden: Tensor = output.last_hidden_state
-    return hidden.flatten(0, 1)[batch.predict_at]
+    with nullcontext() if batch.layout is None else every_layer_by_rows(model):
+        return forward(input_ids=batch.token_ids, attention_mask=attention, use_cache=False, **options)
 
 
 class _InPieces(torch.autograd.Function):
@@ -130,6 +190,10 @@ class _InPieces(torch.autograd.Function):
 
 def _log_softmax(hidden: Tensor, weight: Tensor, temperature: float) -> Tensor:
     return torch.log_softmax((hidden @ weight.T).float() / temperature, dim=-1)
+
+
+def _causal(model: Any) -> Any:
+    return model.get_base_model() if isinstance(model, PeftModel) else model
 
 
 def _decoder(model: Any) -> Any:

@@ -20,6 +20,7 @@ from peft import (
     get_peft_model_state_dict,
     prepare_model_for_kbit_training,
 )
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 from transformers import BitsAndBytesConfig, PreTrainedModel
@@ -126,17 +127,45 @@ def save_adapter(
 
 
 def load_adapters(base: PreTrainedModel, folders: Mapping[str, Path]) -> PeftModel:
-    """`base`, frozen, with the adapters of `folders` by name; the first is active, all can be trained."""
+    """`base`, frozen, with the adapters of `folders` by name; the first is active, all can be trained.
+
+    Raises:
+        UserError: an adapter's names are not those of the base's modules.
+    """
     model: PeftModel | None = None
     for name, folder in folders.items():
-        if model is None:
-            model = PeftModel.from_pretrained(base, folder, adapter_name=name, is_trainable=True)
-        else:
-            model.load_adapter(folder, adapter_name=name, is_trainable=True)
+        try:
+            if model is None:
+                model = PeftModel.from_pretrained(base, folder, adapter_name=name, is_trainable=True)
+            else:
+                model.load_adapter(folder, adapter_name=name, is_trainable=True)
+        except (ValueError, RuntimeError) as error:  # no module of these names, other shapes
+            raise UserError(f"adapter {folder} does not fit its base: {str(error)[:500]}") from None
+        _check_keys(model, name, folder)
     if model is None:
         raise ValueError("no adapters to load")
     model.set_adapter(next(iter(folders)))
     return model
+
+
+def _check_keys(model: PeftModel, name: str, folder: Path) -> None:
+    """Refuse an adapter whose file and whose modules on the base have different names.
+
+    Raises:
+        UserError: names both sets.
+    """
+    wanted = set(get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False))
+    with safe_open(folder / WEIGHTS, framework="pt") as file:
+        held = set(file.keys())
+    if wanted == held and held:
+        return
+    lacking, over = (
+        f"{len(keys)} ({', '.join(sorted(keys)[:3]) or 'none'})" for keys in (wanted - held, held - wanted)
+    )
+    raise UserError(
+        f"adapter {folder} does not fit its base: weights that no module of the base takes: {over}; "
+        f"modules that the file has no weights for: {lacking}; export it again with the installed version"
+    )
 
 
 def keep_start(model: Any) -> None:

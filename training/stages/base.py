@@ -12,6 +12,7 @@ from training.data.demonstrations import corpus
 from training.models.adapters import quantization
 from training.models.base_model import build_tiny_model, load_pretrained, train_tokenizer
 from training.models.precision import advise_precision
+from training.models.self_check import check_layouts
 from training.models.weights import BASE, is_finished, save_weights
 from training.runs.faults import enter_stage
 from training.runs.run_folder import Run
@@ -52,5 +53,9 @@ def make_base(run: Run, read_texts: Callable[[], Iterable[str]]) -> None:
             if advice:
                 logger.warning(advice)
         model, tokenizer = load_pretrained(config.model.preset)
+    layouts = (config.sft.row_layout, config.grpo.memory.row_layout, config.marl.memory.row_layout)
+    difference = check_layouts(model, layouts)
+    logger.info("log-probabilities of the row layouts differ by %.2g at most", difference)
     save_weights(run, BASE, None, model, tokenizer, step=0)
-    run.mark_done(BASE, {"num_parameters": sum(p.numel() for p in model.parameters())})
+    num_parameters = sum(p.numel() for p in model.parameters())
+    run.mark_done(BASE, {"num_parameters": num_parameters, "largest_difference": difference})

@@ -8,6 +8,7 @@ of a common size (lanes.py: WIDE) compute what prompts have in common once, and 
 """
 
 import asyncio
+import logging
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -18,9 +19,10 @@ from torch import Tensor
 
 from roles.errors import InfrastructureError
 from simulator.engines.adapter_names import adapter_of
-from simulator.engines.base import Completion, CompletionRequest
+from simulator.engines.base import Completion, CompletionRequest, Sampling
+from simulator.engines.embedded import own_pass
 from simulator.engines.embedded.block_pass import MOST_GUESSES, bring_observations, run_block
-from simulator.engines.embedded.checks import check_finite, check_prompt
+from simulator.engines.embedded.checks import check_finite, check_prompt, within_positions
 from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.grouped_attention import can_share, use_grouped_attention
 from simulator.engines.embedded.kv_window import KVWindow
@@ -30,6 +32,7 @@ from simulator.engines.embedded.prompt_passes import prefill, routed
 from simulator.engines.embedded.static_window import StaticWindow
 from simulator.engines.sampling import sample_tokens, session_seed
 
+logger = logging.getLogger(__name__)
 MAX_FORCED_TOKENS = 96  # a longer continuation is prefilled afresh
 QUIET_YIELDS = 12  # event-loop turns without a new request before a step is taken
 
@@ -76,7 +79,8 @@ class TransformersEngine:
         use_grouped_attention(model)
         adapter = adapter or adapter_of(model, policy)
         is_stacked = False
-        if adapter is not None and can_stack(model):
+        by_whole_texts = not self._is_right_for(model)
+        if adapter is not None and not by_whole_texts and can_stack(model):
             is_stacked = True
             check_finite(model, adapter, version)
         if before is not None:
@@ -86,7 +90,8 @@ class TransformersEngine:
             is_fixed = self._fixed_shapes
             if is_fixed is None:
                 is_fixed = next(model.parameters()).is_cuda
-            lane = Lane(model=model, is_stacked=is_stacked, window=StaticWindow() if is_fixed else KVWindow())
+            window = StaticWindow() if is_fixed and not by_whole_texts else KVWindow()
+            lane = Lane(model=model, is_stacked=is_stacked, window=window, by_whole_texts=by_whole_texts)
             if before is not None and not before.policies:  # the new one stands where the old one stood
                 self._lanes[self._lanes.index(before)] = lane
             else:
@@ -107,6 +112,43 @@ class TransformersEngine:
                 return lane
         return None
 
+    def _is_right_for(self, model: Any) -> bool:
+        """Return whether the batched steps sample from the model itself, by a short text of its own."""
+        key = own_pass.config_key(model)
+        if key not in own_pass.known:
+            own_pass.known[key] = not own_pass.has_partial_attention(model) and own_pass.equals(
+                model, self._play_probe
+            )
+            if not own_pass.known[key]:
+                logger.warning(
+                    "%s is sampled by its own pass over each whole text, without a cache: slow, and right",
+                    model.config.model_type,
+                )
+        return own_pass.known[key]
+
+    def _play_probe(self, model: Any, texts: Sequence[Sequence[int]]) -> list[tuple[list[int], list[float]]]:
+        """Continue texts by the batched steps; of each the sampled tokens and their log-probabilities."""
+        policy = Policy(name="probe", adapter=None, version="probe")
+        lane = Lane(model=model, policies={"probe": policy})
+        sampling = Sampling(max_completion_tokens=own_pass.SAMPLED)
+        rows = [
+            Row(
+                policy=policy,
+                session=str(number),
+                stream=number,
+                cached=list(text[:-1]),
+                forced=deque(text[-1:]),
+                request=CompletionRequest(
+                    policy="probe", session=str(number), prompt_ids=tuple(text), sampling=sampling
+                ),
+            )
+            for number, text in enumerate(texts)
+        ]
+        prefill(lane, list(rows), 0)
+        while any(row.request for row in lane.rows):
+            self._decode(lane)
+        return [(row.sampled, row.logprobs) for row in rows]
+
     async def complete(self, request: CompletionRequest) -> Completion:
         lane = self._lane_of.get(request.policy)
         if lane is None:
@@ -114,6 +156,7 @@ class TransformersEngine:
                 f"engine serves no policy {request.policy!r} (has: {sorted(self._lane_of)})"
             )
         check_prompt(request, lane.model.config)
+        request = within_positions(request, lane.model.config)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Completion] = loop.create_future()
         lane.queue.append((request, future))
@@ -187,7 +230,7 @@ class TransformersEngine:
                 self._admit(lane)
                 if any(row.request for row in lane.rows):
                     self._decode(lane)
-        except (RuntimeError, MemoryError) as error:  # out of memory, a bad kernel
+        except (RuntimeError, MemoryError, IndexError) as error:  # out of memory, a bad kernel
             lane.fail(InfrastructureError(f"engine step failed: {error}"))
 
     def _admit(self, lane: Lane) -> None:
@@ -230,13 +273,22 @@ class TransformersEngine:
         for row in fresh:  # all but the last token, which the next step feeds
             row.forced = deque(row.cached[-1:])
             row.cached = row.cached[:-1]
-        prefill(lane, fresh, self._filler_id)
+        if lane.by_whole_texts:
+            lane.rows.extend(fresh)
+        else:
+            prefill(lane, fresh, self._filler_id)
 
     def _decode(self, lane: Lane) -> None:
         """Feed every active row: given tokens if it has any, else the one it sampled last; then sample.
 
         Rows that wait are left out where most may (policies that share the lane) or where each costs much.
         """
+        if lane.by_whole_texts:
+            for row in lane.rows:
+                if row.request:
+                    row.next_inputs(len(row.forced))
+                    self._give(row, self._pick([(row, 0)], own_pass.last_logits(lane.model, row.cached)))
+            return
         window = lane.window
         window.squeeze()
         is_by_blocks = lane.takes_blocks

@@ -125,6 +125,7 @@ class Lane:
     policies: dict[str, Policy] = field(default_factory=dict)
     is_stacked: bool = False  # all adapters in one pass; else one policy, whose adapter is made active
     stack: AdapterStack | None = None  # of the weights of the first step after a policy was set
+    by_whole_texts: bool = False  # the model's own pass over each text; the window stays empty
     is_stale: bool = True  # whether a policy was set since
     window: KVWindow = field(default_factory=KVWindow)
     trunks: dict[str, SharedText] = field(default_factory=dict)  # what prompts of a policy begin with
@@ -195,7 +196,8 @@ class Lane:
 
     def keep(self, keep: list[int]) -> None:
         """Drop all other rows."""
-        self.window.keep_rows(keep)
+        if not self.by_whole_texts:
+            self.window.keep_rows(keep)
         self.rows = [self.rows[i] for i in keep]
 
     def bring_to_front(self, chosen: Sequence[int]) -> None:

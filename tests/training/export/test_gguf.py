@@ -10,8 +10,9 @@ from gguf import GGUFReader
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
+from roles.errors import UserError
 from training.export.export import export_team
-from training.export.gguf_files import _turn, write_model
+from training.export.gguf_files import CUTS, _refuse_unwritten, _turn, write_model
 from training.export.team_folder import open_team_folder
 from training.models.pretrained import _read_weights
 
@@ -95,3 +96,39 @@ def test_llama_rows_are_turned_as_the_reader_of_a_published_file_turns_them_back
     assert all(torch.equal(state[name], tensor) for name, tensor in stored.items())
     name = "model.layers.0.self_attn.q_proj.weight"
     assert not torch.equal(_turn(name, stored[name], config.to_dict()), stored[name])
+
+
+CONFIG = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "eos_token_id": 2,
+    "rope_parameters": {"rope_type": "default"},
+}
+QWEN = {"type": "Split", "pattern": {"Regex": CUTS["qwen2"][0]}, "behavior": "Isolated"}
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+TOKENIZER = {
+    "model": {"type": "BPE", "byte_fallback": False},
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [QWEN, BYTES]},
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "tokenizer", "named"),
+    [
+        ({"rope_parameters": {"rope_type": "llama3"}}, {}, "rope_scaling"),
+        ({"rope_scaling": {"type": "yarn"}}, {}, "rope_scaling"),
+        ({"use_sliding_window": True}, {}, "sliding_window"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, {}, "sliding_window"),
+        ({"architectures": ["LlamaForCausalLM"], "attention_bias": True}, {}, "attention_bias"),
+        ({"eos_token_id": [2, 3]}, {}, "eos_token_id"),
+        ({}, {"pre_tokenizer": {"type": "ByteLevel"}}, "pre_tokenizer"),
+        ({}, {"model": {"type": "BPE", "byte_fallback": True}}, "byte_fallback"),
+        ({}, {"model": {"type": "WordPiece"}}, "WordPiece"),
+        ({}, {"post_processor": {"type": "TemplateProcessing", "special_tokens": {"<s>": {}}}}, "bos"),
+    ],
+)
+def test_what_a_file_would_not_hold_is_refused_by_name(
+    config: dict[str, Any], tokenizer: dict[str, Any], named: str
+) -> None:
+    _refuse_unwritten(CONFIG, TOKENIZER, "qwen2")
+    with pytest.raises(UserError, match=f"would not hold .*{named}"):
+        _refuse_unwritten(CONFIG | config, TOKENIZER | tokenizer, "qwen2")

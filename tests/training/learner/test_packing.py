@@ -9,13 +9,14 @@ import torch
 from tiny_models import small_model, tiny_tokenizer
 from torch.nn.functional import scaled_dot_product_attention
 from training_rows import make_rows
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from emads.reliability.joint.scripted_models import next_token_logprobs
+from roles.errors import UserError
 from training.config.marl_config import MarlConfig
 from training.learner.importance import call_weights, ratios_of
 from training.learner.learner import LossStats, backward_role
-from training.learner.packing import join_rows, make_batches, pad_rows
+from training.learner.packing import LayoutName, join_rows, make_batches, pad_rows
 from training.learner.row_attention import RowLayout, Segment, _PlainAttention
 from training.learner.rows import TrainingRow, share_between_plans, spread_over_plans
 from training.learner.token_logprobs import token_logprobs
@@ -304,3 +305,56 @@ def test_what_a_token_weighs_in_each_loss(loss: str, weights: tuple[float, float
     stats, _ = learn(model, [one, other, idle], loss__kind=loss, max_completion_tokens=32)
     expected = -(one.advantage * 5 * weights[0] + other.advantage * 7 * weights[1])
     assert stats.loss == pytest.approx(expected, abs=1e-5)
+
+
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "divided logits": ("granite", {"logits_scaling": 8.0}),
+    "multiplied logits": ("cohere", {"logit_scale": 0.25}),
+    "capped logits": ("gemma2", {"head_dim": 8, "final_logit_softcapping": 3.0}),
+    "no layout in its attention": ("falcon", {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    "a window": ("mistral", {"sliding_window": 8}),
+    "a recurrent state": ("lfm2", {"layer_types": ["conv", "full_attention"]}),
+}
+
+
+@pytest.mark.parametrize("logit_rows", [0, 4])
+@pytest.mark.parametrize("layout", ["padded", "shared_prompt"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logprobs_are_those_of_the_models_own_pass_or_the_layout_is_refused(
+    family: str, layout: LayoutName, logit_rows: int
+) -> None:
+    kind, settings = FAMILIES[family]
+    torch.manual_seed(0)
+    size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = AutoConfig.for_model(
+        kind, **size, num_key_value_heads=2, vocab_size=97, pad_token_id=0, **settings
+    )
+    model = AutoModelForCausalLM.from_config(config).eval().float()
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            parameter.data.normal_(std=0.25)
+    ids = [[*range(5, 25), *(5 + (11 * n + 3 * k) % 80 for k in range(9))] for n in range(3)]
+    rows = [
+        TrainingRow(
+            role="cto",
+            token_ids=tuple(one),
+            loss_mask=(0,) * 20 + (1,) * 9,
+            sampling_logprobs=(0.0,) * 29,
+            advantage=1.0,
+        )
+        for one in ids
+    ]
+    (batch,) = make_batches(rows, layout=layout, max_tokens=4096)
+    with torch.no_grad():
+        every = torch.log_softmax(model(input_ids=torch.tensor(ids)).logits.float(), -1)
+        if layout != "padded" and not family.endswith("logits"):
+            with pytest.raises(UserError, match="use row_layout padded"):
+                token_logprobs(model, batch, logit_rows=logit_rows)
+            return
+        if layout != "padded" and kind == "gemma2":
+            with pytest.raises(UserError, match="row_layout padded"):  # it caps its scores as well
+                token_logprobs(model, batch, logit_rows=logit_rows)
+            return
+        found, _ = token_logprobs(model, batch, logit_rows=logit_rows)
+    wanted = every[:, 19:-1].gather(2, torch.tensor(ids)[:, 20:, None]).flatten()
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from peft import PeftModel
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny_models import make_tiny_base, same_weights, small_model, tiny_tokenizer, weights_of
 
 from emads.reliability.joint.scripted_models import next_token_logprobs
@@ -217,3 +217,20 @@ def test_all_stages_with_adapters(sharing: str, tmp_path: Path) -> None:
             if "lora_" in name
         }
         assert same_weights(again, alone)
+
+
+@pytest.mark.parametrize("change", ["other names", "some lack", "some over"])
+def test_an_adapter_whose_names_are_not_the_bases_modules_is_refused(tmp_path: Path, change: str) -> None:
+    save_adapter(spoken_adapter(1), tmp_path, role="cto", base="base")
+    whole = load_file(tmp_path / adapters.WEIGHTS)
+    last = {key: one for key, one in whole.items() if ".layers.0.mlp." in key}
+    changed = {
+        "other names": {
+            key.replace(".model.layers.", ".model.language.layers."): whole[key] for key in whole
+        },
+        "some lack": {key: whole[key] for key in whole if key not in last},
+        "some over": whole | {key.replace(".layers.0.", ".layers.9."): last[key].clone() for key in last},
+    }[change]
+    save_file(changed, tmp_path / adapters.WEIGHTS, metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"no module of the base takes: .* no weights for: "):
+        load_adapters(small_model(scale=4.0), {"cto": tmp_path})
