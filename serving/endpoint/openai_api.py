@@ -53,7 +53,7 @@ class ChatMessage(_Body):
     """One message. Example: ChatMessage(role="user", content="title: ...")"""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: str | list[TextPart] = ""
     name: str | None = None
 
     @property
@@ -90,6 +90,7 @@ class ChatRequest(_Body):
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     n: Literal[1] | None = None
+    logprobs: Literal[False] = False
 
 
 def make_openai_routes(tables: Tables, name: str) -> APIRouter:
@@ -244,10 +245,18 @@ def _read_request(body: bytes) -> ChatRequest:
     if not isinstance(value, dict):
         raise UserError("the body must be a JSON object")
     try:
-        return ChatRequest.model_validate({key: one for key, one in value.items() if key not in IGNORED})
+        asked = {key: one for key, one in value.items() if key not in IGNORED}
+        return ChatRequest.model_validate(_drop_unset(asked))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _drop_unset(value: Any) -> Any:
+    """Return a request without fields that are null or empty: clients write so what they do not set."""
+    if isinstance(value, dict):
+        return {key: _drop_unset(one) for key, one in value.items() if one not in (None, [], {})}
+    return [_drop_unset(one) for one in value] if isinstance(value, list) else value
 
 
 def _make_reply(model: str, text: str, reason: str, usage: dict[str, int]) -> dict[str, Any]:

@@ -11,15 +11,12 @@ from roles.errors import InfrastructureError
 from simulator.chat_messages import MessageChat
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.loop_thread import LoopThread
-from simulator.engines.openai.client import ChatClient
+from simulator.engines.openai.client import ChatClient, is_too_long
 from simulator.engines.openai.endpoint import EndpointSettings
-from simulator.engines.openai.reply import ChatReply, EndpointError
+from simulator.engines.openai.reply import CUT, ChatReply, EndpointError
 from simulator.engines.openai.request_limits import Budget, BudgetSpentError
 from simulator.engines.openai.stored_replies import ReplyFile, make_key
 from simulator.engines.openai.wire import ToolShape, write_messages, write_turn_text
-
-CUT = ("length", "content_filter")
-TOO_LONG = ("context length", "context_length", "context window", "maximum context", "too many tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +106,7 @@ class ChatEngine:
         try:
             reply = await self._loop.run(self._ask(request, messages, tools))
         except EndpointError as error:
-            if error.kind != "refused" or not any(words in str(error).lower() for words in TOO_LONG):
+            if not is_too_long(error):
                 raise
             self._count(request.session, replace(Usage(), num_too_long=1))
             reply = ChatReply(text="", finish_reason="length")

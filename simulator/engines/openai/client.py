@@ -10,6 +10,7 @@ import email.utils
 import json
 import math
 import random
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -34,6 +35,18 @@ from simulator.engines.openai.transport import ChatTransport
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 PERMANENT = ("refused", "too_large")  # kinds that the same request would meet again
 RETRIED_STATUSES = (408, 409, 425)  # besides 429 and 5xx
+# Words by which servers refuse a prompt that leaves no room: OpenAI, vLLM, SGLang, llama.cpp, TGI, gateways.
+TOO_LONG = re.compile(
+    r"context.?length|context.?window|context.?size|maximum context|too many (input )?tokens"
+    r"|(prompt|input|request)s?\b.{0,60}\b(is |are )?(too long|longer than|exceeds?\b)"
+    r"|input.?tokens?.{0,40}(exceed|must be)|exceeds the (limit|maximum)|model.?length"
+    r"|max_new_tokens.{0,20}must be",
+    re.IGNORECASE,
+)
+_CONTEXT = re.compile(r"(?:context (?:length|size|window)|maximum model length)\D{0,20}(\d+)", re.IGNORECASE)
+_PROMPT = re.compile(
+    r"(\d+) (?:input tokens|tokens in the messages|in the messages|prompt tokens)", re.IGNORECASE
+)
 REMEDIES = {
     401: "check the key that --api-key-env names",
     402: "check the balance of the account",
@@ -125,6 +138,9 @@ class ChatClient:
                 except EndpointError as error:
                     cost += bound if error.may_be_charged else 0.0
                     if self._learn_limit_name(error) or self._learn_temperature(error, request):
+                        continue
+                    if (room := _read_room(error)) is not None and room < most:
+                        most = room
                         continue
                     num_failures += 1
                     wait_s = self._choose_wait(error, num_failures)
@@ -250,6 +266,20 @@ class ChatClient:
     def _redact(self, text: str) -> str:
         key = self._settings.api_key
         return text if key is None else text.replace(key.get_secret_value(), "***")
+
+
+def is_too_long(error: EndpointError) -> bool:
+    """Return whether the endpoint refuses a prompt that the model has no room for."""
+    return error.kind == "refused" and TOO_LONG.search(str(error)) is not None
+
+
+def _read_room(error: EndpointError) -> int | None:
+    """Read the tokens that a refusal leaves for the reply; None where it does not say, or none are left."""
+    if not is_too_long(error):
+        return None
+    context, prompt = _CONTEXT.search(str(error)), _PROMPT.search(str(error))
+    room = int(context[1]) - int(prompt[1]) if context and prompt else 0
+    return room if room > 0 else None
 
 
 def _timed_out(timeout_s: float) -> EndpointError:

@@ -21,6 +21,14 @@ FailureKind = Literal[
 ]
 
 
+# Reasons for which servers end a turn; whatever else they name is no turn of the model.
+ENDED = frozenset(
+    {"stop", "STOP", "eos", "eos_token", "end_turn", "stop_sequence"}
+    | {"tool_calls", "tool_use", "function_call"}
+)
+CUT = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "max_length", "content_filter"})
+
+
 class EndpointError(InfrastructureError):
     """The endpoint gave no usable reply. Example: EndpointError("timeout", "no answer within 60 s")"""
 
@@ -81,7 +89,7 @@ class _Wire(BaseModel):
 
 class _Function(_Wire):
     name: str
-    arguments: str | dict[str, Any] = "{}"
+    arguments: str | dict[str, Any] | None = None
 
 
 class _Call(_Wire):
@@ -89,8 +97,14 @@ class _Call(_Wire):
     function: _Function
 
 
+class _Part(_Wire):
+    type: Literal["text", "output_text", "thinking", "reasoning"]
+    text: str | None = None
+    thinking: Any = None  # text, or parts of text
+
+
 class _Message(_Wire):
-    content: str | None = None
+    content: str | list[_Part] | None = None
     reasoning: Any = None  # vLLM's field; others call it reasoning_content
     reasoning_content: Any = None
     tool_calls: list[_Call] | None = None
@@ -99,6 +113,7 @@ class _Message(_Wire):
 class _Choice(_Wire):
     message: _Message
     finish_reason: str | None = None
+    error: Any = None  # of a gateway whose provider gave up
 
 
 class _Usage(_Wire):
@@ -118,7 +133,10 @@ def read_message(content: bytes) -> ChatMessage:
         EndpointError: `not_json` or `protocol`.
     """
     try:
-        body = _Body.model_validate(parse_strict_json(content.decode()))
+        value = parse_strict_json(content.decode())
+        if isinstance(value, dict) and value.get("error") and not value.get("choices"):
+            raise _provider_failure(value["error"])
+        body = _Body.model_validate(value)
     except UnicodeDecodeError as error:
         raise _unreadable("not_json", f"invalid UTF-8 at byte {error.start}") from None
     except AnswerError as error:
@@ -128,10 +146,15 @@ def read_message(content: bytes) -> ChatMessage:
         where = ".".join(str(part) for part in first["loc"]) or "body"
         raise _unreadable("protocol", f"{where}: {first['msg']}") from None
     choice = body.choices[0]
+    if choice.error:
+        raise _provider_failure(choice.error)
+    reason = choice.finish_reason
+    if reason is not None and reason not in ENDED | CUT:
+        raise EndpointError("server_error", f"the turn ended for {reason[:60]!r}", may_be_charged=True)
     calls = tuple(_read_call(call, number) for number, call in enumerate(choice.message.tool_calls or ()))
     usage = _read_usage(body.usage)
     return ChatMessage(
-        text=choice.message.content or "",
+        text=_read_text(choice.message),
         reasoning=_read_reasoning(choice.message),
         calls=calls,
         finish_reason=choice.finish_reason,
@@ -157,13 +180,39 @@ def _unreadable(kind: FailureKind, detail: str) -> EndpointError:
     return EndpointError(kind, detail, may_be_charged=True)
 
 
+def _provider_failure(error: Any) -> EndpointError:
+    """Name the failure that an error object inside a reply with status 200 means."""
+    fields = error if isinstance(error, dict) else {"message": error}
+    words, code = " ".join(str(fields.get("message", fields)).split()), fields.get("code")
+    number = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else 500
+    is_final = 400 <= number < 500 and number not in (408, 409, 425, 429)
+    kind: FailureKind = "refused" if is_final else "rate_limit" if number == 429 else "server_error"
+    return EndpointError(kind, f"{number} {words[:200]}")
+
+
+def _read_text(message: _Message) -> str:
+    if isinstance(message.content, list):
+        parts = (part.text or "" for part in message.content if part.type in ("text", "output_text"))
+        return "".join(parts)
+    return message.content or ""
+
+
 def _read_reasoning(message: _Message) -> str:
-    fields = (message.reasoning, message.reasoning_content)
+    parts = message.content if isinstance(message.content, list) else []
+    thoughts = [_join_thoughts(part) for part in parts if part.type in ("thinking", "reasoning")]
+    fields = (message.reasoning, message.reasoning_content, "".join(thoughts))
     return next((text for text in fields if isinstance(text, str) and text), "")
 
 
+def _join_thoughts(part: _Part) -> str:
+    if isinstance(part.thinking, list):
+        pieces = (piece.get("text") for piece in part.thinking if isinstance(piece, dict))
+        return "".join(text for text in pieces if isinstance(text, str))
+    return part.thinking if isinstance(part.thinking, str) else part.text or ""
+
+
 def _read_call(call: _Call, number: int) -> RequestedCall:
-    arguments = call.function.arguments
+    arguments = call.function.arguments or "{}"
     if not isinstance(arguments, str):  # some servers send the object itself
         arguments = json.dumps(arguments)
     return RequestedCall(id=call.id or f"call_{number}", name=call.function.name, arguments=arguments)

@@ -17,6 +17,7 @@ _TEXT_TOOLS = (
     "Its result comes between <tool_response> and </tool_response>. The tools: "
 )
 NOT_RUN = "not carried out"
+EMPTY_TURN = "(nothing was said)"  # several servers refuse every talk that holds an empty message
 
 
 def describe_tools(tools: Sequence[dict[str, Any]]) -> str:
@@ -47,7 +48,7 @@ def write_messages(
                 tools = [tool.as_chat_tool() for tool in role.tools] if with_tools else []
                 messages.append({"role": "system", "content": _write_system(role, tools, shape)})
             case "assistant":
-                messages.append(_write_turn(one.text, f"call_{len(messages)}", shape))
+                messages.append(_write_turn(one.text, f"c{len(messages):04d}", shape))
                 open_ids = [call["id"] for call in messages[-1].get("tool_calls", ())]
             case "tool":
                 messages.append({"role": "user", "content": f"<tool_response>\n{one.text}\n</tool_response>"})
@@ -78,13 +79,13 @@ def _write_turn(text: str, name: str, shape: ToolShape) -> WireMessage:
     except BadToolCallError:
         calls = ()
     if not calls:
-        return {"role": "assistant", "content": text}
+        return {"role": "assistant", "content": text if text.strip() else EMPTY_TURN}
     return {
         "role": "assistant",
         "content": text[: text.index(OPEN)],
         "tool_calls": [
             {
-                "id": f"{name}_{number}",
+                "id": f"{name}{number:04d}",  # nine letters or digits: Mistral's servers refuse others
                 "type": "function",
                 "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments))},
             }

@@ -61,11 +61,24 @@ def test_a_stream_tells_what_seats_do_then_the_minutes_then_usage() -> None:
     assert chunks[-1].usage.total_tokens > 0
 
 
+def test_null_and_empty_are_not_set_and_an_own_reply_is_taken_back() -> None:
+    async def run() -> None:
+        async with serve_scripted() as served:
+            create = served.openai().chat.completions.create
+            unset: dict[str, Any] = {"stop": None, "tools": [], "logprobs": False, "n": 1}
+            first = await create(**ask(), extra_body=unset)
+            talk = [*ask()["messages"], first.choices[0].message, *ask()["messages"]]
+            second = await create(**{**ask(), "messages": talk})
+            assert second.choices[0].message.content == first.choices[0].message.content
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
         ({"model": "dem"}, "did you mean 'demo'"),
-        ({"tools": []}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "buy"}}]}, "tools"),
         ({"n": 2}, "n"),
         ({"temperature": "hot"}, "temperature"),
         ({"messages": []}, "messages"),

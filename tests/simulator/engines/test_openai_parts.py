@@ -5,14 +5,16 @@ import email.utils
 import itertools
 import json
 import time
+from typing import Any
 
 import pytest
 from teacher_server import complete
 
 from roles.errors import UserError
 from simulator.engines.openai import client as openai_client
+from simulator.engines.openai.client import is_too_long
 from simulator.engines.openai.endpoint import find_completions_url, read_api_key
-from simulator.engines.openai.reply import read_message
+from simulator.engines.openai.reply import EndpointError, read_message
 from simulator.engines.openai.request_limits import Budget, BudgetSpentError, RateLimit
 
 
@@ -143,3 +145,56 @@ def test_no_key_is_a_mistake_that_does_not_show_it(
     with pytest.raises(UserError, match="'MY_KEY' holds no API key") as caught:
         read_api_key("MY_KEY")
     assert "sk-" not in str(caught.value)
+
+
+def _body(message: dict[str, Any], reason: str | None = "stop", **choice: Any) -> bytes:
+    said = {"role": "assistant", **message}
+    return json.dumps({"choices": [{"message": said, "finish_reason": reason, **choice}]}).encode()
+
+
+def test_a_reply_in_parts_with_null_arguments_is_read() -> None:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    call = {"id": "c1", "function": {"name": "latency", "arguments": None}}
+    message = read_message(
+        _body({"content": [thought, {"type": "text", "text": "hi"}], "tool_calls": [call]})
+    )
+    assert (message.text, message.reasoning) == ("hi", "hm")
+    assert message.calls[0].arguments == "{}"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (_body({"content": ""}, "error", error={"code": 502, "message": "gave up"}), "server_error"),
+        (_body({"content": "half"}, "abort"), "server_error"),
+        (b'{"error": {"code": 429, "message": "gave up"}}', "rate_limit"),
+        (b'{"error": {"code": "402", "message": "gave up"}}', "refused"),
+        (b'{"error": "gave up"}', "server_error"),
+    ],
+)
+def test_a_failure_inside_a_reply_is_no_turn_and_keeps_its_words(content: bytes, kind: str) -> None:
+    with pytest.raises(EndpointError, match="gave up|abort") as raised:
+        read_message(content)
+    assert raised.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This model's maximum context length is 4096 tokens.",
+        "the request exceeds the available context size, try increasing it",
+        "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+        "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
+        "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+    ],
+)
+def test_wordings_of_a_prompt_that_is_too_long_are_known(words: str) -> None:
+    assert is_too_long(EndpointError("refused", f"400 {words}"))
+    assert not is_too_long(EndpointError("server_error", f"500 {words}"))
+
+
+def test_other_refusals_are_no_prompt_that_is_too_long() -> None:
+    for words in ("unknown field 'tools'", "temperature exceeds 1", "the model does not exist"):
+        assert not is_too_long(EndpointError("refused", f"400 {words}"))

@@ -13,7 +13,7 @@ from typing import Any
 
 from roles.base import AnswerError, parse_strict_json
 from scenarios.base import ToolCall
-from simulator.engines.openai.reply import ChatReply, RequestedCall
+from simulator.engines.openai.reply import CUT, ChatReply, RequestedCall
 from simulator.engines.openai.wire import ToolShape, describe_tools
 from simulator.tool_calls import OPEN, BadToolCallError, parse_tool_calls
 from training.data.folders.columns import Message
@@ -55,7 +55,7 @@ async def play_lesson(lesson: Lesson, ask: Ask, *, max_turns: int, shape: ToolSh
     for _ in range(max_turns):
         reply = await ask(conversation)
         thoughts, text = _split_thoughts(reply)
-        if reply.finish_reason in ("length", "content_filter"):
+        if reply.finish_reason in CUT:
             return _end(turns, Rejection(reason="answer", detail=f"turn cut off: {reply.finish_reason}"))
         try:
             calls = [_read_call(call) for call in reply.calls] or _read_text_call(text)
