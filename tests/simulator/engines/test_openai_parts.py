@@ -173,7 +173,7 @@ def test_a_reply_in_parts_with_null_arguments_is_read() -> None:
     ],
 )
 def test_a_failure_inside_a_reply_is_no_turn_and_keeps_its_words(content: bytes, kind: str) -> None:
-    with pytest.raises(EndpointError, match="gave up|abort") as raised:
+    with pytest.raises(EndpointError, match=r"gave up|abort") as raised:
         read_message(content)
     assert raised.value.kind == kind
 
