@@ -4,6 +4,8 @@ A turn may hold several, one after another at its end; they are made in their or
 """
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 from roles.base import AnswerError, parse_strict_json
 from scenarios.base import ToolCall
@@ -11,6 +13,10 @@ from scenarios.base import ToolCall
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 MAX_CALLS_PER_TURN = 8
 MAX_CALL_CHARS = 20_000  # of one call: refused before it is parsed
+_TEXT_TOOLS = (
+    f'To call a tool, end your turn with\n{OPEN}\n{{"name": "...", "arguments": {{...}}}}\n{CLOSE}\n'
+    "Its result comes between <tool_response> and </tool_response>. The tools: "
+)
 
 
 class BadToolCallError(Exception):
@@ -72,3 +78,8 @@ def _parse_body(body: str) -> ToolCall:
     if not isinstance(value["name"], str) or not isinstance(value["arguments"], dict):
         raise BadToolCallError("name must be a string and arguments an object")
     return ToolCall(name=value["name"], arguments=value["arguments"])
+
+
+def describe_tools(tools: Sequence[dict[str, Any]]) -> str:
+    """Say in words how to call these tools, for an endpoint that takes none."""
+    return f"{_TEXT_TOOLS}{json.dumps(list(tools))}"

@@ -1,5 +1,8 @@
 """A Hugging Face tokenizer and its chat template as an append-only Chat."""
 
+import json
+from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 from jinja2 import TemplateError
@@ -7,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from roles.base import Role
 from roles.errors import UserError
+from simulator.tool_calls import describe_tools
 
 # what the code of a template can raise: it divides, looks up, calls what is not there, counts without end
 _TEMPLATE_ERRORS = (
@@ -17,39 +21,56 @@ _TEMPLATE_ERRORS = (
 class HFChat:
     """Renders openings through the template, and later messages as the text the template would add.
 
-    `short_prompts` leaves the mandate paragraph out (a tiny model knows its one role by training).
+    A template without a system role, without tools or without a tool role gets system text and tools in the
+    first user message, and results of tools as user messages. `short_prompts` leaves the mandate paragraph
+    out (a tiny model knows its one role by training).
+
+    Raises:
+        UserError: no template, a template that drops or repeats a message, or no single end-of-turn token.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, short_prompts: bool = False) -> None:
         if tokenizer.chat_template is None:
-            raise ValueError("the tokenizer has no chat template; set tokenizer.chat_template")
+            raise UserError("the tokenizer has no chat template; set chat_template in tokenizer_config.json")
         self._tokenizer = tokenizer
         self._backend: Any = tokenizer.backend_tokenizer  # the Rust tokenizer, several times faster per call
         self._short = short_prompts
         self._openings: dict[tuple[str, bool], tuple[str, str]] = {}
-        self._specials = sorted((str(token) for token in tokenizer.all_special_tokens), key=len, reverse=True)
-        self._assistant_end, self._ends = self._end_of_turn()
-        ends = self.encode_raw(self._assistant_end)
-        if len(ends) != 1:
-            raise ValueError(
-                f"the chat template ends a turn with {self._assistant_end!r}, which is not one token"
-            )
-        self.end_id = ends[0]
+        added = (str(token) for token in tokenizer.added_tokens_decoder.values() if token.special)
+        specials = {*map(str, tokenizer.all_special_tokens), *added}
+        self._specials = sorted(specials, key=lambda token: (-len(token), token))
+        self._end = self._find_end()
+        self.end_id = self.encode_raw(self._end)[0]
+        self._tool_role = self._find_tool_role()
+        self._is_verbatim = all(
+            self._render_after(kind, [_ODD]) == self._render_after(kind, [_SLOT]).replace(_SLOT, _ODD)
+            for kind in ("user", "tool")
+        )  # else the template filters content, and every message is rendered anew
+        self._after = {kind: self._render_after(kind, [_SLOT]) for kind in ("user", "tool")}
         self._between_tools = self._join_tools()
 
     def open(self, role: Role, brief: str, *, with_tools: bool) -> tuple[int, ...]:
+        plain = self.neutralise(brief)
+        if not self._is_verbatim:
+            return self.encode_raw(self._render_opening(role, plain, with_tools))
         key = (role.name, with_tools)
         if key not in self._openings:
-            self._openings[key] = self._split_opening(role, with_tools)
+            before, after = self._render_opening(role, _SLOT, with_tools).split(_SLOT)
+            self._openings[key] = before, after
         before, after = self._openings[key]
-        return self.encode_raw(before + self.neutralise(brief) + after)
+        return self.encode_raw(before + plain + after)
 
     def observe(self, *texts: str) -> tuple[int, ...]:
-        told = self._between_tools.join(self.neutralise(text) for text in texts)
-        return self.encode_raw(self._ends["tool"].replace(_SLOT, told))
+        plain = [self.neutralise(text) for text in texts]
+        if not self._is_verbatim:
+            return self.encode_raw(self._render_after("tool", plain))
+        return self.encode_raw(self._after["tool"].replace(_SLOT, self._between_tools.join(plain)))
 
     def ask(self, text: str) -> tuple[int, ...]:
-        return self.encode_raw(self._ends["user"].replace(_SLOT, self.neutralise(text)))
+        plain = self.neutralise(text)
+        if not self._is_verbatim:
+            return self.encode_raw(self._render_after("user", [plain]))
+        return self.encode_raw(self._after["user"].replace(_SLOT, plain))
 
     def encode(self, text: str) -> tuple[int, ...]:
         return self.encode_raw(text)
@@ -70,42 +91,86 @@ class HFChat:
         """`text` with every special token broken by a space, so that it is plain text to the model."""
         for token in self._specials:
             if token in text:
-                text = text.replace(token, f"{token[0]} {token[1:]}")
+                text = text.replace(token, f"{token[0]} {token[1:]}" if len(token) > 1 else " ")
         return text
 
     def _render(self, messages: list[dict[str, Any]], **kwargs: Any) -> str:
         try:
-            return str(self._tokenizer.apply_chat_template(messages, tokenize=False, **kwargs))
+            return str(
+                self._tokenizer.apply_chat_template(
+                    messages, tokenize=False, strftime_now=TEMPLATE_DATE.strftime, **kwargs
+                )
+            )
         except _TEMPLATE_ERRORS as error:  # a stranger's template is kept in a sandbox
             raise UserError(f"the tokenizer's chat template cannot be used: {error}; mend it") from None
 
-    def _split_opening(self, role: Role, with_tools: bool) -> tuple[str, str]:
-        messages = [{"role": "system", "content": self.system_text(role)}, {"role": "user", "content": _SLOT}]
-        tools = [tool.as_chat_tool() for tool in role.tools] if with_tools else None
-        before, after = self._render(messages, tools=tools, add_generation_prompt=True).split(_SLOT)
-        return before, after
+    def _render_opening(self, role: Role, brief: str, with_tools: bool) -> str:
+        """Render the first messages; what the template drops or refuses is told in the messages it takes."""
+        system = self.system_text(role)
+        tools = [tool.as_chat_tool() for tool in role.tools] if with_tools else []
+        in_words = f"{system}\n\n{describe_tools(tools)}" if tools else system
+        pair = [{"role": "system", "content": system}, {"role": "user", "content": brief}]
+        told = [{"role": "system", "content": in_words}, pair[1]]
+        folded = [{"role": "user", "content": f"{in_words}\n\n{brief}"}]
+        refused: UserError | None = None
+        for messages, offered in ((pair, tools or None), (told, None), (folded, None)):
+            try:
+                text = self._render(messages, tools=offered, add_generation_prompt=True)
+            except UserError as error:
+                refused = error
+                continue
+            has_tools = all(tool.name in text for tool in role.tools) or not with_tools
+            if _count(system, text) == 1 and _count(brief, text) >= 1 and has_tools:
+                return text
+        raise refused or UserError(
+            "the tokenizer's chat template cannot be used: it drops or repeats the first messages; mend it"
+        )
 
-    def _end_of_turn(self) -> tuple[str, dict[str, str]]:
-        """Return the end-of-turn text, and per kind of message the text up to the next generation prompt."""
-        talk = [{"role": "user", "content": "u"}, {"role": "assistant", "content": _SLOT}]
-        rendered = self._render(talk)
-        rest = rendered[rendered.rindex(_SLOT) + len(_SLOT) :]
-        end = str(self._tokenizer.eos_token)
-        if not rest.startswith(end):
-            end = rest.strip()
-        ends = {}
-        for kind in ("tool", "user"):
-            longer = self._render([*talk, {"role": kind, "content": _OTHER}], add_generation_prompt=True)
-            tail = longer[longer.rindex(_SLOT) + len(_SLOT) :]
-            ends[kind] = tail[len(end) :].replace(_OTHER, _SLOT)
-        return end, ends
+    def _find_end(self) -> str:
+        """Return the token that ends an assistant's turn: the first after its text."""
+        rendered = self._render(_TALK)
+        rest = rendered[rendered.rindex(_TURN) + len(_TURN) :]
+        eos = str(self._tokenizer.eos_token)
+        if rest.startswith(eos):
+            return eos
+        ended = rest.strip()
+        first = next((token for token in self._specials if ended.startswith(token)), ended)
+        if len(self.encode_raw(first)) != 1:
+            raise UserError(
+                f"the chat template ends a turn with {first!r}, which is not one token; add it as one"
+            )
+        return first
+
+    def _find_tool_role(self) -> str:
+        """Return "tool", or "user" where the template has no messages of tools."""
+        for self._tool_role in ("tool", "user"):
+            try:
+                if _SLOT in self._render_after("tool", [_SLOT]):
+                    return self._tool_role
+            except UserError:
+                pass
+        raise UserError("the chat template takes neither tool nor user messages after a turn; mend it")
+
+    def _render_after(self, kind: str, texts: Sequence[str]) -> str:
+        """Return what follows the end of an assistant's turn up to the next generation prompt."""
+        if kind == "user":
+            said = [{"role": "user", "content": text} for text in texts]
+        elif self._tool_role == "tool":
+            said = [
+                {"role": "tool", "tool_call_id": f"c{number:08d}", "content": text}
+                for number, text in enumerate(texts)
+            ]
+        else:
+            results = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
+            said = [{"role": "user", "content": results}]
+        rendered = self._render([*_TALK, *said], add_generation_prompt=True)
+        tail = rendered[rendered.index(_TURN) + len(_TURN) :]
+        return tail[tail.index(self._end) + len(self._end) :]
 
     def _join_tools(self) -> str:
         """Return the text between two observations of a turn; a line end where a template takes only one."""
-        talk = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]
-        told = [{"role": "tool", "content": _SLOT}, {"role": "tool", "content": _OTHER}]
         try:
-            rendered = self._render([*talk, *told], add_generation_prompt=True)
+            rendered = self._render_after("tool", [_SLOT, _OTHER])
         except UserError:
             return "\n"
         _, found, after = rendered.partition(_SLOT)
@@ -113,5 +178,15 @@ class HFChat:
         return between if found and found_other else "\n"
 
 
+def _count(content: str, rendered: str) -> int:
+    """Count how often a content stands in rendered text, as it is, trimmed, or written as JSON."""
+    forms = {content.strip(), *(json.dumps(content, ensure_ascii=ascii)[1:-1] for ascii in (True, False))}
+    return max(rendered.count(form) for form in forms)
+
+
+TEMPLATE_DATE = date(2026, 1, 1)  # for templates that read the clock: equal prompts on every day
+_TURN = "\u27e6turn\u27e7"
+_ODD = ' \u27e6"odd"\u27e7\n '  # changes under trim and tojson
+_TALK = [{"role": "user", "content": "u"}, {"role": "assistant", "content": _TURN}]
 _SLOT = "\u27e6slot\u27e7"
 _OTHER = "\u27e6other\u27e7"

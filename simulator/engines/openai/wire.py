@@ -7,22 +7,13 @@ from typing import Any, Literal, assert_never
 from roles.base import Role
 from simulator.chat_messages import Said, read_opening
 from simulator.engines.openai.reply import ChatMessage
-from simulator.tool_calls import CLOSE, OPEN, BadToolCallError, parse_tool_calls
+from simulator.tool_calls import CLOSE, OPEN, BadToolCallError, describe_tools, parse_tool_calls
 
 ToolShape = Literal["native", "text"]  # how tools are offered: by the protocol, or in the system message
 WireMessage = dict[str, Any]
 
-_TEXT_TOOLS = (
-    f'To call a tool, end your turn with\n{OPEN}\n{{"name": "...", "arguments": {{...}}}}\n{CLOSE}\n'
-    "Its result comes between <tool_response> and </tool_response>. The tools: "
-)
 NOT_RUN = "not carried out"
 EMPTY_TURN = "(nothing was said)"  # several servers refuse every talk that holds an empty message
-
-
-def describe_tools(tools: Sequence[dict[str, Any]]) -> str:
-    """Say in words how to call these tools, for an endpoint that takes none."""
-    return f"{_TEXT_TOOLS}{json.dumps(list(tools))}"
 
 
 def write_messages(

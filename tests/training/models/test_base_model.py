@@ -339,14 +339,14 @@ def test_decoding_drops_the_end_of_turn_only_at_the_end() -> None:
 def test_a_tokenizer_without_a_chat_template_is_refused() -> None:
     bare = qwen_like()
     bare.chat_template = None
-    with pytest.raises(ValueError, match="no chat template"):
+    with pytest.raises(UserError, match="no chat template"):
         HFChat(bare)
 
 
 def test_an_end_of_turn_of_several_tokens_is_refused() -> None:
     odd = qwen_like()
     odd.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }} STOP\n{% endfor %}"
-    with pytest.raises(ValueError, match="'STOP', which is not one token"):
+    with pytest.raises(UserError, match="'STOP', which is not one token"):
         HFChat(odd)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from roles.base import AnswerError, parse_strict_json
 from scenarios.base import ToolCall
 from simulator.engines.openai.reply import CUT, ChatReply, RequestedCall
-from simulator.engines.openai.wire import ToolShape, describe_tools
-from simulator.tool_calls import OPEN, BadToolCallError, parse_tool_calls
+from simulator.engines.openai.wire import ToolShape
+from simulator.tool_calls import OPEN, BadToolCallError, describe_tools, parse_tool_calls
 from training.data.folders.columns import Message
 from training.data.folders.rows import list_tools
 from training.data.teacher.checks import PlayedTurn, Rejection, list_answers, observe, write_thoughts
