@@ -1,0 +1,1 @@
+"""Whole jobs: one family per role that asks the role's whole question, exactly and with graded parts."""
