@@ -293,13 +293,19 @@ def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -
         NoCaseError: too few risks, two best sets, nothing to choose, or too many sets to look at.
     """
     risks = find_risks(facts)
-    severities = sorted(likely * impact for likely, impact in risks.values())
+    severities = [likely * impact for likely, impact in risks.values()]
     costs = [control["cost"] for control in facts["controls"].values()]
     num_pairs = len(facts["assets"]) * len(facts["threats"])
     if len(costs) < NUM_CONTROLS[difficulty - 1] or not 2 <= len(risks) <= 0.7 * num_pairs:
         raise NoCaseError
     facts["budget"] = rng.randint(min(costs), sum(costs) - 1)
-    facts["appetite"] = rng.randint(2, max(3, severities[-1]))
+    facts["appetite"] = MOST_SEVERITY
+    lowest = min(
+        apply_controls(facts, risks, chosen)[2] for _, _, chosen in find_best(facts, risks)
+    )  # the highest severity that is left at best
+    facts["appetite"] = lowest - 1 if escalates else lowest + rng.choice((0, 0, 0, 1))
+    if facts["appetite"] < (2 if escalates else 0):
+        raise NoCaseError
     found = find_best(facts, risks)
     if (not found) != escalates:
         raise NoCaseError

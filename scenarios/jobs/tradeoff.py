@@ -38,9 +38,9 @@ from scenarios.jobs.job import (
 
 NAME = "tradeoff"
 NONE = "none"
-NUM_PACKAGES = (3, 3, 4, 4, 5, 6, 6, 7, 7, 8)  # by difficulty 1-10
+NUM_PACKAGES = (3, 4, 4, 5, 5, 6, 7, 7, 8, 8)  # by difficulty 1-10
 NUM_SEATS = (3, 3, 3, 4, 4, 4, 5, 5, 6, 6)
-MOST_OUTCOMES = (3, 3, 4, 4, 5, 6, 7, 9, 10, 12)  # that can be chosen in one case
+MOST_OUTCOMES = (3, 4, 4, 5, 5, 6, 7, 9, 10, 12)  # that can be chosen in one case
 WEIGHTS_FROM, CLAIMS_FROM, EXTRAS_FROM = 4, 6, 8  # difficulties
 CONFLICT_LOSS = 10  # points that each of two seats in conflict loses by the other's favourite
 SEATS = ("CTO", "COO", "Risk", "Cost", "Sales", "Staff council")
@@ -61,7 +61,7 @@ RULE_WORDS: Mapping[str, str] = {
     "that, "
     "the second smallest share, and so on",
 }
-GRADES = {"fairness": 0.2, "satisfaction": 0.05, "conflicts": 0.1}
+GRADES = {"fairness": 0.15, "satisfaction": 0.05, "conflicts": 0.1}
 
 RULES = (
     "An outcome is one package, with any of the extras that the case offers. It costs what the package "
@@ -365,7 +365,7 @@ def score_conflicts(said: Sequence[Sequence[str]], real: Sequence[Sequence[str]]
 
 
 def verify(scenario: Scenario, text: str) -> Verdict:
-    """Reward 0.1 limits + 0.2 fairness + 0.05 satisfaction + 0.1 conflicts + 0.55 exact.
+    """Reward 0.1 limits + 0.15 fairness + 0.05 satisfaction + 0.1 conflicts + 0.6 exact.
 
     Fairness lies between the mean of the open outcomes (0) and the fair one (1); satisfaction is the mean
     gain over that of the fair outcome, at most 1. Both count only where the outcome can be chosen.
