@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from emads.reliability.honesty.case_rewards import CaseRewards, Effect, Table
 from evaluation.audit.cheats import VOTE_CHEATS
+from reliability.honesty.case_rewards import CaseRewards, Effect, Table
 from roles.team import Report
 from simulator.records import Episode
 from simulator.reward import TeamVerdict

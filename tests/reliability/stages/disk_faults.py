@@ -7,9 +7,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from emads.reliability.stages import tiny_runs
-from emads.reliability.stages.prepared_runs import PreparedRuns, Undisturbed
-from emads.reliability.trials import Trial, Trials
+from reliability.stages import tiny_runs
+from reliability.stages.prepared_runs import PreparedRuns, Undisturbed
+from reliability.trials import Trial, Trials
 from training.runs.faults import ERRNOS, Fault
 
 WORDS = {

@@ -1,7 +1,7 @@
 """Run the reliability checks and write their rows of a Markdown table.
 
-    python -m emads.reliability                          # full counts, about 20 minutes on two cores
-    python -m emads.reliability --tier pr --only R1 --only R5
+    PYTHONPATH=tests python -m reliability                        # full counts, about 20 minutes on two cores
+    PYTHONPATH=tests python -m reliability --tier pr --only R1 --only R5
 
 Every trial is a line of WORK/results.jsonl; a check that was interrupted goes on after its last line.
 """
@@ -11,9 +11,9 @@ import json
 import sys
 from pathlib import Path
 
-from emads.reliability.checks import CHECKS, run_check
-from emads.reliability.results_table import render_row, update_table
-from emads.reliability.stages.prepared_runs import PreparedRuns
+from reliability.checks import CHECKS, run_check
+from reliability.results_table import render_row, update_table
+from reliability.stages.prepared_runs import PreparedRuns
 
 
 def main(arguments: list[str] | None = None) -> int:

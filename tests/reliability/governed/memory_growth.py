@@ -1,7 +1,7 @@
 """L1: thousands of scripted episodes in one process: memory and file descriptors stay flat.
 
-    python -m emads.reliability.governed.memory_growth --episodes 10000 --protocol full
-    python -m emads.reliability.governed.memory_growth --episodes 10000 --protocol assess
+    PYTHONPATH=tests python -m reliability.governed.memory_growth --episodes 10000 --protocol full
+    PYTHONPATH=tests python -m reliability.governed.memory_growth --episodes 10000 --protocol assess
 
 Episodes are played in 20 calls with 64 in flight, `full` ones in a store on disk; resident memory and
 open descriptors are read after every call. Flat: the median of the last quarter of the calls is at most

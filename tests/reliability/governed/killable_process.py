@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
+from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed
 
 SCENARIOS = draw_cases(9)

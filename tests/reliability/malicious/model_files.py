@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from emads.reliability.malicious.probes import Payload, Probe, model_folder, prepared_run
+from reliability.malicious.probes import Payload, Probe, model_folder, prepared_run
 from roles.errors import UserError
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.loading import load_config

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from emads.reliability.data.corrupt_rows import corrupt_rows
-from emads.reliability.data.generation_kills import generation_kills
-from emads.reliability.governed.kills import governed_kills
-from emads.reliability.governed.memory_trials import memory_growth
-from emads.reliability.honesty.cheat_trials import cheating
-from emads.reliability.joint.rank_kills import rank_kills
-from emads.reliability.joint.rollout_faults import rollout_faults
-from emads.reliability.malicious.input_files import malicious_files
-from emads.reliability.stages.checkpoint_damage import checkpoint_damage
-from emads.reliability.stages.disk_faults import disk_faults
-from emads.reliability.stages.kills import grpo_kills, marl_kills, sft_kills
-from emads.reliability.stages.prepared_runs import PreparedRuns, other_processes
-from emads.reliability.trials import Trials
+from reliability.data.corrupt_rows import corrupt_rows
+from reliability.data.generation_kills import generation_kills
+from reliability.governed.kills import governed_kills
+from reliability.governed.memory_trials import memory_growth
+from reliability.honesty.cheat_trials import cheating
+from reliability.joint.rank_kills import rank_kills
+from reliability.joint.rollout_faults import rollout_faults
+from reliability.malicious.input_files import malicious_files
+from reliability.stages.checkpoint_damage import checkpoint_damage
+from reliability.stages.disk_faults import disk_faults
+from reliability.stages.kills import grpo_kills, marl_kills, sft_kills
+from reliability.stages.prepared_runs import PreparedRuns, other_processes
+from reliability.trials import Trials
 
 Result = dict[str, Any]  # id, group, ok, detail
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from emads.reliability.honesty.case_rewards import CaseRewards, Effect, draw_habits
-from emads.reliability.honesty.compared_sets import compare_objections, measure_cheat
-from emads.reliability.stages.prepared_runs import PreparedRuns
-from emads.reliability.trials import Trial, Trials
 from evaluation.audit.cheats import REPORT_CHEATS, VOTE_CHEATS
 from evaluation.audit.free_riders import DIFFICULTIES, WEIGHTS
 from evaluation.scoring.team_players import BEST_HABITS
 from evaluation.stats.intervals import mean_interval
+from reliability.honesty.case_rewards import CaseRewards, Effect, draw_habits
+from reliability.honesty.compared_sets import compare_objections, measure_cheat
+from reliability.stages.prepared_runs import PreparedRuns
+from reliability.trials import Trial, Trials
 from roles.team import SPECIALISTS
 from scenarios.base import Split
 from scenarios.team import generate

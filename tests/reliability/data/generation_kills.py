@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from emads.reliability.stages.prepared_runs import PreparedRuns
-from emads.reliability.trials import Trial, Trials
+from reliability.stages.prepared_runs import PreparedRuns
+from reliability.trials import Trial, Trials
 
 TIMEOUT_S = 180
 REQUEST = ("--family", "risk", "--count", "1100")  # two shards

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import torch
 
-from emads.reliability.joint.scripted_models import make_models, make_tokenizer
-from emads.reliability.stages.prepared_runs import PreparedRuns
-from emads.reliability.trials import Trial, Trials
+from reliability.joint.scripted_models import make_models, make_tokenizer
+from reliability.stages.prepared_runs import PreparedRuns
+from reliability.trials import Trial, Trials
 from roles.registry import ROLES
 from training.config.loading import load_config
 from training.models.weights import load_weights, save_weights
@@ -66,7 +66,7 @@ def start(folder: Path, ranks: int, *options: str) -> "subprocess.Popen[str]":
     """The stage under torchrun, in a process group of its own."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     return subprocess.Popen(
-        [*command, "-m", "emads.reliability.joint.rank_stage", str(folder), *options],
+        [*command, "-m", "reliability.joint.rank_stage", str(folder), *options],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

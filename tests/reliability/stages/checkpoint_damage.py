@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from emads.reliability.stages import tiny_runs
-from emads.reliability.stages.prepared_runs import PreparedRuns
-from emads.reliability.trials import Trial, Trials
+from reliability.stages import tiny_runs
+from reliability.stages.prepared_runs import PreparedRuns
+from reliability.trials import Trial, Trials
 from training.runs.checkpoints import MANIFEST, QUARANTINE_SUFFIX, DamagedCheckpointError
 from training.runs.faults import Fault
 from training.runs.resume import StageCheckpoints

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import torch
 
-from emads.reliability.joint.scripted_models import (
+from reliability.joint.scripted_models import (
     ScriptedModelEngine,
     half_expert_team,
     make_models,
     make_tokenizer,
 )
-from emads.reliability.stages.prepared_runs import PreparedRuns
-from emads.reliability.trials import Trial, Trials
+from reliability.stages.prepared_runs import PreparedRuns
+from reliability.trials import Trial, Trials
 from roles.registry import ROLES
 from scenarios.team import TeamScenario, generate
 from simulator.engines.base import Completion, CompletionRequest

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from emads.reliability.stages.prepared_runs import PreparedRuns
-from emads.reliability.trials import Trial, Trials
+from reliability.stages.prepared_runs import PreparedRuns
+from reliability.trials import Trial, Trials
 from training.data.folders.columns import encode_shard, load_messages, store_messages
 from training.data.folders.datasets import generate_folder
 from training.data.folders.rows import build_rows

@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from emads.reliability.stages import tiny_runs
-from emads.reliability.trials import Trial, Trials
+from reliability.stages import tiny_runs
+from reliability.trials import Trial, Trials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def other_processes(runs: PreparedRuns, count: int) -> Trials:
 
         def call(number: int = number) -> str:
             plain = {stage: runs.undisturbed(stage) for stage in tiny_runs.STAGES}
-            command = [sys.executable, "-m", "emads.reliability.stages.rerun_digests"]
+            command = [sys.executable, "-m", "reliability.stages.rerun_digests"]
             for stage in tiny_runs.STAGES:
                 command += [stage, str(runs.source(stage)), str(runs.fresh(f"again-{stage}"))]
             done = subprocess.run(

@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emads.reliability.governed.cases import KEY
-from emads.reliability.governed.killable_process import Countdown, play
-from emads.reliability.trials import Trial, Trials
+from reliability.governed.cases import KEY
+from reliability.governed.killable_process import Countdown, play
+from reliability.trials import Trial, Trials
 from simulator.governance.runner import GovernedEpisode, open_services
 from simulator.governance.store.decision_log import verify_chain
 
 if TYPE_CHECKING:
-    from emads.reliability.stages.prepared_runs import PreparedRuns
+    from reliability.stages.prepared_runs import PreparedRuns
 
 
 class Killer:
@@ -43,7 +43,7 @@ class Killer:
 @contextmanager
 def start_killer() -> Iterator[Killer]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "emads.reliability.governed.killable_process"],
+        [sys.executable, "-m", "reliability.governed.killable_process"],
         env={"PYTHONPATH": ":".join(map(str, sys.path)), "PATH": "/usr/bin:/bin"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

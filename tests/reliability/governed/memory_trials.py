@@ -3,8 +3,8 @@
 import subprocess
 import sys
 
-from emads.reliability.stages.prepared_runs import PreparedRuns
-from emads.reliability.trials import Trial, Trials
+from reliability.stages.prepared_runs import PreparedRuns
+from reliability.trials import Trial, Trials
 
 
 def memory_growth(runs: PreparedRuns, count: int) -> Trials:
@@ -12,7 +12,7 @@ def memory_growth(runs: PreparedRuns, count: int) -> Trials:
     for protocol in ("full", "assess"):
 
         def call(protocol: str = protocol) -> str:
-            program = "emads.reliability.governed.memory_growth"
+            program = "reliability.governed.memory_growth"
             command = [sys.executable, "-m", program, f"--episodes={count}", f"--protocol={protocol}"]
             done = subprocess.run(command, capture_output=True, text=True)
             lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]

@@ -16,11 +16,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from emads.reliability.__main__ import main
-from emads.reliability.malicious.input_files import PROBES
-from emads.reliability.malicious.probes import Payload
-from emads.reliability.stages import checkpoint_damage, tiny_runs
-from emads.reliability.stages.prepared_runs import PreparedRuns
+from reliability.__main__ import main
+from reliability.malicious.input_files import PROBES
+from reliability.malicious.probes import Payload
+from reliability.stages import checkpoint_damage, tiny_runs
+from reliability.stages.prepared_runs import PreparedRuns
 from training.runs import checkpoints
 from training.runs.faults import Fault, parse_faults
 from training.runs.resume import StageCheckpoints

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from emads.reliability.joint.scripted_models import ScriptedModelEngine, half_expert_team
+from reliability.joint.scripted_models import ScriptedModelEngine, half_expert_team
 from roles.registry import ROLES
 from training.joint import marl
 from training.joint.hosts.host import RolloutHost
@@ -40,7 +40,7 @@ def open_scripted_host(path: Path) -> Iterator[RolloutHost]:
 
 
 if __name__ == "__main__":
-    from emads.reliability.joint import rank_stage  # under the name by which host processes find it
+    from reliability.joint import rank_stage  # under the name by which host processes find it
 
     setattr(marl, "TransformersEngine", engine_maker(Path(sys.argv[1])))  # noqa: B010
     setattr(rollout_hosts, "open_host", rank_stage.open_scripted_host)  # noqa: B010

@@ -5,7 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from emads.reliability.stages import tiny_runs
+from reliability.stages import tiny_runs
 
 
 def main() -> None:

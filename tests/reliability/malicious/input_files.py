@@ -5,12 +5,12 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 
-from emads.reliability.malicious.model_files import MODEL_PROBES, template
-from emads.reliability.malicious.probes import Payload, Probe, model_folder, prepared_run, try_file
-from emads.reliability.stages.prepared_runs import PreparedRuns
-from emads.reliability.trials import Trial, Trials
 from evaluation.scoring.scores import read_scores
 from evaluation.summary.gates import read_gate_file
+from reliability.malicious.model_files import MODEL_PROBES, template
+from reliability.malicious.probes import Payload, Probe, model_folder, prepared_run, try_file
+from reliability.stages.prepared_runs import PreparedRuns
+from reliability.trials import Trial, Trials
 from training.config.loading import load_config
 from training.data.tasks.importing import read_tasks
 from training.models.base_model import load_pretrained

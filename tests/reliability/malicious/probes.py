@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from emads.reliability.stages import tiny_runs
+from reliability.stages import tiny_runs
 from roles.errors import UserError
 from training.runs.run_folder import Run
 
