@@ -33,7 +33,7 @@ class ModelConfig(Section):
     adapter: Literal["none", "lora", "qlora"] = "none"
     """Weights to train: all (none), LoRA on a frozen base, or LoRA on a 4-bit base (CUDA only)."""
     adapter_sharing: Literal["per_role", "shared"] = "per_role"
-    """One adapter for each role, or one that all roles share."""
+    """Weights of its own for each role, or the same for all roles: whole ones, or one adapter."""
     lora_rank: PositiveCount = 16
     """Rank of the LoRA matrices."""
     lora_alpha: PositiveCount = 32
@@ -71,8 +71,6 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _check_adapter(self) -> Self:
-        if self.adapter == "none" and self.adapter_sharing == "shared":
-            raise ValueError("adapter_sharing 'shared' needs an adapter: set adapter to lora or qlora")
         if self.adapter == "none" and self.dtype != "float32":
             raise ValueError(
                 f"dtype {self.dtype!r} is for a frozen base: set adapter to lora or qlora, or leave dtype out"

@@ -137,18 +137,19 @@ def load_team(
 ) -> tuple[dict[str, PreTrainedModel], PreTrainedTokenizerBase]:
     """Every weights of the team's roles after a stage; the tokenizer is the same for all.
 
-    With adapters the base is loaded once: all roles have the same model, in which `activate` chooses.
+    Weights that all roles share are loaded once, and so is the base of adapters: then all roles have the
+    same model, in which `activate` chooses the adapter.
     `sources`: for single roles the run on the same base, and the stage, whose weights they have.
     """
     config = run.config.model
     held = dict.fromkeys(TEAM_ROLES, (run, stage)) | dict(sources or {})
+    owners = owners_of(config, TEAM_ROLES)
     if config.adapter == "none":
-        loaded = {role: load_weights(*held[role], role) for role in TEAM_ROLES}
+        loaded = {owner: load_weights(*held.get(owner, held[RECONCILER]), owner) for owner in owners}
         tokenizer = next(iter(loaded.values()))[1]
-        return {role: model for role, (model, _) in loaded.items()}, tokenizer
+        return {role: loaded[owner_of(config, role)][0] for role in TEAM_ROLES}, tokenizer
     model, tokenizer = load_frozen_base(find_weights(run, BASE, RECONCILER), config)
     if stage != BASE:
-        owners = owners_of(config, TEAM_ROLES)
         folders = {owner: find_weights(*held.get(owner, held[RECONCILER]), owner) for owner in owners}
         model = cast(PreTrainedModel, load_adapters(model, folders))
     return dict.fromkeys(TEAM_ROLES, model), tokenizer
