@@ -80,6 +80,7 @@ TEAM_PLAYERS: Mapping[str, TablePlayer] = {
     "single": play_one_head,
     "oracle_common": play_experts(None, None),
     "oracle_best": play_experts(*BEST_HABITS),
+    "oracle_searched": play_experts("searched", "exact"),
     "reachable": play_best_habits,
     "oracle": play_optimum,
 }

@@ -18,7 +18,8 @@ FEEDBACK_STAGES = ("corrections", "dpo", "kto", "ppo")  # that learn from labels
 # sft_more, sft_own: controls of GRPO
 TRAINED_STAGES = ("untrained", "sft", "sft_more", "sft_own", "grpo", *FEEDBACK_STAGES, "marl")
 TEAM_BASELINES = (
-    "random", "greedy", "majority", "single", "oracle_common", "oracle_best", "reachable", "oracle",
+    "random", "greedy", "majority", "single", "oracle_common", "oracle_best", "oracle_searched", "reachable",
+    "oracle",
 )  # fmt: skip
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)

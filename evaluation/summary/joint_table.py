@@ -88,16 +88,16 @@ def _gap_table(gap: Mapping[str, Mapping[str, float]]) -> PlainTable:
             way,
             short(one["before"]),
             short(one["after"]),
-            short(one["reachable"]),
+            short(one["ceiling"]),
             f"{_percent(one['mean'])} [{_percent(one['low'])}, {_percent(one['high'])}]",
         )
         for way, one in gap.items()
     )
     return PlainTable(
-        title="Gap to the best reachable that joint training closes",
-        titles=("play", "GRPO team", "after joint training", "best reachable", "closed"),
+        title="Gap to the best policy without seeing each other that joint training closes",
+        titles=("play", "GRPO team", "after joint training", "searched policy", "closed"),
         rows=rows,
-        caption="best reachable: each seat's best habit in hindsight, funded exactly; [95 % interval]",
+        caption="searched policy: experts who offer by it, funded exactly; [95 % interval]",
     )
 
 

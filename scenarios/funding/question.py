@@ -12,7 +12,7 @@ from typing import Any
 from scenarios.base import Split
 from scenarios.company.records import Option
 from scenarios.company.splits import belongs_to
-from scenarios.team.experts import REPORT_HABITS, best_report, sample_habit
+from scenarios.team.experts import ASKED_HABITS, best_report, sample_habit
 from scenarios.team.funding import Funding, list_all_fundings, list_conflicts
 from scenarios.team.offers import CheckedReport, TabledOffer, check_report, offers_on
 from scenarios.team.playable import PublicCase
@@ -88,7 +88,7 @@ def draw_question(split: Split, seed: int, index: int, difficulty: int) -> dict[
 def _draw_facts(scenario: TeamScenario, rng: random.Random) -> dict[str, Any]:
     case, reports = scenario.case, {}
     for seat in scenario.seats:
-        report = best_report(scenario, seat, sample_habit(rng, REPORT_HABITS))
+        report = best_report(scenario, seat, sample_habit(rng, ASKED_HABITS))
         checked = check_report(scenario, seat, report)
         offers = [
             {"option": offer.option, "part": list(offer.choice), "cost": offer.cost, "worth": offer.worth}

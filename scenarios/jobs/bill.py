@@ -37,6 +37,7 @@ NUM_SERVICES = (2, 2, 3, 3, 4, 4, 4, 5, 5, 6)  # by difficulty 1-10
 NUM_TIERS = (2, 3, 3, 3, 3, 3, 4, 4, 4, 4)
 MOST_TRIED = (4, 6, 7, 8, 10, 12, 14, 16, 18, 20)  # choices that the search in order of cost looks at
 COMMIT_FROM, FEE_FROM, REBATE_FROM, STEP_FROM, YEARS_FROM = 3, 4, 5, 7, 9  # difficulties
+MOST_BILLS = 9  # of these, choices that keep the average: the demonstration has each one billed
 TIERS = ("basic", "standard", "premium", "top")
 VENDORS = ("Norda", "Velis", "Quanta")
 WEIGHTS = {"cost": 0.5}
@@ -258,11 +259,14 @@ def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -
     lowest = -(-sum_quality(facts, first[1]) // sum_weights(facts))
     facts["average"] = lowest + rng.choice((-3, 1, 2, 3, 4, 5, 6, 8))
     tried, (cost, choice) = search(facts, MOST_TRIED[difficulty - 1])
+    num_calls = sum(keeps for _, _, keeps in tried)
+    if num_calls > MOST_BILLS:
+        raise NoCaseError
     if escalates:
         facts["budget"] = cost - rng.randint(1, max(2, cost // 12))
-        return {"tiers": {}, "commit": [], "cost": 0}, sum(keeps for _, _, keeps in tried)
+        return {"tiers": {}, "commit": [], "cost": 0}, num_calls
     facts["budget"] = cost + max(3, cost * rng.randint(5, 25) // 100)
-    return {**name_choice(facts, choice), "cost": cost}, sum(keeps for _, _, keeps in tried)
+    return {**name_choice(facts, choice), "cost": cost}, num_calls
 
 
 def name_choice(facts: Facts, choice: Choice) -> dict[str, Any]:

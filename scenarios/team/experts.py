@@ -3,10 +3,11 @@
 A seat's habit says which part it offers on every option: `full` the one of the largest worth, `lean` the
 first step, `strict` and `easy` all steps that return at least 1.5 and 0.6 k$ per k$, `fair` the best part
 at a quarter of the budget, `measured` all steps over a hurdle of 2, 1 or 0.6 where money is tight, in the
-middle or ample. A seat that finds its part by measuring names the most that it may cost instead: a `quarter`,
-a `third` or a `half` of the budget, or `all` of it (`SHARE_HABITS`). ReconcileGPT's habit says how it funds:
-`exact` the best of all combinations, `return` and `worth` offer by offer in that order. Joint training has
-to find out which habits serve the team best together.
+middle or ample, `searched` what the best policy found offers (`scenarios.team.searched`). A seat that finds
+its part by measuring names the most that it may cost instead: a `quarter`, a `third` or a `half` of the
+budget, or `all` of it (`SHARE_HABITS`). ReconcileGPT's habit says how it funds: `exact` the best of all
+combinations, `return` and `worth` offer by offer in that order. Joint training has to find out which habits
+serve the team best together.
 """
 
 import json
@@ -22,11 +23,22 @@ from scenarios.team.frontier import Band, budget_band, list_steps, take_by_hurdl
 from scenarios.team.funding import Funding, best_funding, best_in_order
 from scenarios.team.offers import Table, breaks_limit, is_needed, is_vetoed
 from scenarios.team.playable import PlayableCase, PublicCase
+from scenarios.team.searched import choose_searched_part
 
 STRICT, EASY = Fraction(3, 2), Fraction(3, 5)  # least return of a step, k$ per k$
 HURDLES: Mapping[Band, Fraction] = {"tight": Fraction(2), "middle": Fraction(1), "ample": EASY}
 # share of the experts who hold each habit
 REPORT_HABITS: Mapping[str, float] = {
+    "full": 0.2,
+    "lean": 0.15,
+    "fair": 0.15,
+    "strict": 0.2,
+    "easy": 0.15,
+    "searched": 0.15,
+    "measured": 0.0,  # the best rule written by hand: scripted teams play it, demonstrations show `searched`
+}
+# of the experts whose reports a question to ReconcileGPT alone shows
+ASKED_HABITS: Mapping[str, float] = {
     "full": 0.2,
     "lean": 0.15,
     "fair": 0.15,
@@ -64,6 +76,8 @@ def choose_part(case: PlayableCase, seat: str, option: str, habit: str) -> Part 
         return take_within(frontier, name_amount(case, seat, option, habit))
     elif habit in ("strict", "easy"):
         chosen = take_by_hurdle(frontier, STRICT if habit == "strict" else EASY)
+    elif habit == "searched":
+        return choose_searched_part(case, seat, option)
     elif habit == "measured":
         chosen = take_by_hurdle(frontier, HURDLES[budget_band(case, seat)])
     else:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, groupby, islice
 
 from roles.base import Role
@@ -139,17 +139,18 @@ def seat_row(
     seat: str,
     game: PlanGame,
     chat: Chat,
-    habits: Habits | None = None,
     *,
+    meeting: Meeting | None = None,
     refused_share: float = 0.0,
 ) -> TokenRow:
-    """A role's part in an expert meeting: report, replies and vote, or questions and decision.
+    """A role's part in a meeting of experts: report, replies and vote, or questions and decision.
 
-    In a share of its messages one call is refused first.
+    Without a `meeting` it is that of experts who draw their habits. In a share of its messages one call is
+    refused first.
     """
     role, transcript = game.prompt_role(seat), Transcript(chat)
     rng = random.Random(f"refused/{game.case.key}/{seat}")
-    for number, message in enumerate(hold_meeting(game, habits=habits).messages[seat]):
+    for number, message in enumerate((meeting or hold_meeting(game)).messages[seat]):
         opening = chat.open(role, message.brief, with_tools=bool(role.tools))
         transcript.given(chat.ask(message.brief) if number else opening)
         call_tool = partial(game.call_tool, seat, reports=message.reports)
@@ -159,9 +160,18 @@ def seat_row(
     return transcript.row(at_table=True)
 
 
-def _is_asked(game: PlanGame, seat: str, habits: Habits | None) -> bool:
-    """Tell whether ReconcileGPT asks the seat in the expert meeting: it says more than report and vote."""
-    return len(hold_meeting(game, habits=habits).messages[seat]) > 2
+@lru_cache(maxsize=4)  # the roles of one model take turns: each meeting gives a row to all of them
+def _hold(
+    split: Split,
+    seed: int,
+    index: int,
+    difficulty: int,
+    style: Style,
+    questions: int | None,
+    habits: Habits | None,
+) -> tuple[PlanGame, Meeting]:
+    game = PlanGame(team.generate(split, seed, index, difficulty), style, questions)
+    return game, hold_meeting(game, habits=habits)
 
 
 def corpus(
@@ -240,16 +250,18 @@ def supervised_rows(
     Row numbers are stable: rows from `first_row` on are other scenarios than the rows before.
     """
 
-    def make_game(index: int) -> PlanGame:
-        return PlanGame(team_scenario(split, seed, index, difficulties), style, questions)
+    def hold(index: int) -> tuple[PlanGame, Meeting]:
+        return _hold(split, seed, index, difficulty_of(index, difficulties), style, questions, habits)
 
     for row in range(first_row, first_row + num_rows):
         if role in TEAM_ROLES and is_in_share(row, seat_share):
-            game = make_game(row)
+            game, meeting = hold(row)
             if is_in_share(row, asked_share) and role != RECONCILER and game.most_questions > 0:
-                further = (make_game(row + number * TRY_STRIDE) for number in range(1, MOST_TRIES))
-                game = next((one for one in chain((game,), further) if _is_asked(one, role, habits)), game)
-            yield seat_row(role, game, chat, habits, refused_share=refused_share)
+                further = (hold(row + number * TRY_STRIDE) for number in range(1, MOST_TRIES))
+                held = chain(((game, meeting),), further)
+                asked = (one for one in held if len(one[1].messages[role]) > 2)  # more than report and vote
+                game, meeting = next(asked, (game, meeting))
+            yield seat_row(role, game, chat, meeting=meeting, refused_share=refused_share)
         else:
             scenario = role_scenario(role, split, seed, row, difficulties, style)
             yield demonstration_row(families(style)[role], scenario, chat, refused_share=refused_share)

@@ -46,7 +46,12 @@ class OverlappedLearner:
             copy_models(learner.updater.actors, shares_base=True) if staleness and not on_hosts else {}
         )
         self._queue: deque[_Pending] = deque()
-        self._player = ThreadPoolExecutor(staleness + 1 if on_hosts else 1, thread_name_prefix="rollouts")
+        self._player = ThreadPoolExecutor(
+            staleness + 1 if on_hosts else 1,
+            thread_name_prefix="rollouts",
+            initializer=enter_device,
+            initargs=(torch.cuda.current_device() if torch.cuda.is_available() else None,),
+        )
 
     @property
     def num_steps(self) -> int:
@@ -95,6 +100,12 @@ class OverlappedLearner:
         self.learner.load_state(state["learner"])
         for one in [play for play in state["waiting"] if play["step"] < self.max_steps]:
             self._submit(one["step"], one["version"], one["weights"])
+
+
+def enter_device(device: int | None) -> None:
+    """Make a GPU the current one of this thread: CUDA gives every new thread the first."""
+    if device is not None:
+        torch.cuda.set_device(device)
 
 
 def copy_models(models: Mapping[str, Any], *, shares_base: bool = False) -> dict[str, Any]:

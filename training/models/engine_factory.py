@@ -38,6 +38,7 @@ from training.runs.run_folder import Run
 
 _LETTER = {"type": "string", "pattern": "^[A-Z]$"}
 _LETTERS = {"type": "array", "items": _LETTER, "maxItems": 10}
+RANK_STRIDE = 1_000_003  # between the engine seeds of two ranks
 
 
 def make_engine(
@@ -178,7 +179,8 @@ def open_rollouts(
         "spare_versions": run.config.marl.max_staleness + 1 if ranks.size > 1 else 0,
     }
     config = _share_gpu(run.config, config, num_models=num_models, is_training=True)
-    with open_engine(config, end_id=end_id, seed=run.config.seed, base=base, shared=shared) as engine:
+    seed = run.config.seed + RANK_STRIDE * ranks.rank  # ranks of one seed would draw the same noise
+    with open_engine(config, end_id=end_id, seed=seed, base=base, shared=shared) as engine:
         yield engine
         ranks.wait()  # nobody takes its adapters away from ranks that still play
 
@@ -200,6 +202,7 @@ def _share_gpu(
     options = share_gpu(
         engine.vllm,
         lora_rank=config.model.lora_rank,
+        dtype=config.model.dtype,
         num_engines=num_models if config.model.adapter == "none" else 1,
         beside_learner=is_training,
         sleeps=is_training and not config.marl.max_staleness,

@@ -150,7 +150,7 @@ def train_role(
         ]
         return [*take_turns(streams, count - num_replans), *take_turns(replans, num_replans)]
 
-    drawn = draw("train", count_rows(config, max_steps), first_row)
+    drawn = draw("train", count_rows(config, max_steps, len(roles_of(role))), first_row)
     warn_of_long_turns(config, role, drawn)
     train_on_rows(
         run,
@@ -179,10 +179,10 @@ def warn_of_long_turns(config: RunConfig, role: str, rows: Sequence[TokenRow]) -
             )  # fmt: skip
 
 
-def count_rows(config: RunConfig, max_steps: int) -> int:
-    """Demonstrations that are drawn: as many as the steps take, at most those that there are."""
+def count_rows(config: RunConfig, max_steps: int, num_roles: int = 1) -> int:
+    """Demonstrations that are drawn: as many as the steps take, at most those that there are of all roles."""
     wanted = max(1, max_steps) * config.sft.batch_size
-    return min(wanted, config.data.num_demonstrations or wanted)
+    return min(wanted, config.data.num_demonstrations * num_roles or wanted)
 
 
 def train_on_rows(

@@ -83,23 +83,43 @@ def start_environment(arguments: Mapping[str, Any], timeout_s: float) -> dict[st
 
 
 def own_gpu() -> dict[str, str]:
-    """Return what shows an engine the GPU of this process alone, where a launcher gave it one of several."""
+    """Return what shows an engine the GPU of this process alone, where a launcher gave it one of several.
+
+    The launcher's rank says which: an engine starts in a thread, and CUDA's current device is per thread.
+    """
     import torch
 
     if "LOCAL_RANK" not in os.environ or not torch.cuda.is_available():
         return {}
-    place, named = torch.cuda.current_device(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    place, named = int(os.environ["LOCAL_RANK"]), os.environ.get("CUDA_VISIBLE_DEVICES")
     return {"CUDA_VISIBLE_DEVICES": named.split(",")[place] if named else str(place)}
 
 
 def share_gpu(
-    options: Mapping[str, Any], *, lora_rank: int, num_engines: int, beside_learner: bool, sleeps: bool
+    options: Mapping[str, Any],
+    *,
+    lora_rank: int,
+    dtype: str,
+    num_engines: int,
+    beside_learner: bool,
+    sleeps: bool,
 ) -> dict[str, Any]:
-    """Return the options with the rank of the run's adapters and, on a GPU, the engine's share of its memory.
+    """Return the options with the rank of the run's adapters and, on a GPU, dtype and share of its memory.
 
-    `num_engines`: on this GPU. `sleeps`: while the learner beside it learns. What is given goes first.
+    `dtype`: of the run's weights; vLLM by itself would halve float32. `num_engines`: on this GPU. `sleeps`:
+    while the learner beside it learns. What is given goes first.
+
+    Raises:
+        UserError: several GPUs for an engine that has the GPU of its process.
     """
     import torch
+
+    for key in ("tensor_parallel_size", "pipeline_parallel_size"):
+        if options.get(key, 1) != 1:
+            raise UserError(
+                f"engine.vllm.{key} is {options[key]}, but an engine in a process has that process's GPU"
+                f" alone: leave {key} out, or start vLLM servers and set engine.name=vllm_server"
+            )
 
     ours: dict[str, Any] = {
         "max_lora_rank": min((rank for rank in LORA_RANKS if rank >= lora_rank), default=lora_rank)
@@ -107,4 +127,5 @@ def share_gpu(
     if torch.cuda.is_available():
         ours["gpu_memory_utilization"] = round((BESIDE if beside_learner else ALONE) / num_engines, 3)
         ours["enable_sleep_mode"] = sleeps
+        ours["dtype"] = dtype
     return ours | dict(options)

@@ -181,6 +181,8 @@ class VLLMServerEngine:
             "temperature": request.sampling.temperature,
             "top_p": 1.0,
             "top_k": 0,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,  # else the server takes that of the model's own generation config
             "logprobs": 0,
             "ignore_eos": True,
             "stop_token_ids": [] if self._end_id is None else [self._end_id],

@@ -312,7 +312,13 @@ def test_an_engine_has_its_share_of_the_gpu_and_the_rank_of_the_adapters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def shared(**given: Any) -> dict[str, Any]:
-        usual = {"lora_rank": 24, "num_engines": 1, "beside_learner": True, "sleeps": True}
+        usual = {
+            "lora_rank": 24,
+            "dtype": "float32",
+            "num_engines": 1,
+            "beside_learner": True,
+            "sleeps": True,
+        }
         return share_gpu({"max_model_len": 99}, **usual | given)
 
     assert shared() == {"max_lora_rank": 32, "max_model_len": 99}  # without a GPU
@@ -322,9 +328,30 @@ def test_an_engine_has_its_share_of_the_gpu_and_the_rank_of_the_adapters(
     assert shared(beside_learner=False, sleeps=False)["gpu_memory_utilization"] == 0.9
     assert shared(num_engines=5)["gpu_memory_utilization"] * 5 <= 0.4  # roles with full weights
     given = share_gpu(
-        {"gpu_memory_utilization": 0.2}, lora_rank=8, num_engines=1, beside_learner=True, sleeps=True
+        {"gpu_memory_utilization": 0.2, "dtype": "float16"},
+        lora_rank=8,
+        dtype="bfloat16",
+        num_engines=1,
+        beside_learner=True,
+        sleeps=True,
     )
-    assert given["gpu_memory_utilization"] == 0.2
+    assert (given["gpu_memory_utilization"], given["dtype"]) == (0.2, "float16")
+    assert shared(dtype="bfloat16")["dtype"] == "bfloat16"  # vLLM's "auto" would halve float32 weights
+    assert shared()["dtype"] == "float32"
+
+
+def test_server_is_told_every_sampling_option_that_a_model_folder_could_set() -> None:
+    """A server takes what a request leaves out from the model's generation_config.json."""
+    engine = VLLMServerEngine(["http://127.0.0.1:9"], end_id=5)
+    body = engine._encode(REQUEST, "cto")
+    close_engine(engine)
+    assert (body["top_p"], body["top_k"], body["min_p"], body["repetition_penalty"]) == (1.0, 0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("key", ["tensor_parallel_size", "pipeline_parallel_size"])
+def test_an_engine_over_several_gpus_of_one_process_is_refused(key: str) -> None:
+    with pytest.raises(UserError, match=f"{key} is 2.*engine.name=vllm_server"):
+        share_gpu({key: 2}, lora_rank=8, dtype="float32", num_engines=1, beside_learner=True, sleeps=True)
 
 
 def test_an_engine_of_a_rank_sees_the_ranks_gpu_alone_and_no_launcher(
@@ -335,7 +362,8 @@ def test_an_engine_of_a_rank_sees_the_ranks_gpu_alone_and_no_launcher(
     monkeypatch.setenv("WORLD_SIZE", "8")
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    # CUDA's current device is per thread, and an engine starts in a thread in which nobody has set it
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     assert own_gpu() == {"CUDA_VISIBLE_DEVICES": "1"}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
     with quiet_start(**own_gpu()):

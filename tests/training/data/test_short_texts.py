@@ -20,7 +20,7 @@ DIGESTS = {
     "risk": "8956c1473f84c014",
     "cost": "dbcfa8da3910b1f4",
     "reconcile": "4dea829b0fa64c34",
-    "team": "1cb2d85b8fa65d53",
+    "team": "6bb4de83d06749bb",
 }
 
 
