@@ -5,6 +5,7 @@ A file is JSON Lines, or one JSON list, of objects with `question` and `answer`;
 annotations `<<48/2=24>>` that become calculator calls and are checked (arXiv:2110.14168).
 """
 
+import io
 import json
 import re
 import unicodedata
@@ -33,6 +34,8 @@ MAX_SOLUTION_CHARS = 8_000
 # A string that is not closed ends with the text, so every quote starts a match and the scan is linear.
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.?)*+(?:"|\Z)', re.DOTALL)
 _BRACKETS = re.compile(r"[\[\]{}]")
+EXPECTED_ROW = '{"question": "...", "answer": "..."}'
+MAX_SHOWN_KEYS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,10 @@ class _Unfit:
     reason: str
 
 
+class _NotJson(_Unfit):
+    """Stands for a row that is no JSON text at all."""
+
+
 def read_questions(
     paths: Sequence[Path], layout: str, check: str = "auto"
 ) -> tuple[list[Task], list[Rejection]]:
@@ -76,8 +83,9 @@ def read_questions(
     tasks, rejections = [], []
     seen: dict[str, Task] = {}
     for path in paths:
-        row = 0
+        row, has_json = 0, False
         for row, content in _iterate_rows(path):
+            has_json = has_json or not isinstance(content, _NotJson)
             try:
                 task = read(content, check, f"{path.name}:{row}")
                 _refuse_repetition(task, seen)
@@ -86,6 +94,10 @@ def read_questions(
                 rejections.append(Rejection(file=str(path), row=row, reason=str(error)))
         if row == 0:
             raise UserError(f"{path} has no rows; give JSON Lines or a JSON list of question and answer")
+        if not has_json:
+            raise UserError(
+                f"{path} holds no row of JSON (CSV or plain text?); write each row as a line {EXPECTED_ROW}"
+            )
     return tasks, rejections
 
 
@@ -115,16 +127,17 @@ def _iterate_rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _iterate_lines(file: BinaryIO) -> Iterator[tuple[int, Any]]:
-    """The number and content of every line that is not blank."""
+    """The number and content of every line that is not blank; lines end in LF, CRLF or CR."""
     row = 0
-    while line := file.readline(MAX_ROW_BYTES + 1):
+    lines = io.TextIOWrapper(file, encoding="latin-1", newline=None)  # Latin-1 keeps every byte
+    while line := lines.readline(MAX_ROW_BYTES + 1):
         row += 1
         if len(line) > MAX_ROW_BYTES:
-            while line and not line.endswith(b"\n"):
-                line = file.readline(MAX_ROW_BYTES)
+            while line and not line.endswith("\n"):
+                line = lines.readline(MAX_ROW_BYTES)
             yield row, _Unfit(f"row of more than {MAX_ROW_BYTES} bytes")
         elif line.strip():
-            yield row, _parse_row(line)
+            yield row, _parse_row(line.encode("latin-1"))
 
 
 class _NestedError(ValueError):
@@ -162,9 +175,9 @@ def _parse_row(line: bytes) -> Any:
     try:
         return _load(line.decode())
     except UnicodeDecodeError:
-        return _Unfit("text is not UTF-8")
+        return _NotJson("text is not UTF-8")
     except (ValueError, ArithmeticError) as error:
-        return _Unfit(f"not JSON ({_explain(error)})")
+        return _NotJson(f"not JSON ({_explain(error)})")
 
 
 def _parse_list(path: Path, content: bytes) -> list[Any]:
@@ -236,7 +249,7 @@ def _read_pair(content: Any) -> tuple[str, str]:
 def _read_text(content: dict[str, Any], name: str, most: int) -> str:
     value = content.get(name)
     if value is None:
-        raise RowError(f"{name} is missing")
+        raise RowError(f"{name} is missing{_describe_other_keys(content)}")
     if isinstance(value, _Unfit):
         raise RowError(f"{name}: {value.reason}")
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
@@ -249,6 +262,15 @@ def _read_text(content: dict[str, Any], name: str, most: int) -> str:
     if any(_is_unfit(character) for character in text):
         raise RowError(f"{name} holds control characters or half a character")
     return text.strip()
+
+
+def _describe_other_keys(content: dict[str, Any]) -> str:
+    """The keys of a row in another layout (ShareGPT, Alpaca) and the expected row; "" without such keys."""
+    others = [key for key in content if key not in ("question", "answer")]
+    if not others:
+        return ""
+    shown = ", ".join(ascii(key[:30]) for key in others[:MAX_SHOWN_KEYS])
+    return f"; the row has {shown}: write it as {EXPECTED_ROW}"
 
 
 def _is_unfit(character: str) -> bool:

@@ -242,6 +242,53 @@ def test_files_that_are_unusable_as_a_whole(content: bytes, reason: str, tmp_pat
         read_questions([path], "qa")
 
 
+@pytest.mark.parametrize("ending", ["\r", "\r\n", "\n"])
+def test_each_kind_of_line_end_separates_rows(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    rows = [{"question": f"Caf\u00e9 {number}?", "answer": number} for number in range(3)]
+    path.write_bytes(ending.join(json.dumps(row, ensure_ascii=False) for row in rows).encode())
+    tasks, rejections = read_questions([path], "qa")
+    assert [(task.question, task.source) for task in tasks] == [
+        (f"Caf\u00e9 {number}?", f"q.jsonl:{number + 1}") for number in range(3)
+    ]
+    assert rejections == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"question,answer\nOne?,1\n",
+        b"question\tanswer\rOne?\t1\r",
+        b"- question: One?\n  answer: 1\n",
+        '{"question": "One?", "answer": "1"}'.encode("utf-16"),
+        b"PAR1\x15\x04\xff",
+    ],
+    ids=["CSV", "TSV", "YAML", "UTF-16", "Parquet"],
+)
+def test_a_file_without_json_is_refused_with_the_expected_row(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "questions.csv"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r'questions.csv holds no row of JSON.*\{"question": "...", "answer"'):
+        read_questions([path], "qa")
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"conversations": [{"from": "human", "value": "One?"}, {"from": "gpt", "value": "1"}]},
+        {"messages": [{"role": "user", "content": "One?"}, {"role": "assistant", "content": "1"}]},
+        {"instruction": "One?", "output": "1"},
+        {"problem": "One?", "answer": "1"},
+    ],
+    ids=lambda row: next(iter(row)),
+)
+def test_rows_of_other_layouts_are_refused_with_their_keys(foreign: dict[str, Any], tmp_path: Path) -> None:
+    (rejection,) = read_questions([write(tmp_path / "q.jsonl", [foreign])], "qa")[1]
+    key = next(iter(foreign))
+    assert rejection.reason.startswith(f"question is missing; the row has '{key}'")
+    assert rejection.reason.endswith('write it as {"question": "...", "answer": "..."}')
+
+
 def test_missing_files_and_unknown_choices_are_the_users_mistake(tmp_path: Path) -> None:
     path = write(tmp_path / "q.jsonl", [{"question": "One?", "answer": "1"}])
     for paths, layout, check, reason in (
