@@ -99,12 +99,13 @@ def test_a_faulty_endpoint_raises_its_fault_and_keeps_what_was_played(
     planned: str, shown_fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     limits = ["max_retries=0", "timeout_s=0.4"]
-    with serve(answer_as_experts(CASES)) as server:
+    case = emads.load_team("scripted").draw_case(0)
+    with serve(answer_as_experts([case])) as server:
         server.faults = [] if planned == "down" else [planned] * OFTEN
         url = "http://127.0.0.1:9" if planned == "down" else server.url
         team = load([*EXPERTS, f"cto=openai:tiny@{url}"], read_api_options(api=limits))
         with pytest.raises(emads.FaultyPlayError, match=f"1 of 1 cases broke off .*{shown_fault}") as raised:
-            emads.play(team, CASES[:1])
+            emads.play(team, [case])
         assert raised.value.played[0].verdict is None
         assert "nobody knows the right answer" not in raised.value.played[0].text
         api = [word for limit in limits for word in ("--api", limit)]
