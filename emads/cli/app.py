@@ -19,6 +19,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "simulate": simulate.simulate,
     "review": review.review,
     "demo": train.demo,
+    "train": train.train,
     "plan": train.plan,
     "run": train.run_schedule,
     "evaluate": evaluate.evaluate,
@@ -36,14 +37,6 @@ VERBS: dict[str, Callable[..., Any]] = {
     "export": export.export,
     "verify": export.verify,
     "serve": serve.serve,
-}
-TRAIN_VERBS: dict[str, Callable[..., Any]] = {
-    "base": train.base,
-    "sft": train.sft,
-    "grpo": train.grpo,
-    "marl": train.marl,
-    "tasks": train.tasks,
-    **feedback.FEEDBACK_VERBS,
 }
 
 
@@ -91,14 +84,12 @@ def make_group(verbs: Mapping[str, Callable[..., Any]], **settings: Any) -> type
 
 app = make_group(VERBS, name="emads", add_completion=False, pretty_exceptions_enable=False)
 app.callback()(describe_program)
-TRAIN_HELP = "Train one stage of a run: base, sft, grpo, marl; on labels; or a solver of imported tasks."
 BENCH_HELP = "Measure models on a fixed set of cases, alone and at the table; writes a result card."
 bench_app = make_group({"compare": bench.compare}, help=BENCH_HELP, invoke_without_command=True)
 bench_app.callback(invoke_without_command=True)(bench.bench)
 app.add_typer(bench_app, name="bench", short_help=BENCH_HELP)
 LABELS_HELP = "Labels of reviewers: simulate them, count them, take them to other tools and back."
 app.add_typer(make_group(feedback.LABEL_VERBS, help=LABELS_HELP), name="labels", short_help=LABELS_HELP)
-app.add_typer(make_group(TRAIN_VERBS, help=TRAIN_HELP), name="train", short_help=TRAIN_HELP)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

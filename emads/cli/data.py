@@ -149,6 +149,8 @@ def validate(
     ] = None,
 ) -> None:
     """Check every row of a data folder by making and scoring it again."""
+    if not any(folder.rglob("*.parquet")):
+        raise UserError(f"no data in {folder} (no *.parquet there); make some with `emads generate`")
     from training.data.folders.validation import summarise
     from training.data.tasks.importing import validate_data
 

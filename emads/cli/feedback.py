@@ -1,75 +1,20 @@
-"""Verbs that learn from labels (train corrections|dpo|kto|reward|ppo) and verbs that make and move labels."""
+"""Verbs that make, count and move labels."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emads.cli.choices import check_at_least, choose_roles, open_existing
-from emads.cli.options import FaultOption, ResumeOption, RoleOption, RunArgument
+from emads.cli.choices import check_at_least, choose_roles
+from emads.cli.options import RunArgument
 from roles.errors import unknown
 
 if TYPE_CHECKING:
     from training.feedback.exchange import Tool
 
-LabelsOption = Annotated[Path | None, typer.Option("--labels", help="Label file (JSONL).")]
-SettingOption = Annotated[
-    list[str] | None, typer.Option("--set", help="Override one setting: epochs=2. Repeatable.")
-]
 LabelFileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Label file (JSONL).")]
 ToolOption = Annotated[str, typer.Option("--for", help="label-studio or argilla.")]
-
-
-def _make_verb(stage: str, summary: str) -> Callable[..., None]:
-    def verb(
-        run: RunArgument,
-        labels: LabelsOption = None,
-        role: RoleOption = None,
-        settings: SettingOption = None,
-        resume: ResumeOption = False,
-        fault: FaultOption = None,
-    ) -> None:
-        _train(stage, run, labels, role, settings, resume, fault)
-
-    verb.__name__, verb.__doc__ = stage, summary
-    return verb
-
-
-def _train(
-    stage: str,
-    path: Path,
-    labels: Path | None,
-    role: list[str] | None,
-    settings: list[str] | None,
-    resume: bool,
-    fault: list[str] | None,
-) -> None:
-    from emads.commands.feedback import read_reward_facts, train_feedback
-    from training.runs.faults import parse_faults
-    from training.runs.run_folder import Run
-
-    run = replace(Run.open(open_existing(path)), faults=parse_faults(fault or ()))
-    roles = choose_roles(role)
-    train_feedback(run, stage, roles, labels, settings or (), resume=resume)
-    if stage != "reward":
-        typer.echo(f"see what changed with `emads evaluate {path}`")
-        return
-    for one in roles:
-        facts = read_reward_facts(run, one)
-        share = facts.get("accuracy")
-        shown = "not measured" if share is None else f"{share:.2f} on {facts['num_held_out']:.0f} others"
-        typer.echo(f"{one}: reward model of {facts['num_rows']:.0f} comparisons, accuracy {shown}")
-
-
-FEEDBACK_VERBS: dict[str, Callable[..., Any]] = {
-    "corrections": _make_verb("corrections", "Fine-tune roles on what reviewers wrote."),
-    "dpo": _make_verb("dpo", "Train roles by DPO on comparisons."),
-    "kto": _make_verb("kto", "Train roles by KTO on verdicts: approved or rejected."),
-    "reward": _make_verb("reward", "Train a reward model per role on comparisons."),
-    "ppo": _make_verb("ppo", "Train roles by PPO on the score of their reward model."),
-}
 
 
 def simulate(

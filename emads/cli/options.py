@@ -45,10 +45,6 @@ TakeOption = Annotated[
         help="Another run: stages that it finished under equal settings are taken over, not trained again.",
     ),
 ]
-FaultOption = Annotated[
-    list[str] | None,
-    typer.Option("--fault", help="Fail on purpose, to test recovery: kill@save:3. Repeatable."),
-]
 RoleOption = Annotated[
     list[str] | None, typer.Option("--role", help="Only this role. Repeatable; default: all roles.")
 ]

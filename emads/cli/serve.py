@@ -11,6 +11,7 @@ from emads.cli.seat_options import (
     SeatChoice,
     takes_seats,
 )
+from emads.commands.new_runs import refuse_missing_run
 from roles.errors import UserError
 
 
@@ -68,6 +69,8 @@ def serve(
     chosen_seats = seats.read()
     if team is None and chosen_seats is None:
         raise UserError("give a TEAM: a run, an exported team's folder, or scripted; or players by --seat")
+    if team is not None and team != "scripted":
+        refuse_missing_run(Path(team))
     try:
         from emads.commands.serve import Place, serve_team
     except ImportError as error:

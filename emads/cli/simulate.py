@@ -29,6 +29,7 @@ from emads.cli.seat_options import (
     SeatChoice,
     takes_seats,
 )
+from emads.commands.new_runs import check_file_target, check_page_folder
 from roles.errors import UserError, unknown
 
 
@@ -93,6 +94,12 @@ def simulate(
     if is_full and engine is not None:
         raise UserError("--engine goes with --protocol assess; the full one plays on the embedded engine")
     rules = read_agents(agent or (), limit or ())
+    for option, folder in (("--html", html), ("--atif", atif)):
+        if folder is not None:
+            check_page_folder(option, folder)
+    for option, file in (("--jsonl", jsonl), ("--spans", spans)):
+        if file is not None:
+            check_file_target(option, file)
     from emads.commands.simulation.simulate_outputs import Outputs
 
     outputs = Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
