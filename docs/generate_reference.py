@@ -1,11 +1,14 @@
-"""Write the pages that follow from the code into docs/reference/: configuration keys, commands, Python API.
+"""Write the pages that follow from the code into docs/reference/: keys, commands, cases, Python API.
 
     python docs/generate_reference.py
 
 `make docs` runs it before mkdocs. The pages are not committed.
 """
 
+import json
+import random
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -155,6 +158,35 @@ def render_commands() -> str:
     return "\n".join([head, *(line for name, each in commands for line in render_command(name, each))])
 
 
+def render_jobs() -> str:
+    """The page of cases: two of every whole job, with the answer and how an expert comes to it."""
+    from scenarios.tasks.registry import JOBS, TASK_FAMILIES, TASK_ROLES
+
+    lines = [
+        "# Cases of the whole jobs\n",
+        "Training case 7 of seed 0 at difficulties 3 and 8, as `emads generate` makes them. The system text",
+        "with the rules stands once per job; [Whole jobs](../explanation/whole-jobs.md) explains them.\n",
+    ]
+    for name in JOBS:
+        family, role = TASK_FAMILIES[name], TASK_ROLES[name]
+        lines += [f"## {role.title}: {name}\n", f"```text\n{textwrap.fill(role.mandate, 110)}\n```\n"]
+        for difficulty in (3, 8):
+            case = family.generate("train", 0, 7, difficulty)
+            lines += [
+                f"### {name}, difficulty {difficulty}\n",
+                f"```text\n{case.brief}\n```\n",
+                "An expert:\n",
+            ]
+            shown = []
+            for step in family.demonstrate(case, random.Random(0)):
+                shown.append(step.text)
+                if step.call is not None:
+                    shown.append(f"-> {step.call.name}({json.dumps(step.call.arguments)})")
+                    shown.append(f"<- {family.call_tool(case, step.call)}")
+            lines += ["```text", *filter(None, shown), "```\n"]
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Write every generated page."""
     sys.path.insert(0, str(ROOT))
@@ -162,6 +194,7 @@ def main() -> None:
     (TARGET / "configuration.md").write_text(render_configuration())
     (TARGET / "commands.md").write_text(render_commands())
     (TARGET / "python.md").write_text(PYTHON_PAGE)
+    (TARGET / "job-cases.md").write_text(render_jobs())
 
 
 if __name__ == "__main__":

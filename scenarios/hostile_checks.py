@@ -12,6 +12,7 @@ from typing import Any
 from scenarios.base import Family, Scenario, ToolCall, ToolError, Verdict
 from scenarios.hostile import HOSTILE_TEXTS, HOSTILE_VALUES, mutate_values
 
+MOST_INFEASIBLE = 0.1  # reward of an answer that breaks hard limits, for the limits that it keeps
 NUM_ATTACKED = 5  # scenarios that get the full set of hostile answers and calls
 
 
@@ -86,7 +87,11 @@ def check_totality(family: Family, scenarios: Sequence[Scenario]) -> Iterator[st
 def _is_sound(verdict: Verdict) -> bool:
     numbers = [verdict.reward, *verdict.parts.values()]
     in_range = all(math.isfinite(number) and 0 <= number <= 1 for number in numbers)
-    return in_range and (verdict.reward < 1 or verdict.exact) and (verdict.reward == 0 or verdict.feasible)
+    return (
+        in_range
+        and (verdict.reward < 1 or verdict.exact)
+        and (verdict.reward <= MOST_INFEASIBLE or verdict.feasible)
+    )
 
 
 def check_tools(family: Family, scenarios: Sequence[Scenario]) -> Iterator[str]:

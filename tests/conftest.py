@@ -2,6 +2,7 @@
 
 import gc
 import os
+from pathlib import Path
 
 import pytest
 import trial_counts
@@ -10,6 +11,10 @@ import trial_counts
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The suite compares numbers of one CPU: a visible GPU would take models that tests hold beside CPU tensors.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
+# Processes that tests start find the package `reliability` beside this file, and our own wherever they run.
+_TESTS = Path(__file__).parent
+_PLACES = [str(_TESTS), str(_TESTS.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+os.environ["PYTHONPATH"] = os.pathsep.join(_PLACES)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -14,13 +14,14 @@ import torch
 from benchmarks.gpu.learner import LOGIT_ROWS, largest_batch, planned_memory
 from benchmarks.gpu.records import Record
 from benchmarks.gpu.sizes import Scale, build_team
-from emads.reliability.joint.scripted_models import make_tokenizer
 from roles.team import TEAM_ROLES
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.embedded.hf_chat import HFChat
 from training.config.run_config import RunConfig
+from training.data.demonstrations import corpus
 from training.joint.marl import JointLearner
 from training.learner.rows import TrainingRow
+from training.models.base_model import train_tokenizer
 from training.stages.from_config import joint_cases
 
 
@@ -38,7 +39,8 @@ def measure_joint(scale: Scale, preset: str, record: Record, steps: int = 3) -> 
         marl__memory__micro_batch_tokens=scale.choose(16_384, 2_048),
     )
     model = build_team(shape, scale, checkpointing=True, spread=1e-3)
-    chat = HFChat(make_tokenizer(), short_prompts=True)
+    texts = corpus(num_role=40, num_team=40, seed=0, difficulties=(1, 2))
+    chat = HFChat(train_tokenizer(texts, 512), short_prompts=True)
     learner = JointLearner(
         dict.fromkeys(TEAM_ROLES, model),
         config.marl,

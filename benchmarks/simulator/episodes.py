@@ -1,6 +1,6 @@
 """CPU milliseconds per episode of five nodes (four reports, one decision), by way of playing and concurrency.
 
-    python -m benchmarks.simulator.episodes --in-flight 1,64,2000 --episodes 2000 --repeats 3
+    PYTHONPATH=tests python -m benchmarks.simulator.episodes --in-flight 1,64,2000 --episodes 2000 --repeats 3
 
 The engine is scripted and all ways make the same calls. CPU time of the whole process is measured, threads
 included, so that other load and waiting for the disk do not count; garbage is collected before each timing.
@@ -34,7 +34,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langsmith.run_helpers import tracing_context
 
-from emads.reliability.governed.memory_growth import draw_cases, make_seating
+from reliability.governed.memory_growth import draw_cases, make_seating
 from roles.team import RECONCILER, SPECIALISTS
 from scenarios.team import PlanGame, TeamScenario
 from simulator.governance.gate.reviewers import SimulatedReviewer

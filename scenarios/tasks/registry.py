@@ -1,25 +1,34 @@
-"""The generated task families and their solvers by name; role families are in `scenarios.registry`."""
+"""Families outside the table by name, and who answers them: the roles' whole jobs, and tasks for a solver.
+
+The families of one seat's part of a plan are in `scenarios.registry`.
+"""
 
 from roles.base import Role
 from scenarios.base import Family
-from scenarios.tasks.lookup import FAMILY as LOOKUP
-from scenarios.tasks.lookup import ROLE as LOOKUP_ROLE
-from scenarios.tasks.maths import FAMILY as MATHS
-from scenarios.tasks.maths import ROLE as MATHS_ROLE
-from scenarios.tasks.programs import FAMILY as PROGRAMS
-from scenarios.tasks.programs import ROLE as PROGRAMS_ROLE
-from scenarios.tasks.search_calculate import FAMILY as SEARCH_CALCULATE
-from scenarios.tasks.search_calculate import ROLE as SEARCH_CALCULATE_ROLE
+from scenarios.jobs import allocation, architecture, bill, threats, tradeoff
+from scenarios.tasks import lookup, maths, programs, search_calculate
 
+JOBS: tuple[str, ...] = ("architecture", "allocation", "threats", "bill", "tradeoff")  # CTO, COO, Risk, Cost,
+# ReconcileGPT: each role's whole job
 TASK_FAMILIES: dict[str, Family] = {
-    "maths": MATHS,
-    "lookup": LOOKUP,
-    "search_calculate": SEARCH_CALCULATE,
-    "programs": PROGRAMS,
+    "architecture": architecture.FAMILY,
+    "allocation": allocation.FAMILY,
+    "threats": threats.FAMILY,
+    "bill": bill.FAMILY,
+    "tradeoff": tradeoff.FAMILY,
+    "maths": maths.FAMILY,
+    "lookup": lookup.FAMILY,
+    "search_calculate": search_calculate.FAMILY,
+    "programs": programs.FAMILY,
 }
 TASK_ROLES: dict[str, Role] = {
-    "maths": MATHS_ROLE,
-    "lookup": LOOKUP_ROLE,
-    "search_calculate": SEARCH_CALCULATE_ROLE,
-    "programs": PROGRAMS_ROLE,
+    "architecture": architecture.ROLE,
+    "allocation": allocation.ROLE,
+    "threats": threats.ROLE,
+    "bill": bill.ROLE,
+    "tradeoff": tradeoff.ROLE,
+    "maths": maths.ROLE,
+    "lookup": lookup.ROLE,
+    "search_calculate": search_calculate.ROLE,
+    "programs": programs.ROLE,
 }

@@ -8,9 +8,12 @@ from typing import get_args
 
 import pytest
 
-from emads.reliability.honesty import cheat_trials
-from emads.reliability.honesty.case_rewards import CaseRewards
-from emads.reliability.honesty.cheat_trials import (
+from evaluation.audit.cheats import REPORT_CHEATS, VOTE_CHEATS
+from evaluation.audit.free_riders import WEIGHTS
+from evaluation.scoring.baselines import book_episode, read_table
+from reliability.honesty import cheat_trials
+from reliability.honesty.case_rewards import CaseRewards
+from reliability.honesty.cheat_trials import (
     COMPANY,
     GAIN,
     LEAST_GAIN,
@@ -20,10 +23,7 @@ from emads.reliability.honesty.cheat_trials import (
     list_partners,
     measure_cases,
 )
-from emads.reliability.honesty.compared_sets import ROUNDS, SECOND_CHAIR, compare_objections, measure_cheat
-from evaluation.audit.cheats import REPORT_CHEATS, VOTE_CHEATS
-from evaluation.audit.free_riders import WEIGHTS
-from evaluation.scoring.baselines import book_episode, read_table
+from reliability.honesty.compared_sets import ROUNDS, SECOND_CHAIR, compare_objections, measure_cheat
 from roles.team import SPECIALISTS
 from scenarios.team import TeamScenario, generate
 from scenarios.team.experts import best_decision

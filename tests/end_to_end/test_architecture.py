@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 # each may import those before it
 LAYERS = ("roles", "scenarios", "simulator", "evaluation", "training", "serving", "emads")
-TORCH = ("simulator/engines/*", "training/*", "emads/reliability/*")
+TORCH = ("simulator/engines/*", "training/*")
 QUARANTINE = {  # library -> files that may import it
     "langgraph": ("simulator/graph/*", "simulator/governance/*"),
     "torch": TORCH,

@@ -23,10 +23,10 @@ from hypothesis import HealthCheck, given, settings
 from trial_counts import num_trials
 
 from emads.bench.card import read_card
-from emads.reliability.governed.cases import KEY, draw_cases, make_seating
 from evaluation.scoring.baselines import expert_episode
 from evaluation.scoring.external_tasks import read_task_folder
 from evaluation.summary.gates import read_gate_file
+from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
 from scenarios.registry import FAMILIES
 from scenarios.tasks.grading.expressions import ExpressionError, parse_expression

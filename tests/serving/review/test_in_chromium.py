@@ -18,7 +18,7 @@ import uvicorn
 from governed_tables import CALM
 from review_site import ask_seat, make_item
 
-from emads.reliability.governed.cases import KEY, draw_cases, make_seating
+from reliability.governed.cases import KEY, draw_cases, make_seating
 from serving.guard import Guard, settle_access
 from serving.review.app import LIMITS, make_app
 from serving.review.room import ReviewSettings

@@ -11,7 +11,7 @@ from prompt_injections import RejectingReviewer, count, obedient, order, with_or
 from sandboxes import run_or_be_refused
 from team_tables import CHAT, SEATS, WatchedEngine
 
-from emads.reliability.governed.cases import KEY, draw_cases, make_seating
+from reliability.governed.cases import KEY, draw_cases, make_seating
 from scenarios.base import ToolCall
 from scenarios.team import PlanGame
 from scenarios.written.written_case import read_case

@@ -8,7 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from tiny_models import small_model, speak_by_adapters, tiny_tokenizer
 
-from emads.reliability.joint.scripted_models import next_token_logprobs
+from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import InfrastructureError
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.embedded.engine import TransformersEngine

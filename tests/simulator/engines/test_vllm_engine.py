@@ -21,7 +21,7 @@ from vllm_models import (
     vary_adapter,
 )
 
-from emads.reliability.joint.scripted_models import next_token_logprobs
+from reliability.joint.scripted_models import next_token_logprobs
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.vllm.engine import VLLMEngine
 

@@ -138,7 +138,7 @@ def test_two_replicas_answer_as_the_model_does_and_refresh_without_stale_keys(
 
 def greedy(model: object, prompt: tuple[int, ...], tokens: int) -> tuple[int, ...]:
     """By plain forward passes."""
-    from emads.reliability.joint.scripted_models import next_token_logprobs
+    from reliability.joint.scripted_models import next_token_logprobs
 
     ids = list(prompt)
     while len(ids) < len(prompt) + tokens:

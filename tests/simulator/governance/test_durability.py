@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from governed_tables import CALM, Person
 
-from emads.reliability.governed.cases import KEY, draw_cases, make_seating
-from emads.reliability.governed.killable_process import Countdown, play
-from emads.reliability.governed.kills import Killer, kill_and_resume, measure, start_killer, summarise
+from reliability.governed.cases import KEY, draw_cases, make_seating
+from reliability.governed.killable_process import Countdown, play
+from reliability.governed.kills import Killer, kill_and_resume, measure, start_killer, summarise
 from simulator.governance.runner import open_services, play_governed
 
 NUM_KILLS = 20

@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from team_tables import CHAT, WatchedEngine, oracle_engine
 from trial_counts import num_trials
 
-from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
+from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from roles.errors import InfrastructureError
 from scenarios.team.playable import PlayableCase
 from simulator.agents.scripted_policies import hostile, silent

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from governed_tables import CALM, Person, stand_at_gate, yes_man
 
-from emads.reliability.governed.cases import KEY, draw_cases, make_seating
+from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import InfrastructureError, UserError
 from simulator.governance.gate.approvals import ReviewResponse
 from simulator.governance.runner import open_services, play_governed

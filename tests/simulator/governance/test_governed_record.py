@@ -12,7 +12,7 @@ import pytest
 from governed_tables import CALM
 from team_tables import CHAT
 
-from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
+from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from roles.errors import UserError
 from scenarios.team import PlanGame, TeamScenario
 from simulator.agents.scripted_policies import oracle_team

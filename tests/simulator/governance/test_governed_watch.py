@@ -13,8 +13,8 @@ from governed_tables import Person
 from rich.console import Console
 from team_tables import SEATS
 
-from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from evaluation.minutes.live_view import LiveView
+from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from roles.errors import InfrastructureError
 from scenarios.team.playable import PlayableCase
 from simulator.engines.base import Completion, CompletionRequest

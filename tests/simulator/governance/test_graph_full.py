@@ -9,7 +9,7 @@ import pytest
 from governed_tables import HandClock
 from langgraph.runtime import Runtime
 
-from emads.reliability.governed.cases import KEY, draw_cases
+from reliability.governed.cases import KEY, draw_cases
 from roles.errors import UserError
 from scenarios.company.optimum import part_of
 from scenarios.execution.situation import measure_share

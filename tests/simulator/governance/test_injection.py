@@ -14,7 +14,7 @@ from prompt_injections import OPEN, RejectingReviewer, Speak, count, obedient, o
 from team_tables import CHAT, SEATS, WatchedEngine
 from trial_counts import num_trials
 
-from emads.reliability.governed.cases import KEY, draw_cases, make_seating
+from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.team import NO_OPTION, RECONCILER
 from scenarios.team import TeamScenario
 from simulator.agents.scripted_policies import oracle_team

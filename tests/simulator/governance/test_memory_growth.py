@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from emads.reliability.governed.memory_growth import Reading, measure_growth
+from reliability.governed.memory_growth import Reading, measure_growth
 
 ROOT = Path(__file__).parent.parent.parent.parent
 LEAKING = """
 import sys
-import emads.reliability.governed.memory_growth as growth
+import reliability.governed.memory_growth as growth
 
 play, kept = growth.play_assess, []
 
@@ -35,7 +35,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.process
 def test_five_hundred_governed_episodes_leave_nothing_behind() -> None:
-    done = run("-m", "emads.reliability.governed.memory_growth", "--episodes=500")
+    done = run("-m", "reliability.governed.memory_growth", "--episodes=500")
     assert done.stdout.splitlines()[-1].startswith("flat: "), done.stdout + done.stderr
     assert done.stdout.count("\n| ") == 20
     assert done.returncode == 0

@@ -5,7 +5,7 @@ from typing import Any
 
 from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
 
-from emads.reliability.stages.tiny_runs import set_up
+from reliability.stages.tiny_runs import set_up
 from training.stages.role_on_ranks import main
 
 _step = DeepSpeedZeroOptimizer.step

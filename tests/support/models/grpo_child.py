@@ -2,7 +2,7 @@
 
 import sys
 
-from emads.reliability.stages.tiny_runs import set_up
+from reliability.stages.tiny_runs import set_up
 from training.stages.role_on_ranks import main
 
 if __name__ == "__main__":

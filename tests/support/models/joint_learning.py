@@ -7,7 +7,7 @@ from typing import Any
 
 from tiny_models import small_model, tiny_chat
 
-from emads.reliability.joint.scripted_models import ScriptedModelEngine
+from reliability.joint.scripted_models import ScriptedModelEngine
 from roles.errors import InfrastructureError
 from roles.registry import ROLES
 from roles.team import SPECIALISTS

@@ -25,7 +25,7 @@ LIMIT_S = 900.0
 STAGES = (
     "training.stages.marl_on_ranks",
     "training.stages.role_on_ranks",
-    "emads.reliability.joint.rank_stage",
+    "reliability.joint.rank_stage",
 )
 
 # Forks of a process that has imported the stages and done nothing else: fresh, without seconds of imports.

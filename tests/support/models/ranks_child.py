@@ -14,7 +14,7 @@ from joint_learning import FaultyEngine
 from peft import LoraConfig, get_peft_model
 from tiny_models import small_model, speak_by_adapters, tiny_chat
 
-from emads.reliability.joint.scripted_models import half_expert_team
+from reliability.joint.scripted_models import half_expert_team
 from roles.registry import ROLES
 from scenarios.team import generate
 from simulator.reward import TeamRewardWeights

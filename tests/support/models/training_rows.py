@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from emads.reliability.joint.scripted_models import next_token_logprobs
+from reliability.joint.scripted_models import next_token_logprobs
 from training.learner.rows import TrainingRow
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from tiny_models import tiny_chat, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
-from emads.reliability.joint.scripted_models import next_token_logprobs
+from reliability.joint.scripted_models import next_token_logprobs
 from simulator.engines.base import Completion, CompletionRequest, Engine, Sampling
 from simulator.engines.vllm.adapters import CONFIG, WEIGHTS
 from training.config.model_config import ModelConfig

@@ -10,7 +10,7 @@ import httpx
 from governed_tables import CALM
 from html_pages import Page
 
-from emads.reliability.governed.cases import draw_cases, make_seating
+from reliability.governed.cases import draw_cases, make_seating
 from scenarios.team import PlanGame, TeamScenario, generate
 from serving.guard import Guard, settle_access
 from serving.review.app import LIMITS, make_app

@@ -11,7 +11,7 @@ import pytest
 from governed_tables import OTHER_KEY, Stand
 from langgraph.types import Command
 
-from emads.reliability.governed.cases import KEY
+from reliability.governed.cases import KEY
 from simulator.governance.gate.approvals import (
     MAX_LIFETIME_S,
     ApprovalRecord,

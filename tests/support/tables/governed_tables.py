@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, Interrupt
 
-from emads.reliability.governed.cases import KEY, draw_cases, make_seating, worlds
+from reliability.governed.cases import KEY, draw_cases, make_seating, worlds
 from scenarios.team import TeamScenario
 from simulator.governance.context import FullContext
 from simulator.governance.durable_agents import DurableAgents

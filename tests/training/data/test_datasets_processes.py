@@ -14,9 +14,9 @@ import pytest
 from data_folders import hash_folder
 
 from emads.cli import main
-from emads.reliability.checks import CHECKS
-from emads.reliability.data.generation_kills import generation_kills
-from emads.reliability.stages.prepared_runs import PreparedRuns
+from reliability.checks import CHECKS
+from reliability.data.generation_kills import generation_kills
+from reliability.stages.prepared_runs import PreparedRuns
 from training.data.folders.datasets import generate_folder
 
 ROOT = Path(__file__).parent.parent.parent.parent

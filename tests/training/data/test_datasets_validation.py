@@ -9,8 +9,8 @@ import pytest
 from data_folders import hash_folder, read_rows, rewrite
 
 from emads.cli import main
-from emads.reliability.data import corrupt_rows
-from emads.reliability.data.corrupt_rows import CORRUPTIONS, try_corrupt_rows
+from reliability.data import corrupt_rows
+from reliability.data.corrupt_rows import CORRUPTIONS, try_corrupt_rows
 from roles.errors import UserError
 from training.data.folders.cleaning import REJECTED
 from training.data.folders.datasets import generate_folder

@@ -10,8 +10,8 @@ from governed_tables import CALM
 from tiny_models import tiny_chat
 
 from emads.commands.simulation.ruling_labels import keep_ruling_labels
-from emads.reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating
 from emads.trained_team import TrainedTeam
+from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating
 from roles.team import RECONCILER
 from simulator.agents.scripted_policies import oracle_team
 from simulator.chat import Chat

@@ -6,7 +6,7 @@ import pytest
 from joint_learning import Engines, FaultyEngine, draw
 from tiny_models import RecordingEngine, tiny_chat
 
-from emads.reliability.joint.scripted_models import ScriptedModelEngine, half_expert_team
+from reliability.joint.scripted_models import ScriptedModelEngine, half_expert_team
 from training.joint import marl
 
 

@@ -24,7 +24,7 @@ from joint_learning import (
 )
 from tiny_models import same_weights, tiny_chat, weights_of
 
-from emads.reliability.joint.scripted_models import half_expert_team
+from reliability.joint.scripted_models import half_expert_team
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER, TEAM_ROLES

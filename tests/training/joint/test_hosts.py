@@ -10,7 +10,7 @@ import pytest
 from joint_learning import CONFIG, Engines, draw, make_learner
 from tiny_models import same_weights, small_model, tiny_chat, weights_of
 
-from emads.reliability.joint.scripted_models import ScriptedModelEngine, half_expert_team
+from reliability.joint.scripted_models import ScriptedModelEngine, half_expert_team
 from roles.errors import UserError
 from roles.registry import ROLES
 from training.joint.hosts.host import Job, RolloutHost, cut_jobs, encode_weights

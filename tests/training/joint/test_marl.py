@@ -24,7 +24,7 @@ from joint_learning import (
 )
 from tiny_models import same_weights, small_model, tiny_chat, weights_of
 
-from emads.reliability.joint.scripted_models import next_token_logprobs
+from reliability.joint.scripted_models import next_token_logprobs
 from roles.registry import ROLES
 from roles.team import RECONCILER
 from simulator.reading import read_episode

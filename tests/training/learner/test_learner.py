@@ -14,7 +14,7 @@ from training_rows import make_rows as make_sampled_rows
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from emads.reliability.joint.scripted_models import next_token_logprobs
+from reliability.joint.scripted_models import next_token_logprobs
 from training.config.marl_config import MarlConfig
 from training.joint.credit.estimators import ESTIMATORS, ScoreGroup
 from training.learner.kl import estimate_kl

@@ -10,7 +10,7 @@ from peft.tuners.lora import LoraLayer
 from tiny_models import small_model, speak_by_adapters
 from training_rows import make_rows
 
-from emads.reliability.joint.scripted_models import next_token_logprobs
+from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
 from simulator.engines.adapter_names import START
 from training.config.marl_config import MarlConfig

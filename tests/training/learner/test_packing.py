@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from training_rows import make_rows
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from emads.reliability.joint.scripted_models import next_token_logprobs
+from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
 from training.config.marl_config import MarlConfig
 from training.learner.importance import call_weights, ratios_of

@@ -11,7 +11,7 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from tiny_models import make_tiny_base, same_weights, small_model, tiny_tokenizer, weights_of
 
-from emads.reliability.joint.scripted_models import next_token_logprobs
+from reliability.joint.scripted_models import next_token_logprobs
 from roles.errors import UserError
 from roles.registry import ROLES
 from simulator.engines.base import CompletionRequest, Sampling

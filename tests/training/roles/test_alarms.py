@@ -11,7 +11,7 @@ import pytest
 import torch
 from tiny_models import DIFFICULTIES, small_model, tiny_chat
 
-from emads.reliability.joint.scripted_models import ScriptedModelEngine
+from reliability.joint.scripted_models import ScriptedModelEngine
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from simulator.agents.scripted_policies import oracle_solo

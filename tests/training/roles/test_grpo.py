@@ -14,7 +14,7 @@ from grpo_cases import CONFIG, ROLE, draw
 from sandboxes import run_or_be_refused
 from tiny_models import RecordingEngine, same_weights, small_model, tiny_chat, tiny_tokenizer, weights_of
 
-from emads.reliability.joint.scripted_models import ScriptedModelEngine
+from reliability.joint.scripted_models import ScriptedModelEngine
 from roles.errors import UserError
 from scenarios.base import Scenario, Verdict
 from scenarios.registry import FAMILIES

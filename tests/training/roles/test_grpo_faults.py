@@ -12,7 +12,7 @@ import pytest
 import torch
 from tiny_models import DIFFICULTIES, same_weights, small_model, tiny_chat, tiny_tokenizer, weights_of
 
-from emads.reliability.joint.scripted_models import ScriptedModelEngine
+from reliability.joint.scripted_models import ScriptedModelEngine
 from roles.errors import InfrastructureError
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES

@@ -12,7 +12,7 @@ import pytest
 import torch
 from tiny_models import DIFFICULTIES, same_weights, small_model, tiny_chat, tiny_tokenizer, weights_of
 
-from emads.reliability.joint.scripted_models import next_token_logprobs
+from reliability.joint.scripted_models import next_token_logprobs
 from roles.team import RECONCILER
 from scenarios.base import Style
 from training.config.sft_config import SftConfig

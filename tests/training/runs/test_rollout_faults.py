@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rank_launch import fork_hosts
 
-from emads.reliability.joint.rollout_faults import PR_FAULTS, FaultySteps
+from reliability.joint.rollout_faults import PR_FAULTS, FaultySteps
 from training.joint.hosts.pool import HostLostError, HostSchedule
 from training.joint.marl import JointLearner
 

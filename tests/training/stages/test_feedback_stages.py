@@ -10,7 +10,7 @@ import pytest
 from played_labels import ROLE, draw_labels
 
 from emads.cli.app import main
-from emads.reliability.stages import tiny_runs
+from reliability.stages import tiny_runs
 from roles.errors import UserError
 from training.feedback.labels import Label, add_label, read_labels
 from training.feedback.reward_model import load_reward_model

@@ -8,7 +8,7 @@ from test_rollout_hosts import make_run
 from tiny_models import same_weights, weights_of
 
 from emads.cli import main
-from emads.reliability.joint.rank_stage import engine_maker
+from reliability.joint.rank_stage import engine_maker
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import SPECIALISTS

@@ -14,7 +14,7 @@ from training.runs.run_folder import Run
 from training.stages.marl_on_ranks import main
 
 TWO_NODES = ROOT / "configs" / "marl" / "2node.yaml"
-CHILD = ("-m", "emads.reliability.joint.rank_stage")
+CHILD = ("-m", "reliability.joint.rank_stage")
 SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "model.intermediate_size=48", "data.difficulties=[1]", "marl.max_steps=2", "marl.scenarios_per_step=3",

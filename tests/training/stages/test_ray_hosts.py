@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from test_rollout_hosts import check_same_learning, make_run
 
-from emads.reliability.joint.rank_stage import engine_maker, open_scripted_host
-from emads.reliability.joint.rollout_faults import FaultySteps
+from reliability.joint.rank_stage import engine_maker, open_scripted_host
+from reliability.joint.rollout_faults import FaultySteps
 from roles.errors import UserError
 from training.joint import marl
 from training.joint.hosts.pool import HostLostError

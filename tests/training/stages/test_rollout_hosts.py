@@ -7,7 +7,7 @@ from rank_launch import fork_hosts
 from test_marl_on_ranks import SETTINGS
 from tiny_models import same_weights, small_model, tiny_tokenizer, weights_of
 
-from emads.reliability.joint.rank_stage import engine_maker, open_scripted_host
+from reliability.joint.rank_stage import engine_maker, open_scripted_host
 from roles.errors import UserError
 from roles.registry import ROLES
 from training.config.loading import load_config

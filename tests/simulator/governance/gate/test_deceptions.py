@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from governed_tables import HandClock, Stand, stand_at_gate
 
-from emads.reliability.governed.cases import KEY
+from reliability.governed.cases import KEY
 from roles.errors import UserError
 from simulator.governance.gate.approvals import NotApprovedError, ReviewResponse, find_key, read_or_create_key
 from simulator.governance.gate.eligibility import require_eligible

@@ -9,7 +9,7 @@ from finality_probes import insert_row
 from governed_tables import CALM, OTHER_KEY, Person, stand_at_gate, yes_man
 
 from emads.cli import main
-from emads.reliability.governed.cases import KEY, draw_cases, make_seating
+from reliability.governed.cases import KEY, draw_cases, make_seating
 from simulator.governance.gate.approvals import NotApprovedError, ReviewResponse
 from simulator.governance.gate.reviewers import AbsentReviewer
 from simulator.governance.runner import open_services, play_governed

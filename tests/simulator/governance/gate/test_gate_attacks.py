@@ -13,7 +13,7 @@ from gate_probes import APPROVE
 from governed_tables import CALM, OTHER_KEY, Person, Stand, stand_at_gate, yes_man
 from langgraph.types import Command
 
-from emads.reliability.governed.cases import KEY, draw_cases, make_seating
+from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
 from simulator.governance.gate.approvals import (
     NotApprovedError,

@@ -12,7 +12,7 @@ from finality_probes import COMMITS_ON_DISK, insert_row, next_superstep, stop
 from gate_probes import Probe
 from governed_tables import CALM, OTHER_KEY, Stand, stand_at_gate, yes_man
 
-from emads.reliability.governed.cases import KEY, draw_cases, make_seating
+from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
 from simulator.governance.gate.approvals import NotApprovedError
 from simulator.governance.gate.gate import _log_body

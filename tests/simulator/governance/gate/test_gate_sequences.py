@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 from langgraph.types import Command
 from trial_counts import num_trials
 
-from emads.reliability.governed.cases import KEY, draw_cases, make_seating
+from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
 from simulator.governance.durable_agents import DurableAgents
 from simulator.governance.gate.approvals import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from governed_tables import CALM, counted_nonces, stand_at_gate, yes_man
 
-from emads.reliability.governed.cases import KEY, draw_cases, make_seating
+from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
 from simulator.conflicts import Conflict
 from simulator.governance.gate.approvals import (

@@ -14,7 +14,7 @@ from teacher_server import OFTEN, Body, Oracle, draw, serve
 from teaching import Pupil, generate, give_wrong_answer, read_rows, teach
 
 from emads.cli import main
-from emads.reliability.data.corrupt_rows import change_json
+from reliability.data.corrupt_rows import change_json
 from roles.errors import UserError
 from training.data.folders.columns import encode_shard
 from training.data.folders.validation import validate_folder

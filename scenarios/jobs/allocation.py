@@ -1,0 +1,758 @@
+"""The COO's whole job: who does which work package, and when.
+
+Right is the plan of least cost (day rates, contractors, days late) in which every package is done once by
+somebody with its skill who is free, in the stated order and by the hard deadlines; of equal cost the plan
+whose start days add up to least. The optimum is found by assignments in order of their rates, each with the
+best order of work per person, and certified by branch and bound forward in time.
+"""
+
+import heapq
+import itertools
+import json
+import random
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from roles.base import Answer, AnswerError, Tool, parse_answer
+from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError, Verdict, rejected
+from scenarios.company.sectors.sector import Sector
+from scenarios.jobs.job import (
+    MAX_CALLS,
+    Facts,
+    NoCaseError,
+    accept,
+    draw_scenario,
+    find_sector_of,
+    join_words,
+    make_job_role,
+    read_call,
+    refuse_limits,
+    room_of_cost,
+)
+
+NAME = "allocation"
+NUM_PACKAGES = (2, 3, 3, 4, 4, 5, 5, 6, 6, 7)  # by difficulty 1-10
+NUM_PEOPLE = (2, 2, 3, 3, 4, 4, 5, 5, 6, 6)  # contractors included
+MOST_TRIED = (3, 4, 5, 6, 8, 9, 10, 12, 14, 16)  # assignments that the search in order of rates looks at
+ORDER_FROM, LATE_FROM, CONTRACTOR_FROM, ABSENT_FROM, SITES_FROM = 2, 3, 4, 6, 8  # difficulties
+LAST_DAY = 60
+MOST_PER_PERSON = 3  # packages that one person takes, a rule of the job
+WEIGHTS = {"cost": 0.5}
+SKILLS: Mapping[str, tuple[str, ...]] = {  # skill -> words in the names of packages that need it
+    "training": ("training", "trial", "school", "talks", "workshop"),
+    "testing": ("test", "check", "audit", "inspection", "shadow", "season", "drill"),
+    "data": ("import", "data", "migration", "catalogue", "rule", "records", "label", "survey"),
+}
+BUILDING = "building"  # the skill of every other package
+
+RULES = (
+    "Every package is done once, by one person with its skill, on consecutive days. A package that starts on "
+    "day 4 and takes 3 days fills days 4, 5 and 6 and is finished on day 6. A person works on one package at "
+    "a time and takes 3 packages at most, starts on or after the first day on which that person is free, and "
+    "never works on a day of absence. A package starts only after the packages that it follows are finished. "
+    "Where packages have sites, a person needs one day "
+    "of travel between two packages at different sites. A package with a hard deadline is finished on that "
+    "day or before; one with another deadline costs the stated amount for every day that it is finished "
+    "later. The cost of a plan is, over all packages, the days of work times the day rate of the person, "
+    "plus "
+    "the cost of the days late. Days begin with 1."
+)
+
+
+class Assignment(Answer):
+    """Example: Assignment(package="label change", who="Enzo", start=4)"""
+
+    package: str
+    who: str
+    start: Annotated[int, Field(ge=1, le=LAST_DAY)]  # day
+
+
+class AllocationAnswer(Answer):
+    """Example: AllocationAnswer(plan=[Assignment(package="label change", who="Enzo", start=4)])"""
+
+    plan: Annotated[list[Assignment], Field(max_length=20)]
+
+
+CHECK = Tool(
+    name="check",
+    description="The finish days and the cost of a plan, and every rule that it breaks.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "plan": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "package": {"type": "string"},
+                        "who": {"type": "string"},
+                        "start": {"type": "integer", "description": "day, from 1"},
+                    },
+                    "required": ["package", "who", "start"],
+                    "additionalProperties": False,
+                },
+            }
+        },
+        "required": ["plan"],
+        "additionalProperties": False,
+    },
+)
+ROLE = make_job_role(
+    NAME,
+    "COO",
+    (
+        "You are the COO of a company. You plan a project: who does which work package, and from which day.",
+        "The best plan is the one of least cost that keeps all rules; of equal cost the one whose start days "
+        "add up to least. If no plan keeps all rules, answer with an empty plan.",
+        f"Rules. {RULES}",
+        "Tool: check(plan) tells when every package of a plan is finished, what the plan costs and which "
+        f"rules it breaks. You may call it {MAX_CALLS} times.",
+        "End with one JSON object with exactly this key: plan (a list with one entry for every package, in "
+        "any order; each entry has the keys package, who and start, a day). Nothing may follow it. "
+        "Example of "
+        'an answer in another case: {"plan": [{"package": "paint hall", "who": "Ada", "start": 3}]}',
+    ),
+    AllocationAnswer,
+    (CHECK,),
+    "O",
+)
+
+
+Starts = dict[str, int]  # package -> day
+Doers = tuple[str, ...]  # of the packages in their order
+
+
+def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
+    """A candidate without deadlines: packages in the sector's own order of work, people, contractors."""
+    places = sorted(rng.sample(range(len(sector.packages)), NUM_PACKAGES[difficulty - 1]))
+    packages: dict[str, dict[str, Any]] = {}
+    names = [sector.packages[place] for place in places]
+    for place, name in enumerate(names):
+        package: dict[str, Any] = {"skill": find_skill(name), "days": rng.randint(1, 6), "after": []}
+        if difficulty >= ORDER_FROM and place and rng.random() < 0.5:
+            package["after"] = [names[rng.randrange(max(0, place - 2), place)]]
+        if difficulty >= SITES_FROM:
+            package["site"] = rng.choice(("north", "south"))
+        packages[name] = package
+    people: dict[str, dict[str, Any]] = {}
+    num = NUM_PEOPLE[difficulty - 1]
+    num_contractors = 0 if difficulty < CONTRACTOR_FROM else max(1, num - len(sector.people))
+    needed = sorted({package["skill"] for package in packages.values()})
+    for name in rng.sample(sector.people, num - num_contractors):
+        skills = [skill for skill in needed if rng.random() < (0.7 if difficulty < 4 else 0.5)] or [
+            rng.choice(needed)
+        ]
+        people[name] = {"skills": skills, "rate": rng.randint(1, 5), "from": rng.choice((1, 1, 1, 2, 3, 4))}
+        if difficulty >= ABSENT_FROM and rng.random() < 0.5:
+            first = rng.randint(3, 9)
+            people[name]["absent"] = [first, first + rng.randint(0, 3)]
+    for name in rng.sample(("Atlas agency", "Beacon agency"), num_contractors):
+        people[name] = {"skills": needed, "rate": rng.randint(5, 8), "from": rng.choice((1, 1, 2))}
+    return {"packages": packages, "people": people}
+
+
+def find_skill(package: str) -> str:
+    """Example: find_skill("driver training") == "training" """
+    for skill, words in SKILLS.items():
+        if any(word in package for word in words):
+            return skill
+    return BUILDING
+
+
+def list_assignments(facts: Facts) -> Iterator[tuple[int, Doers]]:
+    """(cost of rates, who does each package), cheapest first."""
+    packages, people = facts["packages"], facts["people"]
+    choices = []
+    for package in packages.values():
+        able = [name for name, person in people.items() if package["skill"] in person["skills"]]
+        if not able:
+            return
+        choices.append(sorted((people[name]["rate"] * package["days"], name) for name in able))
+    heap = [(sum(options[0][0] for options in choices), (0,) * len(choices), 0)]
+    while heap:
+        cost, picks, first = heapq.heappop(heap)
+        doers = tuple(options[pick][1] for options, pick in zip(choices, picks, strict=True))
+        if max(map(doers.count, doers)) <= MOST_PER_PERSON:
+            yield cost, doers
+        for place in range(first, len(picks)):
+            if picks[place] + 1 < len(choices[place]):
+                options, pick = choices[place], picks[place]
+                more = (*picks[:place], pick + 1, *picks[place + 1 :])
+                heapq.heappush(heap, (cost + options[pick + 1][0] - options[pick][0], more, place))
+
+
+def find_best_starts(facts: Facts, doers: Doers) -> tuple[int, Starts] | None:
+    """(cost of days late, starts) of the best order per person; None where a hard deadline is missed."""
+    packages = facts["packages"]
+    work: dict[str, list[str]] = {}
+    for name, who in zip(packages, doers, strict=True):
+        work.setdefault(who, []).append(name)
+    best: tuple[int, int, Starts] | None = None
+    for orders in itertools.product(*(list_orders(facts, names) for names in work.values())):
+        starts = start_early(facts, dict(zip(work, orders, strict=True)))
+        if starts is None:
+            continue
+        late = find_lateness(facts, starts)
+        if late is not None and (best is None or (late, sum(starts.values())) < best[:2]):
+            best = (late, sum(starts.values()), starts)
+    return None if best is None else (best[0], best[2])
+
+
+def list_orders(facts: Facts, names: list[str]) -> list[tuple[str, ...]]:
+    """The orders of one person's packages in which each comes after those that it directly follows."""
+    pairs = [(other, name) for name in names for other in facts["packages"][name]["after"] if other in names]
+    orders = itertools.permutations(names)
+    if not pairs:
+        return list(orders)
+    return [order for order in orders if all(order.index(a) < order.index(b) for a, b in pairs)]
+
+
+def start_early(facts: Facts, orders: Mapping[str, tuple[str, ...]]) -> Starts | None:
+    """The earliest starts when every person works in this order; None where the orders wait in a circle."""
+    packages, people = facts["packages"], facts["people"]
+    doer = {name: who for who, names in orders.items() for name in names}
+    before = {
+        name: names[place - 1] for names in orders.values() for place, name in enumerate(names) if place
+    }
+    starts: Starts = {}
+    waiting = list(packages)
+    while waiting:
+        ready = [
+            name
+            for name in waiting
+            if all(other in starts for other in packages[name]["after"])
+            and (name not in before or before[name] in starts)
+        ]
+        if not ready:
+            return None
+        for name in ready:
+            package, person = packages[name], people[doer[name]]
+            day = person["from"]
+            for other in package["after"]:
+                day = max(day, starts[other] + packages[other]["days"])
+            if name in before:
+                other = before[name]
+                travel = int(packages[other].get("site") != package.get("site"))
+                day = max(day, starts[other] + packages[other]["days"] + travel)
+            starts[name] = skip_absence(person, day, package["days"])
+            waiting.remove(name)
+    return starts
+
+
+def skip_absence(person: Mapping[str, Any], day: int, days: int) -> int:
+    """The first day from `day` on which so many days of work fit beside the person's absence."""
+    if "absent" in person:
+        first, last = person["absent"]
+        if day <= last and day + days - 1 >= first:
+            return int(last) + 1
+    return day
+
+
+def find_lateness(facts: Facts, starts: Mapping[str, int]) -> int | None:
+    """Cost of the days late; None where a hard deadline is missed."""
+    cost = 0
+    for name, package in facts["packages"].items():
+        if "deadline" in package:
+            days = starts[name] + package["days"] - 1 - package["deadline"]
+            if days > 0:
+                if package["late"] is None:
+                    return None
+                cost += days * package["late"]
+    return cost
+
+
+def search(facts: Facts, most: int) -> tuple[list[tuple[int, Doers, tuple[int, Starts] | None]], int | None]:
+    """The assignments that the search looks at, and the place of the best one (None: none keeps).
+
+    It stops where the rates alone cost more than the best plan so far.
+
+    Raises:
+        NoCaseError: two best plans, or more than `most` assignments to look at.
+    """
+    tried: list[tuple[int, Doers, tuple[int, Starts] | None]] = []
+    best: tuple[int, int, int] | None = None
+    for rates, doers in list_assignments(facts):
+        if best is not None and rates > best[0]:
+            break
+        found = find_best_starts(facts, doers)
+        tried.append((rates, doers, found))
+        if found is not None:
+            key = (rates + found[0], sum(found[1].values()), len(tried) - 1)
+            if best is not None and key[:2] == best[:2]:
+                raise NoCaseError  # two best plans
+            best = key if best is None else min(best, key)
+        if len(tried) > most:
+            raise NoCaseError
+    return tried, None if best is None else best[2]
+
+
+def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -> tuple[dict[str, Any], int]:
+    """Set deadlines so that the search looks at some assignments, and find the best plan.
+
+    Raises:
+        NoCaseError: no plan, two best plans, or a search that is too short or too long.
+    """
+    packages = facts["packages"]
+    for package in packages.values():
+        package.pop("deadline", None)
+        package.pop("late", None)
+    cheapest = next(list_assignments(facts), None)
+    if cheapest is None:
+        raise NoCaseError
+    free = find_best_starts(facts, cheapest[1])
+    assert free is not None  # without deadlines every plan holds
+    names = rng.sample(list(packages), max(1, len(packages) * rng.randint(4, 8) // 10))
+    for name in names:
+        finish = free[1][name] + packages[name]["days"] - 1
+        is_hard = difficulty < LATE_FROM or rng.random() < 0.5
+        packages[name]["deadline"] = max(packages[name]["days"], finish + rng.randint(-3, 1))
+        packages[name]["late"] = None if is_hard else rng.randint(1, 4)
+    if escalates:
+        name = rng.choice(list(packages))
+        earliest = find_earliest_finish(facts)[name]
+        if earliest <= packages[name]["days"]:
+            raise NoCaseError
+        packages[name] |= {"deadline": earliest - rng.randint(1, 2), "late": None}
+        packages[name]["deadline"] = max(packages[name]["days"], packages[name]["deadline"])
+        return {"plan": [], "cost": 0, "starts": 0, "blind": 0}, 0
+    tried, best = search(facts, MOST_TRIED[difficulty - 1])
+    if best is None:
+        raise NoCaseError
+    rates, doers, found = tried[best]
+    assert found is not None
+    plan = write_plan(facts, doers, found[1])
+    dearest = sum(
+        package["days"] * max(p["rate"] for p in facts["people"].values() if package["skill"] in p["skills"])
+        for package in packages.values()
+    )
+    cost = rates + found[0]
+    truth = {"plan": plan, "cost": cost, "starts": sum(found[1].values()), "blind": max(dearest, cost + 1)}
+    return truth, len(tried)
+
+
+def find_earliest_finish(facts: Facts) -> dict[str, int]:
+    """The first day on which each package can be finished at all: the quickest person, nobody else's work."""
+    finish: dict[str, int] = {}
+    for name, package in facts["packages"].items():
+        after = max((finish[other] + 1 for other in package["after"]), default=1)
+        days = package["days"]
+        able = [person for person in facts["people"].values() if package["skill"] in person["skills"]]
+        finish[name] = min(skip_absence(p, max(after, p["from"]), days) + days - 1 for p in able)
+    return finish
+
+
+def write_plan(facts: Facts, doers: Doers, starts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The plan as it stands in an answer, in the order of the packages."""
+    return [
+        {"package": name, "who": who, "start": starts[name]}
+        for name, who in zip(facts["packages"], doers, strict=True)
+    ]
+
+
+def make_generator(style: Style) -> Any:
+    """Return generate(split, seed, index, difficulty) with the briefs in one style."""
+
+    def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
+        """One case; a pure function of its coordinates."""
+
+        where = (split, seed, index, difficulty)
+        return draw_scenario(
+            NAME, NAME, where, draw, settle, follow_rule, lambda facts: write_brief(facts, style)
+        )
+
+    return generate
+
+
+def write_brief(facts: Facts, style: Style) -> str:
+    """Every figure of the case."""
+    lines = [_write_opening(facts)] if style == "full" else []
+    lines.append("Packages:")
+    for name, package in facts["packages"].items():
+        said = [f"{name}: {package['skill']}, {package['days']} day{'s' * (package['days'] != 1)}"]
+        if "site" in package:
+            said.append(f"at the {package['site']} site")
+        said += [f"after {other}" for other in package["after"]]
+        if "deadline" in package:
+            day, late = package["deadline"], package["late"]
+            said.append(
+                f"must be finished on day {day}"
+                if late is None
+                else f"due on day {day}, {late} k$ a day late"
+            )
+        lines.append(", ".join(said))
+    lines.append("People:")
+    for name, person in facts["people"].items():
+        said = [f"{name}: {join_words(person['skills'])}", f"{person['rate']} k$ a day"]
+        said.append(f"free from day {person['from']}")
+        if "absent" in person:
+            first, last = person["absent"]
+            said.append(f"absent on day {first}" if first == last else f"absent from day {first} to {last}")
+        lines.append(", ".join(said))
+    return "\n".join(lines)
+
+
+def _write_opening(facts: Facts) -> str:
+    company = facts["company"]
+    return (
+        f"{company} has a project to staff. Plan who does what, and when.",
+        f"A project of {company} starts on day 1. Assign every package, at the least cost.",
+        f"You are asked for the staffing plan of a project at {company}.",
+        f"{company} must finish these work packages. Who should do them, and from which day?",
+    )[facts["wording"]]
+
+
+def solve(scenario: Scenario) -> dict[str, Any]:
+    """The oracle's answer."""
+    return {"plan": scenario.truth["plan"]}
+
+
+def judge_plan(facts: Facts, plan: list[dict[str, Any]]) -> tuple[dict[str, bool], int, list[str]]:
+    """Which rules a plan of known packages and people keeps, its cost, and what it breaks in words."""
+    packages, people = facts["packages"], facts["people"]
+    kept = dict.fromkeys(("packages", "skills", "capacity", "order", "deadlines"), True)
+    said: list[str] = []
+
+    def break_rule(rule: str, text: str) -> None:
+        kept[rule] = False
+        said.append(text)
+
+    names = [entry["package"] for entry in plan]
+    for name in packages:
+        if names.count(name) != 1:
+            break_rule("packages", f"{name} is planned {names.count(name)} times")
+    finish = {entry["package"]: entry["start"] + packages[entry["package"]]["days"] - 1 for entry in plan}
+    cost = 0
+    for entry in plan:
+        name, who, start = entry["package"], entry["who"], entry["start"]
+        package, person = packages[name], people[who]
+        cost += package["days"] * person["rate"]
+        if package["skill"] not in person["skills"]:
+            break_rule("skills", f"{who} lacks {package['skill']} for {name}")
+        if start < person["from"]:
+            break_rule("capacity", f"{who} is free from day {person['from']} only")
+        if skip_absence(person, start, package["days"]) != start:
+            break_rule("capacity", f"{who} is absent during {name}")
+        for other in package["after"]:
+            if other in finish and start <= finish[other]:
+                break_rule("order", f"{name} starts before {other} is finished")
+        if "deadline" in package and finish[name] > package["deadline"]:
+            if package["late"] is None:
+                break_rule(
+                    "deadlines",
+                    f"{name} is finished on day {finish[name]}, hard deadline {package['deadline']}",
+                )
+            else:
+                cost += (finish[name] - package["deadline"]) * package["late"]
+    doers = [entry["who"] for entry in plan]
+    for who in dict.fromkeys(doers):
+        if doers.count(who) > MOST_PER_PERSON:
+            break_rule("capacity", f"{who} has {doers.count(who)} packages, at most {MOST_PER_PERSON}")
+    for one, other in itertools.combinations(plan, 2):
+        if one["who"] == other["who"]:
+            first, second = sorted((one, other), key=lambda entry: entry["start"])
+            sites = {packages[entry["package"]].get("site") for entry in (first, second)}
+            if second["start"] <= finish[first["package"]] + len(sites) - 1:
+                break_rule(
+                    "capacity", f"{one['who']} cannot do {second['package']} so soon after {first['package']}"
+                )
+    return kept, cost, said
+
+
+def _find_mistake(facts: Mapping[str, Any], plan: list[dict[str, Any]]) -> str:
+    for entry in plan:
+        if entry["package"] not in facts["packages"]:
+            return f"no package {entry['package'][:40]!r}"
+        if entry["who"] not in facts["people"]:
+            return f"nobody is called {entry['who'][:40]!r}"
+        if not 1 <= entry["start"] <= LAST_DAY:
+            return f"start must be a day from 1 to {LAST_DAY}"
+    return ""
+
+
+def verify(scenario: Scenario, text: str) -> Verdict:
+    """Reward 0.1 rules + 0.5 cost between the dearest people's (0) and the least (1) + 0.4 exact.
+
+    A plan that breaks rules gets 0.1 times the share of rules kept; an empty one where a plan exists gets 0.
+    """
+    try:
+        answer = parse_answer(text, AllocationAnswer)
+    except AnswerError as error:
+        return rejected(error.failure, str(error))
+    facts, truth = dict(scenario.facts), scenario.truth
+    plan = [entry.model_dump() for entry in answer.plan]
+    if not plan:
+        if not truth["plan"]:
+            return Verdict(
+                reward=1.0, parts={"escalation": 1.0}, exact=True, feasible=True, explanation="no plan"
+            )
+        return rejected("infeasible", f"a plan exists, at {truth['cost']}")
+    problem = _find_mistake(facts, plan)
+    if problem:
+        return rejected("unknown_id", problem)
+    kept, cost, said = judge_plan(facts, plan)
+    if said:
+        return refuse_limits(kept, "; ".join(said)[:300])
+    room = room_of_cost(cost, truth["cost"], (truth["blind"], 1))
+    starts = sum(entry["start"] for entry in plan)
+    exact = (cost, starts) == (truth["cost"], truth["starts"])
+    return accept(
+        kept, {"cost": room}, WEIGHTS, exact, f"cost {cost} (least {truth['cost']}), starts {starts}"
+    )
+
+
+def certify(scenario: Scenario) -> tuple[float, float]:
+    """Cost and start days of the best plan as one number, and by branch and bound forward in time.
+
+    The search begins with the oracle's value as its bound: it returns what is as good or better.
+    """
+    facts, truth = dict(scenario.facts), scenario.truth
+    claimed = (truth["cost"], truth["starts"]) if truth["plan"] else (10**6, 10**6)
+    found = _Branches(facts, claimed).find()
+    value = claimed[0] * 1000 + claimed[1] if truth["plan"] else 0
+    return float(value), 0.0 if found is None else float(found[0] * 1000 + found[1])
+
+
+class _Branches:
+    """Branch and bound forward in time: which package starts next, and by whom; see `certify`."""
+
+    def __init__(self, facts: Facts, claimed: tuple[int, int]) -> None:
+        self.packages, self.people = facts["packages"], facts["people"]
+        self.best = (claimed[0], claimed[1] + 1)
+        self.is_found = False
+        self.least = {  # cost of a package by the cheapest person
+            name: package["days"]
+            * min(p["rate"] for p in self.people.values() if package["skill"] in p["skills"])
+            for name, package in self.packages.items()
+        }
+
+    def find(self) -> tuple[int, int] | None:
+        """Least (cost, sum of starts); None where no plan is as good as claimed."""
+        if not any(self._is_lost(name, 1, {}) for name in self.packages):
+            self._go_on((1, -1), 0, 0, {}, {})
+        return self.best if self.is_found else None
+
+    def _late(self, name: str, day: int) -> int | None:
+        """Cost of the days late if the package starts on this day; None past a hard deadline."""
+        package = self.packages[name]
+        days = day + package["days"] - 1 - package.get("deadline", LAST_DAY * 10)
+        if days <= 0:
+            return 0
+        return None if package["late"] is None else int(days * package["late"])
+
+    def _find_day(self, name: str, who: str, starts: Starts, work: Mapping[str, list[str]]) -> int:
+        """The first day on which this person can start the package after all that is planned."""
+        package, person = self.packages[name], self.people[who]
+        day = int(person["from"])
+        for other in package["after"]:
+            day = max(day, starts.get(other, 1) + self.packages[other]["days"])
+        if work.get(who):
+            other = work[who][-1]
+            travel = int(self.packages[other].get("site") != package.get("site"))
+            day = max(day, starts[other] + self.packages[other]["days"] + travel)
+        if "absent" in person:
+            first, last = person["absent"]
+            if not (day > last or day + package["days"] - 1 < first):
+                day = int(last) + 1
+        return day
+
+    def _is_lost(self, name: str, today: int, starts: Starts) -> bool:
+        """Whether the package cannot meet its hard deadline from this day on, whoever does it."""
+        able = [who for who, p in self.people.items() if self.packages[name]["skill"] in p["skills"]]
+        first = min(self._find_day(name, who, starts, {}) for who in able)
+        return self._late(name, max(today, first)) is None
+
+    def _go_on(
+        self, last: tuple[int, int], cost: int, total: int, starts: Starts, work: dict[str, list[str]]
+    ) -> None:
+        """Every way to go on after the last start (day, place of its package) that may be as good."""
+        left = [name for name in self.packages if name not in starts]
+        if not left:
+            if (cost, total) < self.best:
+                self.best, self.is_found = (cost, total), True
+            return
+        bound = cost
+        for name in left:
+            late = self._late(name, last[0])
+            if late is None:
+                return
+            bound += self.least[name] + late
+        if (bound, total + last[0] * len(left)) >= self.best:
+            return
+        for place, name in enumerate(self.packages):
+            if name in starts or any(other not in starts for other in self.packages[name]["after"]):
+                continue
+            for who, person in self.people.items():
+                held = work.get(who, [])
+                if self.packages[name]["skill"] not in person["skills"] or len(held) == MOST_PER_PERSON:
+                    continue
+                day = self._find_day(name, who, starts, work)
+                late = self._late(name, day)
+                if late is None or (day, place) < last:  # a plan is built in the order of its starts
+                    continue
+                more = self.packages[name]["days"] * person["rate"] + late
+                if (bound - self.least[name] - (self._late(name, last[0]) or 0) + more, total) >= self.best:
+                    continue
+                now = {**work, who: [*held, name]}
+                self._go_on((day, place), cost + more, total + day, {**starts, name: day}, now)
+
+
+class _Entry(Answer):
+    package: str
+    who: str
+    start: int
+
+
+class _CheckArguments(Answer):
+    plan: Annotated[list[_Entry], Field(max_length=20)]
+
+
+def call_tool(scenario: Scenario, call: ToolCall) -> str:
+    """check(plan).
+
+    Raises:
+        ToolError: unknown tool, other arguments, no such package or person.
+    """
+    arguments = read_call(call, {"check": _CheckArguments})
+    assert isinstance(arguments, _CheckArguments)
+    facts = dict(scenario.facts)
+    plan = [entry.model_dump() for entry in arguments.plan]
+    problem = _find_mistake(facts, plan)
+    if problem:
+        raise ToolError(problem)
+    _, cost, said = judge_plan(facts, plan)
+    days = facts["packages"]
+    finished = [
+        f"{entry['package']} day {entry['start'] + days[entry['package']]['days'] - 1}" for entry in plan
+    ]
+    return f"finished: {', '.join(finished) or 'nothing'}; cost {cost}; " + (
+        f"broken: {'; '.join(said)}" if said else "all rules kept"
+    )
+
+
+def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
+    """Assignments in order of their rates, each checked with its best starts, until rates exceed the best."""
+    facts = dict(scenario.facts)
+    if not scenario.truth["plan"]:
+        return (Step(text=f"{_write_hopeless(facts)}\n{json.dumps(solve(scenario))}"),)
+    tried, best = search(facts, max(MOST_TRIED))
+    steps: list[Step] = []
+    text = f"{_write_able(facts)}\nIn order of the rates alone: "
+    least: int | None = None
+    for place, (rates, doers, found) in enumerate(tried):
+        who = join_words([f"{name} by {doer}" for name, doer in zip(facts["packages"], doers, strict=True)])
+        starts = found[1] if found else _start_anyhow(facts, doers)
+        call = ToolCall(name="check", arguments={"plan": write_plan(facts, doers, starts)})
+        steps.append(Step(text=f"{text}{who}, rates {rates}, each as early as it can.", call=call))
+        if found is None:
+            text = "No order of the work meets the hard deadlines with these people. Next: "
+            continue
+        cost = rates + found[0]
+        if least is None or cost < least or place == best:
+            least, text = cost, f"{cost} in all, the best so far. Next: "
+        else:
+            text = f"{cost} in all, not better than {least}. Next: "
+    end = f"{text.removesuffix('Next: ')}All other assignments cost more than {least} in rates alone."
+    return (*steps, Step(text=f"{end}\n{json.dumps(solve(scenario))}"))
+
+
+def _write_hopeless(facts: Facts) -> str:
+    """The package that nobody can finish by its hard deadline, and why."""
+    for name, earliest in find_earliest_finish(facts).items():
+        package = facts["packages"][name]
+        if package.get("late", 0) is None and earliest > package["deadline"]:
+            return (
+                f"{name} takes {package['days']} days and must be finished on day {package['deadline']}. "
+                "Even "
+                f"with nothing else to do, whoever has the skill {package['skill']} finishes it on day "
+                f"{earliest} at the earliest. No plan keeps the rules."
+            )
+    raise AssertionError("a case without a plan names a package that cannot be finished")
+
+
+def _write_able(facts: Facts) -> str:
+    """Who can do each package, with the cost, cheapest first."""
+    lines = []
+    for name, package in facts["packages"].items():
+        able = sorted(
+            (person["rate"] * package["days"], who)
+            for who, person in facts["people"].items()
+            if package["skill"] in person["skills"]
+        )
+        lines.append(f"{name}: " + ", ".join(f"{who} {cost}" for cost, who in able))
+    return "\n".join(lines)
+
+
+def _start_anyhow(facts: Facts, doers: Doers) -> Starts:
+    """Earliest starts in the order of the packages, hard deadlines left out of account."""
+    orders: dict[str, tuple[str, ...]] = {}
+    for name, who in zip(facts["packages"], doers, strict=True):
+        orders[who] = (*orders.get(who, ()), name)
+    starts = start_early(facts, orders)
+    assert starts is not None  # the order of the packages has no circle
+    return starts
+
+
+def follow_rule(facts: Facts) -> dict[str, Any]:
+    """Package by package the cheapest person who meets the deadline, as early as that person is free."""
+    packages, people = facts["packages"], facts["people"]
+    starts: Starts = {}
+    busy: dict[str, str] = {}
+    plan: list[dict[str, Any]] = []
+    for name, package in packages.items():
+        options = []
+        doers = [entry["who"] for entry in plan]
+        for who, person in people.items():
+            if package["skill"] not in person["skills"] or doers.count(who) == MOST_PER_PERSON:
+                continue
+            day = max([person["from"], *(starts[o] + packages[o]["days"] for o in package["after"])])
+            if who in busy:
+                other = busy[who]
+                travel = int(packages[other].get("site") != package.get("site"))
+                day = max(day, starts[other] + packages[other]["days"] + travel)
+            day = skip_absence(person, day, package["days"])
+            is_late = "deadline" in package and day + package["days"] - 1 > package["deadline"]
+            options.append((is_late, person["rate"], day, who))
+        if not options:
+            return {"plan": []}
+        _, _, day, who = min(options)
+        starts[name], busy[who] = day, name
+        plan.append({"package": name, "who": who, "start": day})
+    return {"plan": plan}
+
+
+def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
+    """Somebody with the skill, one package after the other."""
+    day, plan = 1, []
+    for name, package in scenario.facts["packages"].items():
+        able = [who for who, p in scenario.facts["people"].items() if package["skill"] in p["skills"]]
+        plan.append({"package": name, "who": rng.choice(able), "start": day + rng.randint(0, 1)})
+        day = min(LAST_DAY - 1, day + rng.randint(0, package["days"]))
+    return json.dumps({"plan": plan})
+
+
+def build_family(style: Style) -> Family:
+    """The family with its texts in one style."""
+    generate = make_generator(style)
+    return Family(
+        name=NAME,
+        role=NAME,
+        generate=generate,
+        verify=verify,
+        solve=solve,
+        certify=certify,
+        call_tool=call_tool,
+        demonstrate=demonstrate,
+        baselines={
+            "random": _answer_randomly,
+            "constant": lambda scenario, rng: json.dumps({"plan": []}),
+            "greedy": lambda scenario, rng: json.dumps(follow_rule(dict(scenario.facts))),
+        },
+        max_calls=MAX_CALLS,
+        find_sector=find_sector_of(generate),
+    )
+
+
+FAMILY = build_family("full")
+SHORT_FAMILY = build_family("short")

@@ -1,0 +1,584 @@
+"""The CTO's whole job: choose one of several designs and how many instances of each component it runs.
+
+Right is the cheapest design with counts (1 to 3 instances a component) that carries every load, reaches the
+availability target and stays under the latency limit, within the budget; "none" where nothing does.
+The optimum is found in order of cost and certified by a second method: every count vector, with the
+availability summed over all up and down states of the components.
+"""
+
+import heapq
+import itertools
+import json
+import random
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from roles.base import Answer, AnswerError, Tool, parse_answer
+from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError, Verdict, rejected
+from scenarios.company.sectors.sector import Sector
+from scenarios.jobs.job import (
+    MAX_CALLS,
+    Facts,
+    NoCaseError,
+    accept,
+    draw_scenario,
+    find_sector_of,
+    join_words,
+    make_job_role,
+    read_call,
+    refuse_limits,
+    room_of_cost,
+)
+
+NAME = "architecture"
+NONE = "none"
+MOST_INSTANCES = 3
+WHOLE = 10_000  # availability of what never fails, in hundredths of a percent
+NUM_DESIGNS = (2, 2, 2, 3, 3, 3, 4, 4, 5, 5)  # by difficulty 1-10
+NUM_COMPONENTS = (2, 3, 3, 4, 4, 5, 5, 6, 7, 8)  # of each design, failover and cache included
+MOST_MEASURED = (3, 4, 5, 6, 8, 9, 11, 13, 15, 16)  # plans that the search in order of cost looks at
+FAILOVER_FROM, CACHE_FROM, TWO_LOADS_FROM = 5, 7, 9  # difficulties
+WEIGHTS = {"architecture": 0.2, "cost": 0.3}
+STYLES: Mapping[str, tuple[str, ...]] = {  # way of building -> its main components
+    "one application": ("app servers", "database"),
+    "microservices": ("containers", "document store"),
+    "serverless": ("functions", "key-value store"),
+    "managed platform": ("platform runtime", "managed database"),
+    "event-driven": ("stream processors", "event store"),
+}
+OTHERS = (  # in the order in which a request passes them
+    *("load balancer", "identity service", "session store", "message queue", "search index", "file store"),
+)
+FAILOVER, CACHE = "standby region", "cache"
+
+RULES = (
+    "A request passes all steps of the design in turn. Instances: each component runs 1, 2 or 3. A component "
+    "carries the load if the requests a second that reach it are at most its capacity times its instances. "
+    "All requests reach every component, with one exception: behind a cache the next component gets only the "
+    "share that the cache does not answer, and the cache itself gets all. A component with failover is "
+    "written 'X or Y': each of the two must carry the load alone. A component is down only while all its "
+    "instances are down; instances fail independently. A step 'X or Y' is down only while both are down. "
+    "Availability of the design is the probability that no step is down; a cache is a step. Latency is the "
+    "sum over all components of the design, except those behind 'or'. Cost is the sum over all components "
+    "of price times instances."
+)
+
+
+class DesignAnswer(Answer):
+    """Example: DesignAnswer(design="B", instances={"app servers": 2, "database": 1})"""
+
+    design: str  # letter, or "none"
+    instances: Annotated[dict[str, Annotated[int, Field(ge=1, le=MOST_INSTANCES)]], Field(max_length=12)]
+
+
+MEASURE = Tool(
+    name="measure",
+    description="Whether a design with these instances carries the load, its latency, availability and cost.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "design": {"type": "string", "description": "letter of the design"},
+            "instances": {
+                "type": "object",
+                "additionalProperties": {"type": "integer"},
+                "description": "instances of every component of the design, 1 to 3 each",
+            },
+        },
+        "required": ["design", "instances"],
+        "additionalProperties": False,
+    },
+)
+ROLE = make_job_role(
+    NAME,
+    "CTO",
+    (
+        "You are the CTO of a company. You choose the architecture of a new system: one of several designs, "
+        "and how many instances of each of its components run.",
+        "The best answer is the cheapest one that keeps all limits of the case: load, availability, latency, "
+        'budget. If no answer keeps them all, say so with the design "none" and no instances.',
+        f"Rules. {RULES}",
+        f"Tool: measure(design, instances) tells the exact figures of one answer. You may call it "
+        f"{MAX_CALLS} "
+        "times.",
+        "End with one JSON object with exactly these keys: design (the letter), instances (an object that "
+        "gives the number for every component of that design). Nothing may follow it. Example of an answer "
+        'in another case: {"design": "B", "instances": {"mail relay": 2, "archive": 1}}',
+    ),
+    DesignAnswer,
+    (MEASURE,),
+    "A",
+)
+
+
+def list_components(design: Mapping[str, Any]) -> list[str]:
+    """Components of a design in the order of its steps."""
+    return [name for step in design["steps"] for name in step]
+
+
+def count_least(facts: Facts, letter: str) -> dict[str, int] | None:
+    """The fewest instances with which every component carries every load; None where 3 are too few."""
+    counts = {}
+    for name, load in _loads(facts, letter).items():
+        counts[name] = max(1, -(-load // facts["components"][name]["capacity"]))
+        if counts[name] > MOST_INSTANCES:
+            return None
+    return counts
+
+
+def _loads(facts: Facts, letter: str) -> dict[str, int]:
+    """The highest load that reaches each component of a design, in requests a second."""
+    most: dict[str, int] = {}
+    for load in facts["loads"]:
+        reaching = load["requests"]
+        for step in facts["designs"][letter]["steps"]:
+            for name in step:
+                most[name] = max(most.get(name, 0), reaching)
+            is_cache = step == [CACHE]
+            reaching = load["requests"] * (100 - load["cached"]) // 100 if is_cache else load["requests"]
+    return most
+
+
+def find_latency(facts: Facts, letter: str) -> int:
+    """Milliseconds of a request that passes every step; the first of 'X or Y' counts."""
+    return sum(facts["components"][step[0]]["latency"] for step in facts["designs"][letter]["steps"])
+
+
+def find_cost(facts: Facts, counts: Mapping[str, int]) -> int:
+    return sum(facts["components"][name]["price"] * count for name, count in counts.items())
+
+
+def find_availability(facts: Facts, letter: str, counts: Mapping[str, int]) -> int:
+    """Hundredths of a percent, rounded down, step by step in whole numbers."""
+    up = whole = 1
+    for step in facts["designs"][letter]["steps"]:
+        down = prod((WHOLE - facts["components"][name]["availability"]) ** counts[name] for name in step)
+        all_states = prod(WHOLE ** counts[name] for name in step)
+        up *= all_states - down
+        whole *= all_states
+    return WHOLE * up // whole
+
+
+Plan = tuple[int, str, dict[str, int]]  # cost, design, instances
+
+
+def list_by_cost(facts: Facts) -> Iterator[Plan]:
+    """Plans that carry the load under the latency limit, cheapest first; ties by design and counts."""
+    heap: list[tuple[int, str, tuple[int, ...], int]] = []
+    names = {letter: list_components(design) for letter, design in facts["designs"].items()}
+    for letter in facts["designs"]:
+        least = count_least(facts, letter)
+        if least is not None and find_latency(facts, letter) <= facts["latency"]:
+            counts = tuple(least[name] for name in names[letter])
+            heapq.heappush(heap, (find_cost(facts, least), letter, counts, 0))
+    while heap:
+        cost, letter, counts, first = heapq.heappop(heap)
+        yield cost, letter, dict(zip(names[letter], counts, strict=True))
+        for place in range(first, len(counts)):  # each plan is reached by adding in one order
+            if counts[place] < MOST_INSTANCES:
+                more = (*counts[:place], counts[place] + 1, *counts[place + 1 :])
+                price = facts["components"][names[letter][place]]["price"]
+                heapq.heappush(heap, (cost + price, letter, more, place))
+
+
+def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
+    """A candidate without target and budget; see `settle`."""
+    num = NUM_COMPONENTS[difficulty - 1]
+    components: dict[str, dict[str, int]] = {}
+    designs: dict[str, dict[str, Any]] = {}
+    loads: list[dict[str, Any]] = [
+        {"name": "peak", "requests": 50 * rng.randint(4, 16), "cached": 10 * rng.randint(4, 8)}
+    ]
+    if difficulty >= TWO_LOADS_FROM:
+        first = loads[0]
+        more = first["requests"] + 50 * rng.randint(2, 8)
+        loads.append({"name": "sale day", "requests": more, "cached": 10 * rng.randint(1, 3)})
+    top = max(load["requests"] for load in loads)
+    ways = rng.sample(list(STYLES), NUM_DESIGNS[difficulty - 1])
+    for letter, way in zip("ABCDE", ways, strict=False):
+        steps = [[name] for name in STYLES[way]]
+        has_failover = difficulty >= FAILOVER_FROM and rng.random() < 0.5
+        has_cache = difficulty >= CACHE_FROM and rng.random() < 0.5
+        if has_failover:
+            steps[-1].append(FAILOVER)
+        if has_cache:
+            steps.insert(-1, [CACHE])
+        missing = num - sum(map(len, steps))
+        front = sorted(rng.sample(OTHERS, max(0, missing)), key=OTHERS.index)
+        designs[letter] = {"style": way, "steps": [[name] for name in front] + steps}
+        for name in list_components(designs[letter]):
+            if name not in components:
+                components[name] = _draw_component(rng, top)
+    latencies = sorted(sum(components[step[0]]["latency"] for step in d["steps"]) for d in designs.values())
+    loose = latencies[-1] + 5 * rng.randint(0, 4)
+    tight = latencies[-1] - rng.randint(1, max(1, latencies[-1] - latencies[0]))
+    return {
+        "loads": loads,
+        "components": components,
+        "designs": designs,
+        "latency": tight if rng.random() < 0.4 else loose,
+    }
+
+
+def _draw_component(rng: random.Random, top: int) -> dict[str, int]:
+    times = rng.choice((50, 60, 80, 110, 120, 130, 150, 180))  # percent of the load that one instance carries
+    return {
+        "capacity": max(10, top * times // 1000 * 10),
+        "availability": WHOLE - rng.choice((10, 20, 30, 50, 80, 100, 150, 200, 300)),
+        "latency": 5 * rng.randint(1, 12),
+        "price": rng.randint(3, 15),
+    }
+
+
+def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -> tuple[dict[str, Any], int]:
+    """Set target and budget so that the search ends after a stated number of plans; return truth and calls.
+
+    Raises:
+        NoCaseError: no plan is the first one, in order of cost, to reach an availability.
+    """
+    most = MOST_MEASURED[difficulty - 1]
+    plans = list(itertools.islice(list_by_cost(facts), most + 12))
+    reached = [find_availability(facts, letter, counts) for _, letter, counts in plans]
+    if len(plans) < 3:
+        raise NoCaseError
+    if escalates:
+        last = rng.randint(2, min(most, len(plans) - 1))
+        while last < len(plans) and plans[last][0] == plans[last - 1][0]:
+            last += 1
+        if last > most or last == len(plans):
+            raise NoCaseError
+        facts["budget"] = rng.randint(plans[last - 1][0], plans[last][0] - 1)
+        facts["target"] = min(max(reached[:last]) + rng.randint(1, 30), WHOLE - 1)
+        if max(reached[:last]) >= facts["target"]:
+            raise NoCaseError
+        return {"design": NONE, "instances": {}, "cost": 0}, last
+    firsts = [place for place in range(1, min(most, len(plans))) if reached[place] > max(reached[:place])]
+    if not firsts:
+        raise NoCaseError
+    place = rng.choice(firsts)
+    facts["target"] = rng.randint(max(max(reached[:place]) + 1, reached[place] - 40), reached[place])
+    cost, letter, counts = plans[place]
+    same = [later for later in range(place + 1, len(plans)) if plans[later][0] == cost]
+    if any(reached[later] >= facts["target"] for later in same) or (same and same[-1] == len(plans) - 1):
+        raise NoCaseError
+    facts["budget"] = cost + max(5, cost * rng.randint(10, 50) // 100)
+    return {"design": letter, "instances": counts, "cost": cost}, place + 1
+
+
+def make_generator(style: Style) -> Any:
+    """Return generate(split, seed, index, difficulty) with the briefs in one style."""
+
+    def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
+        """One case; a pure function of its coordinates."""
+
+        where = (split, seed, index, difficulty)
+        return draw_scenario(
+            NAME, NAME, where, draw, settle, follow_rule, lambda facts: write_brief(facts, style)
+        )
+
+    return generate
+
+
+def write_percent(availability: int) -> str:
+    """Example: write_percent(9950) == "99.50 %" """
+    return f"{availability // 100}.{availability % 100:02d} %"
+
+
+def write_brief(facts: Facts, style: Style) -> str:
+    """Every figure of the case."""
+    lines = [_write_opening(facts) if style == "full" else ""]
+    for load in facts["loads"]:
+        answered = f", of which a cache answers {load['cached']} %" if _has_cache(facts) else ""
+        lines.append(f"Load ({load['name']}): {load['requests']} requests a second{answered}.")
+    lines.append(f"Availability: at least {write_percent(facts['target'])}.")
+    lines.append(f"Latency: at most {facts['latency']} ms.")
+    lines.append(f"Budget: {facts['budget']} k$ a year.")
+    lines.append("Designs:")
+    for letter, design in facts["designs"].items():
+        steps = ", then ".join(" or ".join(step) for step in design["steps"])
+        lines.append(f"{letter} ({design['style']}): {steps}")
+    lines.append("One instance of each component:")
+    for name, part in facts["components"].items():
+        lines.append(
+            f"{name}: {part['capacity']} requests a second, up {write_percent(part['availability'])}, "
+            f"{part['latency']} ms, {part['price']} k$ a year"
+        )
+    return "\n".join(line for line in lines if line)
+
+
+def _has_cache(facts: Facts) -> bool:
+    return CACHE in facts["components"]
+
+
+def _write_opening(facts: Facts) -> str:
+    company, sector = facts["company"], facts["sector"]
+    return (
+        f"{company} ({sector}) builds its customer system anew. Choose the design and its instances.",
+        f"{company} ({sector}) replaces its customer system. Which design, with how many instances?",
+        f"You are asked which architecture {company}, a company of the sector {sector}, should build.",
+        f"{company} works in {sector}. Its board wants the cheapest system that keeps what was promised.",
+    )[facts["wording"]]
+
+
+def solve(scenario: Scenario) -> dict[str, Any]:
+    """The oracle's answer."""
+    return {key: scenario.truth[key] for key in ("design", "instances")}
+
+
+def check_limits(facts: Facts, letter: str, counts: Mapping[str, int]) -> dict[str, bool]:
+    """Which limits a plan keeps."""
+    loads = _loads(facts, letter)
+    capacity = {name: facts["components"][name]["capacity"] * counts[name] for name in loads}
+    return {
+        "load": all(load <= capacity[name] for name, load in loads.items()),
+        "availability": find_availability(facts, letter, counts) >= facts["target"],
+        "latency": find_latency(facts, letter) <= facts["latency"],
+        "budget": find_cost(facts, counts) <= facts["budget"],
+    }
+
+
+def verify(scenario: Scenario, text: str) -> Verdict:
+    """Reward 0.1 limits + 0.2 right design + 0.3 cost between the budget (0) and the least (1) + 0.4 exact.
+
+    An answer that breaks limits gets 0.1 times the share that it keeps; "none" where a plan exists gets 0.
+    """
+    try:
+        answer = parse_answer(text, DesignAnswer)
+    except AnswerError as error:
+        return rejected(error.failure, str(error))
+    facts, truth = scenario.facts, scenario.truth
+    if answer.design == NONE and not answer.instances:
+        if truth["design"] == NONE:
+            return Verdict(
+                reward=1.0, parts={"escalation": 1.0}, exact=True, feasible=True, explanation="nothing does"
+            )
+        return rejected("infeasible", f"design {truth['design']} keeps every limit")
+    problem = _find_mistake(facts, answer.design, answer.instances)
+    if problem:
+        return rejected("unknown_id", problem)
+    kept = check_limits(dict(facts), answer.design, answer.instances)
+    cost = find_cost(dict(facts), answer.instances)
+    if not all(kept.values()):
+        broken = join_words([name for name, holds in kept.items() if not holds])
+        return refuse_limits(kept, f"breaks {broken}")
+    is_right = answer.design == truth["design"]
+    room = room_of_cost(cost, truth["cost"], (facts["budget"], 1))
+    exact = is_right and answer.instances == truth["instances"]
+    says = f"cost {cost} (least: design {truth['design']} at {truth['cost']})"
+    return accept(kept, {"architecture": float(is_right), "cost": room}, WEIGHTS, exact, says)
+
+
+def _find_mistake(facts: Mapping[str, Any], letter: str, counts: Mapping[str, int]) -> str:
+    if letter not in facts["designs"]:
+        return f"no design {letter[:20]!r}"
+    names = list_components(facts["designs"][letter])
+    if set(counts) != set(names):
+        return f"instances must name exactly the components of {letter}: {', '.join(names)}"
+    if not all(1 <= count <= MOST_INSTANCES for count in counts.values()):
+        return f"instances must be 1 to {MOST_INSTANCES}"
+    return ""
+
+
+def certify(scenario: Scenario) -> tuple[float, float]:
+    """Least cost, and the same over every count vector with availability over all up and down states."""
+    facts = dict(scenario.facts)
+    best = float("inf")
+    for design in facts["designs"].values():
+        names = list_components(design)
+        latency = sum(facts["components"][step[0]]["latency"] for step in design["steps"])
+        if latency > facts["latency"]:
+            continue
+        limit = min(best, facts["budget"] + 1)
+        for counts in _list_counts(facts, names, limit):
+            plan = dict(zip(names, counts, strict=True))
+            cost = find_cost(facts, plan)
+            if cost < best and _carries(facts, design["steps"], plan):
+                up = _sum_states(facts, design["steps"], plan)
+                if up >= facts["target"]:
+                    best = cost
+    return float(scenario.truth["cost"]), 0.0 if best == float("inf") else float(best)
+
+
+def _list_counts(facts: Facts, names: list[str], limit: float) -> Iterator[tuple[int, ...]]:
+    """Every count vector that costs less than `limit`."""
+    if not names:
+        if limit > 0:
+            yield ()
+        return
+    price = facts["components"][names[0]]["price"]
+    for count in range(1, MOST_INSTANCES + 1):
+        if limit - price * count > 0:
+            for rest in _list_counts(facts, names[1:], limit - price * count):
+                yield (count, *rest)
+
+
+def _carries(facts: Facts, steps: list[list[str]], counts: Mapping[str, int]) -> bool:
+    for load in facts["loads"]:
+        behind_cache = False
+        for step in steps:
+            share = 100 - load["cached"] if behind_cache else 100
+            reaching = load["requests"] * share // 100
+            if any(facts["components"][name]["capacity"] * counts[name] < reaching for name in step):
+                return False
+            behind_cache = step == [CACHE]
+    return True
+
+
+def _sum_states(facts: Facts, steps: list[list[str]], counts: Mapping[str, int]) -> int:
+    """Availability as the sum over the states in which every step has a component that is up."""
+    names = [name for step in steps for name in step]
+    down = {name: (WHOLE - facts["components"][name]["availability"]) ** counts[name] for name in names}
+    whole = {name: WHOLE ** counts[name] for name in names}
+    total = 0
+    for states in itertools.product((True, False), repeat=len(names)):
+        is_up = dict(zip(names, states, strict=True))
+        if all(any(is_up[name] for name in step) for step in steps):
+            total += prod(whole[name] - down[name] if is_up[name] else down[name] for name in names)
+    return int(WHOLE * total // prod(whole.values()))
+
+
+class _MeasureArguments(Answer):
+    design: str
+    instances: dict[str, int]
+
+
+def call_tool(scenario: Scenario, call: ToolCall) -> str:
+    """measure(design, instances).
+
+    Raises:
+        ToolError: unknown tool, other arguments, no such design or component, a count out of range.
+    """
+    arguments = read_call(call, {"measure": _MeasureArguments})
+    assert isinstance(arguments, _MeasureArguments)
+    facts, letter, counts = dict(scenario.facts), arguments.design, arguments.instances
+    problem = _find_mistake(facts, letter, counts)
+    if problem:
+        raise ToolError(problem)
+    kept = check_limits(facts, letter, counts)
+    return (
+        f"load {'carried' if kept['load'] else 'not carried'}, latency {find_latency(facts, letter)} ms, "
+        f"availability {write_percent(find_availability(facts, letter, counts))}, "
+        f"cost {find_cost(facts, counts)} k$"
+    )
+
+
+def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
+    """Bounds from load and latency, then plans in order of cost until one reaches the target."""
+    facts, truth = dict(scenario.facts), scenario.truth
+    plans = itertools.islice(list_by_cost(facts), scenario.optimal_tool_calls)
+    target = write_percent(facts["target"])
+    text = _write_bounds(facts)
+    steps: list[Step] = []
+    for cost, letter, counts in plans:
+        call = ToolCall(name="measure", arguments={"design": letter, "instances": counts})
+        steps.append(Step(text=f"{text}{_write_plan(letter, counts)} costs {cost}.", call=call))
+        reached = find_availability(facts, letter, counts)
+        if reached < facts["target"]:
+            text = f"{write_percent(reached)} is under {target}. Next by cost: "
+        else:
+            text = f"{write_percent(reached)} reaches {target}; all that is cheaper falls short."
+    if truth["design"] == NONE:
+        text = (
+            f"Under {target} too, and all else costs more than {facts['budget']}: nothing keeps every limit."
+        )
+    return (*steps, Step(text=f"{text}\n{json.dumps(solve(scenario))}"))
+
+
+def _write_plan(letter: str, counts: Mapping[str, int]) -> str:
+    return f"{letter} with {join_words([f'{count} {name}' for name, count in counts.items()])}"
+
+
+def _write_bounds(facts: Facts) -> str:
+    """Per design: latency against the limit, and the fewest instances that carry the load."""
+    lines = []
+    for letter in facts["designs"]:
+        latency, limit = find_latency(facts, letter), facts["latency"]
+        if latency > limit:
+            lines.append(f"{letter}: {latency} ms is over {limit}, out.")
+            continue
+        least = count_least(facts, letter)
+        loads = _loads(facts, letter)
+        if least is None:
+            name = next(n for n in loads if loads[n] > MOST_INSTANCES * facts["components"][n]["capacity"])
+            lines.append(f"{letter}: {latency} ms holds; {name} cannot carry {loads[name]}, out.")
+            continue
+        more = [
+            f"{name} needs {count} ({loads[name]} over {facts['components'][name]['capacity']})"
+            for name, count in least.items()
+            if count > 1
+        ]
+        carried = join_words(more) if more else "1 of each carries the load"
+        lines.append(
+            f"{letter}: {latency} ms of {limit} holds; {carried}; from {find_cost(facts, least)} k$."
+        )
+    return "\n".join([*lines, "In order of cost: "])
+
+
+def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
+    letter = rng.choice(list(scenario.facts["designs"]))
+    names = list_components(scenario.facts["designs"][letter])
+    return json.dumps(
+        {"design": letter, "instances": {name: rng.randint(1, MOST_INSTANCES) for name in names}}
+    )
+
+
+def _answer_none(scenario: Scenario, rng: random.Random) -> str:
+    return json.dumps({"design": NONE, "instances": {}})
+
+
+def follow_rule(facts: Facts) -> dict[str, Any]:
+    """The design that carries the load for least, then the instance that gains most per k$ until it is up."""
+    nothing: dict[str, Any] = {"design": NONE, "instances": {}}
+    first = next(list_by_cost(facts), None)
+    if first is None:
+        return nothing
+    _, letter, counts = first
+    while find_availability(facts, letter, counts) < facts["target"]:
+        gains = []
+        for name, count in counts.items():
+            if count < MOST_INSTANCES:
+                more = {**counts, name: count + 1}
+                gain = find_availability(facts, letter, more) - find_availability(facts, letter, counts)
+                gains.append((gain / facts["components"][name]["price"], name, more))
+        if not gains or find_cost(facts, counts) > facts["budget"]:
+            return nothing
+        counts = max(gains)[2]
+    return {"design": letter, "instances": counts}
+
+
+def _answer_doubled(scenario: Scenario, rng: random.Random) -> str:
+    """Two instances of everything in the cheapest design."""
+    facts = dict(scenario.facts)
+    first = next(list_by_cost(facts), None)
+    if first is None:
+        return _answer_none(scenario, rng)
+    return json.dumps({"design": first[1], "instances": dict.fromkeys(first[2], 2)})
+
+
+def build_family(style: Style) -> Family:
+    """The family with its texts in one style."""
+    generate = make_generator(style)
+    return Family(
+        name=NAME,
+        role=NAME,
+        generate=generate,
+        verify=verify,
+        solve=solve,
+        certify=certify,
+        call_tool=call_tool,
+        demonstrate=demonstrate,
+        baselines={
+            "random": _answer_randomly,
+            "constant": _answer_none,
+            "greedy": lambda scenario, rng: json.dumps(follow_rule(dict(scenario.facts))),
+            "doubled": _answer_doubled,
+        },
+        max_calls=MAX_CALLS,
+        find_sector=find_sector_of(generate),
+    )
+
+
+FAMILY = build_family("full")
+SHORT_FAMILY = build_family("short")

@@ -1,0 +1,603 @@
+"""The Cost officer's whole job: the least bill of several services that keeps every floor of quality.
+
+A tier is chosen for every service, and where it is offered a commitment is made or not. Right is the least
+cost over all years, rebates of vendors and fees for changing included, with every service's own floor, the
+weighted floor over all and the budget kept. The optimum is found in order of the cost before rebates and
+certified by integer programming on the words of the case.
+"""
+
+import heapq
+import json
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from roles.base import Answer, AnswerError, Tool, parse_answer
+from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError, Verdict, rejected
+from scenarios.company.sectors.sector import Sector
+from scenarios.jobs.job import (
+    MAX_CALLS,
+    Facts,
+    NoCaseError,
+    accept,
+    draw_scenario,
+    find_sector_of,
+    join_words,
+    make_job_role,
+    read_call,
+    refuse_limits,
+    room_of_cost,
+)
+
+NAME = "bill"
+NUM_SERVICES = (2, 2, 3, 3, 4, 4, 4, 5, 5, 6)  # by difficulty 1-10
+NUM_TIERS = (2, 3, 3, 3, 3, 3, 4, 4, 4, 4)
+MOST_TRIED = (4, 6, 7, 8, 10, 12, 14, 16, 18, 20)  # choices that the search in order of cost looks at
+COMMIT_FROM, FEE_FROM, REBATE_FROM, STEP_FROM, YEARS_FROM = 3, 4, 5, 7, 9  # difficulties
+TIERS = ("basic", "standard", "premium", "top")
+VENDORS = ("Norda", "Velis", "Quanta")
+WEIGHTS = {"cost": 0.5}
+
+RULES = (
+    "Every service runs on one tier. In a year a service is billed for its units of that year, each at the "
+    "tier's price. Where a commitment is made, at least the committed units are billed every year, used or "
+    "not, and each of the first units up to the committed number costs the stated amount less. Where a step "
+    "is stated, every unit beyond it costs the stated amount less; a unit may get both. A change away from "
+    "the present tier costs its fee once. A vendor with which all services together spend at least the "
+    "stated "
+    "amount in a year, fees left out, gives its rebate in that year. Every tier has a quality. The "
+    "quality of "
+    "a service must reach the service's floor; the average quality over all services, each counted with its "
+    "weight, must reach the floor of the average."
+)
+
+
+class BillAnswer(Answer):
+    """Example: BillAnswer(tiers={"data lines": "standard"}, commit=["data lines"])"""
+
+    tiers: Annotated[dict[str, str], Field(max_length=20)]
+    commit: Annotated[list[str], Field(max_length=20)]
+
+
+BILL = Tool(
+    name="bill",
+    description="Cost of a choice before and after rebates, its average quality, and which limits it breaks.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "tiers": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "the tier of every service",
+            },
+            "commit": {"type": "array", "items": {"type": "string"}, "description": "services to commit"},
+        },
+        "required": ["tiers", "commit"],
+        "additionalProperties": False,
+    },
+)
+ROLE = make_job_role(
+    NAME,
+    "Cost",
+    (
+        "You are the Cost officer of a company. You choose the tiers and commitments of what it buys.",
+        "The best choice is the one of least cost that keeps every floor of quality and the budget. If no "
+        "choice keeps them all, answer with no tiers and no commitments.",
+        f"Rules. {RULES}",
+        "Tool: bill(tiers, commit) tells what a choice costs and which limits it breaks. You may call it "
+        f"{MAX_CALLS} times.",
+        "End with one JSON object with exactly these keys: tiers (an object that gives the tier of every "
+        "service), commit (a list of services, in any order). Nothing may follow it. Example of an answer in "
+        'another case: {"tiers": {"ship fuel": "basic", "crew meals": "premium"}, "commit": ["ship fuel"]}',
+    ),
+    BillAnswer,
+    (BILL,),
+    "C",
+)
+
+
+def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
+    """A candidate without the floor of the average and the budget."""
+    years = 2 if difficulty >= YEARS_FROM else 1
+    tiers = TIERS[: NUM_TIERS[difficulty - 1]]
+    services: dict[str, dict[str, Any]] = {}
+    for name in rng.sample(sector.items, min(len(sector.items), NUM_SERVICES[difficulty - 1])):
+        units = rng.randint(3, 15)
+        price, quality = rng.randint(3, 6), rng.randint(35, 60)
+        offers: dict[str, dict[str, Any]] = {}
+        for tier in tiers:
+            offers[tier] = {"price": price, "quality": quality, "vendor": rng.choice(VENDORS)}
+            price += rng.randint(0, 3)
+            quality += rng.randint(3, 12)
+        lowest = [offer["quality"] for offer in offers.values()]
+        service: dict[str, Any] = {
+            "units": [units] if years == 1 else [units, max(2, units + rng.randint(-6, 8))],
+            "floor": rng.choice((lowest[0] - 5, lowest[0] - 2, lowest[0] + 1)),
+            "weight": rng.randint(1, 3),
+            "tiers": offers,
+        }
+        if difficulty >= COMMIT_FROM and rng.random() < 0.5:
+            service["commit"] = {"units": max(2, units + rng.randint(-4, 5)), "less": rng.randint(1, 2)}
+        if difficulty >= FEE_FROM and rng.random() < 0.5:
+            service["present"] = {"tier": rng.choice(tiers), "fee": rng.randint(2, 9)}
+        if difficulty >= STEP_FROM and rng.random() < 0.5:
+            service["step"] = {"beyond": max(1, units - rng.randint(1, 6)), "less": 1}
+        services[name] = service
+    facts: Facts = {"years": years, "services": services}
+    if difficulty >= REBATE_FROM:
+        spends = [units * 5 for service in services.values() for units in service["units"][:1]]
+        facts["rebates"] = {
+            vendor: {
+                "from": rng.randint(max(spends), sum(spends) * 2 // 3 + max(spends)),
+                "off": rng.randint(3, 9),
+            }
+            for vendor in rng.sample(VENDORS, 2)
+        }
+    return facts
+
+
+Choice = tuple[tuple[str, bool], ...]  # tier and commitment of every service, in the order of the case
+
+
+def price_service(service: Mapping[str, Any], tier: str, commits: bool) -> tuple[list[int], int]:
+    """Spend of each year, and the fee for changing."""
+    price, spends = service["tiers"][tier]["price"], []
+    committed = service["commit"]["units"] if commits else 0
+    for units in service["units"]:
+        billed = max(units, committed)
+        spend = billed * price
+        if committed:
+            spend -= committed * service["commit"]["less"]
+        if "step" in service:
+            spend -= max(0, billed - service["step"]["beyond"]) * service["step"]["less"]
+        spends.append(spend)
+    present = service.get("present")
+    return spends, present["fee"] if present and present["tier"] != tier else 0
+
+
+def find_bill(facts: Facts, choice: Choice) -> tuple[int, int]:
+    """(cost before rebates, rebates) over all years."""
+    total, by_vendor = 0, [dict.fromkeys(VENDORS, 0) for _ in range(facts["years"])]
+    for service, (tier, commits) in zip(facts["services"].values(), choice, strict=True):
+        spends, fee = price_service(service, tier, commits)
+        total += sum(spends) + fee
+        for year, spend in enumerate(spends):
+            by_vendor[year][service["tiers"][tier]["vendor"]] += spend
+    rebates = sum(
+        rebate["off"]
+        for year in by_vendor
+        for vendor, rebate in facts.get("rebates", {}).items()
+        if year[vendor] >= rebate["from"]
+    )
+    return total, rebates
+
+
+def sum_quality(facts: Facts, choice: Choice) -> int:
+    """Weighted sum of the qualities."""
+    pairs = zip(facts["services"].values(), choice, strict=True)
+    return int(sum(service["weight"] * service["tiers"][tier]["quality"] for service, (tier, _) in pairs))
+
+
+def sum_weights(facts: Facts) -> int:
+    return int(sum(service["weight"] for service in facts["services"].values()))
+
+
+def find_most_rebate(facts: Facts) -> int:
+    """The rebates that no choice can exceed."""
+    return int(facts["years"] * sum(rebate["off"] for rebate in facts.get("rebates", {}).values()))
+
+
+def list_offers(service: Mapping[str, Any]) -> list[tuple[int, str, bool]]:
+    """(cost before rebates, tier, commitment) of the tiers that reach the service's floor, cheapest first."""
+    offers = []
+    for tier, offer in service["tiers"].items():
+        if offer["quality"] >= service["floor"]:
+            for commits in (False, True) if "commit" in service else (False,):
+                spends, fee = price_service(service, tier, commits)
+                offers.append((sum(spends) + fee, tier, commits))
+    return sorted(offers)
+
+
+def list_by_cost(facts: Facts) -> Iterator[tuple[int, Choice]]:
+    """(cost before rebates, choice) with every service's own floor kept, cheapest first."""
+    offers = [list_offers(service) for service in facts["services"].values()]
+    if not all(offers):
+        return
+    heap = [(sum(options[0][0] for options in offers), (0,) * len(offers), 0)]
+    while heap:
+        cost, picks, first = heapq.heappop(heap)
+        chosen = [options[pick] for options, pick in zip(offers, picks, strict=True)]
+        yield cost, tuple((tier, commits) for _, tier, commits in chosen)
+        for place in range(first, len(picks)):
+            if picks[place] + 1 < len(offers[place]):
+                options, pick = offers[place], picks[place]
+                more = (*picks[:place], pick + 1, *picks[place + 1 :])
+                heapq.heappush(heap, (cost + options[pick + 1][0] - options[pick][0], more, place))
+
+
+def search(facts: Facts, most: int) -> tuple[list[tuple[int, Choice, bool]], tuple[int, Choice]]:
+    """The choices looked at (cost before rebates, choice, average kept), and the best (cost, choice).
+
+    Raises:
+        NoCaseError: two best choices, none, or more than `most` to look at.
+    """
+    tried: list[tuple[int, Choice, bool]] = []
+    best: tuple[int, Choice] | None = None
+    is_tied = False
+    least, slack = facts["average"] * sum_weights(facts), find_most_rebate(facts)
+    for before, choice in list_by_cost(facts):
+        if best is not None and before - slack > best[0]:
+            break
+        keeps = sum_quality(facts, choice) >= least
+        tried.append((before, choice, keeps))
+        if len(tried) > most:
+            raise NoCaseError
+        if keeps:
+            total, rebates = find_bill(facts, choice)
+            if best is None or total - rebates < best[0]:
+                best, is_tied = (total - rebates, choice), False
+            elif total - rebates == best[0]:
+                is_tied = True
+    if best is None or is_tied:
+        raise NoCaseError
+    return tried, best
+
+
+def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -> tuple[dict[str, Any], int]:
+    """Set the floor of the average and the budget, and find the best choice.
+
+    Raises:
+        NoCaseError: as `search`, or the cheapest choice of all would do.
+    """
+    first = next(list_by_cost(facts), None)
+    if first is None:
+        raise NoCaseError
+    lowest = -(-sum_quality(facts, first[1]) // sum_weights(facts))
+    facts["average"] = lowest + rng.choice((-3, 1, 2, 3, 4, 5, 6, 8))
+    tried, (cost, choice) = search(facts, MOST_TRIED[difficulty - 1])
+    if escalates:
+        facts["budget"] = cost - rng.randint(1, max(2, cost // 12))
+        return {"tiers": {}, "commit": [], "cost": 0}, sum(keeps for _, _, keeps in tried)
+    facts["budget"] = cost + max(3, cost * rng.randint(5, 25) // 100)
+    return {**name_choice(facts, choice), "cost": cost}, sum(keeps for _, _, keeps in tried)
+
+
+def name_choice(facts: Facts, choice: Choice) -> dict[str, Any]:
+    """The choice as an answer."""
+    named = list(zip(facts["services"], choice, strict=True))
+    return {
+        "tiers": {name: tier for name, (tier, _) in named},
+        "commit": [name for name, (_, commits) in named if commits],
+    }
+
+
+def make_generator(style: Style) -> Any:
+    """Return generate(split, seed, index, difficulty) with the briefs in one style."""
+
+    def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
+        """One case; a pure function of its coordinates."""
+        where = (split, seed, index, difficulty)
+        return draw_scenario(
+            NAME, NAME, where, draw, settle, follow_rule, lambda facts: write_brief(facts, style)
+        )
+
+    return generate
+
+
+def write_brief(facts: Facts, style: Style) -> str:
+    """Every figure of the case."""
+    lines = [_write_opening(facts)] if style == "full" else []
+    for name, service in facts["services"].items():
+        units = service["units"]
+        said = [
+            f"{name}: {units[0]} units" if len(units) == 1 else f"{name}: {units[0]} units, then {units[1]}"
+        ]
+        said.append(f"quality at least {service['floor']}, weight {service['weight']}")
+        if "commit" in service:
+            said.append(
+                f"commitment to {service['commit']['units']} units: {service['commit']['less']} k$ less each"
+            )
+        if "step" in service:
+            said.append(f"units beyond {service['step']['beyond']}: {service['step']['less']} k$ less each")
+        if "present" in service:
+            said.append(f"now {service['present']['tier']}, a change costs {service['present']['fee']} k$")
+        lines.append("; ".join(said))
+        for tier, offer in service["tiers"].items():
+            vendor = f", from {offer['vendor']}" if "rebates" in facts else ""
+            lines.append(f"- {tier}: {offer['price']} k$ a unit, quality {offer['quality']}{vendor}")
+    for vendor, rebate in facts.get("rebates", {}).items():
+        lines.append(f"{vendor} gives back {rebate['off']} k$ in a year with at least {rebate['from']} k$.")
+    span = "for two years" if facts["years"] == 2 else "for the year"
+    lines.append(f"Average quality: at least {facts['average']}. Budget {span}: {facts['budget']} k$.")
+    return "\n".join(lines)
+
+
+def _write_opening(facts: Facts) -> str:
+    company, sector = facts["company"], facts["sector"]
+    return (
+        f"{company} ({sector}) renews its contracts. Find the cheapest that are good enough.",
+        f"The contracts of {company} ({sector}) run out. Which tiers, and which commitments?",
+        f"You are asked what {company}, a company of the sector {sector}, should order.",
+        f"{company} ({sector}) wants to pay less without falling below its standards.",
+    )[facts["wording"]]
+
+
+def solve(scenario: Scenario) -> dict[str, Any]:
+    """The oracle's answer."""
+    return {key: scenario.truth[key] for key in ("tiers", "commit")}
+
+
+def read_choice(facts: Mapping[str, Any], tiers: Mapping[str, str], commit: Sequence[str]) -> Choice | str:
+    """The choice, or what is wrong with these names."""
+    if set(tiers) != set(facts["services"]):
+        return f"tiers must name exactly the services: {', '.join(facts['services'])}"
+    for name, tier in tiers.items():
+        if tier not in facts["services"][name]["tiers"]:
+            return f"{name} has no tier {tier[:40]!r}"
+    for name in commit:
+        if "commit" not in facts["services"].get(name, {}):
+            return f"no commitment is offered for {name[:40]!r}"
+    if len(set(commit)) < len(commit):
+        return "commit names a service twice"
+    return tuple((tiers[name], name in commit) for name in facts["services"])
+
+
+def check_limits(facts: Facts, choice: Choice) -> dict[str, bool]:
+    """Which limits a choice keeps."""
+    total, rebates = find_bill(facts, choice)
+    pairs = list(zip(facts["services"].items(), choice, strict=True))
+    return {
+        **{
+            f"floor of {name}": service["tiers"][tier]["quality"] >= service["floor"]
+            for (name, service), (tier, _) in pairs
+        },
+        "average": sum_quality(facts, choice) >= facts["average"] * sum_weights(facts),
+        "budget": total - rebates <= facts["budget"],
+    }
+
+
+def verify(scenario: Scenario, text: str) -> Verdict:
+    """Reward 0.1 limits + 0.5 cost between the budget (0) and the least (1) + 0.4 exact.
+
+    A choice that breaks limits gets 0.1 times the share of limits kept; no tiers where a choice does get 0.
+    """
+    try:
+        answer = parse_answer(text, BillAnswer)
+    except AnswerError as error:
+        return rejected(error.failure, str(error))
+    facts, truth = dict(scenario.facts), scenario.truth
+    if not answer.tiers and not answer.commit:
+        if not truth["tiers"]:
+            parts = {"escalation": 1.0}
+            return Verdict(reward=1.0, parts=parts, exact=True, feasible=True, explanation="no choice does")
+        return rejected("infeasible", f"a choice keeps every limit, at {truth['cost']}")
+    choice = read_choice(facts, answer.tiers, answer.commit)
+    if isinstance(choice, str):
+        return rejected("unknown_id", choice)
+    kept = check_limits(facts, choice)
+    if not all(kept.values()):
+        return refuse_limits(
+            kept, f"breaks {join_words([name for name, holds in kept.items() if not holds])}"
+        )
+    total, rebates = find_bill(facts, choice)
+    cost = total - rebates
+    room = room_of_cost(cost, truth["cost"], (facts["budget"], 1))
+    says = f"cost {cost} (least {truth['cost']})"
+    return accept(kept, {"cost": room}, WEIGHTS, cost == truth["cost"], says)
+
+
+def certify(scenario: Scenario) -> tuple[float, float]:
+    """Least cost, and by integer programming on the brief's words; -1 where nothing keeps the limits."""
+    truth = scenario.truth
+    return float(truth["cost"] if truth["tiers"] else -1), float(_solve_from_words(scenario.brief))
+
+
+def _solve_from_words(brief: str) -> int:
+    """Least cost by `scipy.optimize.milp`, -1 where it is over the budget or no choice keeps the floors."""
+    import numpy as np
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    services, rebates, average, budget, years = _read_brief(brief)
+    columns = []  # one per service, tier and commitment: (service, quality x weight, vendor, spends, fee)
+    for number, service in enumerate(services):
+        for tier, (price, quality, vendor) in service["tiers"].items():
+            for committed in (0, service["commit"][0]) if service["commit"] else (0,):
+                spends = []
+                for units in service["units"]:
+                    billed = max(units, committed)
+                    less = min(billed, committed) * service["commit"][1] if committed else 0
+                    beyond = (
+                        max(0, billed - service["step"][0]) * service["step"][1] if service["step"] else 0
+                    )
+                    spends.append(billed * price - less - beyond)
+                fee = service["present"][1] if service["present"] and service["present"][0] != tier else 0
+                if quality >= service["floor"]:
+                    columns.append((number, quality * service["weight"], vendor, spends, fee))
+    bonus = [(vendor, least, off, year) for vendor, (least, off) in rebates.items() for year in range(years)]
+    num = len(columns) + len(bonus)
+    goal = np.array([sum(c[3]) + c[4] for c in columns] + [-off for _, _, off, _ in bonus], dtype=float)
+    rows, low, high = [], [], []
+    for number in range(len(services)):
+        rows.append([float(c[0] == number) for c in columns] + [0.0] * len(bonus))
+        low.append(1.0)
+        high.append(1.0)
+    rows.append([float(c[1]) for c in columns] + [0.0] * len(bonus))
+    low.append(float(average * sum(service["weight"] for service in services)))
+    high.append(np.inf)
+    for place, (vendor, least, _, year) in enumerate(bonus):  # the rebate only where the spend reaches it
+        row = [float(c[3][year]) if c[2] == vendor else 0.0 for c in columns] + [0.0] * len(bonus)
+        row[len(columns) + place] = -float(least)
+        rows.append(row)
+        low.append(0.0)
+        high.append(np.inf)
+    found = milp(
+        goal,
+        constraints=LinearConstraint(np.array(rows), np.array(low), np.array(high)),
+        bounds=Bounds(0, 1),
+        integrality=np.ones(num, dtype=int),
+        options={"mip_rel_gap": 0},
+    )
+    cost = round(found.fun) if found.success else budget + 1
+    return cost if cost <= budget else -1
+
+
+def _read_brief(brief: str) -> tuple[Any, ...]:
+    """Services, rebates, floor of the average, budget and years that the words tell."""
+    services: list[dict[str, Any]] = []
+    rebates: dict[str, tuple[int, int]] = {}
+    average = budget = 0
+    years = 1
+    for line in brief.split("\n"):
+        if found := re.match(
+            r"(.+): (\d+) units(?:, then (\d+))?; quality at least (-?\d+), weight (\d+)", line
+        ):
+            _, first, second, floor, weight = found.groups()
+            service = {"units": [int(first)] + ([int(second)] if second else []), "floor": int(floor)}
+            service |= {"weight": int(weight), "tiers": {}, "commit": None, "step": None, "present": None}
+            if more := re.search(r"commitment to (\d+) units: (\d+) k\$ less", line):
+                service["commit"] = (int(more[1]), int(more[2]))
+            if more := re.search(r"units beyond (\d+): (\d+) k\$ less", line):
+                service["step"] = (int(more[1]), int(more[2]))
+            if more := re.search(r"now (\w+), a change costs (\d+) k\$", line):
+                service["present"] = (more[1], int(more[2]))
+            services.append(service)
+        elif found := re.fullmatch(r"- (\w+): (\d+) k\$ a unit, quality (\d+)(?:, from (\w+))?", line):
+            services[-1]["tiers"][found[1]] = (int(found[2]), int(found[3]), found[4])
+        elif found := re.fullmatch(r"(\w+) gives back (\d+) k\$ in a year with at least (\d+) k\$\.", line):
+            rebates[found[1]] = (int(found[3]), int(found[2]))
+        elif found := re.fullmatch(r"Average quality: at least (\d+)\. Budget for (.+): (\d+) k\$\.", line):
+            average, budget, years = int(found[1]), int(found[3]), 2 if found[2] == "two years" else 1
+    return services, rebates, average, budget, years
+
+
+class _BillArguments(Answer):
+    tiers: Annotated[dict[str, str], Field(max_length=20)]
+    commit: Annotated[list[str], Field(max_length=20)]
+
+
+def call_tool(scenario: Scenario, call: ToolCall) -> str:
+    """bill(tiers, commit).
+
+    Raises:
+        ToolError: unknown tool, other arguments, no such service, tier or commitment.
+    """
+    arguments = read_call(call, {"bill": _BillArguments})
+    assert isinstance(arguments, _BillArguments)
+    facts = dict(scenario.facts)
+    choice = read_choice(facts, arguments.tiers, arguments.commit)
+    if isinstance(choice, str):
+        raise ToolError(choice)
+    total, rebates = find_bill(facts, choice)
+    broken = [name for name, holds in check_limits(facts, choice).items() if not holds]
+    quality = write_average(facts, choice)
+    return f"cost {total - rebates} ({total} less {rebates}), average quality {quality}, " + (
+        f"breaks {join_words(broken)}" if broken else "every limit kept"
+    )
+
+
+def write_average(facts: Facts, choice: Choice) -> str:
+    """The average quality, rounded down to a tenth, so that it never looks higher than it is."""
+    tenths = 10 * sum_quality(facts, choice) // sum_weights(facts)
+    return f"{tenths // 10}.{tenths % 10}"
+
+
+def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
+    """Choices in order of the cost before rebates, until what rebates can give no longer makes up for it."""
+    facts = dict(scenario.facts)
+    tried, (least, _) = search(facts, max(MOST_TRIED))
+    steps: list[Step] = []
+    text = f"{_write_offers(facts)}\nIn order of the cost before rebates: "
+    best: int | None = None
+    for before, choice, keeps in tried:
+        named = name_choice(facts, choice)
+        words = join_words([f"{name} {tier}" for name, tier in named["tiers"].items()])
+        words += f", {join_words(named['commit'])} committed" if named["commit"] else ""
+        if not keeps:
+            text += f"{words} at {before}: average {write_average(facts, choice)} of {facts['average']}, no. "
+            continue
+        steps.append(Step(text=f"{text}{words} at {before}.", call=ToolCall(name="bill", arguments=named)))
+        total, rebates = find_bill(facts, choice)
+        is_better = best is None or total - rebates < best
+        best = total - rebates if is_better else best
+        text = f"{total - rebates}, the best so far. Next: " if is_better else f"{total - rebates}. Next: "
+    end = text[: text.rfind("Next: ")] + text[text.rfind("Next: ") + len("Next: ") :]
+    slack = find_most_rebate(facts)
+    more = f" by over {slack}, the most that rebates give" if slack else ""
+    end += f"All others cost more before rebates{more}."
+    if not scenario.truth["tiers"]:
+        end += f" The least, {least}, is over the budget of {facts['budget']}: no choice does."
+    return (*steps, Step(text=f"{end}\n{json.dumps(solve(scenario))}"))
+
+
+def _write_offers(facts: Facts) -> str:
+    """Per service the tiers that reach its floor, with the cost of each, cheapest first."""
+    lines = []
+    for name, service in facts["services"].items():
+        offers = [
+            f"{tier}{' committed' if commits else ''} {cost}" for cost, tier, commits in list_offers(service)
+        ]
+        low = [tier for tier, offer in service["tiers"].items() if offer["quality"] < service["floor"]]
+        out = f" ({join_words(low)} under {service['floor']})" if low else ""
+        lines.append(f"{name}: {', '.join(offers)}{out}")
+    return "\n".join(lines)
+
+
+def follow_rule(facts: Facts) -> dict[str, Any]:
+    """Service by service the cheapest tier that keeps its floor; then quality where a point costs least."""
+    services = facts["services"]
+    picks = {name: list_offers(service)[0] for name, service in services.items()}
+
+    def quality(name: str, offer: tuple[int, str, bool]) -> int:
+        return int(services[name]["weight"] * services[name]["tiers"][offer[1]]["quality"])
+
+    needed = facts["average"] * sum_weights(facts)
+    while sum(quality(name, offer) for name, offer in picks.items()) < needed:
+        raises = []
+        for name, offer in picks.items():
+            for other in list_offers(services[name]):
+                gain = quality(name, other) - quality(name, offer)
+                if gain > 0:
+                    raises.append(((other[0] - offer[0]) / gain, name, other))
+        if not raises:
+            return {"tiers": {}, "commit": []}
+        _, name, other = min(raises)
+        picks[name] = other
+    choice = tuple((tier, commits) for _, tier, commits in picks.values())
+    total, rebates = find_bill(facts, choice)
+    return name_choice(facts, choice) if total - rebates <= facts["budget"] else {"tiers": {}, "commit": []}
+
+
+def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
+    services = scenario.facts["services"]
+    tiers = {name: rng.choice(list(service["tiers"])) for name, service in services.items()}
+    commit = [name for name, service in services.items() if "commit" in service and rng.random() < 0.5]
+    return json.dumps({"tiers": tiers, "commit": commit})
+
+
+def build_family(style: Style) -> Family:
+    """The family with its texts in one style."""
+    generate = make_generator(style)
+    return Family(
+        name=NAME,
+        role=NAME,
+        generate=generate,
+        verify=verify,
+        solve=solve,
+        certify=certify,
+        call_tool=call_tool,
+        demonstrate=demonstrate,
+        baselines={
+            "random": _answer_randomly,
+            "constant": lambda scenario, rng: json.dumps({"tiers": {}, "commit": []}),
+            "greedy": lambda scenario, rng: json.dumps(follow_rule(dict(scenario.facts))),
+        },
+        max_calls=MAX_CALLS,
+        find_sector=find_sector_of(generate),
+    )
+
+
+FAMILY = build_family("full")
+SHORT_FAMILY = build_family("short")

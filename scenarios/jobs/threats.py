@@ -1,0 +1,724 @@
+"""The Risk officer's whole job: find which threats are real, say how severe each is, buy the best controls.
+
+Real is a threat on every asset of which all its conditions hold. Severity is likelihood (0 to 3) times impact
+(0 to 4). Best is the set of controls within the budget that leaves no severity above the appetite and the
+least severity in all; of equal severity the cheaper. The optimum is found over all sets of controls and
+certified by integer programming on the severities, worked out a second time from the words of the case.
+"""
+
+import itertools
+import json
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from roles.base import Answer, AnswerError, Tool, parse_answer
+from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError, Verdict, rejected
+from scenarios.company.sectors.sector import Sector
+from scenarios.jobs.job import (
+    MAX_CALLS,
+    Facts,
+    NoCaseError,
+    accept,
+    draw_scenario,
+    find_sector_of,
+    join_words,
+    make_job_role,
+    read_call,
+    refuse_limits,
+)
+
+NAME = "threats"
+NUM_ASSETS = (2, 2, 3, 3, 3, 4, 4, 5, 5, 6)  # by difficulty 1-10
+NUM_THREATS = (3, 3, 4, 5, 5, 6, 7, 8, 9, 10)
+NUM_CONDITIONS = (1, 1, 2, 2, 2, 3, 3, 3, 4, 4)  # of a threat, at most
+NUM_CONTROLS = (2, 3, 3, 4, 4, 5, 5, 6, 6, 7)
+MOST_SETS = (3, 4, 5, 6, 8, 9, 10, 12, 14, 15)  # sets of controls that the search looks at
+COVERS_FROM, SPREADS_FROM = 6, 8  # difficulties
+IMPACTS = (50, 200, 500, 1000)  # k$: an asset worth so much has impact 1, 2, 3, 4; below the first 0
+MOST_LIKELIHOOD, MOST_SEVERITY = 3, 12
+WEIGHTS = {"identification": 0.2, "severity": 0.1, "mitigation": 0.2}
+
+# Signs of an asset: name -> the words in which a case tells it, by value.
+SIGNS: Mapping[str, tuple[str, str]] = {  # (words where it does not hold, words where it does)
+    "exposed": ("reached from inside only", "reached from the internet"),
+    "password": ("login with a second factor", "login by password alone"),
+    "untested": ("backups tested", "backups never tested"),
+    "shared": ("run by the company alone", "a supplier has access"),
+    "unreviewed": ("access rights reviewed", "access rights never reviewed"),
+    "plain": ("data encrypted", "data not encrypted"),
+    "single": ("two sites", "one site"),
+    "unrehearsed": ("changes rehearsed", "changes go live unrehearsed"),
+    "lone": ("several people know it", "one person knows it"),
+    "solo": ("payments need two people", "payments need one person"),
+}
+OLD_MONTHS = 6  # a patch older than this is a sign, too
+THREATS: Mapping[
+    str, tuple[str, ...]
+] = {  # name -> the signs that make it real, the first ones at low levels
+    "ransomware": ("untested", "old", "exposed", "password"),
+    "stolen password": ("password", "exposed", "unreviewed", "old"),
+    "break-in from the internet": ("exposed", "old", "plain", "password"),
+    "leak through a supplier": ("shared", "plain", "unreviewed", "password"),
+    "theft by an insider": ("unreviewed", "plain", "shared", "password"),
+    "failed change": ("unrehearsed", "lone", "single", "old"),
+    "fire or flood": ("single", "untested", "lone", "unrehearsed"),
+    "loss of know-how": ("lone", "unrehearsed", "shared", "untested"),
+    "payment fraud": ("solo", "password", "unreviewed", "exposed"),
+    "flood of requests": ("exposed", "single", "unrehearsed", "old"),
+    "tampered records": ("unreviewed", "untested", "solo", "password"),
+    "known hole": ("old", "exposed", "shared", "unrehearsed"),
+}
+CONDITION_WORDS: Mapping[str, str] = {
+    **{name: words[1] for name, words in SIGNS.items()},
+    "old": f"last patch more than {OLD_MONTHS} months ago",
+}
+CONTROLS: Mapping[str, str] = {  # name -> the sign that it answers
+    "second factor": "password",
+    "patch service": "old",
+    "restore tests": "untested",
+    "supplier contract": "shared",
+    "access review": "unreviewed",
+    "encryption": "plain",
+    "second site": "single",
+    "change rehearsals": "unrehearsed",
+    "job rotation": "lone",
+    "second signature": "solo",
+    "traffic filter": "exposed",
+}
+
+RULES = (
+    "A threat is real on an asset if all its conditions hold there; it is then one risk. Its likelihood "
+    "is 1, "
+    "plus 1 if the asset is reached from the internet, plus 1 if the asset had an incident in the last 12 "
+    "months. Its impact follows from the value of the asset: 0 under 50 k$, 1 from 50, 2 from 200, 3 from "
+    "500, 4 from 1000 k$. Severity is likelihood times impact, 0 to 12. A control lowers the likelihood "
+    "of the "
+    "threats that it names by the steps stated, on every asset, never below 0; steps of several controls add "
+    "up, unless the case says that a control covers another: then the covered control lowers nothing beside "
+    "it. Where the case says that a threat spreads, it is real also on every asset connected to an asset on "
+    "which its conditions hold; there its likelihood is 1, without additions. State the severities before "
+    "any "
+    "control."
+)
+
+
+class Risk(Answer):
+    """Example: Risk(threat="ransomware", asset="fuel cards", severity=8)"""
+
+    threat: str
+    asset: str
+    severity: Annotated[int, Field(ge=0, le=MOST_SEVERITY)]
+
+
+class ThreatsAnswer(Answer):
+    """Example: ThreatsAnswer(risks=[Risk(threat="ransomware", asset="fuel cards", severity=8)],
+    controls=["restore tests"], escalate=False)"""
+
+    risks: Annotated[list[Risk], Field(max_length=100)]
+    controls: Annotated[list[str], Field(max_length=20)]
+    escalate: bool
+
+
+_RISKS = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "threat": {"type": "string"},
+            "asset": {"type": "string"},
+            "severity": {"type": "integer"},
+        },
+        "required": ["threat", "asset", "severity"],
+        "additionalProperties": False,
+    },
+}
+APPLY = Tool(
+    name="apply",
+    description="Cost of controls, and what they leave of the risks that you name: the sum and the highest.",
+    parameters={
+        "type": "object",
+        "properties": {"risks": _RISKS, "controls": {"type": "array", "items": {"type": "string"}}},
+        "required": ["risks", "controls"],
+        "additionalProperties": False,
+    },
+)
+ROLE = make_job_role(
+    NAME,
+    "Risk",
+    (
+        "You are the Risk officer of a company. You find which threats are real on which assets and how "
+        "severe each is, and choose the controls to buy.",
+        "The best controls cost at most the budget, leave no severity above the appetite, and leave the "
+        "least "
+        "severity in all; of equal severity the cheaper ones. If no controls within the budget keep the "
+        "appetite, buy none and escalate.",
+        f"Rules. {RULES}",
+        "Tool: apply(risks, controls) applies controls to the risks as you state them, and tells the "
+        "cost. It "
+        f"does not check your risks. You may call it {MAX_CALLS} times.",
+        "End with one JSON object with exactly these keys: risks (a list with one entry for every real risk, "
+        "in any order, with the keys threat, asset, severity), controls (a list of names, in any order), "
+        "escalate (true or false). Nothing may follow it. Example of an answer in another case: "
+        '{"risks": [{"threat": "bad weather", "asset": "harbour crane", "severity": 6}], "controls": ["storm '
+        'watch"], "escalate": false}',
+    ),
+    ThreatsAnswer,
+    (APPLY,),
+    "R",
+)
+
+
+def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
+    """A candidate without budget and appetite: assets with signs, threats, controls."""
+    level = difficulty - 1
+    threats: dict[str, dict[str, Any]] = {}
+    for name in rng.sample(list(THREATS), NUM_THREATS[level]):
+        conditions = THREATS[name][: rng.randint(max(1, NUM_CONDITIONS[level] - 1), NUM_CONDITIONS[level])]
+        threats[name] = {"when": list(conditions)}
+    if difficulty >= SPREADS_FROM:
+        for name in rng.sample(list(threats), 2):
+            threats[name]["spreads"] = True
+    used = [sign for threat in threats.values() for sign in threat["when"]]
+    signs = [sign for sign in SIGNS if sign in used or sign == "exposed"]
+    chance = 1 - 0.55 / NUM_CONDITIONS[level]  # of a sign; several must meet to make a threat real
+    assets: dict[str, dict[str, Any]] = {}
+    for name in rng.sample(sector.assets, min(len(sector.assets), NUM_ASSETS[level])):
+        asset: dict[str, Any] = {"value": 10 * rng.randint(2, 150)}
+        asset |= {sign: rng.random() < (0.5 if sign == "exposed" else chance) for sign in signs}
+        if "old" in used:
+            asset["months"] = (
+                rng.randint(OLD_MONTHS + 1, 20) if rng.random() < chance else rng.randint(1, OLD_MONTHS)
+            )
+        asset["incidents"] = rng.choice((0, 0, 1, 2))
+        assets[name] = asset
+    controls: dict[str, dict[str, Any]] = {}
+    fitting = [name for name, sign in CONTROLS.items() if sign in used]
+    for name in rng.sample(fitting, min(len(fitting), NUM_CONTROLS[level])):
+        against = [threat for threat, about in threats.items() if CONTROLS[name] in about["when"]]
+        controls[name] = {
+            "cost": rng.randint(3, 20),
+            "steps": {threat: rng.randint(1, 2) for threat in against},
+        }
+    facts: Facts = {"assets": assets, "threats": threats, "controls": controls}
+    if difficulty >= COVERS_FROM and len(controls) > 2:
+        covering, covered = rng.sample(list(controls), 2)
+        facts["covers"] = [covering, covered]
+    if difficulty >= SPREADS_FROM:
+        names = list(assets)
+        facts["links"] = [
+            [names[place], names[place + 1]] for place in range(len(names) - 1) if rng.random() < 0.5
+        ]
+    return facts
+
+
+def holds(asset: Mapping[str, Any], sign: str) -> bool:
+    """Whether a condition of a threat holds on an asset."""
+    return asset["months"] > OLD_MONTHS if sign == "old" else bool(asset[sign])
+
+
+Risks = dict[tuple[str, str], tuple[int, int]]  # (threat, asset) -> (likelihood, impact)
+
+
+def find_risks(facts: Facts) -> Risks:
+    """Every real risk, threats in the order of the case, assets within."""
+    risks: Risks = {}
+    for threat, about in facts["threats"].items():
+        hit = [name for name, a in facts["assets"].items() if all(holds(a, sign) for sign in about["when"])]
+        reached = {
+            other
+            for link in facts.get("links", [])
+            for one, other in (link, link[::-1])
+            if about.get("spreads") and one in hit and other not in hit
+        }
+        for name, asset in facts["assets"].items():
+            impact = sum(asset["value"] >= least for least in IMPACTS)
+            if name in hit:
+                risks[threat, name] = (1 + asset["exposed"] + (asset["incidents"] > 0), impact)
+            elif name in reached:
+                risks[threat, name] = (1, impact)
+    return risks
+
+
+def count_steps(facts: Facts, controls: Sequence[str]) -> dict[str, int]:
+    """Steps by which these controls lower the likelihood of each threat."""
+    steps = dict.fromkeys(facts["threats"], 0)
+    for name in controls:
+        covering, covered = facts.get("covers", ("", ""))
+        if name == covered and covering in controls:
+            continue
+        for threat, number in facts["controls"][name]["steps"].items():
+            steps[threat] += number
+    return steps
+
+
+def apply_controls(facts: Facts, risks: Risks, controls: Sequence[str]) -> tuple[int, int, int]:
+    """(cost, severity that is left in all, highest severity that is left)."""
+    steps = count_steps(facts, controls)
+    left = [max(0, likely - steps[threat]) * impact for (threat, _), (likely, impact) in risks.items()]
+    return sum(facts["controls"][name]["cost"] for name in controls), sum(left), max(left, default=0)
+
+
+def list_sets(facts: Facts) -> list[tuple[str, ...]]:
+    """The sets of controls within the budget to which no further control can be added, and the empty set."""
+    names = list(facts["controls"])
+    costs = {name: facts["controls"][name]["cost"] for name in names}
+    sets = []
+    for size in range(len(names), -1, -1):
+        for chosen in itertools.combinations(names, size):
+            rest = facts["budget"] - sum(costs[name] for name in chosen)
+            if rest >= 0 and all(costs[name] > rest for name in names if name not in chosen):
+                sets.append(chosen)
+    return sets
+
+
+def find_best(facts: Facts, risks: Risks) -> list[tuple[int, int, tuple[str, ...]]]:
+    """(severity left, cost, controls) of the sets that keep budget and appetite, best first."""
+    names, found = list(facts["controls"]), []
+    for size in range(len(names) + 1):
+        for chosen in itertools.combinations(names, size):
+            cost, left, highest = apply_controls(facts, risks, chosen)
+            if cost <= facts["budget"] and highest <= facts["appetite"]:
+                found.append((left, cost, chosen))
+    return sorted(found)
+
+
+def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -> tuple[dict[str, Any], int]:
+    """Set budget and appetite, and find the best controls.
+
+    Raises:
+        NoCaseError: too few risks, two best sets, nothing to choose, or too many sets to look at.
+    """
+    risks = find_risks(facts)
+    severities = [likely * impact for likely, impact in risks.values()]
+    costs = [control["cost"] for control in facts["controls"].values()]
+    num_pairs = len(facts["assets"]) * len(facts["threats"])
+    if len(costs) < NUM_CONTROLS[difficulty - 1] or not 2 <= len(risks) <= 0.7 * num_pairs:
+        raise NoCaseError
+    facts["budget"] = rng.randint(min(costs), sum(costs) - 1)
+    facts["appetite"] = MOST_SEVERITY
+    lowest = min(
+        apply_controls(facts, risks, chosen)[2] for _, _, chosen in find_best(facts, risks)
+    )  # the highest severity that is left at best
+    facts["appetite"] = lowest - 1 if escalates else lowest + rng.choice((0, 0, 0, 1))
+    if facts["appetite"] < (2 if escalates else 0):
+        raise NoCaseError
+    found = find_best(facts, risks)
+    if (not found) != escalates:
+        raise NoCaseError
+    said = [
+        {"threat": threat, "asset": asset, "severity": likely * impact}
+        for (threat, asset), (likely, impact) in risks.items()
+    ]
+    sets = list_sets(facts)
+    if len(sets) > MOST_SETS[difficulty - 1]:
+        raise NoCaseError
+    if escalates:
+        return {"risks": said, "controls": [], "escalate": True, "left": 0, "cost": 0, "blind": [0, 1]}, len(
+            sets
+        )
+    if len(found) < 2 or found[0][:2] == found[1][:2] or found[0][0] == sum(severities):
+        raise NoCaseError
+    blind = [sum(left for left, _, _ in found), len(found)]
+    left, cost, chosen = found[0]
+    if blind[0] == left * blind[1]:
+        raise NoCaseError
+    truth = {
+        "risks": said,
+        "controls": list(chosen),
+        "escalate": False,
+        "left": left,
+        "cost": cost,
+        "blind": blind,
+    }
+    return truth, len(plan_search(facts, risks)[0])
+
+
+def plan_search(facts: Facts, risks: Risks) -> tuple[list[tuple[str, ...]], str]:
+    """The sets that a demonstration applies: the largest within the budget, then the best made lean."""
+    sets = list_sets(facts)
+    best = min(sets, key=lambda chosen: apply_controls(facts, risks, chosen)[1])
+    lean, dropped = list(best), list[str]()
+    for name in best:
+        fewer = [other for other in lean if other != name]
+        if apply_controls(facts, risks, fewer)[1] == apply_controls(facts, risks, best)[1]:
+            lean, dropped = fewer, [*dropped, name]
+    return [*sets, *([tuple(lean)] if dropped else [])], join_words(dropped) if dropped else ""
+
+
+def make_generator(style: Style) -> Any:
+    """Return generate(split, seed, index, difficulty) with the briefs in one style."""
+
+    def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
+        """One case; a pure function of its coordinates."""
+
+        where = (split, seed, index, difficulty)
+        return draw_scenario(
+            NAME, NAME, where, draw, settle, follow_rule, lambda facts: write_brief(facts, style)
+        )
+
+    return generate
+
+
+def write_brief(facts: Facts, style: Style) -> str:
+    """Every figure of the case."""
+    lines = [_write_opening(facts)] if style == "full" else []
+    lines.append("Assets:")
+    for name, asset in facts["assets"].items():
+        said = [f"{name}: worth {asset['value']} k$"]
+        said += [words[asset[sign]] for sign, words in SIGNS.items() if sign in asset]
+        if "months" in asset:
+            said.append(f"last patch {_write_months(asset)} ago")
+        said.append(f"{asset['incidents'] or 'no'} incident{'s' * (asset['incidents'] != 1)} in 12 months")
+        lines.append(", ".join(said))
+    for one, other in facts.get("links", []):
+        lines.append(f"{one} and {other} are connected.")
+    lines.append("Threats, each real where all of these hold:")
+    for name, about in facts["threats"].items():
+        spreads = " (spreads)" if about.get("spreads") else ""
+        lines.append(f"{name}{spreads}: {', '.join(CONDITION_WORDS[sign] for sign in about['when'])}")
+    lines.append("Controls, with the steps by which they lower threats:")
+    for name, control in facts["controls"].items():
+        steps = ", ".join(f"{threat} {number}" for threat, number in control["steps"].items())
+        lines.append(f"{name}: {control['cost']} k$; {steps}")
+    if "covers" in facts:
+        lines.append("{} covers {}.".format(*facts["covers"]))
+    lines.append(f"Budget: {facts['budget']} k$. Appetite: no severity above {facts['appetite']}.")
+    return "\n".join(lines)
+
+
+def _write_months(asset: Mapping[str, Any]) -> str:
+    return f"{asset['months']} month{'s' * (asset['months'] != 1)}"
+
+
+def _write_opening(facts: Facts) -> str:
+    company, sector = facts["company"], facts["sector"]
+    return (
+        f"{company} ({sector}) asks for its yearly risk register.",
+        f"Which threats are real at {company} ({sector}), how severe are they, and what should be bought?",
+        f"You review the risks of {company}, a company of the sector {sector}.",
+        f"The board of {company} ({sector}) wants to know what can go wrong and what to do about it.",
+    )[facts["wording"]]
+
+
+def solve(scenario: Scenario) -> dict[str, Any]:
+    """The oracle's answer."""
+    return {key: scenario.truth[key] for key in ("risks", "controls", "escalate")}
+
+
+def score_identification(said: set[tuple[str, str]], real: set[tuple[str, str]], num_pairs: int) -> float:
+    """F1 of the risks that were named, above that of naming every threat on every asset (0)."""
+    everything = 2 * len(real) / (num_pairs + len(real))
+    f1 = 2 * len(said & real) / (len(said) + len(real))
+    return max(0.0, (f1 - everything) / (1 - everything))
+
+
+def verify(scenario: Scenario, text: str) -> Verdict:
+    """Reward 0.1 limits + 0.2 risks found + 0.1 severities + 0.2 severity taken away + 0.4 exact.
+
+    Severities are scored over the risks named right, times the identification; what the controls leave lies
+    between the mean of the sets that keep the limits (0) and the least (1). Controls over the budget or the
+    appetite get 0.1 times the share of both kept, and so does a wrong escalation.
+    """
+    try:
+        answer = parse_answer(text, ThreatsAnswer)
+    except AnswerError as error:
+        return rejected(error.failure, str(error))
+    facts, truth = dict(scenario.facts), scenario.truth
+    problem = _find_mistake(facts, [risk.model_dump() for risk in answer.risks], answer.controls)
+    if problem:
+        return rejected("unknown_id", problem)
+    real = {(risk["threat"], risk["asset"]): risk["severity"] for risk in truth["risks"]}
+    said = {(risk.threat, risk.asset): risk.severity for risk in answer.risks}
+    found = score_identification(set(said), set(real), len(facts["assets"]) * len(facts["threats"]))
+    both = set(said) & set(real)
+    distance = sum(abs(said[pair] - real[pair]) for pair in both) / (MOST_SEVERITY * max(1, len(both)))
+    graded = {"identification": found, "severity": found * (1 - distance)}
+    right = said == real
+    if truth["escalate"]:
+        kept = {"escalation": answer.escalate and not answer.controls}
+        graded["mitigation"] = float(kept["escalation"])
+    elif answer.escalate:
+        kept = {"escalation": False}
+    else:
+        cost, left, highest = apply_controls(facts, find_risks(facts), answer.controls)
+        kept = {"budget": cost <= facts["budget"], "appetite": highest <= facts["appetite"]}
+        total, count = truth["blind"]
+        graded["mitigation"] = max(0.0, (total - left * count) / (total - truth["left"] * count))
+        right &= set(answer.controls) == set(truth["controls"])
+    if not all(kept.values()):
+        return refuse_limits(
+            {**kept, "identification": found},
+            f"breaks {join_words([name for name, holds in kept.items() if not holds])}",
+        )
+    best = join_words(truth["controls"]) if truth["controls"] else "nothing"
+    says = f"{len(both)} of {len(real)} risks found; best controls: {best}, leaving {truth['left']}"
+    return accept(kept, graded, WEIGHTS, right, says)
+
+
+def _find_mistake(facts: Mapping[str, Any], risks: list[dict[str, Any]], controls: Sequence[str]) -> str:
+    for risk in risks:
+        if risk["threat"] not in facts["threats"]:
+            return f"no threat {risk['threat'][:40]!r}"
+        if risk["asset"] not in facts["assets"]:
+            return f"no asset {risk['asset'][:40]!r}"
+    pairs = [(risk["threat"], risk["asset"]) for risk in risks]
+    if len(set(pairs)) < len(pairs):
+        return "a threat stands twice for one asset"
+    unknown = [name for name in controls if name not in facts["controls"]]
+    if unknown:
+        return f"no control {unknown[0][:40]!r}"
+    return "a control stands twice" if len(set(controls)) < len(controls) else ""
+
+
+def certify(scenario: Scenario) -> tuple[float, float]:
+    """Severity and cost of the best controls as one number, and by `milp` on the brief's words."""
+    truth = scenario.truth
+    claimed = -1 if truth["escalate"] else truth["left"] * 1000 + truth["cost"]
+    return float(claimed), float(_solve_from_words(scenario.brief))
+
+
+def _solve_from_words(brief: str) -> int:
+    """1000 x severity left + cost by `scipy.optimize.milp`, -1 where nothing keeps the limits."""
+    import numpy as np
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    severities, steps, costs, covers, budget, appetite = _read_brief(brief)
+    names, num_risks = list(costs), len(severities)
+    # Variables: buy each control, the covered control counts, likelihood left of each risk.
+    num = len(names) + 1 + num_risks
+    goal = np.zeros(num)
+    rows, low, high = [], [], []
+
+    def add(row: Mapping[int, float], least: float, most: float) -> None:
+        rows.append([row.get(place, 0.0) for place in range(num)])
+        low.append(least)
+        high.append(most)
+
+    for place, name in enumerate(names):
+        goal[place] = costs[name]
+    counted = len(names)
+    if covers:
+        covering, covered = (names.index(name) for name in covers)
+        add({counted: 1, covered: -1}, -np.inf, 0)
+        add({counted: 1, covering: 1}, -np.inf, 1)
+    add({place: costs[name] for place, name in enumerate(names)}, -np.inf, budget)
+    for number, (threat, likelihood, impact) in enumerate(severities):
+        own = counted + 1 + number
+        goal[own] = 1000 * impact
+        row = {own: 1.0}
+        for place, name in enumerate(names):
+            column = counted if covers and name == covers[1] else place
+            row[column] = row.get(column, 0.0) + steps[name].get(threat, 0)
+        add(row, likelihood, np.inf)
+        add({own: impact}, -np.inf, appetite)
+    upper = np.array([1.0] * (len(names) + 1) + [float(MOST_LIKELIHOOD)] * num_risks)
+    found = milp(
+        goal,
+        constraints=LinearConstraint(np.array(rows), np.array(low), np.array(high)),
+        bounds=Bounds(np.zeros(num), upper),
+        integrality=np.ones(num, dtype=int),
+        options={"mip_rel_gap": 0},
+    )
+    return round(found.fun) if found.success else -1
+
+
+def _read_brief(brief: str) -> tuple[Any, ...]:
+    """The risks (threat, likelihood, impact), controls, covering, budget and appetite that the words tell."""
+    words_of = {name: words[1] for name, words in SIGNS.items()}
+    part, assets, links, risks = "", {}, [], []
+    threats: dict[str, list[str]] = {}
+    spreading, covers = set(), None
+    steps: dict[str, dict[str, int]] = {}
+    costs: dict[str, int] = {}
+    budget = appetite = 0
+    for line in brief.split("\n"):
+        if line.startswith(("Assets:", "Threats,", "Controls,")):
+            part = line[0]
+        elif found := re.fullmatch(r"(.+) and (.+) are connected\.", line):
+            links.append(found.groups())
+        elif found := re.fullmatch(r"(.+) covers (.+)\.", line):
+            covers = found.groups()
+        elif found := re.fullmatch(r"Budget: (\d+) k\$\. Appetite: no severity above (\d+)\.", line):
+            budget, appetite = int(found[1]), int(found[2])
+        elif part == "A":
+            name, said = line.split(": ", 1)
+            assets[name] = said.split(", ")
+        elif part == "T":
+            name, said = line.split(": ", 1)
+            name, spreads = name.removesuffix(" (spreads)"), name.endswith(" (spreads)")
+            threats[name] = said.split(", ")
+            spreading |= {name} if spreads else set()
+        elif part == "C":
+            name, said = line.split(": ", 1)
+            price, lowered = said.split(" k$; ", 1)
+            costs[name] = int(price)
+            steps[name] = {
+                threat: int(number) for threat, _, number in (s.rpartition(" ") for s in lowered.split(", "))
+            }
+
+    def meets(said: list[str], condition: str) -> bool:
+        if condition.startswith("last patch more than"):
+            months = next(int(word.split()[2]) for word in said if word.startswith("last patch"))
+            return months > int(condition.split()[4])
+        return condition in said
+
+    for threat, conditions in threats.items():
+        hit = {asset for asset, said in assets.items() if all(meets(said, sign) for sign in conditions)}
+        near = {b for link in links for a, b in (link, link[::-1]) if a in hit and threat in spreading}
+        for asset, told in assets.items():
+            value = int(told[0].split()[1])
+            impact = 4 - (value < 1000) - (value < 500) - (value < 200) - (value < 50)
+            if asset in hit:
+                likelihood = 1 + (words_of["exposed"] in told) + (not told[-1].startswith("no "))
+                risks.append((threat, likelihood, impact))
+            elif asset in near:
+                risks.append((threat, 1, impact))
+    return risks, steps, costs, covers, budget, appetite
+
+
+class _ApplyArguments(Answer):
+    risks: Annotated[list[Risk], Field(max_length=100)]
+    controls: Annotated[list[str], Field(max_length=20)]
+
+
+def call_tool(scenario: Scenario, call: ToolCall) -> str:
+    """apply(risks, controls): on the severities as the caller states them.
+
+    Raises:
+        ToolError: unknown tool, other arguments, no such threat, asset or control.
+    """
+    arguments = read_call(call, {"apply": _ApplyArguments})
+    assert isinstance(arguments, _ApplyArguments)
+    facts = dict(scenario.facts)
+    problem = _find_mistake(facts, [risk.model_dump() for risk in arguments.risks], arguments.controls)
+    if problem:
+        raise ToolError(problem)
+    stated: Risks = {}
+    for risk in arguments.risks:
+        impact = sum(facts["assets"][risk.asset]["value"] >= least for least in IMPACTS)
+        if risk.severity % max(1, impact) or risk.severity > MOST_LIKELIHOOD * impact:
+            raise ToolError(
+                f"severity {risk.severity} of {risk.threat} on {risk.asset} is no likelihood x impact"
+            )
+        stated[risk.threat, risk.asset] = (risk.severity // impact if impact else 0, impact)
+    cost, left, highest = apply_controls(facts, stated, arguments.controls)
+    return f"cost {cost}, severity left {left}, highest {highest}"
+
+
+def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
+    """The conditions asset by asset, then every largest set of controls within the budget applied."""
+    facts, truth = dict(scenario.facts), scenario.truth
+    risks = find_risks(facts)
+    sets, dropped = plan_search(facts, risks) if not truth["escalate"] else (list_sets(facts), "")
+    named = [{key: risk[key] for key in ("threat", "asset", "severity")} for risk in truth["risks"]]
+    text = f"{_write_risks(facts, risks)}\nControls that can be bought together within {facts['budget']}: "
+    text += "; ".join(" + ".join(chosen) or "none" for chosen in list_sets(facts)) + "."
+    steps = []
+    best: tuple[int, tuple[str, ...]] | None = None
+    for place, chosen in enumerate(sets):
+        if dropped and place == len(sets) - 1:
+            text += f" Without {dropped}, which changes nothing, it is cheaper:"
+        call = ToolCall(name="apply", arguments={"risks": named, "controls": list(chosen)})
+        steps.append(Step(text=text, call=call))
+        _, left, highest = apply_controls(facts, risks, chosen)
+        if highest > facts["appetite"]:
+            text = f"{highest} is above {facts['appetite']}."
+        elif best is None or left < best[0]:
+            best = (left, chosen)
+            text = f"Keeps the appetite, {left} left, the best so far."
+        else:
+            text = f"Keeps the appetite, {left} left."
+    if truth["escalate"]:
+        text += " No set keeps the appetite, and a smaller one leaves no less: escalate."
+    else:
+        text += f" Least is {truth['left']}, with {join_words(truth['controls'])} at {truth['cost']}."
+    return (*steps, Step(text=f"{text}\n{json.dumps(solve(scenario))}"))
+
+
+def _write_risks(facts: Facts, risks: Risks) -> str:
+    """Per threat: where it is real and how severe, and the condition that fails elsewhere."""
+    lines = []
+    for threat, about in facts["threats"].items():
+        said = []
+        for name, asset in facts["assets"].items():
+            if (threat, name) in risks:
+                likely, impact = risks[threat, name]
+                said.append(f"{name} real, {likely} x {impact} = {likely * impact}")
+            else:
+                fails = next(sign for sign in about["when"] if not holds(asset, sign))
+                said.append(f"{name} no ({_write_failed(asset, fails)})")
+        lines.append(f"{threat}: {'; '.join(said)}.")
+    return "\n".join(lines)
+
+
+def _write_failed(asset: Mapping[str, Any], sign: str) -> str:
+    return f"patched {_write_months(asset)} ago" if sign == "old" else SIGNS[sign][0]
+
+
+def follow_rule(facts: Facts) -> dict[str, Any]:
+    """Controls by severity taken away per k$, one after the other while the budget lasts."""
+    risks, chosen = find_risks(facts), list[str]()
+    while True:
+        cost, left, _ = apply_controls(facts, risks, chosen)
+        gains = []
+        for name, control in facts["controls"].items():
+            if name not in chosen and cost + control["cost"] <= facts["budget"]:
+                gain = left - apply_controls(facts, risks, [*chosen, name])[1]
+                gains.append((gain / control["cost"], name))
+        if not gains or max(gains)[0] <= 0:
+            break
+        chosen.append(max(gains)[1])
+    keeps = apply_controls(facts, risks, chosen)[2] <= facts["appetite"]
+    return {"controls": [name for name in facts["controls"] if name in chosen] if keeps else []}
+
+
+def _answer_greedily(scenario: Scenario, rng: random.Random) -> str:
+    """Finds every risk, buys by the rule of thumb."""
+    controls = follow_rule(dict(scenario.facts))["controls"]
+    risks = find_risks(dict(scenario.facts))
+    said = [
+        {"threat": t, "asset": a, "severity": likely * impact} for (t, a), (likely, impact) in risks.items()
+    ]
+    return json.dumps({"risks": said, "controls": controls, "escalate": not controls})
+
+
+def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
+    facts = scenario.facts
+    said = [
+        {"threat": threat, "asset": asset, "severity": rng.randint(0, MOST_SEVERITY)}
+        for threat in facts["threats"]
+        for asset in facts["assets"]
+        if rng.random() < 0.5
+    ]
+    controls = [name for name in facts["controls"] if rng.random() < 0.4]
+    return json.dumps({"risks": said, "controls": controls, "escalate": rng.random() < 0.1})
+
+
+def _answer_nothing(scenario: Scenario, rng: random.Random) -> str:
+    return json.dumps({"risks": [], "controls": [], "escalate": False})
+
+
+def build_family(style: Style) -> Family:
+    """The family with its texts in one style."""
+    generate = make_generator(style)
+    return Family(
+        name=NAME,
+        role=NAME,
+        generate=generate,
+        verify=verify,
+        solve=solve,
+        certify=certify,
+        call_tool=call_tool,
+        demonstrate=demonstrate,
+        baselines={"random": _answer_randomly, "constant": _answer_nothing, "greedy": _answer_greedily},
+        max_calls=MAX_CALLS,
+        find_sector=find_sector_of(generate),
+    )
+
+
+FAMILY = build_family("full")
+SHORT_FAMILY = build_family("short")

@@ -1,0 +1,647 @@
+"""ReconcileGPT's whole job: a fair trade-off between the seats' positions, by the rule that the case states.
+
+Given are packages with their cost, every seat's points for each, walk-away points, vetoes and one of three
+rules of fairness: the largest product of gains (Nash), the best for the worst-off (leximin), the most equal
+shares of the best reachable gains (Kalai-Smorodinsky on a finite set). Right is the package that the rule
+selects among those that can be chosen, with the conflicts between seats named.
+The optimum is found over all packages and extras and certified by comparing every pair of outcomes on the
+words of the case.
+"""
+
+import itertools
+import json
+import math
+import random
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cmp_to_key
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from roles.base import Answer, AnswerError, Tool, parse_answer
+from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError, Verdict, rejected
+from scenarios.company.sectors.sector import Sector
+from scenarios.jobs.job import (
+    MAX_CALLS,
+    Facts,
+    NoCaseError,
+    accept,
+    draw_scenario,
+    find_sector_of,
+    join_words,
+    make_job_role,
+    read_call,
+    refuse_limits,
+)
+
+NAME = "tradeoff"
+NONE = "none"
+NUM_PACKAGES = (3, 4, 4, 5, 5, 6, 7, 7, 8, 8)  # by difficulty 1-10
+NUM_SEATS = (3, 3, 3, 4, 4, 4, 5, 5, 6, 6)
+MOST_OUTCOMES = (3, 4, 4, 5, 5, 6, 7, 9, 10, 12)  # that can be chosen in one case
+WEIGHTS_FROM, CLAIMS_FROM, EXTRAS_FROM = 4, 6, 8  # difficulties
+CONFLICT_LOSS = 10  # points that each of two seats in conflict loses by the other's favourite
+SEATS = ("CTO", "COO", "Risk", "Cost", "Sales", "Staff council")
+LIMITS: Mapping[str, tuple[str, str, int, int]] = {  # seat -> (figure, unit, from, to) that a veto hangs on
+    "CTO": ("minutes of downtime a month", "min", 5, 60),
+    "COO": ("weeks until it runs", "weeks", 4, 40),
+    "Risk": ("open findings", "findings", 0, 20),
+    "Cost": ("running cost", "k$ a month", 10, 90),
+    "Sales": ("customers lost", "customers", 0, 30),
+    "Staff council": ("posts moved", "posts", 0, 25),
+}
+RULE_WORDS: Mapping[str, str] = {
+    "nash": "the largest product of the gains of all seats",
+    "leximin": "the gain of the seat that gains least is as large as possible; where two are equal in that, "
+    "the second least gain, and so on",
+    "equal shares": "every seat's gain is taken as a share of the best gain that this seat could have by any "
+    "outcome that can be chosen, and the smallest share is as large as possible; where two are equal in "
+    "that, "
+    "the second smallest share, and so on",
+}
+GRADES = {"fairness": 0.15, "satisfaction": 0.05, "conflicts": 0.1}
+
+RULES = (
+    "An outcome is one package, with any of the extras that the case offers. It costs what the package "
+    "and the "
+    "extras cost. A seat's points are those of the package plus what the extras add for that seat. An "
+    "outcome "
+    "can be chosen if it costs at most the budget, leaves no seat below its walk-away points, and no "
+    "valid veto "
+    "stands against its package. A veto is valid only where the seat's own figure for the package is "
+    "above the "
+    "seat's own limit; a seat that claims a veto without that has none, and a seat whose figure is above its "
+    "limit has one only if it claims it. A seat's gain is its points less its walk-away points. A seat with "
+    "weight 2 counts as two seats with the same points. What a seat says it prefers does not count; its "
+    "points "
+    "do. A seat's favourite is the package on which it has the most points, without extras, among the "
+    "packages "
+    "that can be chosen without extras. Two seats are in conflict if their favourites differ and each has at "
+    f"least {CONFLICT_LOSS} points less on the other's favourite than on its own. If no outcome can be "
+    "chosen, "
+    "the case is escalated and no conflict is named."
+)
+
+
+class TradeoffAnswer(Answer):
+    """Example: TradeoffAnswer(package="D", extras=[], conflicts=[["CTO", "Cost"]], escalate=False)"""
+
+    package: str  # letter, or "none"
+    extras: Annotated[list[str], Field(max_length=10, default_factory=list)]
+    conflicts: Annotated[list[Annotated[list[str], Field(min_length=2, max_length=2)]], Field(max_length=30)]
+    escalate: bool
+
+
+WEIGH = Tool(
+    name="weigh",
+    description="Cost of an outcome, whether it can be chosen, and the gain of every seat.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "package": {"type": "string", "description": "letter of the package"},
+            "extras": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["package", "extras"],
+        "additionalProperties": False,
+    },
+)
+ROLE = make_job_role(
+    NAME,
+    "ReconcileGPT",
+    (
+        "You are ReconcileGPT. The seats of a company disagree. You choose the outcome that is fair by "
+        "the rule "
+        "that the case states, and name the conflicts.",
+        f"Rules. {RULES}",
+        "Tool: weigh(package, extras) tells what an outcome costs, whether it can be chosen, and every "
+        "seat's "
+        f"gain. You may call it {MAX_CALLS} times.",
+        'End with one JSON object with these keys: package (the letter, or "none" to escalate), extras (a '
+        "list of names, in any order; may be left out where the case offers none), conflicts (a list of "
+        "pairs "
+        "of seats, in any order), escalate (true or false). Nothing may follow it. Example of an answer in "
+        'another case: {"package": "F", "extras": [], "conflicts": [["CTO", "Cost"]], "escalate": false}',
+    ),
+    TradeoffAnswer,
+    (WEIGH,),
+    "M",
+)
+
+Outcome = tuple[str, tuple[str, ...]]  # package, extras in the order of the case
+
+
+def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
+    """A candidate without budget: packages, seats with points, vetoes, a rule."""
+    letters = "ABCDEFGH"[: NUM_PACKAGES[difficulty - 1]]
+    ways = [f"{option}{extent}" for option in sector.options for extent in (", as a pilot", ", everywhere")]
+    options = rng.sample(ways, len(letters))
+    packages = {
+        letter: {"name": name, "cost": rng.randint(10, 60)}
+        for letter, name in zip(letters, options, strict=True)
+    }
+    seats: dict[str, dict[str, Any]] = {}
+    for seat in SEATS[: NUM_SEATS[difficulty - 1]]:
+        points = {letter: rng.randint(20, 100) for letter in letters}
+        about: dict[str, Any] = {"points": points, "leaves_below": rng.randint(5, 45)}
+        if difficulty >= WEIGHTS_FROM and rng.random() < 0.3:
+            about["weight"] = 2
+        if difficulty >= CLAIMS_FROM and rng.random() < 0.5:
+            about["says"] = rng.choice(letters)
+        if rng.random() < 0.35:
+            _, _, low, high = LIMITS[seat]
+            limit = rng.randint(low + (high - low) // 3, high)
+            about["limit"] = limit
+            about["figures"] = {letter: rng.randint(low, high) for letter in letters}
+            about["vetoes"] = sorted(rng.sample(letters, rng.randint(1, 2)))
+        seats[seat] = about
+    facts: Facts = {"packages": packages, "seats": seats, "rule": rng.choice(list(RULE_WORDS))}
+    if difficulty >= EXTRAS_FROM:
+        facts["extras"] = {
+            name: {"cost": rng.randint(2, 10), "adds": {rng.choice(list(seats)): rng.randint(4, 15)}}
+            for name in rng.sample(("training days", "longer notice", "extra audit", "quarterly review"), 2)
+        }
+    return facts
+
+
+def list_outcomes(facts: Mapping[str, Any]) -> list[Outcome]:
+    """Every package with every set of extras."""
+    extras = list(facts.get("extras", {}))
+    sets = [chosen for size in range(len(extras) + 1) for chosen in itertools.combinations(extras, size)]
+    return [(letter, chosen) for letter in facts["packages"] for chosen in sets]
+
+
+def find_cost(facts: Mapping[str, Any], outcome: Outcome) -> int:
+    letter, extras = outcome
+    return sum([facts["packages"][letter]["cost"], *(facts["extras"][name]["cost"] for name in extras)])
+
+
+def find_gains(facts: Mapping[str, Any], outcome: Outcome) -> dict[str, int]:
+    """Points less walk-away points of every seat."""
+    letter, extras = outcome
+    return {
+        seat: about["points"][letter]
+        + sum(facts["extras"][name]["adds"].get(seat, 0) for name in extras)
+        - about["leaves_below"]
+        for seat, about in facts["seats"].items()
+    }
+
+
+def list_vetoes(facts: Mapping[str, Any], letter: str) -> list[str]:
+    """Seats with a valid veto against a package."""
+    return [
+        seat
+        for seat, about in facts["seats"].items()
+        if letter in about.get("vetoes", ()) and about["figures"][letter] > about["limit"]
+    ]
+
+
+def can_choose(facts: Mapping[str, Any], outcome: Outcome) -> dict[str, bool]:
+    """The conditions of an outcome, each with whether it holds."""
+    return {
+        "budget": find_cost(facts, outcome) <= facts["budget"],
+        "walk-away": min(find_gains(facts, outcome).values()) >= 0,
+        "veto": not list_vetoes(facts, outcome[0]),
+    }
+
+
+def list_open(facts: Mapping[str, Any]) -> list[Outcome]:
+    """The outcomes that can be chosen."""
+    return [outcome for outcome in list_outcomes(facts) if all(can_choose(facts, outcome).values())]
+
+
+def repeat_by_weight(facts: Mapping[str, Any], values: Mapping[str, Any]) -> list[Any]:
+    """One value per seat, two for a seat of weight 2."""
+    return [value for seat, value in values.items() for _ in range(facts["seats"][seat].get("weight", 1))]
+
+
+def find_key(facts: Mapping[str, Any], outcome: Outcome, best: Mapping[str, int]) -> tuple[Any, ...]:
+    """What the rule compares, larger is fairer; `best` is every seat's best gain by an open outcome."""
+    gains = find_gains(facts, outcome)
+    if facts["rule"] == "nash":
+        return (math.prod(repeat_by_weight(facts, gains)),)
+    if facts["rule"] == "equal shares":
+        shares = {
+            seat: Fraction(gain, best[seat]) if best[seat] else Fraction(1) for seat, gain in gains.items()
+        }
+        return tuple(sorted(repeat_by_weight(facts, shares)))
+    return tuple(sorted(repeat_by_weight(facts, gains)))
+
+
+def find_best_gains(facts: Mapping[str, Any], outcomes: Sequence[Outcome]) -> dict[str, int]:
+    gains = [find_gains(facts, outcome) for outcome in outcomes]
+    return {seat: max(gain[seat] for gain in gains) for seat in facts["seats"]}
+
+
+def rank(facts: Mapping[str, Any], outcomes: Sequence[Outcome]) -> list[tuple[tuple[Any, ...], Outcome]]:
+    """(what the rule compares, outcome), fairest first."""
+    best = find_best_gains(facts, outcomes)
+    return sorted(((find_key(facts, outcome, best), outcome) for outcome in outcomes), reverse=True)
+
+
+def find_favourites(facts: Mapping[str, Any]) -> dict[str, str] | None:
+    """Every seat's favourite; None where a seat has two, or no package can be chosen without extras."""
+    letters = [letter for letter, extras in list_open(facts) if not extras]
+    favourites = {}
+    for seat, about in facts["seats"].items():
+        ranked = sorted(letters, key=lambda letter: -about["points"][letter])
+        if not ranked or (len(ranked) > 1 and about["points"][ranked[0]] == about["points"][ranked[1]]):
+            return None
+        favourites[seat] = ranked[0]
+    return favourites
+
+
+def find_conflicts(facts: Mapping[str, Any], favourites: Mapping[str, str]) -> list[list[str]]:
+    """Pairs of seats in conflict, in the order of the seats."""
+    pairs = []
+    for one, other in itertools.combinations(facts["seats"], 2):
+        mine, yours = facts["seats"][one]["points"], facts["seats"][other]["points"]
+        a, b = favourites[one], favourites[other]
+        if a != b and mine[a] - mine[b] >= CONFLICT_LOSS and yours[b] - yours[a] >= CONFLICT_LOSS:
+            pairs.append([one, other])
+    return pairs
+
+
+def measure_fairness(facts: Mapping[str, Any], key: tuple[Any, ...]) -> float:
+    """One number of what the rule compares: the geometric mean of the gains, or the least gain or share."""
+    if facts["rule"] == "nash":
+        num = sum(about.get("weight", 1) for about in facts["seats"].values())
+        return math.pow(key[0], 1 / num)
+    return float(key[0])
+
+
+def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -> tuple[dict[str, Any], int]:
+    """Set the budget, and find the fair outcome.
+
+    Raises:
+        NoCaseError: two fair outcomes, two favourites of a seat, too few or too many that can be chosen.
+    """
+    costs = sorted(package["cost"] for package in facts["packages"].values())
+    facts["budget"] = costs[rng.randrange(len(costs) // 2, len(costs))] + rng.randint(0, 6)
+    outcomes = list_open(facts)
+    if escalates != (not outcomes):
+        raise NoCaseError
+    if escalates:
+        return {"package": NONE, "extras": [], "conflicts": [], "escalate": True}, 0
+    favourites = find_favourites(facts)
+    if favourites is None or not 2 <= len(outcomes) <= MOST_OUTCOMES[difficulty - 1]:
+        raise NoCaseError
+    ranked = rank(facts, outcomes)
+    if ranked[0][0] == ranked[1][0]:
+        raise NoCaseError
+    (_, (letter, extras)) = ranked[0]
+    fairness = [measure_fairness(facts, key) for key, _ in ranked]
+    conflicts = find_conflicts(facts, favourites)
+    if fairness[0] - sum(fairness) / len(fairness) < 0.5 / (100 if facts["rule"] == "equal shares" else 1):
+        raise NoCaseError
+    truth = {"package": letter, "extras": list(extras), "conflicts": conflicts, "escalate": False}
+    return {**truth, "fairness": fairness[0], "blind": sum(fairness) / len(fairness)}, len(outcomes)
+
+
+def make_generator(style: Style) -> Any:
+    """Return generate(split, seed, index, difficulty) with the briefs in one style."""
+
+    def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
+        """One case; a pure function of its coordinates."""
+        where = (split, seed, index, difficulty)
+        return draw_scenario(
+            NAME, NAME, where, draw, settle, follow_rule, lambda facts: write_brief(facts, style)
+        )
+
+    return generate
+
+
+def write_brief(facts: Facts, style: Style) -> str:
+    """Every figure of the case; nothing in it is ranked."""
+    lines = [_write_opening(facts)] if style == "full" else []
+    lines.append(f"Fair is: {RULE_WORDS[facts['rule']]}.")
+    lines.append(f"Budget: {facts['budget']} k$.")
+    for letter, package in facts["packages"].items():
+        lines.append(f"{letter}: {package['name']}, costs {package['cost']} k$")
+    for name, extra in facts.get("extras", {}).items():
+        adds = ", ".join(f"{points} points for {seat}" for seat, points in extra["adds"].items())
+        lines.append(f"Extra, {name}: costs {extra['cost']} k$, {adds}")
+    for seat, about in facts["seats"].items():
+        points = ", ".join(f"{letter} {number}" for letter, number in about["points"].items())
+        weight = ", weight 2" if "weight" in about else ""
+        lines.append(f"{seat}: points {points}; walks away below {about['leaves_below']}{weight}.")
+        if "says" in about:
+            lines.append(f'{seat} says: "We would rather have {about["says"]} than anything else."')
+        if "limit" in about:
+            figure, unit, _, _ = LIMITS[seat]
+            told = ", ".join(f"{letter} {number}" for letter, number in about["figures"].items())
+            against = join_words(about["vetoes"])
+            lines.append(f"{seat} vetoes {against}: {figure} {told}, limit {about['limit']} {unit}.")
+    return "\n".join(lines)
+
+
+def _write_opening(facts: Facts) -> str:
+    company, sector = facts["company"], facts["sector"]
+    return (
+        f"The seats of {company} ({sector}) have stated their positions. Find the fair outcome.",
+        f"{company} ({sector}) cannot agree. Which package should it take?",
+        f"You reconcile the positions of the seats of {company}, a company of the sector {sector}.",
+        f"At {company} ({sector}) every seat wants something else. What is fair?",
+    )[facts["wording"]]
+
+
+def solve(scenario: Scenario) -> dict[str, Any]:
+    """The oracle's answer."""
+    return {key: scenario.truth[key] for key in ("package", "extras", "conflicts", "escalate")}
+
+
+def score_conflicts(said: Sequence[Sequence[str]], real: Sequence[Sequence[str]], num_seats: int) -> float:
+    """F1 of the pairs that were named, above that of naming every pair (0)."""
+    named, right = {frozenset(pair) for pair in said}, {frozenset(pair) for pair in real}
+    if named == right:
+        return 1.0
+    if not right:
+        return 0.0
+    num_pairs = num_seats * (num_seats - 1) // 2
+    everything = 2 * len(right) / (num_pairs + len(right))
+    f1 = 2 * len(named & right) / (len(named) + len(right))
+    return max(0.0, (f1 - everything) / (1 - everything)) if everything < 1 else 0.0
+
+
+def verify(scenario: Scenario, text: str) -> Verdict:
+    """Reward 0.1 limits + 0.15 fairness + 0.05 satisfaction + 0.1 conflicts + 0.6 exact.
+
+    Fairness lies between the mean of the open outcomes (0) and the fair one (1); satisfaction is the mean
+    gain over that of the fair outcome, at most 1. Both count only where the outcome can be chosen.
+    """
+    try:
+        answer = parse_answer(text, TradeoffAnswer)
+    except AnswerError as error:
+        return rejected(error.failure, str(error))
+    facts, truth = dict(scenario.facts), scenario.truth
+    problem = _find_mistake(facts, answer)
+    if problem:
+        return rejected("unknown_id", problem)
+    if answer.escalate or truth["escalate"]:
+        if answer.escalate and truth["escalate"] and not answer.extras and not answer.conflicts:
+            parts = {"escalation": 1.0}
+            return Verdict(
+                reward=1.0, parts=parts, exact=True, feasible=True, explanation="nothing can be chosen"
+            )
+        return rejected(
+            "infeasible", "the case is to be escalated" if truth["escalate"] else "an outcome is open"
+        )
+    outcome = (answer.package, tuple(name for name in facts.get("extras", {}) if name in answer.extras))
+    kept = can_choose(facts, outcome)
+    if not all(kept.values()):
+        return refuse_limits(
+            kept, f"breaks {join_words([name for name, holds in kept.items() if not holds])}"
+        )
+    outcomes = list_open(facts)
+    fairness = measure_fairness(facts, find_key(facts, outcome, find_best_gains(facts, outcomes)))
+    fair = (truth["package"], tuple(truth["extras"]))
+    mean, best = sum(find_gains(facts, outcome).values()), sum(find_gains(facts, fair).values())
+    conflicts = score_conflicts(answer.conflicts, truth["conflicts"], len(facts["seats"]))
+    is_fair = outcome == fair
+    graded = {
+        "fairness": 1.0
+        if is_fair
+        else max(0.0, (fairness - truth["blind"]) / (truth["fairness"] - truth["blind"])),
+        "satisfaction": min(1.0, mean / best) if best else 1.0,
+        "conflicts": conflicts if is_fair or fairness > truth["blind"] else 0.0,
+    }
+    if not is_fair:
+        graded["fairness"] = min(graded["fairness"], 0.99)
+        graded["satisfaction"] *= graded["fairness"]
+    says = f"fair is {' + '.join([fair[0], *fair[1]])}"
+    return accept(kept, graded, GRADES, is_fair and conflicts == 1.0, says)
+
+
+def _find_mistake(facts: Mapping[str, Any], answer: TradeoffAnswer) -> str:
+    if (answer.package == NONE) != answer.escalate:
+        return 'package is "none" exactly where escalate is true'
+    if answer.package not in (*facts["packages"], NONE):
+        return f"no package {answer.package[:20]!r}"
+    unknown = [name for name in answer.extras if name not in facts.get("extras", {})]
+    if unknown or len(set(answer.extras)) < len(answer.extras):
+        return f"no extra {unknown[0][:40]!r}" if unknown else "an extra stands twice"
+    for pair in answer.conflicts:
+        if len(set(pair)) < 2 or any(seat not in facts["seats"] for seat in pair):
+            return f"a conflict is a pair of two seats of the case, got {str(pair)[:60]}"
+    pairs = {frozenset(pair) for pair in answer.conflicts}
+    return "a conflict stands twice" if len(pairs) < len(answer.conflicts) else ""
+
+
+def certify(scenario: Scenario) -> tuple[float, float]:
+    """The fair outcome as a number (0 to escalate), and the one that no other beats by the brief."""
+    facts, truth = scenario.facts, scenario.truth
+    names = [_name_outcome(outcome) for outcome in list_outcomes(facts)]
+    fair = (truth["package"], tuple(truth["extras"]))
+    claimed = 0 if truth["escalate"] else 1 + names.index(_name_outcome(fair))
+    found = _choose_from_words(scenario.brief)
+    return float(claimed), float(1 + names.index(found)) if found else 0.0
+
+
+def _name_outcome(outcome: Outcome) -> str:
+    return " + ".join([outcome[0], *outcome[1]])
+
+
+def _choose_from_words(brief: str) -> str:
+    """The outcome that beats every other in a comparison of two; "" where none can be chosen."""
+    rule, budget, costs, extras, seats = _read_brief(brief)
+    outcomes: dict[str, dict[str, int]] = {}
+    for letter, cost in costs.items():
+        for mask in range(2 ** len(extras)):
+            chosen = [extra for place, extra in enumerate(extras) if mask >> place & 1]
+            total = cost + sum(extra[1] for extra in chosen)
+            gains = {}
+            vetoed = False
+            for seat, about in seats.items():
+                points = about["points"][letter] + sum(extra[2].get(seat, 0) for extra in chosen)
+                gains[seat] = points - about["away"]
+                vetoed |= letter in about["vetoes"] and about["figures"][letter] > about["limit"]
+            if total <= budget and not vetoed and all(gain >= 0 for gain in gains.values()):
+                outcomes[" + ".join([letter, *(extra[0] for extra in chosen)])] = gains
+    if not outcomes:
+        return ""
+    best = {seat: max(gains[seat] for gains in outcomes.values()) for seat in seats}
+
+    def compare(one: str, other: str) -> int:
+        """Positive where the first is fairer: products, or level by level how many seats are below."""
+        first, second = outcomes[one], outcomes[other]
+        if "product" in rule:
+            left = right = 1
+            for seat, about in seats.items():
+                left, right = left * first[seat] ** about["weight"], right * second[seat] ** about["weight"]
+            return (left > right) - (left < right)
+        share = "share" in rule
+
+        def level(gains: Mapping[str, int], seat: str) -> Fraction:
+            return Fraction(gains[seat], best[seat] or 1) if share else Fraction(gains[seat])
+
+        levels = sorted({level(gains, seat) for gains in (first, second) for seat in seats})
+        for height in levels:
+            below = sum(seats[seat]["weight"] for seat in seats if level(first, seat) <= height)
+            others = sum(seats[seat]["weight"] for seat in seats if level(second, seat) <= height)
+            if below != others:
+                return 1 if below < others else -1
+        return 0
+
+    return max(outcomes, key=cmp_to_key(compare))
+
+
+def _read_brief(brief: str) -> tuple[Any, ...]:
+    """Rule, budget, cost of packages, extras (name, cost, points by seat) and seats that the words tell."""
+    rule, budget, costs, extras = "", 0, {}, []
+    seats: dict[str, dict[str, Any]] = {}
+
+    def letters(text: str) -> dict[str, int]:
+        return {letter: int(number) for letter, number in re.findall(r"\b([A-H]) (\d+)", text)}
+
+    for line in brief.split("\n"):
+        if line.startswith("Fair is: "):
+            rule = line
+        elif found := re.fullmatch(r"Budget: (\d+) k\$\.", line):
+            budget = int(found[1])
+        elif found := re.fullmatch(r"([A-H]): .+, costs (\d+) k\$", line):
+            costs[found[1]] = int(found[2])
+        elif found := re.fullmatch(r"Extra, (.+): costs (\d+) k\$, (.+)", line):
+            adds = {
+                seat: int(points) for points, seat in re.findall(r"(\d+) points for ([A-Za-z ]+)", found[3])
+            }
+            extras.append((found[1], int(found[2]), adds))
+        elif found := re.fullmatch(r"(.+): points (.+); walks away below (\d+)(, weight 2)?\.", line):
+            seats[found[1]] = {
+                "points": letters(found[2]),
+                "away": int(found[3]),
+                "weight": 2 if found[4] else 1,
+            }
+            seats[found[1]] |= {"vetoes": [], "figures": {}, "limit": 0}
+        elif found := re.fullmatch(r"(.+) vetoes (.+?): (.+), limit (\d+) .+\.", line):
+            about = seats[found[1]]
+            about |= {"vetoes": re.findall(r"\b[A-H]\b", found[2]), "figures": letters(found[3])}
+            about["limit"] = int(found[4])
+    return rule, budget, costs, extras, seats
+
+
+class _WeighArguments(Answer):
+    package: str
+    extras: Annotated[list[str], Field(max_length=10)]
+
+
+def call_tool(scenario: Scenario, call: ToolCall) -> str:
+    """weigh(package, extras).
+
+    Raises:
+        ToolError: unknown tool, other arguments, no such package or extra.
+    """
+    arguments = read_call(call, {"weigh": _WeighArguments})
+    assert isinstance(arguments, _WeighArguments)
+    facts = dict(scenario.facts)
+    if arguments.package not in facts["packages"]:
+        raise ToolError(f"no package {arguments.package[:20]!r}")
+    if any(name not in facts.get("extras", {}) for name in arguments.extras):
+        raise ToolError(f"extras are: {', '.join(facts.get('extras', {})) or 'none'}")
+    outcome = (arguments.package, tuple(dict.fromkeys(arguments.extras)))
+    broken = [name for name, is_kept in can_choose(facts, outcome).items() if not is_kept]
+    gains = ", ".join(f"{seat} {gain}" for seat, gain in find_gains(facts, outcome).items())
+    can = f"cannot be chosen ({join_words(broken)})" if broken else "can be chosen"
+    return f"cost {find_cost(facts, outcome)}, {can}, gains: {gains}"
+
+
+def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
+    """What rules packages out, every open outcome weighed, then the rule and the conflicts."""
+    facts, truth = dict(scenario.facts), scenario.truth
+    text = _write_ruled_out(facts)
+    if truth["escalate"]:
+        return (Step(text=f"{text}\nNothing can be chosen: escalate.\n{json.dumps(solve(scenario))}"),)
+    steps: list[Step] = []
+    outcomes = list_open(facts)
+    for letter, extras in outcomes:
+        call = ToolCall(name="weigh", arguments={"package": letter, "extras": list(extras)})
+        steps.append(Step(text=text, call=call))
+        text = ""
+    best = find_best_gains(facts, outcomes)
+    lines = [f"{_name_outcome(o)}: {_write_key(facts, find_key(facts, o, best))}" for o in outcomes]
+    lines.append(f"Fair is {_name_outcome((truth['package'], tuple(truth['extras'])))}.")
+    lines.append(_write_favourites(facts, truth["conflicts"]))
+    return (*steps, Step(text="\n".join([*lines, json.dumps(solve(scenario))])))
+
+
+def _write_key(facts: Facts, key: tuple[Any, ...]) -> str:
+    if facts["rule"] == "nash":
+        return f"product {key[0]}"
+    kind = "shares" if facts["rule"] == "equal shares" else "gains"
+    return f"{kind} from the least: {', '.join(str(value) for value in key)}"
+
+
+def _write_ruled_out(facts: Facts) -> str:
+    """Per package: its cost against the budget, vetoes, and seats below their walk-away points."""
+    lines = []
+    for letter, package in facts["packages"].items():
+        problems = []
+        if package["cost"] > facts["budget"]:
+            problems.append(f"{package['cost']} is over {facts['budget']}")
+        problems += [f"valid veto of {seat}" for seat in list_vetoes(facts, letter)]
+        for seat, gain in find_gains(facts, (letter, ())).items():
+            if gain < 0:
+                away = facts["seats"][seat]["leaves_below"]
+                problems.append(f"{seat} has {gain + away} of {away}")
+        lines.append(f"{letter}: {'; '.join(problems) or 'can be chosen'}.")
+    return "\n".join(lines)
+
+
+def _write_favourites(facts: Facts, conflicts: Sequence[Sequence[str]]) -> str:
+    favourites = find_favourites(facts)
+    assert favourites is not None  # settled cases have one favourite per seat
+    told = join_words([f"{seat} {letter}" for seat, letter in favourites.items()])
+    pairs = join_words([f"{one} and {other}" for one, other in conflicts]) if conflicts else "nobody"
+    return f"Favourites: {told}. In conflict: {pairs}."
+
+
+def follow_rule(facts: Facts) -> dict[str, Any]:
+    """The outcome with the largest sum of gains among those that can be chosen."""
+    outcomes = list_open(facts)
+    if not outcomes:
+        return {"package": NONE, "extras": []}
+    letter, extras = max(outcomes, key=lambda outcome: sum(find_gains(facts, outcome).values()))
+    return {"package": letter, "extras": list(extras)}
+
+
+def _answer_greedily(scenario: Scenario, rng: random.Random) -> str:
+    """The largest sum of gains, with the conflicts named right."""
+    facts = dict(scenario.facts)
+    chosen = follow_rule(facts)
+    favourites = find_favourites(facts) if chosen["package"] != NONE else None
+    conflicts = find_conflicts(facts, favourites) if favourites else []
+    return json.dumps({**chosen, "conflicts": conflicts, "escalate": chosen["package"] == NONE})
+
+
+def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
+    facts = scenario.facts
+    pairs = [list(pair) for pair in itertools.combinations(facts["seats"], 2) if rng.random() < 0.5]
+    extras = [name for name in facts.get("extras", {}) if rng.random() < 0.5]
+    package = rng.choice(list(facts["packages"]))
+    return json.dumps({"package": package, "extras": extras, "conflicts": pairs, "escalate": False})
+
+
+def _answer_none(scenario: Scenario, rng: random.Random) -> str:
+    return json.dumps({"package": NONE, "extras": [], "conflicts": [], "escalate": True})
+
+
+def build_family(style: Style) -> Family:
+    """The family with its texts in one style."""
+    generate = make_generator(style)
+    return Family(
+        name=NAME,
+        role=NAME,
+        generate=generate,
+        verify=verify,
+        solve=solve,
+        certify=certify,
+        call_tool=call_tool,
+        demonstrate=demonstrate,
+        baselines={"random": _answer_randomly, "constant": _answer_none, "greedy": _answer_greedily},
+        max_calls=MAX_CALLS,
+        find_sector=find_sector_of(generate),
+    )
+
+
+FAMILY = build_family("full")
+SHORT_FAMILY = build_family("short")
