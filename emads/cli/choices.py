@@ -168,7 +168,6 @@ def choose_players(
     names: Sequence[Path],
     team: str | None,
     stage: str | None,
-    engine: str | None,
     *,
     has_seats: bool = False,
 ) -> tuple[Path | str | None, list[Path]]:
@@ -199,9 +198,8 @@ def choose_players(
                 f"unknown team {team!r} (known: {listed}); a run is an argument: `emads simulate {team}`"
             )
         return TEAMS / team, cases
-    for option, value in (("--stage", stage), ("--engine", engine)):
-        if value is not None:
-            raise UserError(f"{option} goes with a RUN, not with --team {team}")
+    if stage is not None:
+        raise UserError(f"--stage goes with a RUN, not with --team {team}")
     return team, cases
 
 

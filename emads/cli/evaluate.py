@@ -195,14 +195,11 @@ def diagnose(
     ] = None,
     stage: Annotated[str, typer.Option(help="The team after this stage: sft, grpo or marl.")] = "marl",
     count: Annotated[int, typer.Option(help="Sealed cases.")] = 200,
-    against: Annotated[
-        list[Path] | None, typer.Option(help="Other runs to swap roles with. Repeatable.")
-    ] = None,
     out: OutOption = None,
     *,
     seats: SeatChoice,
 ) -> int:
-    """Find roles that add nothing, are ignored or always agree; swap roles between stages and runs.
+    """Find roles that add nothing, are ignored or always agree; swap roles between stages.
 
     With --seat the players of these seats are probed, and each is replaced by an adversary and by an expert.
     """
@@ -210,8 +207,6 @@ def diagnose(
     check_at_least("--count", count, 20)
     chosen = seats.read()
     if chosen is not None:
-        if against:
-            raise UserError("--against swaps roles of runs: leave it out with --seat")
         from emads.commands.evaluation.play_seats import diagnose_seats
 
         home = None if run is None else open_existing(run)
@@ -219,7 +214,7 @@ def diagnose(
     path = open_existing(run or DEFAULT_RUN)
     from emads.commands.evaluation.diagnose import diagnose as probe
 
-    probe(path, stage=stage, count=count, against=against or ())
+    probe(path, stage=stage, count=count)
     return 0
 
 
@@ -264,25 +259,21 @@ def audit(
     probe: Annotated[
         list[str] | None, typer.Option(help="Only this probe (V1-V6, V9, V10). Repeatable; default: all.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of cases and attacks.")] = 0,
     processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,
     keep: Annotated[
         Path | None, typer.Option(help="File of rows: started again with it, the audit goes on where it was.")
     ] = None,
 ) -> None:
     """Attack every verifier and show each breach that was found."""
-    check_at_least("--seed", seed, 0)
     check_at_least("--processes", processes, 1)
     from evaluation.audit.run_probes import show_audit
 
-    broken = show_audit(
-        tier, family or (), seed, typer.echo, probes=probe or (), processes=processes, keep=keep
-    )
+    broken = show_audit(tier, family or (), 0, typer.echo, probes=probe or (), processes=processes, keep=keep)
     if broken:
         raise UserError(f"{len(broken)} breaches are listed, the first: {broken[0]}")
 
 
-@partial(takes_seats, leave_out=("seat", "replies"))
+@partial(takes_seats, leave_out=("seat",))
 def judge(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The judge: openai:MODEL@URL.")],
     answers: Annotated[

@@ -36,12 +36,11 @@ def simulate(
     seats: Seats | None = None,
     api: ApiOptions | None = None,
     questions: int | None = None,
-    engine_name: str | None = None,
 ) -> int:
     """Play written cases, or (without any) `count` test scenarios from `index` on; print who said what.
 
     `source`: a run, or "scripted"; `seats` give seats other players, asked as `api` says.
-    `engine_name`: in place of the run's own engine. `questions`: see `load_team`.
+    `questions`: see `load_team`.
 
     Returns: 0; 2 where a case could not be played, 8 where a cost limit stopped it; the others were.
 
@@ -50,7 +49,7 @@ def simulate(
         UserError: no case that can be played, no such run, or no weights of this stage.
     """
     check_files(cases)
-    team = load_team(source, stage=stage, engine=engine_name, seats=seats or (), api=api, questions=questions)
+    team = load_team(source, stage=stage, seats=seats or (), api=api, questions=questions)
     written, num_skipped = read_cases(team, cases)
     chosen: list[PlayableCase] = [*written] or [team.draw_case(index + i) for i in range(count)]
     with watching(outputs, len(chosen), is_asking=has_person(seats)) as watch:
@@ -72,7 +71,7 @@ def end_play(team: Team) -> int:
     print("\n".join(team.describe_usage()), end="\n" if team.describe_usage() else "")
     if team.stop is None:
         return 0
-    print(f"stopped: {team.stop}; raise --max-cost, with the same --replies FILE", file=sys.stderr)
+    print(f"stopped: {team.stop}; raise max_cost, with the same replies=FILE", file=sys.stderr)
     return STOPPED
 
 

@@ -47,7 +47,7 @@ _PROMPT = re.compile(
     r"(\d+) (?:input tokens|tokens in the messages|in the messages|prompt tokens)", re.IGNORECASE
 )
 REMEDIES = {
-    401: "check the key that --api-key-env names",
+    401: "check the key in the environment variable that you named",
     402: "check the balance of the account",
     403: "check what the key may use",
     404: "check the URL and the model's name",

@@ -30,7 +30,7 @@ def load(seats: list[str], api: ApiOptions | None = None, questions: int | None 
 def test_a_model_behind_a_server_plays_as_the_same_model_here() -> None:
     scripted = emads.play(load(EXPERTS), CASES)
     with serve(answer_as_experts(CASES)) as server:
-        options = read_api_options(price=["tiny=1,2"], api=["backoff_s=0.01"])
+        options = read_api_options(["price.tiny=1,2", "backoff_s=0.01"])
         team = load([f"all=openai:tiny@{server.url}"], options)
         server.faults = ["500", None, "half JSON", None, "429"]
         played = emads.play(team, CASES)
@@ -67,10 +67,12 @@ def test_a_cost_limit_stops_the_play_and_the_kept_replies_go_on(tmp_path: Path) 
 
         def play(max_cost: float) -> tuple[int, str | None]:
             options = read_api_options(
-                price=["tiny=1000,1000"],
-                max_cost=max_cost,
-                api=["max_completion_tokens=20"],
-                replies=tmp_path / "replies.jsonl",
+                [
+                    "price=1000,1000",
+                    f"max_cost={max_cost}",
+                    "max_completion_tokens=20",
+                    f"replies={tmp_path / 'replies.jsonl'}",
+                ]
             )
             team = load([*EXPERTS, f"cto=openai:tiny@{server.url}"], options)
             try:
@@ -103,7 +105,7 @@ def test_a_faulty_endpoint_raises_its_fault_and_keeps_what_was_played(
     with serve(answer_as_experts([case])) as server:
         server.faults = [] if planned == "down" else [planned] * OFTEN
         url = "http://127.0.0.1:9" if planned == "down" else server.url
-        team = load([*EXPERTS, f"cto=openai:tiny@{url}"], read_api_options(api=limits))
+        team = load([*EXPERTS, f"cto=openai:tiny@{url}"], read_api_options(limits))
         with pytest.raises(emads.FaultyPlayError, match=f"1 of 1 cases broke off .*{shown_fault}") as raised:
             emads.play(team, [case])
         assert raised.value.played[0].verdict is None
