@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from functools import cache
@@ -47,11 +46,6 @@ TRAINING_LEVELS = (  # inside training; each level may import those before it
     {"stages"},
 )
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "handler"}
-MOST_FILES = 15
-LARGE_FOLDERS = {
-    "scenarios": "a file per family, and what every family needs",
-    "training/joint": "steps of one pipeline from play to rows, to divide",
-}
 SOURCES = sorted(
     path.relative_to(ROOT).as_posix() for layer in LAYERS for path in (ROOT / layer).rglob("*.py")
 )
@@ -156,14 +150,7 @@ def test_the_check_lets_the_layers_work(path: str, source: str) -> None:
 
 def test_the_rules_name_files_that_exist() -> None:
     patterns = {pattern for homes in QUARANTINE.values() for pattern in homes}
-    patterns |= {f"{folder}/*" for folder in LARGE_FOLDERS}
     assert [pattern for pattern in patterns if not any(fnmatch(path, pattern) for path in SOURCES)] == []
-
-
-def test_folders_are_small() -> None:
-    sizes = Counter(Path(path).parent.as_posix() for path in SOURCES if not path.endswith("__init__.py"))
-    large = {folder: size for folder, size in sizes.items() if size > MOST_FILES}
-    assert set(large) <= set(LARGE_FOLDERS), large
 
 
 def test_every_package_says_what_belongs_there() -> None:

@@ -158,7 +158,6 @@ def test_qlora_without_a_gpu_is_refused_in_one_line() -> None:
     ("settings", "message"),
     [
         (["model.adapter=lra"], "lora"),
-        (["model.adapter_sharing=shared"], "needs an adapter"),
         (["model.dtype=bfloat16"], "frozen base"),
         (["model.adapter=lora", "model.lora_targets=[all-linear,q_proj]"], "stands alone"),
     ],
