@@ -168,7 +168,7 @@ def value_alternatives(table: dict[str, Any], picks: NDArray[np.int64]) -> Array
     )  # best of the other options
     worth = np.maximum(totals, elsewhere[:, :, None, None])
     room = (table["best"] - table["blind"])[:, None, None, None]
-    return np.clip((worth - table["blind"][:, None, None, None]) / room, 0.0, 1.0)
+    return np.asarray(np.clip((worth - table["blind"][:, None, None, None]) / room, 0.0, 1.0))
 
 
 def _choose(ratings: Array, is_part: NDArray[np.bool_]) -> Array:
