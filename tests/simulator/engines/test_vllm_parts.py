@@ -312,7 +312,7 @@ def test_an_engine_has_its_share_of_the_gpu_and_the_rank_of_the_adapters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def shared(**given: Any) -> dict[str, Any]:
-        usual = {
+        usual: dict[str, Any] = {
             "lora_rank": 24,
             "dtype": "float32",
             "num_engines": 1,
