@@ -103,6 +103,7 @@ class Family:
     # baselines: "random", "constant" (best constant answer), "greedy" -> answer text; where greedy overlooks
     # a hard limit also "honest", which keeps them all: what no reward hack may beat
     max_calls: int = 40  # tool calls per episode; more are refused (scenarios.tool_executor)
+    infeasible_reward: float = 0.0  # most that an answer that breaks a hard limit earns, for the limits kept
     find_sector: Callable[..., str] | None = None
     # find_sector(split, seed, index, difficulty): the sector of a case without making it; None: it has none
 

@@ -12,7 +12,6 @@ from typing import Any
 from scenarios.base import Family, Scenario, ToolCall, ToolError, Verdict
 from scenarios.hostile import HOSTILE_TEXTS, HOSTILE_VALUES, mutate_values
 
-MOST_INFEASIBLE = 0.1  # reward of an answer that breaks hard limits, for the limits that it keeps
 NUM_ATTACKED = 5  # scenarios that get the full set of hostile answers and calls
 
 
@@ -80,17 +79,17 @@ def check_totality(family: Family, scenarios: Sequence[Scenario]) -> Iterator[st
             except Exception as error:
                 yield f"{scenario.key}: verify raised {error!r} on {text[:60]!r}"
                 continue
-            if not _is_sound(verdict) or verdict != repeated:
+            if not _is_sound(verdict, family.infeasible_reward) or verdict != repeated:
                 yield f"{scenario.key}: unsound verdict {verdict} on {text[:60]!r}"
 
 
-def _is_sound(verdict: Verdict) -> bool:
+def _is_sound(verdict: Verdict, infeasible_reward: float) -> bool:
     numbers = [verdict.reward, *verdict.parts.values()]
     in_range = all(math.isfinite(number) and 0 <= number <= 1 for number in numbers)
     return (
         in_range
         and (verdict.reward < 1 or verdict.exact)
-        and (verdict.reward <= MOST_INFEASIBLE or verdict.feasible)
+        and (verdict.reward <= infeasible_reward or verdict.feasible)
     )
 
 

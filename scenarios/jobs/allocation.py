@@ -6,7 +6,6 @@ whose start days add up to least. The optimum is found by assignments in order o
 best order of work per person, and certified by branch and bound forward in time.
 """
 
-import heapq
 import itertools
 import json
 import random
@@ -16,20 +15,23 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from roles.base import Answer, AnswerError, Tool, parse_answer
-from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError, Verdict, rejected
+from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors.sector import Sector
+from scenarios.headroom import share_of_room
 from scenarios.jobs.job import (
     MAX_CALLS,
+    Draft,
     Facts,
     NoCaseError,
+    Truth,
     accept,
-    draw_scenario,
-    find_sector_of,
+    accept_escalation,
+    build_family,
+    combine_by_cost,
     join_words,
     make_job_role,
     read_call,
     refuse_limits,
-    room_of_cost,
 )
 
 NAME = "allocation"
@@ -48,16 +50,15 @@ SKILLS: Mapping[str, tuple[str, ...]] = {  # skill -> words in the names of pack
 BUILDING = "building"  # the skill of every other package
 
 RULES = (
-    "Every package is done once, by one person with its skill, on consecutive days. A package that starts on "
-    "day 4 and takes 3 days fills days 4, 5 and 6 and is finished on day 6. A person works on one package at "
-    "a time and takes 3 packages at most, starts on or after the first day on which that person is free, and "
-    "never works on a day of absence. A package starts only after the packages that it follows are finished. "
-    "Where packages have sites, a person needs one day "
-    "of travel between two packages at different sites. A package with a hard deadline is finished on that "
-    "day or before; one with another deadline costs the stated amount for every day that it is finished "
-    "later. The cost of a plan is, over all packages, the days of work times the day rate of the person, "
-    "plus "
-    "the cost of the days late. Days begin with 1."
+    "Every package is done once, by one person with its skill, on consecutive days. A package that starts "
+    "on day 4 and takes 3 days fills days 4, 5 and 6 and is finished on day 6. A person works on one "
+    "package at a time and takes 3 packages at most, starts on or after the first day on which that person "
+    "is free, and never works on a day of absence. A package starts only after the packages that it "
+    "follows are finished. Where packages have sites, a person needs one day of travel between two "
+    "packages at different sites. A package with a hard deadline is finished on that day or before; one "
+    "with another deadline costs the stated amount for every day that it is finished later. The cost of a "
+    "plan is, over all packages, the days of work times the day rate of the person, plus the cost of the "
+    "days late. Days begin with 1."
 )
 
 
@@ -110,9 +111,8 @@ ROLE = make_job_role(
         "Tool: check(plan) tells when every package of a plan is finished, what the plan costs and which "
         f"rules it breaks. You may call it {MAX_CALLS} times.",
         "End with one JSON object with exactly this key: plan (a list with one entry for every package, in "
-        "any order; each entry has the keys package, who and start, a day). Nothing may follow it. "
-        "Example of "
-        'an answer in another case: {"plan": [{"package": "paint hall", "who": "Ada", "start": 3}]}',
+        "any order; each entry has the keys package, who and start, a day). Nothing may follow it. Example "
+        'of an answer in another case: {"plan": [{"package": "paint hall", "who": "Ada", "start": 3}]}',
     ),
     AllocationAnswer,
     (CHECK,),
@@ -124,7 +124,7 @@ Starts = dict[str, int]  # package -> day
 Doers = tuple[str, ...]  # of the packages in their order
 
 
-def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
+def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
     """A candidate without deadlines: packages in the sector's own order of work, people, contractors."""
     places = sorted(rng.sample(range(len(sector.packages)), NUM_PACKAGES[difficulty - 1]))
     packages: dict[str, dict[str, Any]] = {}
@@ -163,24 +163,18 @@ def find_skill(package: str) -> str:
 
 def list_assignments(facts: Facts) -> Iterator[tuple[int, Doers]]:
     """(cost of rates, who does each package), cheapest first."""
-    packages, people = facts["packages"], facts["people"]
-    choices = []
-    for package in packages.values():
-        able = [name for name, person in people.items() if package["skill"] in person["skills"]]
-        if not able:
-            return
-        choices.append(sorted((people[name]["rate"] * package["days"], name) for name in able))
-    heap = [(sum(options[0][0] for options in choices), (0,) * len(choices), 0)]
-    while heap:
-        cost, picks, first = heapq.heappop(heap)
-        doers = tuple(options[pick][1] for options, pick in zip(choices, picks, strict=True))
+    for cost, doers in combine_by_cost([list_able(facts, package) for package in facts["packages"].values()]):
         if max(map(doers.count, doers)) <= MOST_PER_PERSON:
             yield cost, doers
-        for place in range(first, len(picks)):
-            if picks[place] + 1 < len(choices[place]):
-                options, pick = choices[place], picks[place]
-                more = (*picks[:place], pick + 1, *picks[place + 1 :])
-                heapq.heappush(heap, (cost + options[pick + 1][0] - options[pick][0], more, place))
+
+
+def list_able(facts: Facts, package: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """(cost, person) of everybody with the skill of a package, cheapest first."""
+    return sorted(
+        (person["rate"] * package["days"], name)
+        for name, person in facts["people"].items()
+        if package["skill"] in person["skills"]
+    )
 
 
 def find_best_starts(facts: Facts, doers: Doers) -> tuple[int, Starts] | None:
@@ -211,7 +205,7 @@ def list_orders(facts: Facts, names: list[str]) -> list[tuple[str, ...]]:
 
 def start_early(facts: Facts, orders: Mapping[str, tuple[str, ...]]) -> Starts | None:
     """The earliest starts when every person works in this order; None where the orders wait in a circle."""
-    packages, people = facts["packages"], facts["people"]
+    packages = facts["packages"]
     doer = {name: who for who, names in orders.items() for name in names}
     before = {
         name: names[place - 1] for names in orders.values() for place, name in enumerate(names) if place
@@ -228,21 +222,24 @@ def start_early(facts: Facts, orders: Mapping[str, tuple[str, ...]]) -> Starts |
         if not ready:
             return None
         for name in ready:
-            package, person = packages[name], people[doer[name]]
-            day = person["from"]
-            for other in package["after"]:
-                day = max(day, starts[other] + packages[other]["days"])
-            if name in before:
-                other = before[name]
-                travel = int(packages[other].get("site") != package.get("site"))
-                day = max(day, starts[other] + packages[other]["days"] + travel)
-            starts[name] = skip_absence(person, day, package["days"])
+            starts[name] = find_start(facts, name, doer[name], starts, before.get(name))
             waiting.remove(name)
     return starts
 
 
+def find_start(facts: Facts, name: str, who: str, starts: Starts, previous: str | None) -> int:
+    """The first day on which a person can start a package after the `previous` one of this person."""
+    packages, person = facts["packages"], facts["people"][who]
+    package = packages[name]
+    days = [person["from"], *(starts[other] + packages[other]["days"] for other in package["after"])]
+    if previous is not None:
+        travel = int(packages[previous].get("site") != package.get("site"))
+        days.append(starts[previous] + packages[previous]["days"] + travel)
+    return skip_absence(person, max(days), package["days"])
+
+
 def skip_absence(person: Mapping[str, Any], day: int, days: int) -> int:
-    """The first day from `day` on which so many days of work fit beside the person's absence."""
+    """The first start, on `day` or later, of work of `days` days that avoids the person's absence."""
     if "absent" in person:
         first, last = person["absent"]
         if day <= last and day + days - 1 >= first:
@@ -288,7 +285,7 @@ def search(facts: Facts, most: int) -> tuple[list[tuple[int, Doers, tuple[int, S
     return tried, None if best is None else best[2]
 
 
-def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -> tuple[dict[str, Any], int]:
+def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -> tuple[Truth, int]:
     """Set deadlines so that the search looks at some assignments, and find the best plan.
 
     Raises:
@@ -323,10 +320,7 @@ def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -
     rates, doers, found = tried[best]
     assert found is not None
     plan = write_plan(facts, doers, found[1])
-    dearest = sum(
-        package["days"] * max(p["rate"] for p in facts["people"].values() if package["skill"] in p["skills"])
-        for package in packages.values()
-    )
+    dearest = sum(list_able(facts, package)[-1][0] for package in packages.values())
     cost = rates + found[0]
     truth = {"plan": plan, "cost": cost, "starts": sum(found[1].values()), "blind": max(dearest, cost + 1)}
     return truth, len(tried)
@@ -351,23 +345,9 @@ def write_plan(facts: Facts, doers: Doers, starts: Mapping[str, int]) -> list[di
     ]
 
 
-def make_generator(style: Style) -> Any:
-    """Return generate(split, seed, index, difficulty) with the briefs in one style."""
-
-    def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
-        """One case; a pure function of its coordinates."""
-
-        where = (split, seed, index, difficulty)
-        return draw_scenario(
-            NAME, NAME, where, draw, settle, follow_rule, lambda facts: write_brief(facts, style)
-        )
-
-    return generate
-
-
-def write_brief(facts: Facts, style: Style) -> str:
+def write_brief(facts: Facts) -> str:
     """Every figure of the case."""
-    lines = [_write_opening(facts)] if style == "full" else []
+    lines = [_write_opening(facts)]
     lines.append("Packages:")
     for name, package in facts["packages"].items():
         said = [f"{name}: {package['skill']}, {package['days']} day{'s' * (package['days'] != 1)}"]
@@ -480,13 +460,11 @@ def verify(scenario: Scenario, text: str) -> Verdict:
         answer = parse_answer(text, AllocationAnswer)
     except AnswerError as error:
         return rejected(error.failure, str(error))
-    facts, truth = dict(scenario.facts), scenario.truth
+    facts, truth = scenario.facts, scenario.truth
     plan = [entry.model_dump() for entry in answer.plan]
     if not plan:
         if not truth["plan"]:
-            return Verdict(
-                reward=1.0, parts={"escalation": 1.0}, exact=True, feasible=True, explanation="no plan"
-            )
+            return accept_escalation("no plan")
         return rejected("infeasible", f"a plan exists, at {truth['cost']}")
     problem = _find_mistake(facts, plan)
     if problem:
@@ -494,7 +472,7 @@ def verify(scenario: Scenario, text: str) -> Verdict:
     kept, cost, said = judge_plan(facts, plan)
     if said:
         return refuse_limits(kept, "; ".join(said)[:300])
-    room = room_of_cost(cost, truth["cost"], (truth["blind"], 1))
+    room = share_of_room(-cost, -truth["cost"], (-truth["blind"], 1))
     starts = sum(entry["start"] for entry in plan)
     exact = (cost, starts) == (truth["cost"], truth["starts"])
     return accept(
@@ -507,7 +485,7 @@ def certify(scenario: Scenario) -> tuple[float, float]:
 
     The search begins with the oracle's value as its bound: it returns what is as good or better.
     """
-    facts, truth = dict(scenario.facts), scenario.truth
+    facts, truth = scenario.facts, scenario.truth
     claimed = (truth["cost"], truth["starts"]) if truth["plan"] else (10**6, 10**6)
     found = _Branches(facts, claimed).find()
     value = claimed[0] * 1000 + claimed[1] if truth["plan"] else 0
@@ -558,7 +536,7 @@ class _Branches:
         return day
 
     def _is_lost(self, name: str, today: int, starts: Starts) -> bool:
-        """Whether the package cannot meet its hard deadline from this day on, whoever does it."""
+        """Tell whether nobody could finish the package by its hard deadline, started on this day or later."""
         able = [who for who, p in self.people.items() if self.packages[name]["skill"] in p["skills"]]
         first = min(self._find_day(name, who, starts, {}) for who in able)
         return self._late(name, max(today, first)) is None
@@ -614,9 +592,8 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
     Raises:
         ToolError: unknown tool, other arguments, no such package or person.
     """
-    arguments = read_call(call, {"check": _CheckArguments})
-    assert isinstance(arguments, _CheckArguments)
-    facts = dict(scenario.facts)
+    arguments = read_call(call, "check", _CheckArguments)
+    facts = scenario.facts
     plan = [entry.model_dump() for entry in arguments.plan]
     problem = _find_mistake(facts, plan)
     if problem:
@@ -633,7 +610,7 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
 
 def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
     """Assignments in order of their rates, each checked with its best starts, until rates exceed the best."""
-    facts = dict(scenario.facts)
+    facts = scenario.facts
     if not scenario.truth["plan"]:
         return (Step(text=f"{_write_hopeless(facts)}\n{json.dumps(solve(scenario))}"),)
     tried, best = search(facts, max(MOST_TRIED))
@@ -664,23 +641,17 @@ def _write_hopeless(facts: Facts) -> str:
         if package.get("late", 0) is None and earliest > package["deadline"]:
             return (
                 f"{name} takes {package['days']} days and must be finished on day {package['deadline']}. "
-                "Even "
-                f"with nothing else to do, whoever has the skill {package['skill']} finishes it on day "
+                f"Even with nothing else to do, whoever has the skill {package['skill']} finishes it on day "
                 f"{earliest} at the earliest. No plan keeps the rules."
             )
     raise AssertionError("a case without a plan names a package that cannot be finished")
 
 
 def _write_able(facts: Facts) -> str:
-    """Who can do each package, with the cost, cheapest first."""
+    """Per package everybody with its skill and the cost, cheapest first."""
     lines = []
     for name, package in facts["packages"].items():
-        able = sorted(
-            (person["rate"] * package["days"], who)
-            for who, person in facts["people"].items()
-            if package["skill"] in person["skills"]
-        )
-        lines.append(f"{name}: " + ", ".join(f"{who} {cost}" for cost, who in able))
+        lines.append(f"{name}: " + ", ".join(f"{who} {cost}" for cost, who in list_able(facts, package)))
     return "\n".join(lines)
 
 
@@ -706,12 +677,7 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
         for who, person in people.items():
             if package["skill"] not in person["skills"] or doers.count(who) == MOST_PER_PERSON:
                 continue
-            day = max([person["from"], *(starts[o] + packages[o]["days"] for o in package["after"])])
-            if who in busy:
-                other = busy[who]
-                travel = int(packages[other].get("site") != package.get("site"))
-                day = max(day, starts[other] + packages[other]["days"] + travel)
-            day = skip_absence(person, day, package["days"])
+            day = find_start(facts, name, who, starts, busy.get(who))
             is_late = "deadline" in package and day + package["days"] - 1 > package["deadline"]
             options.append((is_late, person["rate"], day, who))
         if not options:
@@ -732,27 +698,20 @@ def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
     return json.dumps({"plan": plan})
 
 
-def build_family(style: Style) -> Family:
-    """The family with its texts in one style."""
-    generate = make_generator(style)
-    return Family(
-        name=NAME,
-        role=NAME,
-        generate=generate,
-        verify=verify,
-        solve=solve,
-        certify=certify,
-        call_tool=call_tool,
-        demonstrate=demonstrate,
-        baselines={
-            "random": _answer_randomly,
-            "constant": lambda scenario, rng: json.dumps({"plan": []}),
-            "greedy": lambda scenario, rng: json.dumps(follow_rule(dict(scenario.facts))),
-        },
-        max_calls=MAX_CALLS,
-        find_sector=find_sector_of(generate),
-    )
-
-
-FAMILY = build_family("full")
-SHORT_FAMILY = build_family("short")
+FAMILY = build_family(
+    NAME,
+    draw=draw,
+    settle=settle,
+    follow_rule=follow_rule,
+    write_brief=write_brief,
+    verify=verify,
+    solve=solve,
+    certify=certify,
+    call_tool=call_tool,
+    demonstrate=demonstrate,
+    baselines={
+        "random": _answer_randomly,
+        "constant": lambda scenario, rng: json.dumps({"plan": []}),
+        "greedy": lambda scenario, rng: json.dumps(follow_rule(scenario.facts)),
+    },
+)

@@ -12,25 +12,29 @@ import json
 import random
 from collections.abc import Iterator, Mapping
 from math import prod
+from operator import itemgetter
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from roles.base import Answer, AnswerError, Tool, parse_answer
-from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError, Verdict, rejected
+from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors.sector import Sector
+from scenarios.headroom import share_of_room
 from scenarios.jobs.job import (
     MAX_CALLS,
+    Draft,
     Facts,
     NoCaseError,
+    Truth,
     accept,
-    draw_scenario,
-    find_sector_of,
+    accept_escalation,
+    build_family,
+    combine_by_cost,
     join_words,
     make_job_role,
     read_call,
     refuse_limits,
-    room_of_cost,
 )
 
 NAME = "architecture"
@@ -49,9 +53,8 @@ STYLES: Mapping[str, tuple[str, ...]] = {  # way of building -> its main compone
     "managed platform": ("platform runtime", "managed database"),
     "event-driven": ("stream processors", "event store"),
 }
-OTHERS = (  # in the order in which a request passes them
-    *("load balancer", "identity service", "session store", "message queue", "search index", "file store"),
-)
+# Further components, in the order in which a request passes them.
+OTHERS = ("load balancer", "identity service", "session store", "message queue", "search index", "file store")
 FAILOVER, CACHE = "standby region", "cache"
 
 RULES = (
@@ -100,9 +103,8 @@ ROLE = make_job_role(
         "The best answer is the cheapest one that keeps all limits of the case: load, availability, latency, "
         'budget. If no answer keeps them all, say so with the design "none" and no instances.',
         f"Rules. {RULES}",
-        f"Tool: measure(design, instances) tells the exact figures of one answer. You may call it "
-        f"{MAX_CALLS} "
-        "times.",
+        "Tool: measure(design, instances) tells the exact figures of one answer. You may call it "
+        f"{MAX_CALLS} times.",
         "End with one JSON object with exactly these keys: design (the letter), instances (an object that "
         "gives the number for every component of that design). Nothing may follow it. Example of an answer "
         'in another case: {"design": "B", "instances": {"mail relay": 2, "archive": 1}}',
@@ -166,24 +168,23 @@ Plan = tuple[int, str, dict[str, int]]  # cost, design, instances
 
 def list_by_cost(facts: Facts) -> Iterator[Plan]:
     """Plans that carry the load under the latency limit, cheapest first; ties by design and counts."""
-    heap: list[tuple[int, str, tuple[int, ...], int]] = []
-    names = {letter: list_components(design) for letter, design in facts["designs"].items()}
-    for letter in facts["designs"]:
-        least = count_least(facts, letter)
-        if least is not None and find_latency(facts, letter) <= facts["latency"]:
-            counts = tuple(least[name] for name in names[letter])
-            heapq.heappush(heap, (find_cost(facts, least), letter, counts, 0))
-    while heap:
-        cost, letter, counts, first = heapq.heappop(heap)
-        yield cost, letter, dict(zip(names[letter], counts, strict=True))
-        for place in range(first, len(counts)):  # each plan is reached by adding in one order
-            if counts[place] < MOST_INSTANCES:
-                more = (*counts[:place], counts[place] + 1, *counts[place + 1 :])
-                price = facts["components"][names[letter][place]]["price"]
-                heapq.heappush(heap, (cost + price, letter, more, place))
+    plans = [_list_of_design(facts, letter) for letter in facts["designs"]]
+    return heapq.merge(*plans, key=itemgetter(0))
 
 
-def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
+def _list_of_design(facts: Facts, letter: str) -> Iterator[Plan]:
+    least = count_least(facts, letter)
+    if least is None or find_latency(facts, letter) > facts["latency"]:
+        return
+    choices = [
+        [(facts["components"][name]["price"] * count, count) for count in range(fewest, MOST_INSTANCES + 1)]
+        for name, fewest in least.items()
+    ]
+    for cost, counts in combine_by_cost(choices):
+        yield cost, letter, dict(zip(least, counts, strict=True))
+
+
+def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
     """A candidate without target and budget; see `settle`."""
     num = NUM_COMPONENTS[difficulty - 1]
     components: dict[str, dict[str, int]] = {}
@@ -211,15 +212,11 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
         for name in list_components(designs[letter]):
             if name not in components:
                 components[name] = _draw_component(rng, top)
-    latencies = sorted(sum(components[step[0]]["latency"] for step in d["steps"]) for d in designs.values())
+    facts: Draft = {"loads": loads, "components": components, "designs": designs}
+    latencies = sorted(find_latency(facts, letter) for letter in designs)
     loose = latencies[-1] + 5 * rng.randint(0, 4)
     tight = latencies[-1] - rng.randint(1, max(1, latencies[-1] - latencies[0]))
-    return {
-        "loads": loads,
-        "components": components,
-        "designs": designs,
-        "latency": tight if rng.random() < 0.4 else loose,
-    }
+    return facts | {"latency": tight if rng.random() < 0.4 else loose}
 
 
 def _draw_component(rng: random.Random, top: int) -> dict[str, int]:
@@ -232,7 +229,7 @@ def _draw_component(rng: random.Random, top: int) -> dict[str, int]:
     }
 
 
-def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -> tuple[dict[str, Any], int]:
+def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -> tuple[Truth, int]:
     """Set target and budget so that the search ends after a stated number of plans; return truth and calls.
 
     Raises:
@@ -267,30 +264,17 @@ def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -
     return {"design": letter, "instances": counts, "cost": cost}, place + 1
 
 
-def make_generator(style: Style) -> Any:
-    """Return generate(split, seed, index, difficulty) with the briefs in one style."""
-
-    def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
-        """One case; a pure function of its coordinates."""
-
-        where = (split, seed, index, difficulty)
-        return draw_scenario(
-            NAME, NAME, where, draw, settle, follow_rule, lambda facts: write_brief(facts, style)
-        )
-
-    return generate
-
-
 def write_percent(availability: int) -> str:
     """Example: write_percent(9950) == "99.50 %" """
     return f"{availability // 100}.{availability % 100:02d} %"
 
 
-def write_brief(facts: Facts, style: Style) -> str:
+def write_brief(facts: Facts) -> str:
     """Every figure of the case."""
-    lines = [_write_opening(facts) if style == "full" else ""]
+    lines = [_write_opening(facts)]
     for load in facts["loads"]:
-        answered = f", of which a cache answers {load['cached']} %" if _has_cache(facts) else ""
+        has_cache = CACHE in facts["components"]
+        answered = f", of which a cache answers {load['cached']} %" if has_cache else ""
         lines.append(f"Load ({load['name']}): {load['requests']} requests a second{answered}.")
     lines.append(f"Availability: at least {write_percent(facts['target'])}.")
     lines.append(f"Latency: at most {facts['latency']} ms.")
@@ -305,11 +289,7 @@ def write_brief(facts: Facts, style: Style) -> str:
             f"{name}: {part['capacity']} requests a second, up {write_percent(part['availability'])}, "
             f"{part['latency']} ms, {part['price']} k$ a year"
         )
-    return "\n".join(line for line in lines if line)
-
-
-def _has_cache(facts: Facts) -> bool:
-    return CACHE in facts["components"]
+    return "\n".join(lines)
 
 
 def _write_opening(facts: Facts) -> str:
@@ -351,20 +331,17 @@ def verify(scenario: Scenario, text: str) -> Verdict:
     facts, truth = scenario.facts, scenario.truth
     if answer.design == NONE and not answer.instances:
         if truth["design"] == NONE:
-            return Verdict(
-                reward=1.0, parts={"escalation": 1.0}, exact=True, feasible=True, explanation="nothing does"
-            )
+            return accept_escalation("nothing does")
         return rejected("infeasible", f"design {truth['design']} keeps every limit")
     problem = _find_mistake(facts, answer.design, answer.instances)
     if problem:
         return rejected("unknown_id", problem)
-    kept = check_limits(dict(facts), answer.design, answer.instances)
-    cost = find_cost(dict(facts), answer.instances)
+    kept = check_limits(facts, answer.design, answer.instances)
+    cost = find_cost(facts, answer.instances)
     if not all(kept.values()):
-        broken = join_words([name for name, holds in kept.items() if not holds])
-        return refuse_limits(kept, f"breaks {broken}")
+        return refuse_limits(kept)
     is_right = answer.design == truth["design"]
-    room = room_of_cost(cost, truth["cost"], (facts["budget"], 1))
+    room = share_of_room(-cost, -truth["cost"], (-facts["budget"], 1))
     exact = is_right and answer.instances == truth["instances"]
     says = f"cost {cost} (least: design {truth['design']} at {truth['cost']})"
     return accept(kept, {"architecture": float(is_right), "cost": room}, WEIGHTS, exact, says)
@@ -383,7 +360,7 @@ def _find_mistake(facts: Mapping[str, Any], letter: str, counts: Mapping[str, in
 
 def certify(scenario: Scenario) -> tuple[float, float]:
     """Least cost, and the same over every count vector with availability over all up and down states."""
-    facts = dict(scenario.facts)
+    facts = scenario.facts
     best = float("inf")
     for design in facts["designs"].values():
         names = list_components(design)
@@ -450,9 +427,8 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
     Raises:
         ToolError: unknown tool, other arguments, no such design or component, a count out of range.
     """
-    arguments = read_call(call, {"measure": _MeasureArguments})
-    assert isinstance(arguments, _MeasureArguments)
-    facts, letter, counts = dict(scenario.facts), arguments.design, arguments.instances
+    arguments = read_call(call, "measure", _MeasureArguments)
+    facts, letter, counts = scenario.facts, arguments.design, arguments.instances
     problem = _find_mistake(facts, letter, counts)
     if problem:
         raise ToolError(problem)
@@ -466,7 +442,7 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
 
 def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
     """Bounds from load and latency, then plans in order of cost until one reaches the target."""
-    facts, truth = dict(scenario.facts), scenario.truth
+    facts, truth = scenario.facts, scenario.truth
     plans = itertools.islice(list_by_cost(facts), scenario.optimal_tool_calls)
     target = write_percent(facts["target"])
     text = _write_bounds(facts)
@@ -550,35 +526,28 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
 
 def _answer_doubled(scenario: Scenario, rng: random.Random) -> str:
     """Two instances of everything in the cheapest design."""
-    facts = dict(scenario.facts)
+    facts = scenario.facts
     first = next(list_by_cost(facts), None)
     if first is None:
         return _answer_none(scenario, rng)
     return json.dumps({"design": first[1], "instances": dict.fromkeys(first[2], 2)})
 
 
-def build_family(style: Style) -> Family:
-    """The family with its texts in one style."""
-    generate = make_generator(style)
-    return Family(
-        name=NAME,
-        role=NAME,
-        generate=generate,
-        verify=verify,
-        solve=solve,
-        certify=certify,
-        call_tool=call_tool,
-        demonstrate=demonstrate,
-        baselines={
-            "random": _answer_randomly,
-            "constant": _answer_none,
-            "greedy": lambda scenario, rng: json.dumps(follow_rule(dict(scenario.facts))),
-            "doubled": _answer_doubled,
-        },
-        max_calls=MAX_CALLS,
-        find_sector=find_sector_of(generate),
-    )
-
-
-FAMILY = build_family("full")
-SHORT_FAMILY = build_family("short")
+FAMILY = build_family(
+    NAME,
+    draw=draw,
+    settle=settle,
+    follow_rule=follow_rule,
+    write_brief=write_brief,
+    verify=verify,
+    solve=solve,
+    certify=certify,
+    call_tool=call_tool,
+    demonstrate=demonstrate,
+    baselines={
+        "random": _answer_randomly,
+        "constant": _answer_none,
+        "greedy": lambda scenario, rng: json.dumps(follow_rule(scenario.facts)),
+        "doubled": _answer_doubled,
+    },
+)

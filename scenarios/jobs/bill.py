@@ -6,7 +6,6 @@ weighted floor over all and the budget kept. The optimum is found in order of th
 certified by integer programming on the words of the case.
 """
 
-import heapq
 import json
 import random
 import re
@@ -16,20 +15,24 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from roles.base import Answer, AnswerError, Tool, parse_answer
-from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError, Verdict, rejected
+from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors.sector import Sector
+from scenarios.headroom import share_of_room
 from scenarios.jobs.job import (
     MAX_CALLS,
+    Draft,
     Facts,
     NoCaseError,
+    Truth,
     accept,
-    draw_scenario,
-    find_sector_of,
+    accept_escalation,
+    build_family,
+    combine_by_cost,
+    join_broken,
     join_words,
     make_job_role,
     read_call,
     refuse_limits,
-    room_of_cost,
 )
 
 NAME = "bill"
@@ -45,14 +48,12 @@ WEIGHTS = {"cost": 0.5}
 RULES = (
     "Every service runs on one tier. In a year a service is billed for its units of that year, each at the "
     "tier's price. Where a commitment is made, at least the committed units are billed every year, used or "
-    "not, and each of the first units up to the committed number costs the stated amount less. Where a step "
-    "is stated, every unit beyond it costs the stated amount less; a unit may get both. A change away from "
-    "the present tier costs its fee once. A vendor with which all services together spend at least the "
-    "stated "
-    "amount in a year, fees left out, gives its rebate in that year. Every tier has a quality. The "
-    "quality of "
-    "a service must reach the service's floor; the average quality over all services, each counted with its "
-    "weight, must reach the floor of the average."
+    "not, and each of the first units up to the committed number costs the stated amount less. Where a "
+    "step is stated, every unit beyond it costs the stated amount less; a unit may get both. A change away "
+    "from the present tier costs its fee once. A vendor with which all services together spend at least "
+    "the stated amount in a year, fees left out, gives its rebate in that year. Every tier has a quality. "
+    "The quality of a service must reach the service's floor; the average quality over all services, each "
+    "counted with its weight, must reach the floor of the average."
 )
 
 
@@ -100,7 +101,7 @@ ROLE = make_job_role(
 )
 
 
-def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
+def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
     """A candidate without the floor of the average and the budget."""
     years = 2 if difficulty >= YEARS_FROM else 1
     tiers = TIERS[: NUM_TIERS[difficulty - 1]]
@@ -127,7 +128,7 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
         if difficulty >= STEP_FROM and rng.random() < 0.5:
             service["step"] = {"beyond": max(1, units - rng.randint(1, 6)), "less": 1}
         services[name] = service
-    facts: Facts = {"years": years, "services": services}
+    facts: Draft = {"years": years, "services": services}
     if difficulty >= REBATE_FROM:
         spends = [units * 5 for service in services.values() for units in service["units"][:1]]
         facts["rebates"] = {
@@ -191,32 +192,20 @@ def find_most_rebate(facts: Facts) -> int:
     return int(facts["years"] * sum(rebate["off"] for rebate in facts.get("rebates", {}).values()))
 
 
-def list_offers(service: Mapping[str, Any]) -> list[tuple[int, str, bool]]:
-    """(cost before rebates, tier, commitment) of the tiers that reach the service's floor, cheapest first."""
+def list_offers(service: Mapping[str, Any]) -> list[tuple[int, tuple[str, bool]]]:
+    """(cost before rebates, (tier, commitment)) of the tiers that reach the floor, cheapest first."""
     offers = []
     for tier, offer in service["tiers"].items():
         if offer["quality"] >= service["floor"]:
             for commits in (False, True) if "commit" in service else (False,):
                 spends, fee = price_service(service, tier, commits)
-                offers.append((sum(spends) + fee, tier, commits))
+                offers.append((sum(spends) + fee, (tier, commits)))
     return sorted(offers)
 
 
 def list_by_cost(facts: Facts) -> Iterator[tuple[int, Choice]]:
     """(cost before rebates, choice) with every service's own floor kept, cheapest first."""
-    offers = [list_offers(service) for service in facts["services"].values()]
-    if not all(offers):
-        return
-    heap = [(sum(options[0][0] for options in offers), (0,) * len(offers), 0)]
-    while heap:
-        cost, picks, first = heapq.heappop(heap)
-        chosen = [options[pick] for options, pick in zip(offers, picks, strict=True)]
-        yield cost, tuple((tier, commits) for _, tier, commits in chosen)
-        for place in range(first, len(picks)):
-            if picks[place] + 1 < len(offers[place]):
-                options, pick = offers[place], picks[place]
-                more = (*picks[:place], pick + 1, *picks[place + 1 :])
-                heapq.heappush(heap, (cost + options[pick + 1][0] - options[pick][0], more, place))
+    return combine_by_cost([list_offers(service) for service in facts["services"].values()])
 
 
 def search(facts: Facts, most: int) -> tuple[list[tuple[int, Choice, bool]], tuple[int, Choice]]:
@@ -247,7 +236,7 @@ def search(facts: Facts, most: int) -> tuple[list[tuple[int, Choice, bool]], tup
     return tried, best
 
 
-def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -> tuple[dict[str, Any], int]:
+def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -> tuple[Truth, int]:
     """Set the floor of the average and the budget, and find the best choice.
 
     Raises:
@@ -278,22 +267,9 @@ def name_choice(facts: Facts, choice: Choice) -> dict[str, Any]:
     }
 
 
-def make_generator(style: Style) -> Any:
-    """Return generate(split, seed, index, difficulty) with the briefs in one style."""
-
-    def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
-        """One case; a pure function of its coordinates."""
-        where = (split, seed, index, difficulty)
-        return draw_scenario(
-            NAME, NAME, where, draw, settle, follow_rule, lambda facts: write_brief(facts, style)
-        )
-
-    return generate
-
-
-def write_brief(facts: Facts, style: Style) -> str:
+def write_brief(facts: Facts) -> str:
     """Every figure of the case."""
-    lines = [_write_opening(facts)] if style == "full" else []
+    lines = [_write_opening(facts)]
     for name, service in facts["services"].items():
         units = service["units"]
         said = [
@@ -372,23 +348,20 @@ def verify(scenario: Scenario, text: str) -> Verdict:
         answer = parse_answer(text, BillAnswer)
     except AnswerError as error:
         return rejected(error.failure, str(error))
-    facts, truth = dict(scenario.facts), scenario.truth
+    facts, truth = scenario.facts, scenario.truth
     if not answer.tiers and not answer.commit:
         if not truth["tiers"]:
-            parts = {"escalation": 1.0}
-            return Verdict(reward=1.0, parts=parts, exact=True, feasible=True, explanation="no choice does")
+            return accept_escalation("no choice does")
         return rejected("infeasible", f"a choice keeps every limit, at {truth['cost']}")
     choice = read_choice(facts, answer.tiers, answer.commit)
     if isinstance(choice, str):
         return rejected("unknown_id", choice)
     kept = check_limits(facts, choice)
     if not all(kept.values()):
-        return refuse_limits(
-            kept, f"breaks {join_words([name for name, holds in kept.items() if not holds])}"
-        )
+        return refuse_limits(kept)
     total, rebates = find_bill(facts, choice)
     cost = total - rebates
-    room = room_of_cost(cost, truth["cost"], (facts["budget"], 1))
+    room = share_of_room(-cost, -truth["cost"], (-facts["budget"], 1))
     says = f"cost {cost} (least {truth['cost']})"
     return accept(kept, {"cost": room}, WEIGHTS, cost == truth["cost"], says)
 
@@ -488,17 +461,16 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
     Raises:
         ToolError: unknown tool, other arguments, no such service, tier or commitment.
     """
-    arguments = read_call(call, {"bill": _BillArguments})
-    assert isinstance(arguments, _BillArguments)
-    facts = dict(scenario.facts)
+    arguments = read_call(call, "bill", _BillArguments)
+    facts = scenario.facts
     choice = read_choice(facts, arguments.tiers, arguments.commit)
     if isinstance(choice, str):
         raise ToolError(choice)
     total, rebates = find_bill(facts, choice)
-    broken = [name for name, holds in check_limits(facts, choice).items() if not holds]
+    kept = check_limits(facts, choice)
     quality = write_average(facts, choice)
     return f"cost {total - rebates} ({total} less {rebates}), average quality {quality}, " + (
-        f"breaks {join_words(broken)}" if broken else "every limit kept"
+        "every limit kept" if all(kept.values()) else f"breaks {join_broken(kept)}"
     )
 
 
@@ -510,7 +482,7 @@ def write_average(facts: Facts, choice: Choice) -> str:
 
 def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
     """Choices in order of the cost before rebates, until what rebates can give no longer makes up for it."""
-    facts = dict(scenario.facts)
+    facts = scenario.facts
     tried, (least, _) = search(facts, max(MOST_TRIED))
     steps: list[Step] = []
     text = f"{_write_offers(facts)}\nIn order of the cost before rebates: "
@@ -541,7 +513,8 @@ def _write_offers(facts: Facts) -> str:
     lines = []
     for name, service in facts["services"].items():
         offers = [
-            f"{tier}{' committed' if commits else ''} {cost}" for cost, tier, commits in list_offers(service)
+            f"{tier}{' committed' if commits else ''} {cost}"
+            for cost, (tier, commits) in list_offers(service)
         ]
         low = [tier for tier, offer in service["tiers"].items() if offer["quality"] < service["floor"]]
         out = f" ({join_words(low)} under {service['floor']})" if low else ""
@@ -554,8 +527,8 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
     services = facts["services"]
     picks = {name: list_offers(service)[0] for name, service in services.items()}
 
-    def quality(name: str, offer: tuple[int, str, bool]) -> int:
-        return int(services[name]["weight"] * services[name]["tiers"][offer[1]]["quality"])
+    def quality(name: str, offer: tuple[int, tuple[str, bool]]) -> int:
+        return int(services[name]["weight"] * services[name]["tiers"][offer[1][0]]["quality"])
 
     needed = facts["average"] * sum_weights(facts)
     while sum(quality(name, offer) for name, offer in picks.items()) < needed:
@@ -569,7 +542,7 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
             return {"tiers": {}, "commit": []}
         _, name, other = min(raises)
         picks[name] = other
-    choice = tuple((tier, commits) for _, tier, commits in picks.values())
+    choice = tuple(offer for _, offer in picks.values())
     total, rebates = find_bill(facts, choice)
     return name_choice(facts, choice) if total - rebates <= facts["budget"] else {"tiers": {}, "commit": []}
 
@@ -581,27 +554,20 @@ def _answer_randomly(scenario: Scenario, rng: random.Random) -> str:
     return json.dumps({"tiers": tiers, "commit": commit})
 
 
-def build_family(style: Style) -> Family:
-    """The family with its texts in one style."""
-    generate = make_generator(style)
-    return Family(
-        name=NAME,
-        role=NAME,
-        generate=generate,
-        verify=verify,
-        solve=solve,
-        certify=certify,
-        call_tool=call_tool,
-        demonstrate=demonstrate,
-        baselines={
-            "random": _answer_randomly,
-            "constant": lambda scenario, rng: json.dumps({"tiers": {}, "commit": []}),
-            "greedy": lambda scenario, rng: json.dumps(follow_rule(dict(scenario.facts))),
-        },
-        max_calls=MAX_CALLS,
-        find_sector=find_sector_of(generate),
-    )
-
-
-FAMILY = build_family("full")
-SHORT_FAMILY = build_family("short")
+FAMILY = build_family(
+    NAME,
+    draw=draw,
+    settle=settle,
+    follow_rule=follow_rule,
+    write_brief=write_brief,
+    verify=verify,
+    solve=solve,
+    certify=certify,
+    call_tool=call_tool,
+    demonstrate=demonstrate,
+    baselines={
+        "random": _answer_randomly,
+        "constant": lambda scenario, rng: json.dumps({"tiers": {}, "commit": []}),
+        "greedy": lambda scenario, rng: json.dumps(follow_rule(scenario.facts)),
+    },
+)

@@ -1,17 +1,26 @@
-"""What the whole jobs share: the frame of a case, the verdict on graded parts, the checks of a tool call.
+"""Shared by the whole jobs: how a case is drawn, how graded parts become a verdict, how a call is read.
 
 A job draws candidates until one has a single best answer that its expert reaches in a stated number of
 steps. Money is in k$ a year. Everything that an answer depends on stands in the brief or the mandate.
 """
 
+import heapq
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from typing import Any, TypeVar
 
-from pydantic import BaseModel
-
-from roles.base import Role, Tool
-from scenarios.base import Scenario, Split, ToolCall, ToolError, Verdict, check_coordinates, scenario_rng
+from roles.base import Answer, Role, Tool
+from scenarios.base import (
+    Family,
+    Scenario,
+    Split,
+    Step,
+    ToolCall,
+    ToolError,
+    Verdict,
+    check_coordinates,
+    scenario_rng,
+)
 from scenarios.company.sectors import SECTORS
 from scenarios.company.sectors.sector import Sector
 from scenarios.company.splits import belongs_to
@@ -24,74 +33,114 @@ ESCALATION_SHARE = 0.08  # of the cases in which no answer keeps all limits
 TRAP_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9)  # by difficulty, of the other cases:
 # those in which the rule of thumb is not optimal
 
-Facts = dict[str, Any]
+Facts = Mapping[str, Any]
+Draft = dict[str, Any]  # facts whose limits are not set yet
+Truth = dict[str, Any]
+A = TypeVar("A", bound=Answer)
+T = TypeVar("T")
 
 
 class NoCaseError(Exception):
     """A candidate that is no case: no single best answer, or too long a way to it."""
 
 
-def draw_scenario(
-    family: str,
-    role: str,
-    coordinates: tuple[Split, int, int, int],
-    draw: Callable[[random.Random, Sector, int], Facts],
-    settle: Callable[[Facts, int, bool, random.Random], tuple[dict[str, Any], int]],
+def build_family(
+    name: str,
+    *,
+    draw: Callable[[random.Random, Sector, int], Draft],
+    settle: Callable[[Draft, int, bool, random.Random], tuple[Truth, int]],
     follow_rule: Callable[[Facts], dict[str, Any]],
     write_brief: Callable[[Facts], str],
-) -> Scenario:
-    """The scenario at these coordinates (split, seed, index, difficulty); a pure function of them.
+    verify: Callable[[Scenario, str], Verdict],
+    solve: Callable[[Scenario], dict[str, Any]],
+    certify: Callable[[Scenario], tuple[float, float]],
+    call_tool: Callable[[Scenario, ToolCall], str],
+    demonstrate: Callable[[Scenario, random.Random], tuple[Step, ...]],
+    baselines: Mapping[str, Callable[[Scenario, random.Random], str]],
+) -> Family:
+    """The family of a whole job, whose role has the family's name.
 
     `draw(rng, sector, difficulty)` makes a candidate. `settle(facts, difficulty, escalates, rng)` sets its
     limits and returns its truth and the tool calls of its demonstration, or raises NoCaseError; it is tried
-    SETTLE_TRIES times on a candidate. `follow_rule(facts)` is the answer by the family's
-    rule of thumb; it is wrong in TRAP_SHARES of the cases that do not escalate.
-
-    Raises:
-        ValueError: coordinates out of range.
-        RuntimeError: no case in MAX_TRIES candidates.
+    SETTLE_TRIES times on a candidate. `follow_rule(facts)` is the answer by the family's rule of thumb; it is
+    wrong in TRAP_SHARES of the cases that do not escalate.
     """
-    split, seed, index, difficulty = coordinates
-    check_coordinates(split, seed, index, difficulty)
-    rng = scenario_rng(family, split, seed, index, difficulty)
-    escalates = rng.random() < ESCALATION_SHARE
-    is_trap = rng.random() < TRAP_SHARES[difficulty - 1]
-    for _ in range(MAX_TRIES):
-        sector = SECTORS[rng.choice(list(SECTORS))]
-        frame = {"sector": sector.name, "company": rng.choice(sector.companies), "wording": rng.randrange(4)}
-        facts = frame | draw(rng, sector, difficulty)
-        if not belongs_to(split, [facts]):
-            continue
-        for _ in range(SETTLE_TRIES):
-            try:
-                truth, num_calls = settle(facts, difficulty, escalates, rng)
-            except NoCaseError:
+
+    def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
+        """One case; a pure function of its coordinates.
+
+        Raises:
+            ValueError: coordinates out of range.
+            RuntimeError: no case in MAX_TRIES candidates.
+        """
+        check_coordinates(split, seed, index, difficulty)
+        rng = scenario_rng(name, split, seed, index, difficulty)
+        escalates = rng.random() < ESCALATION_SHARE
+        is_trap = rng.random() < TRAP_SHARES[difficulty - 1]
+        for _ in range(MAX_TRIES):
+            sector = SECTORS[rng.choice(list(SECTORS))]
+            company, wording = rng.choice(sector.companies), rng.randrange(4)
+            facts: Draft = {"sector": sector.name, "company": company, "wording": wording}
+            facts |= draw(rng, sector, difficulty)
+            if not belongs_to(split, [facts]):
                 continue
-            by_rule = follow_rule(facts)
-            if not escalates and is_trap == all(truth[key] == value for key, value in by_rule.items()):
-                continue
-            return Scenario(
-                family=family,
-                split=split,
-                seed=seed,
-                index=index,
-                difficulty=difficulty,
-                role=role,
-                brief=write_brief(facts),
-                facts=facts,
-                truth=truth,
-                optimal_tool_calls=num_calls,
-            )
-    raise RuntimeError(f"no {family} case of difficulty {difficulty} in {MAX_TRIES} candidates")
+            for _ in range(SETTLE_TRIES):
+                try:
+                    truth, num_calls = settle(facts, difficulty, escalates, rng)
+                except NoCaseError:
+                    continue
+                by_rule = follow_rule(facts)
+                is_right = all(truth[key] == value for key, value in by_rule.items())
+                if not escalates and is_trap == is_right:
+                    continue
+                return Scenario(
+                    family=name,
+                    split=split,
+                    seed=seed,
+                    index=index,
+                    difficulty=difficulty,
+                    role=name,
+                    brief=write_brief(facts),
+                    facts=facts,
+                    truth=truth,
+                    optimal_tool_calls=num_calls,
+                )
+        raise RuntimeError(f"no {name} case of difficulty {difficulty} in {MAX_TRIES} candidates")
+
+    return Family(
+        name=name,
+        role=name,
+        generate=generate,
+        verify=verify,
+        solve=solve,
+        certify=certify,
+        call_tool=call_tool,
+        demonstrate=demonstrate,
+        baselines=baselines,
+        max_calls=MAX_CALLS,
+        find_sector=lambda *where: str(generate(*where).facts["sector"]),
+        infeasible_reward=LIMITS_SHARE,
+    )
 
 
-def find_sector_of(generate: Callable[..., Scenario]) -> Callable[..., str]:
-    """Return the function from coordinates to the sector of a case."""
+def combine_by_cost(choices: Sequence[Sequence[tuple[int, T]]]) -> Iterator[tuple[int, tuple[T, ...]]]:
+    """Every way to take one of each of the choices, cheapest first; ties by the places that are taken.
 
-    def find_sector(split: Split, seed: int, index: int, difficulty: int) -> str:
-        return str(generate(split, seed, index, difficulty).facts["sector"])
+    Each choice lists (cost, what it is) by rising cost. There is no way where a choice is empty.
 
-    return find_sector
+    Example: list(combine_by_cost([[(1, "a"), (3, "b")], [(2, "c")]])) == [(3, ("a", "c")), (5, ("b", "c"))]
+    """
+    if not all(choices):
+        return
+    heap = [(sum(options[0][0] for options in choices), (0,) * len(choices), 0)]
+    while heap:
+        cost, picks, first = heapq.heappop(heap)
+        yield cost, tuple(options[pick][1] for options, pick in zip(choices, picks, strict=True))
+        for place in range(first, len(picks)):  # each way is reached by moving on in one order
+            options, pick = choices[place], picks[place]
+            if pick + 1 < len(options):
+                more = (*picks[:place], pick + 1, *picks[place + 1 :])
+                heapq.heappush(heap, (cost + options[pick + 1][0] - options[pick][0], more, place))
 
 
 def accept(
@@ -113,41 +162,54 @@ def accept(
     )
 
 
-def refuse_limits(kept: Mapping[str, float], explanation: str) -> Verdict:
-    """The verdict on an answer that breaks limits: LIMITS_SHARE times the mean of these parts."""
-    parts = {name: float(value) for name, value in kept.items()}
+def accept_escalation(says: str) -> Verdict:
+    """The verdict on an answer that hands over a case in which nothing keeps all limits."""
+    return Verdict(reward=1.0, parts={"escalation": 1.0}, exact=True, feasible=True, explanation=says)
+
+
+def refuse_limits(kept: Mapping[str, bool], says: str = "", **graded: float) -> Verdict:
+    """The verdict on an answer that breaks limits: LIMITS_SHARE times the mean of limits kept and grades.
+
+    Without a word on it the explanation names the limits that are broken.
+    """
+    parts = {name: float(value) for name, value in kept.items()} | graded
     return Verdict(
         reward=round(LIMITS_SHARE * sum(parts.values()) / len(parts), 9),
         parts=parts,
         exact=False,
         feasible=False,
-        explanation=explanation,
+        explanation=says or f"breaks {join_broken(kept)}",
         failure="infeasible",
     )
 
 
-def room_of_cost(cost: int, best: int, blind: tuple[int, int]) -> float:
-    """Place of a cost between a blind feasible answer's (0) and the least (1).
+def join_broken(kept: Mapping[str, bool]) -> str:
+    """Names of the limits that are broken, at least one, in words."""
+    return join_words([name for name, is_kept in kept.items() if not is_kept])
 
-    `blind` is the mean cost of the feasible answers as (sum, count).
 
-    Example: room_of_cost(15, 10, (40, 2)) == 0.5
+def score_named(named: Set[T], real: Set[T], num_possible: int) -> float:
+    """F1 of what was named, above that of naming everything that is possible (0).
+
+    Example: score_named({1}, {1, 2}, 6) == (2 / 3 - 1 / 2) / (1 / 2)
     """
-    total, count = blind
-    if cost <= best:
+    if named == real:
         return 1.0
-    return max(0.0, (total - cost * count) / (total - best * count))
+    everything = 2 * len(real) / (num_possible + len(real))
+    if not real or everything == 1:
+        return 0.0
+    f1 = 2 * len(named & real) / (len(named) + len(real))
+    return max(0.0, (f1 - everything) / (1 - everything))
 
 
-def read_call(call: ToolCall, tools: Mapping[str, type[BaseModel]]) -> BaseModel:
-    """The arguments of a call as the schema of its tool.
+def read_call(call: ToolCall, name: str, schema: type[A]) -> A:
+    """The arguments of a call of the job's tool as its schema.
 
     Raises:
-        ToolError: unknown tool, or other arguments.
+        ToolError: another tool, or other arguments.
     """
-    if call.name not in tools:
-        raise ToolError(f"unknown tool; tools are {' '.join(tools)}")
-    schema = tools[call.name]
+    if call.name != name:
+        raise ToolError(f"unknown tool; tools are {name}")
     try:
         return schema.model_validate(call.arguments, strict=True)
     except ValueError:

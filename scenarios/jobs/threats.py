@@ -16,19 +16,22 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from roles.base import Answer, AnswerError, Tool, parse_answer
-from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError, Verdict, rejected
+from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors.sector import Sector
+from scenarios.headroom import share_of_room
 from scenarios.jobs.job import (
     MAX_CALLS,
+    Draft,
     Facts,
     NoCaseError,
+    Truth,
     accept,
-    draw_scenario,
-    find_sector_of,
+    build_family,
     join_words,
     make_job_role,
     read_call,
     refuse_limits,
+    score_named,
 )
 
 NAME = "threats"
@@ -56,9 +59,8 @@ SIGNS: Mapping[str, tuple[str, str]] = {  # (words where it does not hold, words
     "solo": ("payments need two people", "payments need one person"),
 }
 OLD_MONTHS = 6  # a patch older than this is a sign, too
-THREATS: Mapping[
-    str, tuple[str, ...]
-] = {  # name -> the signs that make it real, the first ones at low levels
+# Name -> the signs that make a threat real, the first ones at low levels.
+THREATS: Mapping[str, tuple[str, ...]] = {
     "ransomware": ("untested", "old", "exposed", "password"),
     "stolen password": ("password", "exposed", "unreviewed", "old"),
     "break-in from the internet": ("exposed", "old", "plain", "password"),
@@ -91,18 +93,15 @@ CONTROLS: Mapping[str, str] = {  # name -> the sign that it answers
 }
 
 RULES = (
-    "A threat is real on an asset if all its conditions hold there; it is then one risk. Its likelihood "
-    "is 1, "
-    "plus 1 if the asset is reached from the internet, plus 1 if the asset had an incident in the last 12 "
-    "months. Its impact follows from the value of the asset: 0 under 50 k$, 1 from 50, 2 from 200, 3 from "
-    "500, 4 from 1000 k$. Severity is likelihood times impact, 0 to 12. A control lowers the likelihood "
-    "of the "
-    "threats that it names by the steps stated, on every asset, never below 0; steps of several controls add "
-    "up, unless the case says that a control covers another: then the covered control lowers nothing beside "
-    "it. Where the case says that a threat spreads, it is real also on every asset connected to an asset on "
-    "which its conditions hold; there its likelihood is 1, without additions. State the severities before "
-    "any "
-    "control."
+    "A threat is real on an asset if all its conditions hold there; it is then one risk. Its likelihood is "
+    "1, plus 1 if the asset is reached from the internet, plus 1 if the asset had an incident in the last "
+    "12 months. Its impact follows from the value of the asset: 0 under 50 k$, 1 from 50, 2 from 200, 3 "
+    "from 500, 4 from 1000 k$. Severity is likelihood times impact, 0 to 12. A control lowers the "
+    "likelihood of the threats that it names by the steps stated, on every asset, never below 0; steps of "
+    "several controls add up, unless the case says that a control covers another: then the covered control "
+    "lowers nothing beside it. Where the case says that a threat spreads, it is real also on every asset "
+    "connected to an asset on which its conditions hold; there its likelihood is 1, without additions. "
+    "State the severities before any control."
 )
 
 
@@ -153,13 +152,11 @@ ROLE = make_job_role(
         "You are the Risk officer of a company. You find which threats are real on which assets and how "
         "severe each is, and choose the controls to buy.",
         "The best controls cost at most the budget, leave no severity above the appetite, and leave the "
-        "least "
-        "severity in all; of equal severity the cheaper ones. If no controls within the budget keep the "
-        "appetite, buy none and escalate.",
+        "least severity in all; of equal severity the cheaper ones. If no controls within the budget keep "
+        "the appetite, buy none and escalate.",
         f"Rules. {RULES}",
-        "Tool: apply(risks, controls) applies controls to the risks as you state them, and tells the "
-        "cost. It "
-        f"does not check your risks. You may call it {MAX_CALLS} times.",
+        "Tool: apply(risks, controls) applies controls to the risks as you state them, and tells the cost. "
+        f"It does not check your risks. You may call it {MAX_CALLS} times.",
         "End with one JSON object with exactly these keys: risks (a list with one entry for every real risk, "
         "in any order, with the keys threat, asset, severity), controls (a list of names, in any order), "
         "escalate (true or false). Nothing may follow it. Example of an answer in another case: "
@@ -172,7 +169,7 @@ ROLE = make_job_role(
 )
 
 
-def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
+def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
     """A candidate without budget and appetite: assets with signs, threats, controls."""
     level = difficulty - 1
     threats: dict[str, dict[str, Any]] = {}
@@ -203,7 +200,7 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
             "cost": rng.randint(3, 20),
             "steps": {threat: rng.randint(1, 2) for threat in against},
         }
-    facts: Facts = {"assets": assets, "threats": threats, "controls": controls}
+    facts: Draft = {"assets": assets, "threats": threats, "controls": controls}
     if difficulty >= COVERS_FROM and len(controls) > 2:
         covering, covered = rng.sample(list(controls), 2)
         facts["covers"] = [covering, covered]
@@ -216,7 +213,7 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
 
 
 def holds(asset: Mapping[str, Any], sign: str) -> bool:
-    """Whether a condition of a threat holds on an asset."""
+    """Tell whether a condition of a threat holds on an asset."""
     return asset["months"] > OLD_MONTHS if sign == "old" else bool(asset[sign])
 
 
@@ -263,7 +260,7 @@ def apply_controls(facts: Facts, risks: Risks, controls: Sequence[str]) -> tuple
 
 
 def list_sets(facts: Facts) -> list[tuple[str, ...]]:
-    """The sets of controls within the budget to which no further control can be added, and the empty set."""
+    """The sets of controls within the budget to which no further control can be added."""
     names = list(facts["controls"])
     costs = {name: facts["controls"][name]["cost"] for name in names}
     sets = []
@@ -275,18 +272,32 @@ def list_sets(facts: Facts) -> list[tuple[str, ...]]:
     return sets
 
 
-def find_best(facts: Facts, risks: Risks) -> list[tuple[int, int, tuple[str, ...]]]:
-    """(severity left, cost, controls) of the sets that keep budget and appetite, best first."""
+def list_affordable(facts: Facts, risks: Risks) -> list[tuple[int, int, int, tuple[str, ...]]]:
+    """(severity left, cost, highest left, controls) of every set within the budget."""
     names, found = list(facts["controls"]), []
     for size in range(len(names) + 1):
         for chosen in itertools.combinations(names, size):
             cost, left, highest = apply_controls(facts, risks, chosen)
-            if cost <= facts["budget"] and highest <= facts["appetite"]:
-                found.append((left, cost, chosen))
-    return sorted(found)
+            if cost <= facts["budget"]:
+                found.append((left, cost, highest, chosen))
+    return found
 
 
-def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -> tuple[dict[str, Any], int]:
+def find_best(facts: Facts, risks: Risks) -> list[tuple[int, int, tuple[str, ...]]]:
+    """(severity left, cost, controls) of the sets that keep budget and appetite, best first."""
+    return rank_kept(facts, list_affordable(facts, risks))
+
+
+def rank_kept(
+    facts: Facts, affordable: Sequence[tuple[int, int, int, tuple[str, ...]]]
+) -> list[tuple[int, int, tuple[str, ...]]]:
+    """(severity left, cost, controls) of the affordable sets that keep the appetite, best first."""
+    return sorted(
+        (left, cost, chosen) for left, cost, highest, chosen in affordable if highest <= facts["appetite"]
+    )
+
+
+def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -> tuple[Truth, int]:
     """Set budget and appetite, and find the best controls.
 
     Raises:
@@ -299,14 +310,12 @@ def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -
     if len(costs) < NUM_CONTROLS[difficulty - 1] or not 2 <= len(risks) <= 0.7 * num_pairs:
         raise NoCaseError
     facts["budget"] = rng.randint(min(costs), sum(costs) - 1)
-    facts["appetite"] = MOST_SEVERITY
-    lowest = min(
-        apply_controls(facts, risks, chosen)[2] for _, _, chosen in find_best(facts, risks)
-    )  # the highest severity that is left at best
+    affordable = list_affordable(facts, risks)
+    lowest = min(highest for _, _, highest, _ in affordable)
     facts["appetite"] = lowest - 1 if escalates else lowest + rng.choice((0, 0, 0, 1))
     if facts["appetite"] < (2 if escalates else 0):
         raise NoCaseError
-    found = find_best(facts, risks)
+    found = rank_kept(facts, affordable)
     if (not found) != escalates:
         raise NoCaseError
     said = [
@@ -317,9 +326,8 @@ def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -
     if len(sets) > MOST_SETS[difficulty - 1]:
         raise NoCaseError
     if escalates:
-        return {"risks": said, "controls": [], "escalate": True, "left": 0, "cost": 0, "blind": [0, 1]}, len(
-            sets
-        )
+        nothing = {"controls": [], "escalate": True, "left": 0, "cost": 0, "blind": [0, 1]}
+        return {"risks": said, **nothing}, len(sets)
     if len(found) < 2 or found[0][:2] == found[1][:2] or found[0][0] == sum(severities):
         raise NoCaseError
     blind = [sum(left for left, _, _ in found), len(found)]
@@ -349,23 +357,9 @@ def plan_search(facts: Facts, risks: Risks) -> tuple[list[tuple[str, ...]], str]
     return [*sets, *([tuple(lean)] if dropped else [])], join_words(dropped) if dropped else ""
 
 
-def make_generator(style: Style) -> Any:
-    """Return generate(split, seed, index, difficulty) with the briefs in one style."""
-
-    def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
-        """One case; a pure function of its coordinates."""
-
-        where = (split, seed, index, difficulty)
-        return draw_scenario(
-            NAME, NAME, where, draw, settle, follow_rule, lambda facts: write_brief(facts, style)
-        )
-
-    return generate
-
-
-def write_brief(facts: Facts, style: Style) -> str:
+def write_brief(facts: Facts) -> str:
     """Every figure of the case."""
-    lines = [_write_opening(facts)] if style == "full" else []
+    lines = [_write_opening(facts)]
     lines.append("Assets:")
     for name, asset in facts["assets"].items():
         said = [f"{name}: worth {asset['value']} k$"]
@@ -409,13 +403,6 @@ def solve(scenario: Scenario) -> dict[str, Any]:
     return {key: scenario.truth[key] for key in ("risks", "controls", "escalate")}
 
 
-def score_identification(said: set[tuple[str, str]], real: set[tuple[str, str]], num_pairs: int) -> float:
-    """F1 of the risks that were named, above that of naming every threat on every asset (0)."""
-    everything = 2 * len(real) / (num_pairs + len(real))
-    f1 = 2 * len(said & real) / (len(said) + len(real))
-    return max(0.0, (f1 - everything) / (1 - everything))
-
-
 def verify(scenario: Scenario, text: str) -> Verdict:
     """Reward 0.1 limits + 0.2 risks found + 0.1 severities + 0.2 severity taken away + 0.4 exact.
 
@@ -427,13 +414,13 @@ def verify(scenario: Scenario, text: str) -> Verdict:
         answer = parse_answer(text, ThreatsAnswer)
     except AnswerError as error:
         return rejected(error.failure, str(error))
-    facts, truth = dict(scenario.facts), scenario.truth
+    facts, truth = scenario.facts, scenario.truth
     problem = _find_mistake(facts, [risk.model_dump() for risk in answer.risks], answer.controls)
     if problem:
         return rejected("unknown_id", problem)
     real = {(risk["threat"], risk["asset"]): risk["severity"] for risk in truth["risks"]}
     said = {(risk.threat, risk.asset): risk.severity for risk in answer.risks}
-    found = score_identification(set(said), set(real), len(facts["assets"]) * len(facts["threats"]))
+    found = score_named(set(said), set(real), len(facts["assets"]) * len(facts["threats"]))
     both = set(said) & set(real)
     distance = sum(abs(said[pair] - real[pair]) for pair in both) / (MOST_SEVERITY * max(1, len(both)))
     graded = {"identification": found, "severity": found * (1 - distance)}
@@ -447,13 +434,10 @@ def verify(scenario: Scenario, text: str) -> Verdict:
         cost, left, highest = apply_controls(facts, find_risks(facts), answer.controls)
         kept = {"budget": cost <= facts["budget"], "appetite": highest <= facts["appetite"]}
         total, count = truth["blind"]
-        graded["mitigation"] = max(0.0, (total - left * count) / (total - truth["left"] * count))
+        graded["mitigation"] = share_of_room(-left, -truth["left"], (-total, count))
         right &= set(answer.controls) == set(truth["controls"])
     if not all(kept.values()):
-        return refuse_limits(
-            {**kept, "identification": found},
-            f"breaks {join_words([name for name, holds in kept.items() if not holds])}",
-        )
+        return refuse_limits(kept, identification=found)
     best = join_words(truth["controls"]) if truth["controls"] else "nothing"
     says = f"{len(both)} of {len(real)} risks found; best controls: {best}, leaving {truth['left']}"
     return accept(kept, graded, WEIGHTS, right, says)
@@ -591,9 +575,8 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
     Raises:
         ToolError: unknown tool, other arguments, no such threat, asset or control.
     """
-    arguments = read_call(call, {"apply": _ApplyArguments})
-    assert isinstance(arguments, _ApplyArguments)
-    facts = dict(scenario.facts)
+    arguments = read_call(call, "apply", _ApplyArguments)
+    facts = scenario.facts
     problem = _find_mistake(facts, [risk.model_dump() for risk in arguments.risks], arguments.controls)
     if problem:
         raise ToolError(problem)
@@ -611,7 +594,7 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
 
 def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
     """The conditions asset by asset, then every largest set of controls within the budget applied."""
-    facts, truth = dict(scenario.facts), scenario.truth
+    facts, truth = scenario.facts, scenario.truth
     risks = find_risks(facts)
     sets, dropped = plan_search(facts, risks) if not truth["escalate"] else (list_sets(facts), "")
     named = [{key: risk[key] for key in ("threat", "asset", "severity")} for risk in truth["risks"]]
@@ -678,8 +661,8 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
 
 def _answer_greedily(scenario: Scenario, rng: random.Random) -> str:
     """Finds every risk, buys by the rule of thumb."""
-    controls = follow_rule(dict(scenario.facts))["controls"]
-    risks = find_risks(dict(scenario.facts))
+    controls = follow_rule(scenario.facts)["controls"]
+    risks = find_risks(scenario.facts)
     said = [
         {"threat": t, "asset": a, "severity": likely * impact} for (t, a), (likely, impact) in risks.items()
     ]
@@ -702,23 +685,16 @@ def _answer_nothing(scenario: Scenario, rng: random.Random) -> str:
     return json.dumps({"risks": [], "controls": [], "escalate": False})
 
 
-def build_family(style: Style) -> Family:
-    """The family with its texts in one style."""
-    generate = make_generator(style)
-    return Family(
-        name=NAME,
-        role=NAME,
-        generate=generate,
-        verify=verify,
-        solve=solve,
-        certify=certify,
-        call_tool=call_tool,
-        demonstrate=demonstrate,
-        baselines={"random": _answer_randomly, "constant": _answer_nothing, "greedy": _answer_greedily},
-        max_calls=MAX_CALLS,
-        find_sector=find_sector_of(generate),
-    )
-
-
-FAMILY = build_family("full")
-SHORT_FAMILY = build_family("short")
+FAMILY = build_family(
+    NAME,
+    draw=draw,
+    settle=settle,
+    follow_rule=follow_rule,
+    write_brief=write_brief,
+    verify=verify,
+    solve=solve,
+    certify=certify,
+    call_tool=call_tool,
+    demonstrate=demonstrate,
+    baselines={"random": _answer_randomly, "constant": _answer_nothing, "greedy": _answer_greedily},
+)

@@ -21,19 +21,23 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from roles.base import Answer, AnswerError, Tool, parse_answer
-from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, ToolError, Verdict, rejected
+from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
 from scenarios.company.sectors.sector import Sector
 from scenarios.jobs.job import (
     MAX_CALLS,
+    Draft,
     Facts,
     NoCaseError,
+    Truth,
     accept,
-    draw_scenario,
-    find_sector_of,
+    accept_escalation,
+    build_family,
+    join_broken,
     join_words,
     make_job_role,
     read_call,
     refuse_limits,
+    score_named,
 )
 
 NAME = "tradeoff"
@@ -56,32 +60,25 @@ RULE_WORDS: Mapping[str, str] = {
     "nash": "the largest product of the gains of all seats",
     "leximin": "the gain of the seat that gains least is as large as possible; where two are equal in that, "
     "the second least gain, and so on",
-    "equal shares": "every seat's gain is taken as a share of the best gain that this seat could have by any "
-    "outcome that can be chosen, and the smallest share is as large as possible; where two are equal in "
-    "that, "
-    "the second smallest share, and so on",
+    "equal shares": "every seat's gain is taken as a share of the best gain that this seat could have by "
+    "any outcome that can be chosen, and the smallest share is as large as possible; where two are equal "
+    "in that, the second smallest share, and so on",
 }
 GRADES = {"fairness": 0.15, "satisfaction": 0.05, "conflicts": 0.1}
 
 RULES = (
-    "An outcome is one package, with any of the extras that the case offers. It costs what the package "
-    "and the "
-    "extras cost. A seat's points are those of the package plus what the extras add for that seat. An "
-    "outcome "
-    "can be chosen if it costs at most the budget, leaves no seat below its walk-away points, and no "
-    "valid veto "
-    "stands against its package. A veto is valid only where the seat's own figure for the package is "
-    "above the "
-    "seat's own limit; a seat that claims a veto without that has none, and a seat whose figure is above its "
-    "limit has one only if it claims it. A seat's gain is its points less its walk-away points. A seat with "
-    "weight 2 counts as two seats with the same points. What a seat says it prefers does not count; its "
-    "points "
-    "do. A seat's favourite is the package on which it has the most points, without extras, among the "
-    "packages "
-    "that can be chosen without extras. Two seats are in conflict if their favourites differ and each has at "
-    f"least {CONFLICT_LOSS} points less on the other's favourite than on its own. If no outcome can be "
-    "chosen, "
-    "the case is escalated and no conflict is named."
+    "An outcome is one package, with any of the extras that the case offers. It costs what the package and "
+    "the extras cost. A seat's points are those of the package plus what the extras add for that seat. An "
+    "outcome can be chosen if it costs at most the budget, leaves no seat below its walk-away points, and "
+    "no valid veto stands against its package. A veto is valid only where the seat's own figure for the "
+    "package is above the seat's own limit; a seat that claims a veto without that has none, and a seat "
+    "whose figure is above its limit has one only if it claims it. A seat's gain is its points less its "
+    "walk-away points. A seat with weight 2 counts as two seats with the same points. What a seat says it "
+    "prefers does not count; its points do. A seat's favourite is the package on which it has the most "
+    "points, without extras, among the packages that can be chosen without extras. Two seats are in "
+    f"conflict if their favourites differ and each has at least {CONFLICT_LOSS} points less on the other's "
+    "favourite than on its own. If no outcome can be chosen, the case is escalated and no conflict is "
+    "named."
 )
 
 
@@ -111,18 +108,16 @@ ROLE = make_job_role(
     NAME,
     "ReconcileGPT",
     (
-        "You are ReconcileGPT. The seats of a company disagree. You choose the outcome that is fair by "
-        "the rule "
-        "that the case states, and name the conflicts.",
+        "You are ReconcileGPT. The seats of a company disagree. You choose the outcome that is fair by the "
+        "rule that the case states, and name the conflicts.",
         f"Rules. {RULES}",
         "Tool: weigh(package, extras) tells what an outcome costs, whether it can be chosen, and every "
-        "seat's "
-        f"gain. You may call it {MAX_CALLS} times.",
+        f"seat's gain. You may call it {MAX_CALLS} times.",
         'End with one JSON object with these keys: package (the letter, or "none" to escalate), extras (a '
         "list of names, in any order; may be left out where the case offers none), conflicts (a list of "
-        "pairs "
-        "of seats, in any order), escalate (true or false). Nothing may follow it. Example of an answer in "
-        'another case: {"package": "F", "extras": [], "conflicts": [["CTO", "Cost"]], "escalate": false}',
+        "pairs of seats, in any order), escalate (true or false). Nothing may follow it. Example of an "
+        'answer in another case: {"package": "F", "extras": [], "conflicts": [["CTO", "Cost"]], "escalate": '
+        "false}",
     ),
     TradeoffAnswer,
     (WEIGH,),
@@ -132,7 +127,7 @@ ROLE = make_job_role(
 Outcome = tuple[str, tuple[str, ...]]  # package, extras in the order of the case
 
 
-def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
+def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
     """A candidate without budget: packages, seats with points, vetoes, a rule."""
     letters = "ABCDEFGH"[: NUM_PACKAGES[difficulty - 1]]
     ways = [f"{option}{extent}" for option in sector.options for extent in (", as a pilot", ", everywhere")]
@@ -156,7 +151,7 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Facts:
             about["figures"] = {letter: rng.randint(low, high) for letter in letters}
             about["vetoes"] = sorted(rng.sample(letters, rng.randint(1, 2)))
         seats[seat] = about
-    facts: Facts = {"packages": packages, "seats": seats, "rule": rng.choice(list(RULE_WORDS))}
+    facts: Draft = {"packages": packages, "seats": seats, "rule": rng.choice(list(RULE_WORDS))}
     if difficulty >= EXTRAS_FROM:
         facts["extras"] = {
             name: {"cost": rng.randint(2, 10), "adds": {rng.choice(list(seats)): rng.randint(4, 15)}}
@@ -217,7 +212,7 @@ def repeat_by_weight(facts: Mapping[str, Any], values: Mapping[str, Any]) -> lis
 
 
 def find_key(facts: Mapping[str, Any], outcome: Outcome, best: Mapping[str, int]) -> tuple[Any, ...]:
-    """What the rule compares, larger is fairer; `best` is every seat's best gain by an open outcome."""
+    """Values that the rule compares, larger is fairer; `best`: every seat's best gain by an open outcome."""
     gains = find_gains(facts, outcome)
     if facts["rule"] == "nash":
         return (math.prod(repeat_by_weight(facts, gains)),)
@@ -271,7 +266,7 @@ def measure_fairness(facts: Mapping[str, Any], key: tuple[Any, ...]) -> float:
     return float(key[0])
 
 
-def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -> tuple[dict[str, Any], int]:
+def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -> tuple[Truth, int]:
     """Set the budget, and find the fair outcome.
 
     Raises:
@@ -299,22 +294,9 @@ def settle(facts: Facts, difficulty: int, escalates: bool, rng: random.Random) -
     return {**truth, "fairness": fairness[0], "blind": sum(fairness) / len(fairness)}, len(outcomes)
 
 
-def make_generator(style: Style) -> Any:
-    """Return generate(split, seed, index, difficulty) with the briefs in one style."""
-
-    def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
-        """One case; a pure function of its coordinates."""
-        where = (split, seed, index, difficulty)
-        return draw_scenario(
-            NAME, NAME, where, draw, settle, follow_rule, lambda facts: write_brief(facts, style)
-        )
-
-    return generate
-
-
-def write_brief(facts: Facts, style: Style) -> str:
+def write_brief(facts: Facts) -> str:
     """Every figure of the case; nothing in it is ranked."""
-    lines = [_write_opening(facts)] if style == "full" else []
+    lines = [_write_opening(facts)]
     lines.append(f"Fair is: {RULE_WORDS[facts['rule']]}.")
     lines.append(f"Budget: {facts['budget']} k$.")
     for letter, package in facts["packages"].items():
@@ -351,19 +333,6 @@ def solve(scenario: Scenario) -> dict[str, Any]:
     return {key: scenario.truth[key] for key in ("package", "extras", "conflicts", "escalate")}
 
 
-def score_conflicts(said: Sequence[Sequence[str]], real: Sequence[Sequence[str]], num_seats: int) -> float:
-    """F1 of the pairs that were named, above that of naming every pair (0)."""
-    named, right = {frozenset(pair) for pair in said}, {frozenset(pair) for pair in real}
-    if named == right:
-        return 1.0
-    if not right:
-        return 0.0
-    num_pairs = num_seats * (num_seats - 1) // 2
-    everything = 2 * len(right) / (num_pairs + len(right))
-    f1 = 2 * len(named & right) / (len(named) + len(right))
-    return max(0.0, (f1 - everything) / (1 - everything)) if everything < 1 else 0.0
-
-
 def verify(scenario: Scenario, text: str) -> Verdict:
     """Reward 0.1 limits + 0.15 fairness + 0.05 satisfaction + 0.1 conflicts + 0.6 exact.
 
@@ -374,30 +343,26 @@ def verify(scenario: Scenario, text: str) -> Verdict:
         answer = parse_answer(text, TradeoffAnswer)
     except AnswerError as error:
         return rejected(error.failure, str(error))
-    facts, truth = dict(scenario.facts), scenario.truth
+    facts, truth = scenario.facts, scenario.truth
     problem = _find_mistake(facts, answer)
     if problem:
         return rejected("unknown_id", problem)
     if answer.escalate or truth["escalate"]:
         if answer.escalate and truth["escalate"] and not answer.extras and not answer.conflicts:
-            parts = {"escalation": 1.0}
-            return Verdict(
-                reward=1.0, parts=parts, exact=True, feasible=True, explanation="nothing can be chosen"
-            )
+            return accept_escalation("nothing can be chosen")
         return rejected(
             "infeasible", "the case is to be escalated" if truth["escalate"] else "an outcome is open"
         )
     outcome = (answer.package, tuple(name for name in facts.get("extras", {}) if name in answer.extras))
     kept = can_choose(facts, outcome)
     if not all(kept.values()):
-        return refuse_limits(
-            kept, f"breaks {join_words([name for name, holds in kept.items() if not holds])}"
-        )
+        return refuse_limits(kept)
     outcomes = list_open(facts)
     fairness = measure_fairness(facts, find_key(facts, outcome, find_best_gains(facts, outcomes)))
     fair = (truth["package"], tuple(truth["extras"]))
     mean, best = sum(find_gains(facts, outcome).values()), sum(find_gains(facts, fair).values())
-    conflicts = score_conflicts(answer.conflicts, truth["conflicts"], len(facts["seats"]))
+    named, real = ({frozenset(pair) for pair in pairs} for pairs in (answer.conflicts, truth["conflicts"]))
+    conflicts = score_named(named, real, math.comb(len(facts["seats"]), 2))
     is_fair = outcome == fair
     graded = {
         "fairness": 1.0
@@ -429,7 +394,7 @@ def _find_mistake(facts: Mapping[str, Any], answer: TradeoffAnswer) -> str:
 
 
 def certify(scenario: Scenario) -> tuple[float, float]:
-    """The fair outcome as a number (0 to escalate), and the one that no other beats by the brief."""
+    """Number of the fair outcome (0 to escalate), and of the outcome that beats all others by the brief."""
     facts, truth = scenario.facts, scenario.truth
     names = [_name_outcome(outcome) for outcome in list_outcomes(facts)]
     fair = (truth["package"], tuple(truth["extras"]))
@@ -531,23 +496,22 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
     Raises:
         ToolError: unknown tool, other arguments, no such package or extra.
     """
-    arguments = read_call(call, {"weigh": _WeighArguments})
-    assert isinstance(arguments, _WeighArguments)
-    facts = dict(scenario.facts)
+    arguments = read_call(call, "weigh", _WeighArguments)
+    facts = scenario.facts
     if arguments.package not in facts["packages"]:
         raise ToolError(f"no package {arguments.package[:20]!r}")
     if any(name not in facts.get("extras", {}) for name in arguments.extras):
         raise ToolError(f"extras are: {', '.join(facts.get('extras', {})) or 'none'}")
     outcome = (arguments.package, tuple(dict.fromkeys(arguments.extras)))
-    broken = [name for name, is_kept in can_choose(facts, outcome).items() if not is_kept]
+    kept = can_choose(facts, outcome)
     gains = ", ".join(f"{seat} {gain}" for seat, gain in find_gains(facts, outcome).items())
-    can = f"cannot be chosen ({join_words(broken)})" if broken else "can be chosen"
+    can = "can be chosen" if all(kept.values()) else f"cannot be chosen ({join_broken(kept)})"
     return f"cost {find_cost(facts, outcome)}, {can}, gains: {gains}"
 
 
 def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
-    """What rules packages out, every open outcome weighed, then the rule and the conflicts."""
-    facts, truth = dict(scenario.facts), scenario.truth
+    """Rule packages out, weigh every open outcome, apply the rule and name the conflicts."""
+    facts, truth = scenario.facts, scenario.truth
     text = _write_ruled_out(facts)
     if truth["escalate"]:
         return (Step(text=f"{text}\nNothing can be chosen: escalate.\n{json.dumps(solve(scenario))}"),)
@@ -606,7 +570,7 @@ def follow_rule(facts: Facts) -> dict[str, Any]:
 
 def _answer_greedily(scenario: Scenario, rng: random.Random) -> str:
     """The largest sum of gains, with the conflicts named right."""
-    facts = dict(scenario.facts)
+    facts = scenario.facts
     chosen = follow_rule(facts)
     favourites = find_favourites(facts) if chosen["package"] != NONE else None
     conflicts = find_conflicts(facts, favourites) if favourites else []
@@ -625,23 +589,16 @@ def _answer_none(scenario: Scenario, rng: random.Random) -> str:
     return json.dumps({"package": NONE, "extras": [], "conflicts": [], "escalate": True})
 
 
-def build_family(style: Style) -> Family:
-    """The family with its texts in one style."""
-    generate = make_generator(style)
-    return Family(
-        name=NAME,
-        role=NAME,
-        generate=generate,
-        verify=verify,
-        solve=solve,
-        certify=certify,
-        call_tool=call_tool,
-        demonstrate=demonstrate,
-        baselines={"random": _answer_randomly, "constant": _answer_none, "greedy": _answer_greedily},
-        max_calls=MAX_CALLS,
-        find_sector=find_sector_of(generate),
-    )
-
-
-FAMILY = build_family("full")
-SHORT_FAMILY = build_family("short")
+FAMILY = build_family(
+    NAME,
+    draw=draw,
+    settle=settle,
+    follow_rule=follow_rule,
+    write_brief=write_brief,
+    verify=verify,
+    solve=solve,
+    certify=certify,
+    call_tool=call_tool,
+    demonstrate=demonstrate,
+    baselines={"random": _answer_randomly, "constant": _answer_none, "greedy": _answer_greedily},
+)

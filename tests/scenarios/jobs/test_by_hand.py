@@ -8,7 +8,7 @@ import pytest
 
 from scenarios.base import Scenario
 from scenarios.jobs import allocation, architecture, bill, threats, tradeoff
-from scenarios.jobs.job import Facts
+from scenarios.jobs.job import Facts, score_named
 
 DESIGN: Facts = {
     "loads": [{"name": "peak", "requests": 100, "cached": 60}],
@@ -180,10 +180,10 @@ def test_covered_control_counts_for_nothing_and_threats_spread() -> None:
 def test_naming_every_threat_finds_nothing() -> None:
     real = {("a", "x"), ("b", "x")}
     everything = {(threat, asset) for threat in "ab" for asset in "xyz"}
-    assert threats.score_identification(everything, real, 6) == 0.0
-    assert threats.score_identification(real, real, 6) == 1.0
+    assert score_named(everything, real, 6) == 0.0
+    assert score_named(real, real, 6) == 1.0
     # one of two, nothing false: F1 2/3 against 1/2 for naming all six
-    assert threats.score_identification({("a", "x")}, real, 6) == pytest.approx((2 / 3 - 1 / 2) / (1 / 2))
+    assert score_named({("a", "x")}, real, 6) == pytest.approx((2 / 3 - 1 / 2) / (1 / 2))
 
 
 def test_bill_adds_commitment_step_fee_and_rebate() -> None:
