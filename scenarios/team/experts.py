@@ -23,7 +23,6 @@ from scenarios.team.frontier import Band, budget_band, list_steps, take_by_hurdl
 from scenarios.team.funding import Funding, best_funding, best_in_order
 from scenarios.team.offers import Table, breaks_limit, is_needed, is_vetoed
 from scenarios.team.playable import PlayableCase, PublicCase
-from scenarios.team.searched import choose_searched_part
 
 STRICT, EASY = Fraction(3, 2), Fraction(3, 5)  # least return of a step, k$ per k$
 HURDLES: Mapping[Band, Fraction] = {"tight": Fraction(2), "middle": Fraction(1), "ample": EASY}
@@ -37,15 +36,10 @@ REPORT_HABITS: Mapping[str, float] = {
     "searched": 0.15,
     "measured": 0.0,  # the best rule written by hand: scripted teams play it, demonstrations show `searched`
 }
-# of the experts whose reports a question to ReconcileGPT alone shows
+# of the experts whose reports a question to ReconcileGPT alone shows: `measured` in place of `searched`
 ASKED_HABITS: Mapping[str, float] = {
-    "full": 0.2,
-    "lean": 0.15,
-    "fair": 0.15,
-    "strict": 0.2,
-    "easy": 0.15,
-    "measured": 0.15,
-}
+    habit: share for habit, share in REPORT_HABITS.items() if habit != "searched"
+} | {"measured": REPORT_HABITS["searched"]}
 SHARES: Mapping[str, int] = {"quarter": 4, "third": 3, "half": 2, "all": 1}  # of a budget, as divisors
 SHARE_HABITS: Mapping[str, float] = {"quarter": 0.4, "third": 0.2, "half": 0.2, "all": 0.2}
 FUNDING_HABITS: Mapping[str, float] = {"exact": 0.4, "return": 0.3, "worth": 0.3}
@@ -77,6 +71,8 @@ def choose_part(case: PlayableCase, seat: str, option: str, habit: str) -> Part 
     elif habit in ("strict", "easy"):
         chosen = take_by_hurdle(frontier, STRICT if habit == "strict" else EASY)
     elif habit == "searched":
+        from scenarios.team.searched import choose_searched_part  # needs numpy, which takes 0.1 s to import
+
         return choose_searched_part(case, seat, option)
     elif habit == "measured":
         chosen = take_by_hurdle(frontier, HURDLES[budget_band(case, seat)])

@@ -1,4 +1,4 @@
-"""The best policy found for seats that offer one part per option without seeing each other's.
+"""The best policy found for seats that offer one part per option without seeing the offers of others.
 
 A small network rates every part that a seat could offer on an option, by what that seat may see: budget, the
 options' public worth, its own parts. It was trained outside any language model: on drawn cases the
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roles.team import SPECIALISTS
 from scenarios.company.records import Part
 from scenarios.team.frontier import list_steps
 from scenarios.team.offers import is_needed
@@ -29,7 +30,6 @@ from scenarios.team.scenario import TeamScenario, generate
 
 FILE = Path(__file__).with_name("searched.json")
 DIGEST = "91d1ed6a9bfc8cd4"
-SEATS = ("cto", "coo", "risk", "cost")
 NUM_FEATURES, HIDDEN = 20, 32
 DIFFICULTIES = (1, 1, 2, 2, 3, 4, 5, 6)  # of the cases searched on, taking turns
 FIRST_INDEX = 5_000_000  # far from the training scenarios of every stage
@@ -69,7 +69,7 @@ def describe_parts(case: PlayableCase, seat: str, option: str, parts: Sequence[P
                 budget / 100,
                 float(is_needed(case, seat, option)),
                 len(case.options) / 5,
-                *(float(seat == one) for one in SEATS),
+                *(float(seat == one) for one in SPECIALISTS),
                 1.0,
             ]
         )
@@ -106,7 +106,7 @@ def choose_searched_part(case: PlayableCase, seat: str, option: str) -> Part | N
 
 def _tabulate(cases: Sequence[TeamScenario]) -> dict[str, Any]:
     """Features, costs and worths of all parts as arrays of shape (cases, options, seats, parts, ...)."""
-    shape = (len(cases), MOST_OPTIONS, len(SEATS), MOST_PARTS)
+    shape = (len(cases), MOST_OPTIONS, len(SPECIALISTS), MOST_PARTS)
     table = {
         "features": np.zeros((*shape, NUM_FEATURES)),
         "cost": np.zeros(shape),
@@ -118,7 +118,7 @@ def _tabulate(cases: Sequence[TeamScenario]) -> dict[str, Any]:
     for number, case in enumerate(cases):
         for place, option in enumerate(case.options):
             table["base"][number, place] = case.public.base[option]
-            for seat_place, seat in enumerate(SEATS):
+            for seat_place, seat in enumerate(SPECIALISTS):
                 parts = list_steps(case, seat, option)[:MOST_PARTS]
                 where = (number, place, seat_place)
                 table["is_needed"][where] = is_needed(case, seat, option)
@@ -139,7 +139,7 @@ def value_alternatives(table: dict[str, Any], picks: NDArray[np.int64]) -> Array
     chosen_worth = np.take_along_axis(table["worth"], picks[..., None], -1)[..., 0]
     offers = np.take_along_axis(table["is_part"], picks[..., None], -1)[..., 0]
     budget = table["budget"][:, None, None]
-    num_seats = len(SEATS)
+    num_seats = len(SPECIALISTS)
     totals = np.full((*table["cost"].shape[:3], MOST_PARTS), -1e9)  # worth of the option's best plan
     for seat in range(num_seats):
         others = [one for one in range(num_seats) if one != seat]
@@ -179,7 +179,7 @@ def _choose(ratings: Array, is_part: NDArray[np.bool_]) -> Array:
     return np.asarray(chances / chances.sum(-1, keepdims=True))
 
 
-def search(num_cases: int = 6000, num_steps: int = 1500, seed: int = 0) -> dict[str, Array]:
+def search(num_cases: int = 4000, num_steps: int = 1000, seed: int = 0) -> dict[str, Array]:
     """Weights after `num_steps` steps of Adam on minibatches of 500 of `num_cases` training cases."""
     rng = np.random.default_rng(seed)
     cases = []
@@ -225,8 +225,8 @@ def search(num_cases: int = 6000, num_steps: int = 1500, seed: int = 0) -> dict[
 def main() -> None:
     """Search, write the weights and print their digest."""
     parser = argparse.ArgumentParser(description="Search the policy and write its weights.")
-    parser.add_argument("--cases", type=int, default=6000)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--cases", type=int, default=4000)
+    parser.add_argument("--steps", type=int, default=1000)
     options = parser.parse_args()
     weights = search(options.cases, options.steps)
     text = json.dumps({name: np.round(one, 4).tolist() for name, one in weights.items()})

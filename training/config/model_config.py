@@ -33,7 +33,7 @@ class ModelConfig(Section):
     adapter: Literal["none", "lora", "qlora"] = "none"
     """Weights to train: all (none), LoRA on a frozen base, or LoRA on a 4-bit base (CUDA only)."""
     adapter_sharing: Literal["per_role", "shared"] = "per_role"
-    """Weights of its own for each role, or the same for all roles: whole ones, or one adapter."""
+    """Each role trains its own weights, or all roles share one set: whole weights, or one adapter."""
     lora_rank: PositiveCount = 16
     """Rank of the LoRA matrices."""
     lora_alpha: PositiveCount = 32

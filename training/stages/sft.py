@@ -180,7 +180,7 @@ def warn_of_long_turns(config: RunConfig, role: str, rows: Sequence[TokenRow]) -
 
 
 def count_rows(config: RunConfig, max_steps: int, num_roles: int = 1) -> int:
-    """Demonstrations that are drawn: as many as the steps take, at most those that there are of all roles."""
+    """Count the demonstrations to draw: all that the steps take, at most those of all its roles."""
     wanted = max(1, max_steps) * config.sft.batch_size
     return min(wanted, config.data.num_demonstrations * num_roles or wanted)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evaluation.scoring.team_players import check_reports, play_experts
-from roles.team import Report
+from roles.team import SPECIALISTS, Report
 from scenarios.team import searched
 from scenarios.team.experts import best_decision, make_offer
 from scenarios.team.frontier import list_steps
@@ -18,9 +18,9 @@ from scenarios.team.value import decision_value
 
 
 def _draw_picks(case: TeamScenario, rng: random.Random) -> np.ndarray:
-    picks = np.zeros((1, searched.MOST_OPTIONS, len(searched.SEATS)), np.int64)
+    picks = np.zeros((1, searched.MOST_OPTIONS, len(SPECIALISTS)), np.int64)
     for place, option in enumerate(case.options):
-        for number, seat in enumerate(searched.SEATS):
+        for number, seat in enumerate(SPECIALISTS):
             steps = list_steps(case, seat, option)
             picks[0, place, number] = rng.randrange(len(steps)) if steps else 0
     return picks
@@ -29,7 +29,7 @@ def _draw_picks(case: TeamScenario, rng: random.Random) -> np.ndarray:
 def _verified_value(case: TeamScenario, picks: np.ndarray) -> float:
     """V by the verifier of exact funding on the reports that make these offers."""
     reports = {}
-    for number, seat in enumerate(searched.SEATS):
+    for number, seat in enumerate(SPECIALISTS):
         offers = []
         for place, option in enumerate(case.options):
             steps = list_steps(case, seat, option)
@@ -53,7 +53,7 @@ def test_values_of_alternatives_are_those_of_the_verifier() -> None:
         picks = _draw_picks(case, rng)
         values = searched.value_alternatives(table, picks)
         place, number = rng.randrange(len(case.options)), rng.randrange(4)
-        for rank in range(len(list_steps(case, searched.SEATS[number], case.options[place]))):
+        for rank in range(len(list_steps(case, SPECIALISTS[number], case.options[place]))):
             other = picks.copy()
             other[0, place, number] = rank
             assert values[0, place, number, rank] == pytest.approx(_verified_value(case, other))
