@@ -115,7 +115,7 @@ def _describe_weights(record: TeamRecord) -> str:
     if record.weights == ADAPTERS:
         words = f"LoRA adapters ({', '.join(record.owners)}) on `{BASE}/`"
     else:
-        words = f"one model per role, in `{FULL}/`"
+        words = f"one model {'per role' if len(record.owners) > 1 else 'for all roles'}, in `{FULL}/`"
     also = [f"`{MERGED}/`"] * record.merged + [f"`{GGUF}/`"] * record.gguf
     return f"{words}; also {' and '.join(also)}" if also else words
 

@@ -105,8 +105,8 @@ def export_team(
                 source = sources[_speaker(record, owner)]
                 _copy_adapter(source, folder / ADAPTERS / owner, rounded=rounded)
         else:
-            for role, source in sources.items():
-                _copy_model(source, folder / FULL / role)
+            for owner in record.owners:
+                _copy_model(sources[_speaker(record, owner)], folder / FULL / owner)
         if with_merged:
             for owner in record.owners:
                 write_merged(folder / BASE, folder / ADAPTERS / owner, folder / MERGED / owner)

@@ -54,8 +54,8 @@ def write_gguf(folder: Path, record: TeamRecord) -> None:
     home = folder / GGUF
     home.mkdir()
     if record.weights == FULL:
-        for role in record.roles:
-            write_model(folder / FULL / role, home / f"{role}{ENDING}", name=f"{record.name}-{role}")
+        for owner in record.owners:
+            write_model(folder / FULL / owner, home / f"{owner}{ENDING}", name=f"{record.name}-{owner}")
         return
     write_model(folder / BASE, home / f"{BASE}{ENDING}", name=f"{record.name}-{BASE}")
     for owner in record.owners:

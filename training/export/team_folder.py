@@ -89,8 +89,6 @@ class TeamRecord(_Record):
         owners = set(self.roles.values())
         if owners != {SHARED} and any(role != owner for role, owner in self.roles.items()):
             raise ValueError("every role owns its weights, or all share those of `team`")
-        if owners == {SHARED} and self.weights != ADAPTERS:
-            raise ValueError("only an adapter is shared by all roles")
         return self
 
     @property
@@ -124,7 +122,7 @@ class TeamFolder:
     def model_of(self, role: str) -> Path | None:
         """Return the folder of a role's whole model: its full weights, or the merged ones where there are."""
         if self.record.weights == FULL:
-            return self.path / FULL / role
+            return self.path / FULL / self.record.roles[role]
         return self.path / MERGED / self.record.roles[role] if self.record.merged else None
 
 
@@ -198,7 +196,7 @@ def name_identity(record: TeamRecord) -> str:
 
 def list_needed(record: TeamRecord) -> list[str]:
     """List the files without which the record is not true."""
-    models = [f"{FULL}/{role}" for role in record.roles] if record.weights == FULL else [BASE]
+    models = [f"{FULL}/{owner}" for owner in record.owners] if record.weights == FULL else [BASE]
     needed = [f"{model}/{file}" for model in models for file in ("config.json", "tokenizer.json")]
     if record.weights == ADAPTERS:
         for owner in record.owners:

@@ -101,6 +101,14 @@ def test_one_shared_adapter_serves_all_roles(tmp_path: Path) -> None:
     assert "--lora-modules team=to/adapters/team" in list_serve_commands(folder.record, "to")[0][1]
 
 
+def test_whole_weights_that_all_roles_share_are_exported_once(tmp_path: Path) -> None:
+    run = make_random_run(tmp_path / "run", "model.adapter_sharing=shared")
+    folder = export_team(run, tmp_path / "to")
+    assert [place.name for place in (folder.path / "roles").iterdir()] == ["team"]
+    assert say_here(folder.path) == say_here(run.path)
+    assert list_serve_commands(folder.record, "to")[0][1].startswith("vllm serve to/roles/team ")
+
+
 def test_the_command_for_vllm_names_base_rank_and_every_adapter(adapters: Path) -> None:
     commands = dict(list_serve_commands(open_team_folder(adapters).record, "x"))
     assert commands["vLLM, all roles on one server"] == (
