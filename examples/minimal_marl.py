@@ -35,7 +35,7 @@ from training.joint.update import TeamUpdater
 from training.models.base_model import build_tiny_model, train_tokenizer
 
 SHAPE = ModelConfig(hidden_size=32, num_layers=1, num_heads=2, intermediate_size=48)
-CONFIG = MarlConfig(report_sets=4, decisions_per_set=2, learning_rate=0.02, max_completion_tokens=700)
+CONFIG = MarlConfig(report_sets=4, decisions_per_set=2, learning_rate=0.03, max_completion_tokens=700)
 
 
 class ChoosingEngine:

@@ -50,11 +50,12 @@ def test_the_readme_s_example_and_the_version_outside_a_checkout(wheel: Path, tm
     """The dependencies are this environment's, by a path that brings no editable install along."""
     venv.create(tmp_path / "clean", with_pip=True)
     python = str(tmp_path / "clean/bin/python")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel)], check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel)]
+    subprocess.run(install, env=environment, check=True)
     where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     site = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip())
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
     def run(*command: str | Path) -> str:
         done = subprocess.run(
