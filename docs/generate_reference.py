@@ -20,7 +20,10 @@ from pydantic.fields import FieldInfo
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "reference"
-PYTHON_NAMES = ("load_team", "play", "generate", "train", "evaluate", "open_run", "PlayedCase", "Team", "Run")
+PYTHON_NAMES = (
+    *("load_team", "play", "generate", "train", "evaluate", "open_run"),
+    *("PlayedCase", "Team", "Run", "UserError", "FaultyPlayError"),
+)
 # mkdocstrings fills this page from docstrings, without importing the package.
 PYTHON_PAGE = "# Python API\n\n`import emads` loads no torch; names load on first use.\n" + "".join(
     f"\n::: emads.{name}\n" for name in PYTHON_NAMES

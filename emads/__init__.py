@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from emads.api import evaluate, generate, open_run, train
-    from emads.played_case import PlayedCase, play
+    from emads.played_case import FaultyPlayError, PlayedCase, play
     from emads.teams import Team, load_team
+    from roles.errors import UserError
     from training.runs.run_folder import Run
 
 __all__ = [
+    "FaultyPlayError",
     "PlayedCase",
     "Run",
     "Team",
+    "UserError",
     "__version__",
     "evaluate",
     "generate",
@@ -32,6 +35,7 @@ except PackageNotFoundError:  # a source tree that is not installed
 _HOMES = {
     "Team": "emads.teams",
     "load_team": "emads.teams",
+    "FaultyPlayError": "emads.played_case",
     "PlayedCase": "emads.played_case",
     "play": "emads.played_case",
     "evaluate": "emads.api",
@@ -39,6 +43,7 @@ _HOMES = {
     "open_run": "emads.api",
     "train": "emads.api",
     "Run": "training.runs.run_folder",
+    "UserError": "roles.errors",
 }
 
 

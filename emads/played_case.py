@@ -1,18 +1,22 @@
 """One call that plays cases with a team and scores them."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeGuard, TypeVar
 
+from emads.seats import STOPPED
 from emads.teams import Team
 from evaluation.minutes.minutes import NOT_SCORED
 from evaluation.minutes.transcript import render_text, transcript
+from roles.errors import UserError, unknown
 from roles.registry import ROLES
 from scenarios.team import TeamScenario
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase
-from simulator.agents.agent_kinds import AgentKind, AgentLimits
+from simulator.agents.agent_kinds import AGENT_KINDS, AgentKind, AgentLimits
 from simulator.export.episode_files import episode_to_dict
 from simulator.graph.runner import play_episodes
 from simulator.observer import Watch
@@ -20,6 +24,8 @@ from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
 
 STREAM = "simulate"
+Result = TypeVar("Result")
+FAULT = "Not scored: an infrastructure fault is not the team's."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +44,8 @@ class PlayedCase:
     @property
     def text(self) -> str:
         """Return the episode as text: briefs, reports, decision, votes."""
-        shown = asdict(self.verdict) if self.verdict is not None else {"explanation": NOT_SCORED}
+        unscored = {"explanation": NOT_SCORED if self.episode.error is None else FAULT}
+        shown = unscored if self.verdict is None else asdict(self.verdict)
         text = render_text(
             transcript(episode_to_dict(self.episode), shown, briefs=self.briefs, label=self.label)
         )
@@ -48,9 +55,26 @@ class PlayedCase:
         return text + "\n"
 
 
+class FaultyPlayError(UserError):
+    """Cases that an engine could not finish, such as those of an endpoint that is down; exit status 8.
+
+    Example: except FaultyPlayError as fault: finished = [one for one in fault.played if one.verdict]
+    """
+
+    status = STOPPED
+
+    def __init__(
+        self, faults: Mapping[str, str], num_cases: int, label: str, played: Sequence[PlayedCase] = ()
+    ) -> None:
+        """Take what failed by case key, and how many cases were to be played."""
+        key, first = next(iter(faults.items()))
+        super().__init__(f"{len(faults)} of {num_cases} cases broke off ({label}), the first: {key}: {first}")
+        self.played = list(played)
+
+
 def play(
     team: Team,
-    cases: int | Sequence[str | Path | PlayableCase] = 1,
+    cases: int | str | Path | PlayableCase | Sequence[str | Path | PlayableCase] = 1,
     *,
     first_index: int = 0,
     watch: Watch | None = None,
@@ -60,37 +84,62 @@ def play(
     """Play cases with a team by the protocol `assess`: reports, decision, votes; greedily.
 
     `cases`: a number of the team's test scenarios from `first_index` on, or case files and scenarios.
-    `watch`: observes the episodes while they are played. `kinds` and `limits`: of agents, by role.
+    `watch`: observes the episodes while they are played. `kinds`: chat, react or code, by role.
+    `limits`: of every agent.
 
     Raises:
-        UserError: a damaged case file, or a case that this team cannot play.
+        UserError: a wrong argument, a damaged case file, or a case that this team cannot play.
+        FaultyPlayError: an engine failed, such as an endpoint that is down; it holds all cases as played.
 
     Examples:
         >>> from emads import load_team
         >>> played = play(load_team("scripted"), 2)
         >>> [one.case.key for one in played]
         ['team/test/0/0/1', 'team/test/0/1/2']
+        >>> played[0].verdict is not None
+        True
     """
-    if isinstance(cases, int):
-        chosen: list[PlayableCase] = [team.draw_case(first_index + i) for i in range(cases)]
-    else:
-        chosen = [team.read_case(Path(one)) if isinstance(one, str | Path) else one for one in cases]
+    chosen = _choose_cases(team, cases, first_index)
+    played = play_cases(team, chosen, watch=watch, kinds=_check_kinds(kinds or {}), limits=limits)
+    refuse_faulty(played)
+    return played
+
+
+def refuse_faulty(played: Sequence[PlayedCase]) -> None:
+    """Raise if an engine could not finish a case.
+
+    Raises:
+        FaultyPlayError: names the first such case and its fault; holds all cases.
+    """
+    faults = {one.case.key: one.episode.error for one in played if one.episode.error is not None}
+    if faults:
+        raise FaultyPlayError(faults, len(played), played[0].label, played)
+
+
+def play_cases(
+    team: Team,
+    chosen: Sequence[PlayableCase],
+    *,
+    watch: Watch | None = None,
+    kinds: Mapping[str, AgentKind] | None = None,
+    limits: AgentLimits | None = None,
+) -> list[PlayedCase]:
+    """Play cases; one that an engine could not finish has no verdict and names the fault in its episode."""
     with team.serve(chosen) as engine:
-        episodes = asyncio.run(
-            play_episodes(
-                chosen,
-                {role: role for role in ROLES},
-                engine,
-                team.chat,
-                team.sampling,
-                rounds=team.rounds,
-                stream=STREAM,
-                watch=watch,
-                kinds=kinds,
-                limits=limits,
-                make_game=team.make_game,
-            )
+        plays = play_episodes(
+            chosen,
+            {role: role for role in ROLES},
+            engine,
+            team.chat,
+            team.sampling,
+            rounds=team.rounds,
+            stream=STREAM,
+            watch=watch,
+            kinds=kinds,
+            limits=limits,
+            make_game=team.make_game,
         )
+        episodes = run_apart(lambda: asyncio.run(plays))
     weights = team.weights
     return [
         PlayedCase(
@@ -108,3 +157,49 @@ def _score(case: PlayableCase, episode: Episode, weights: TeamRewardWeights) -> 
     if not isinstance(case, TeamScenario) or episode.error is not None:
         return None
     return score_episode(case, episode, weights)
+
+
+def run_apart(call: Callable[[], Result]) -> Result:
+    """Call a function that starts an event loop; inside a running loop, as in a notebook, in a thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(call).result()
+
+
+def _choose_cases(team: Team, cases: object, first_index: int) -> list[PlayableCase]:
+    if not hasattr(team, "draw_case"):
+        raise UserError(f"team {team!r} is no team: emads.load_team({str(team)!r}) returns one")
+    if isinstance(first_index, bool) or not isinstance(first_index, int) or first_index < 0:
+        raise UserError(f"first_index {first_index!r} must be a number of 0 or more")
+    if isinstance(cases, int) and not isinstance(cases, bool):
+        if cases < 1:
+            raise UserError(f"cases {cases} must be 1 or more: a number of test scenarios, or case files")
+        return [team.draw_case(first_index + number) for number in range(cases)]
+    listed = [cases] if isinstance(cases, str | Path) or _is_case(cases) else cases
+    if isinstance(listed, bool) or not isinstance(listed, Sequence) or not listed:
+        raise UserError(f"cases {cases!r} must be a number, a case file, a scenario, or a list of these")
+    return [_read_case(team, one) for one in listed]
+
+
+def _read_case(team: Team, case: object) -> PlayableCase:
+    if _is_case(case):
+        return case
+    if not isinstance(case, str | Path):
+        raise UserError(f"case {case!r} is neither a case file nor a scenario of emads.generate")
+    return team.read_case(Path(case))
+
+
+def _is_case(value: object) -> TypeGuard[PlayableCase]:
+    return hasattr(value, "parts_of")
+
+
+def _check_kinds(kinds: Mapping[str, AgentKind]) -> Mapping[str, AgentKind]:
+    for role, kind in kinds.items():
+        if role not in ROLES:
+            raise unknown("role", role, list(ROLES))
+        if kind not in AGENT_KINDS:
+            raise unknown("agent kind", str(kind), list(AGENT_KINDS))
+    return kinds

@@ -3,7 +3,8 @@
 Importing this module imports no torch; loading a trained team does.
 """
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -119,7 +120,7 @@ def load_team(
     *,
     stage: str | None = None,
     engine: str | None = None,
-    seats: Sequence[str] | Seats = (),
+    seats: Sequence[str] | Mapping[str, str] | Seats = (),
     api: ApiOptions | None = None,
     questions: int | None = None,
 ) -> Team:
@@ -127,8 +128,8 @@ def load_team(
 
     `stage`: its weights after base, sft, grpo or marl; None: marl, or what was exported. `engine`:
     transformers or vllm, default the run's own. `seats` give seats other players: "cto=openai:MODEL@URL",
-    "risk=scripted", "coo=run:RUN/STAGE", "all=..."; without `source` they must name all. `api`: how endpoints
-    are asked.
+    "risk=scripted", "coo=run:RUN/STAGE", "all=...", or a dict such as {"all": "scripted"}; without `source`
+    they must name all. `api`: how endpoints are asked.
     `questions`: most questions of ReconcileGPT per case; None: as the run was trained, one with full prompts.
     A scripted ReconcileGPT asks only where a number is given.
 
@@ -142,7 +143,11 @@ def load_team(
         >>> load_team(seats=["all=scripted", "cto=scripted:lean"]).label
         'team of cto=scripted:lean, others scripted'
     """
-    chosen = seats if isinstance(seats, Seats) else read_seats(seats)
+    chosen = _read_seats(seats)
+    if source is not None and not isinstance(source, str | Path):
+        raise UserError(f'source {source!r} must be "scripted" or the folder of a run or an exported team')
+    if questions is not None and (isinstance(questions, bool) or questions < 0):
+        raise UserError(f"questions {questions!r} must be a number of 0 or more")
     stage = stage or (DEFAULT_STAGE if source is None else find_stage(Path(source)))
     if chosen.players:
         return _seat_team(chosen, source, stage, engine, api or ApiOptions(), questions)
@@ -158,7 +163,19 @@ def _load_one(source: str | Path, stage: str, engine: str | None, questions: int
         if engine is not None:
             raise UserError(f"engine {engine!r} goes with a run: the scripted team needs none")
         return ScriptedTeam(questions=questions)
+    if not Path(source).exists() and difflib.get_close_matches(str(source), [SCRIPTED]):
+        raise UserError(f"no run in {source}, and no such team; did you mean {SCRIPTED!r}?")
     return _load_run(Path(source), stage, engine, questions)
+
+
+def _read_seats(seats: Sequence[str] | Mapping[str, str] | Seats) -> Seats:
+    if isinstance(seats, Seats):
+        return seats
+    if isinstance(seats, str):
+        raise UserError(f"seats {seats!r} must be a list or a dict: [{seats!r}]")
+    return read_seats(
+        [f"{seat}={player}" for seat, player in seats.items()] if isinstance(seats, Mapping) else seats
+    )
 
 
 def _load_run(path: Path, stage: str, engine: str | None, questions: int | None = None) -> "TrainedTeam":

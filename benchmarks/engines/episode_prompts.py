@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--seat", action="append", required=True)
     parser.add_argument("--api", action="append", default=[])
     given = parser.parse_args()
-    options = read_api_options(api=given.api, replies=given.folder / REPLIES)
+    options = read_api_options([*given.api, f"replies={given.folder / REPLIES}"])
     team = load_team(seats=given.seat, api=options)
     assert isinstance(team, MixedTeam)
     (scenario,) = [case.scenario for case in list_cases() if case.key == given.key]

@@ -45,12 +45,11 @@ def run_bench(
     folder: Path,
     *,
     limit: int | None = None,
-    most_seconds: float | None = None,
     confirm: Confirm,
 ) -> str | None:
     """Play what the folder lacks of the set (`limit`: at most so many cases of each cell) and write the card.
 
-    `most_seconds`: no case is begun later. `confirm` is shown the cost before anything is played.
+    `confirm` is shown the cost before anything is played.
 
     Returns: why the set was left before its end, None where all was played.
 
@@ -62,7 +61,7 @@ def run_bench(
     check_pins()
     cases = list_cases(limit)
     name = f"bench set {SET_VERSION}"
-    return play_into(folder, team, cases, name, most_seconds=most_seconds, confirm=confirm)
+    return play_into(folder, team, cases, name, confirm=confirm)
 
 
 def play_into(
@@ -71,7 +70,6 @@ def play_into(
     cases: Sequence[BenchCase],
     set_name: str,
     *,
-    most_seconds: float | None = None,
     confirm: Confirm,
 ) -> str | None:
     """Play the cases that the folder lacks and write the card of all that it holds of them.
@@ -88,7 +86,7 @@ def play_into(
         if todo and not confirm(estimate(team, todo)):
             raise UserError("nothing was played; --yes starts without a question")
         start_s = time.monotonic()
-        stop = _play_all(team, todo, file, len(cases), most_seconds)
+        stop = _play_all(team, todo, file, len(cases))
         heading = _add_time(folder, time.monotonic() - start_s)
         plays = {play.key: play for play in file.read()}
         card = build_card(
@@ -108,26 +106,18 @@ def play_into(
     return f"{missing} cases got no answer from an engine; run the same command again to play them"
 
 
-def _play_all(
-    team: MixedTeam, cases: Sequence[BenchCase], file: PlayFile, num_cases: int, most_seconds: float | None
-) -> str | None:
+def _play_all(team: MixedTeam, cases: Sequence[BenchCase], file: PlayFile, num_cases: int) -> str | None:
     """Play cases at once, each noted when it is done; why it stopped early, None where it did not."""
     if not cases:
         return None
     tables = [case.scenario for case in cases if isinstance(case.scenario, TeamScenario)]
     alone = [case.scenario for case in cases if isinstance(case.scenario, Scenario)]
     width = int(team.api.settings.get("concurrency", CONCURRENCY))
-    end_s = None if most_seconds is None else time.monotonic() + most_seconds
-    is_late = False
     with team.open(tables, alone) as opened, progress("bench", total=num_cases) as bar:
         bar.advance(num_cases - len(cases), worked=False)
 
         async def play(case: BenchCase) -> None:
-            nonlocal is_late
             if team.ledger.stop is not None:
-                return
-            if end_s is not None and time.monotonic() > end_s:
-                is_late = True
                 return
             played = await play_case(team, opened, case)
             if played is not None:
@@ -136,8 +126,8 @@ def _play_all(
 
         asyncio.run(run_pool([partial(play, case) for case in cases], concurrency=width))
     if team.ledger.stop is not None:
-        return f"{team.ledger.stop}; raise --max-cost and run the same command again to go on"
-    return "the time was over; run the same command again to go on" if is_late else None
+        return f"{team.ledger.stop}; raise max_cost and run the same command again to go on"
+    return None
 
 
 def check_heading(folder: Path, team: MixedTeam, set_name: str) -> None:

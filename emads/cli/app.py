@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from emads.cli import bench, data, evaluate, export, feedback, review, serve, simulate, train
+from emads.cli import bench, data, evaluate, export, feedback, serve, simulate, train
 from roles.errors import UserError, unknown
 
 ENVIRONMENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # not bugs of ours
@@ -17,8 +17,9 @@ INTERRUPTED = 130
 
 VERBS: dict[str, Callable[..., Any]] = {
     "simulate": simulate.simulate,
-    "review": review.review,
+    "review": serve.review,
     "demo": train.demo,
+    "train": train.train,
     "plan": train.plan,
     "run": train.run_schedule,
     "evaluate": evaluate.evaluate,
@@ -26,24 +27,17 @@ VERBS: dict[str, Callable[..., Any]] = {
     "report": evaluate.report,
     "diagnose": evaluate.diagnose,
     "ablate": evaluate.ablate,
+    "bench": bench.bench,
     "audit": evaluate.audit,
     "judge": evaluate.judge,
     "generate": data.generate,
     "validate": data.validate,
     "import": data.import_tasks,
     "conformance": data.conformance,
-    "serve-env": simulate.serve_env,
+    "serve-env": serve.serve_env,
     "export": export.export,
     "verify": export.verify,
     "serve": serve.serve,
-}
-TRAIN_VERBS: dict[str, Callable[..., Any]] = {
-    "base": train.base,
-    "sft": train.sft,
-    "grpo": train.grpo,
-    "marl": train.marl,
-    "tasks": train.tasks,
-    **feedback.FEEDBACK_VERBS,
 }
 
 
@@ -91,14 +85,8 @@ def make_group(verbs: Mapping[str, Callable[..., Any]], **settings: Any) -> type
 
 app = make_group(VERBS, name="emads", add_completion=False, pretty_exceptions_enable=False)
 app.callback()(describe_program)
-TRAIN_HELP = "Train one stage of a run: base, sft, grpo, marl; on labels; or a solver of imported tasks."
-BENCH_HELP = "Measure models on a fixed set of cases, alone and at the table; writes a result card."
-bench_app = make_group({"compare": bench.compare}, help=BENCH_HELP, invoke_without_command=True)
-bench_app.callback(invoke_without_command=True)(bench.bench)
-app.add_typer(bench_app, name="bench", short_help=BENCH_HELP)
 LABELS_HELP = "Labels of reviewers: simulate them, count them, take them to other tools and back."
 app.add_typer(make_group(feedback.LABEL_VERBS, help=LABELS_HELP), name="labels", short_help=LABELS_HELP)
-app.add_typer(make_group(TRAIN_VERBS, help=TRAIN_HELP), name="train", short_help=TRAIN_HELP)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The verb `bench` and its `compare`."""
+"""The verb `bench`."""
 
 from functools import partial
 from pathlib import Path
@@ -19,16 +19,18 @@ from roles.errors import UserError
 EXAMPLE = "emads bench --seat all=openai:MODEL@http://127.0.0.1:8000/v1"
 
 
-@partial(takes_seats, leave_out=("replies",))
+@takes_seats
 def bench(
-    ctx: typer.Context,
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[A B]", help="Folders of two benches to compare, paired by case."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of plays and card (default runs/bench/PLAYERS).")
     ] = None,
     cases: Annotated[
         int | None, typer.Option(help="At most so many cases of each of the 18 cells (default: all 600).")
     ] = None,
-    minutes: Annotated[float | None, typer.Option(help="Begin no case later than this.")] = None,
     yes: YesOption = False,
     *,
     seats: SeatChoice,
@@ -37,14 +39,17 @@ def bench(
 
     The same command goes on where it stopped: what was played or paid for is kept.
     """
-    if ctx.invoked_subcommand is not None:
-        return 0
     chosen = seats.read()
+    if folders:
+        if len(folders) != 2 or chosen is not None:
+            raise UserError("name two folders of benches to compare, and no --seat; or --seat alone to play")
+        from emads.bench.card import compare_cards
+
+        typer.echo("\n".join(compare_cards(*folders)))
+        return 0
     if chosen is None:
         raise UserError(f"name the players: {EXAMPLE}, or --seat all=scripted")
     check_at_least("--cases", 1 if cases is None else cases, 1)
-    if minutes is not None and minutes <= 0:
-        raise UserError(f"--minutes {minutes:g} must be above 0")
     from emads.bench.run import name_folder, run_bench
 
     players, options = chosen
@@ -54,19 +59,8 @@ def bench(
         options,
         folder,
         limit=cases,
-        most_seconds=None if minutes is None else 60 * minutes,
         confirm=partial(confirm_cost, is_agreed=yes),
     )
     typer.echo((folder / "card.md").read_text())
     typer.echo(f"card: {folder / 'card.json'}")
     return end_seats(stop)
-
-
-def compare(
-    before: Annotated[Path, typer.Argument(metavar="A", help="Folder of a bench.")],
-    after: Annotated[Path, typer.Argument(metavar="B", help="Folder of another one.")],
-) -> None:
-    """Compare two benches, paired by case."""
-    from emads.bench.card import compare_cards
-
-    typer.echo("\n".join(compare_cards(before, after)))

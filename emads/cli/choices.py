@@ -1,12 +1,12 @@
 """Values of options become runs, configs, roles and limits; each refusal names option, value and remedy."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from emads.commands.new_runs import check_model_folder, refuse_missing_run
 from roles.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -85,41 +85,35 @@ def start_run(
     overrides: Sequence[str] | None,
     resume: bool,
     print_config: bool,
-    fault: Sequence[str] | None = None,
 ) -> "Run":
     """Open or make the run of a training verb; with `print_config` print its config and end the program."""
-    from training.runs.faults import parse_faults
     from training.runs.run_folder import Run
 
-    faults = parse_faults(fault or ())
     resolved = resolve_config(run, config, overrides, resume)
     if print_config:
         show_config(resolved)
-    return replace(Run.create(run, resolved, resume=resume), faults=faults)
+    if not (run / "config.yaml").exists():
+        check_model_folder(resolved.model.preset)
+    return Run.create(run, resolved, resume=resume)
 
 
-def start_schedule(
-    run: Path | None,
-    config: Path | None,
-    overrides: Sequence[str] | None,
-    resume: bool,
-    print_config: bool,
-    fault: Sequence[str] | None,
-) -> "Run":
-    """Open or make the run of a schedule; without RUN its folder is runs/NAME of the config.
+def choose_folder(
+    run: Path | None, config: Path | None, overrides: Sequence[str] | None, resume: bool
+) -> Path:
+    """Return the folder of a schedule's run: RUN, else runs/NAME of the config.
 
     Raises:
-        UserError: neither RUN nor --config; otherwise as `resolve_config`.
+        UserError: neither RUN nor --config.
     """
-    if run is None and (config is None or resume):
+    if run is not None:
+        return run
+    if config is None or resume:
         raise UserError(
             "give RUN, an existing run, or --config FILE, e.g. --config configs/schedules/tiny.yaml"
         )
-    if run is None:
-        from training.config.loading import load_config
+    from training.config.loading import load_config
 
-        run = Path("runs") / load_config(config, overrides or ()).name
-    return start_run(run, config, overrides, resume, print_config, fault)
+    return Path("runs") / load_config(config, overrides or ()).name
 
 
 def show_config(config: "RunConfig") -> None:
@@ -136,6 +130,7 @@ def open_existing(path: Path) -> Path:
     Raises:
         UserError: no run there.
     """
+    refuse_missing_run(path)
     from training.runs.run_folder import Run
 
     return Run.open(path).path
@@ -173,7 +168,6 @@ def choose_players(
     names: Sequence[Path],
     team: str | None,
     stage: str | None,
-    engine: str | None,
     *,
     has_seats: bool = False,
 ) -> tuple[Path | str | None, list[Path]]:
@@ -189,6 +183,8 @@ def choose_players(
 
     run, cases = split_players(names)
     if team is None:
+        if run is not None:
+            refuse_missing_run(run)
         if run is None and not has_seats:
             raise UserError(f"give a RUN whose team plays, or play without one: `{FIRST_SIMULATION}`")
         return run, cases
@@ -202,9 +198,8 @@ def choose_players(
                 f"unknown team {team!r} (known: {listed}); a run is an argument: `emads simulate {team}`"
             )
         return TEAMS / team, cases
-    for option, value in (("--stage", stage), ("--engine", engine)):
-        if value is not None:
-            raise UserError(f"{option} goes with a RUN, not with --team {team}")
+    if stage is not None:
+        raise UserError(f"--stage goes with a RUN, not with --team {team}")
     return team, cases
 
 

@@ -9,10 +9,7 @@ import typer
 from emads.cli.choices import check_at_least, choose_teacher, parse_difficulties
 from emads.cli.options import (
     ApiKeyOption,
-    MaxCostOption,
     ModelOption,
-    PriceInOption,
-    PriceOutOption,
     TeacherOption,
     TeacherSetOption,
 )
@@ -39,18 +36,12 @@ def generate(
     unseal: Annotated[
         bool, typer.Option("--unseal", help="Write rows of the sealed test split; the data card says so.")
     ] = False,
-    certify: Annotated[
-        bool, typer.Option("--certify/--no-certify", help="Check every optimum by a second method.")
-    ] = True,
     trl: Annotated[
         bool, typer.Option("--trl", help="Write folders that `trl sft` and `trl grpo` open, for one role.")
     ] = False,
     teacher: TeacherOption = None,
     model: ModelOption = None,
     api_key_env: ApiKeyOption = None,
-    price_in: PriceInOption = None,
-    price_out: PriceOutOption = None,
-    max_cost: MaxCostOption = None,
     teacher_set: TeacherSetOption = None,
 ) -> None:
     """Write verified demonstrations as Parquet, by the oracle or a teacher model; what is done is kept."""
@@ -66,12 +57,9 @@ def generate(
         processes,
         model=model,
         api_key_env=api_key_env,
-        price_in=price_in,
-        price_out=price_out,
-        max_cost=max_cost,
     )
     if chosen is not None:
-        _generate_with_teacher(chosen, family or (), count, out, seed, levels, split, certify, unseal)
+        _generate_with_teacher(chosen, family or (), count, out, seed, levels, split, unseal)
         return
     from training.data.folders.datasets import generate_folder, summarise_folder
 
@@ -83,7 +71,6 @@ def generate(
         difficulties=levels,
         split=split,
         processes=processes,
-        certify=certify,
         sector=sector,
         unseal=unseal,
     )
@@ -119,7 +106,6 @@ def _generate_with_teacher(
     seed: int,
     difficulties: Sequence[int],
     split: str,
-    certify: bool,
     unseal: bool,
 ) -> None:
     from training.data.teacher.folder import summarise_teaching, teach_folder
@@ -134,7 +120,6 @@ def _generate_with_teacher(
         seed=seed,
         difficulties=difficulties,
         split=split,
-        certify=certify,
         unseal=unseal,
     )
     typer.echo("\n".join(summarise_teaching(report)))
@@ -149,6 +134,8 @@ def validate(
     ] = None,
 ) -> None:
     """Check every row of a data folder by making and scoring it again."""
+    if not any(folder.rglob("*.parquet")):
+        raise UserError(f"no data in {folder} (no *.parquet there); make some with `emads generate`")
     from training.data.folders.validation import summarise
     from training.data.tasks.importing import validate_data
 

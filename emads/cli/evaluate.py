@@ -1,5 +1,6 @@
 """Verbs that measure: evaluate, play, diagnose, ablate, report, audit, judge."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from emads.cli.seat_options import (
     end_seats,
     takes_seats,
 )
+from emads.commands.new_runs import refuse_missing_run
 from roles.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from emads.seats.prices import ApiOptions
 
 MAX_TEMPERATURE = 2.0
+SUITES = ("reasoning-gym",)  # answered by one role
+TABLE_SUITES = ("hidden-profile", "negotiation")  # played by the whole table
 
 
 @takes_seats
@@ -45,16 +49,20 @@ def evaluate(
     file: Annotated[
         Path | None, typer.Option(help="With --suite hidden-profile: HiddenBench's benchmark.json.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="With --suite negotiation: seed of the games.")] = 0,
-    stage: Annotated[
-        str, typer.Option(help="With --tasks, --suite or --seat: weights after this stage.")
-    ] = "marl",
+    named_stage: Annotated[
+        str | None,
+        typer.Option("--stage", help="With --tasks, --suite or --seat: weights after this stage."),
+    ] = None,
     who: Annotated[
-        str, typer.Option("--role", help="With --tasks or --suite: whose weights answer.")
-    ] = "cto",
+        str | None,
+        typer.Option("--role", help="With --tasks or --suite: whose weights answer (default cto)."),
+    ] = None,
     count: Annotated[
-        int, typer.Option(help="With --seat or an exported team: sealed cases; with --suite: questions.")
-    ] = 100,
+        int | None,
+        typer.Option(
+            help="With --seat or an exported team: sealed cases; with --suite: questions (default 100)."
+        ),
+    ] = None,
     out: OutOption = None,
     yes: YesOption = False,
     *,
@@ -65,74 +73,73 @@ def evaluate(
     With --seat the run's team plays with other players in these seats, and is compared with itself.
     """
     chosen = seats.read()
-    from evaluation.scoring.external_tasks import SUITES
-    from evaluation.scoring.table_suites import TABLE_SUITES
-
-    if suite in TABLE_SUITES:
-        if again or gate is not None or tasks is not None or len(runs or ()) > 1:
-            raise UserError(
-                f"--suite {suite} goes with at most one RUN, and without --again, --gate and --tasks"
-            )
-        check_at_least("--count", count, 1)
-        check_at_least("--seed", seed, 0)
-        choose_stage(stage)
-        return end_seats(
-            _play_suite(suite, runs[0] if runs else None, stage, chosen, file, count, seed, out, yes)
-        )
-    if suite is not None and suite not in SUITES:
+    if suite is not None and suite not in (*SUITES, *TABLE_SUITES):
         raise unknown("--suite", suite, [*SUITES, *TABLE_SUITES])
-    if file is not None or seed:
-        raise UserError("--file and --seed go with --suite " + " or ".join(TABLE_SUITES))
-    if chosen is not None:
-        if again or gate is not None or tasks is not None or suite is not None or len(runs or ()) > 1:
-            raise UserError(
-                "--seat goes with at most one RUN, and without --again, --gate, --tasks and --suite"
-            )
-        choose_stage(stage)
-        check_at_least("--count", count, 1)
-        from emads.commands.evaluation.play_seats import evaluate_seats
-
-        path = open_existing(runs[0]) if runs else None
-        return end_seats(
-            evaluate_seats(
-                path, stage, *chosen, count=count, out=out, confirm=partial(confirm_cost, is_agreed=yes)
-            )
+    paths = runs or ([] if chosen else [DEFAULT_RUN])
+    for path in paths:
+        refuse_missing_run(path)
+    stage, number = choose_stage(named_stage or "marl"), 100 if count is None else count
+    check_at_least("--count", number, 1)
+    (role,) = choose_roles([who or "cto"])
+    at_table = suite in TABLE_SUITES
+    is_team = len(paths) == 1 and (paths[0] / "team.json").is_file() and tasks is None and suite is None
+    plays_other = at_table or chosen is not None or is_team
+    answers = not at_table and (tasks is not None or suite is not None)
+    what = "a table suite" if at_table else "--seat" if chosen else "an exported team"
+    if plays_other or answers:
+        _refuse(
+            what if plays_other else "--tasks or --suite",
+            {"--again": again, "--gate": gate, "a second RUN": len(paths) > 1},
         )
-    paths = runs or [DEFAULT_RUN]
-    from training.export.team_folder import is_team_folder
-
-    if len(paths) == 1 and is_team_folder(paths[0]) and tasks is None and suite is None:
-        if again or gate is not None:
-            raise UserError(
-                f"{paths[0]} is an exported team: leave out --again and --gate, which go with runs"
-            )
+    if plays_other:
+        _refuse(
+            what, {"--role": who, "--tasks": tasks, "--suite": suite if chosen and not at_table else None}
+        )
+    else:
+        _refuse("a whole run" if not answers else "tasks", {"--out": out, "--yes": yes})
+    if answers:
+        _refuse("--suite", {"--tasks": tasks and suite})
+    elif not plays_other:
+        _refuse(
+            "a whole run, whose config names cases and stages",
+            {"--count": count, "--stage": named_stage, "--role": who},
+        )
+    if suite != "hidden-profile":
+        _refuse("anything but --suite hidden-profile", {"--file": file})
+    home = paths[0] if paths else None
+    confirm = partial(confirm_cost, is_agreed=yes)
+    if suite is not None and at_table:
+        return end_seats(_play_suite(suite, home, stage, chosen, file, number, out, confirm))
+    if chosen is not None or is_team:
         from emads.commands.evaluation.play_seats import evaluate_seats
         from emads.seats.players import read_seats
         from emads.seats.prices import ApiOptions
 
-        check_at_least("--count", count, 1)
-        alone = read_seats([f"all=run:{paths[0]}"])
-        confirm = partial(confirm_cost, is_agreed=yes)
-        return end_seats(
-            evaluate_seats(None, stage, alone, ApiOptions(), count=count, out=out, confirm=confirm)
-        )
-    if tasks is not None or suite is not None:
-        if again or gate is not None or len(paths) > 1 or (tasks is not None and suite is not None):
-            raise UserError("--tasks or --suite goes with one run, and without --again and --gate")
-        choose_stage(stage)
-        check_at_least("--count", count, 1)
-        (role,) = choose_roles([who])
+        players, api = chosen or (read_seats([f"all=run:{home}"]), ApiOptions())
+        source = None if is_team and chosen is None else home
+        return end_seats(evaluate_seats(source, stage, players, api, count=number, out=out, confirm=confirm))
+    if answers:
         from emads.commands.evaluation.evaluate_tasks import evaluate_folder, evaluate_suite
 
-        path = open_existing(paths[0])
         if tasks is not None:
-            evaluate_folder(path, tasks, stage=stage, role=role)
+            evaluate_folder(paths[0], tasks, stage=stage, role=role)
         elif suite is not None:
-            evaluate_suite(path, suite, count, stage=stage, role=role)
+            evaluate_suite(paths[0], suite, number, stage=stage, role=role)
         return 0
     from emads.commands.evaluation.evaluate import evaluate_runs
 
     return evaluate_runs(paths, again=again, gate=gate)
+
+
+def _refuse(what: str, options: Mapping[str, object]) -> None:
+    """Refuse options that do not go with what is asked for.
+
+    Raises:
+        UserError: names the first one.
+    """
+    for option, value in options.items():
+        if value:
+            raise UserError(f"{option} does not go with {what}: leave it out")
 
 
 def _play_suite(
@@ -142,9 +149,8 @@ def _play_suite(
     chosen: "tuple[Seats, ApiOptions] | None",
     file: Path | None,
     count: int,
-    seed: int,
     out: Path | None,
-    is_agreed: bool,
+    confirm: Callable[[str], bool],
 ) -> str | None:
     """Play a table suite; whoever is not named by --seat is played by the run."""
     from emads.commands.evaluation.evaluate_table_suite import evaluate_table_suite
@@ -152,16 +158,10 @@ def _play_suite(
     from emads.seats.prices import ApiOptions
 
     seats, api = chosen or (Seats({}), ApiOptions())
-    if run is not None or chosen is None:
-        from training.export.team_folder import is_team_folder
-
-        path = run or DEFAULT_RUN
-        word = f"run:{path}" if is_team_folder(path) else f"run:{open_existing(path)}/{stage}"
+    if run is not None:
+        word = f"run:{run}" if (run / "team.json").is_file() else f"run:{run}/{stage}"
         seats = seats.or_else(read_player(word))
-    confirm = partial(confirm_cost, is_agreed=is_agreed)
-    return evaluate_table_suite(
-        suite, seats, api, file=file, count=count, seed=seed, out=out, confirm=confirm
-    )
+    return evaluate_table_suite(suite, seats, api, file=file, count=count, seed=0, out=out, confirm=confirm)
 
 
 def play(
@@ -169,14 +169,14 @@ def play(
     who: RoleOption = None,
     stages: Annotated[
         list[str] | None,
-        typer.Option("--stage", help="Weights after this stage, default sft. Repeatable."),
+        typer.Option("--stage", help="Weights after this stage; default: every finished one. Repeatable."),
     ] = None,
     count: Annotated[int, typer.Option(help="Scenarios of each role.")] = 32,
     temperature: Annotated[float, typer.Option(help="0 plays greedily.")] = 1.0,
     show: Annotated[int, typer.Option(help="Plays of each role that are shown in words.")] = 0,
 ) -> None:
     """Play roles alone on validation scenarios and show what they say; nothing sealed is spent."""
-    names = [choose_stage(stage) for stage in stages or ["sft"]]
+    names = [choose_stage(stage) for stage in stages or ()]
     check_at_least("--count", count, 1)
     check_at_least("--show", show, 0)
     if not 0 <= temperature <= MAX_TEMPERATURE:
@@ -195,14 +195,11 @@ def diagnose(
     ] = None,
     stage: Annotated[str, typer.Option(help="The team after this stage: sft, grpo or marl.")] = "marl",
     count: Annotated[int, typer.Option(help="Sealed cases.")] = 200,
-    against: Annotated[
-        list[Path] | None, typer.Option(help="Other runs to swap roles with. Repeatable.")
-    ] = None,
     out: OutOption = None,
     *,
     seats: SeatChoice,
 ) -> int:
-    """Find roles that add nothing, are ignored or always agree; swap roles between stages and runs.
+    """Find roles that add nothing, are ignored or always agree; swap roles between stages.
 
     With --seat the players of these seats are probed, and each is replaced by an adversary and by an expert.
     """
@@ -210,8 +207,6 @@ def diagnose(
     check_at_least("--count", count, 20)
     chosen = seats.read()
     if chosen is not None:
-        if against:
-            raise UserError("--against swaps roles of runs: leave it out with --seat")
         from emads.commands.evaluation.play_seats import diagnose_seats
 
         home = None if run is None else open_existing(run)
@@ -219,7 +214,7 @@ def diagnose(
     path = open_existing(run or DEFAULT_RUN)
     from emads.commands.evaluation.diagnose import diagnose as probe
 
-    probe(path, stage=stage, count=count, against=against or ())
+    probe(path, stage=stage, count=count)
     return 0
 
 
@@ -248,10 +243,12 @@ def report(
 ) -> None:
     """Write the report of each run as one self-contained HTML file."""
     paths = runs or [DEFAULT_RUN]
+    for path in paths:
+        refuse_missing_run(path)
     from emads.commands.report import report_runs
 
-    for path in report_runs(paths, markdown=markdown, ablations=ablations):
-        typer.echo(path)
+    for page in report_runs(paths, markdown=markdown, ablations=ablations):
+        typer.echo(page)
 
 
 def audit(
@@ -262,25 +259,21 @@ def audit(
     probe: Annotated[
         list[str] | None, typer.Option(help="Only this probe (V1-V6, V9, V10). Repeatable; default: all.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of cases and attacks.")] = 0,
     processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,
     keep: Annotated[
         Path | None, typer.Option(help="File of rows: started again with it, the audit goes on where it was.")
     ] = None,
 ) -> None:
     """Attack every verifier and show each breach that was found."""
-    check_at_least("--seed", seed, 0)
     check_at_least("--processes", processes, 1)
     from evaluation.audit.run_probes import show_audit
 
-    broken = show_audit(
-        tier, family or (), seed, typer.echo, probes=probe or (), processes=processes, keep=keep
-    )
+    broken = show_audit(tier, family or (), 0, typer.echo, probes=probe or (), processes=processes, keep=keep)
     if broken:
         raise UserError(f"{len(broken)} breaches are listed, the first: {broken[0]}")
 
 
-@partial(takes_seats, leave_out=("seat", "replies"))
+@partial(takes_seats, leave_out=("seat",))
 def judge(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The judge: openai:MODEL@URL.")],
     answers: Annotated[

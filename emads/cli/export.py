@@ -7,6 +7,8 @@ import typer
 
 from emads.cli.choices import choose_stage
 from emads.cli.options import RunArgument
+from emads.commands.new_runs import refuse_missing_run
+from roles.errors import UserError
 
 
 def export(
@@ -37,6 +39,7 @@ def export(
     The folder is a team everywhere: emads simulate FOLDER, --seat cto=run:FOLDER, emads serve FOLDER.
     """
     choose_stage(stage, with_base=False)
+    refuse_missing_run(run)
     from emads.commands.export import export_run
 
     export_run(
@@ -59,6 +62,10 @@ def verify(
     ] = False,
 ) -> None:
     """Check every file of an exported team against its SHA-256, and say what the team is."""
+    if not (folder / "team.json").is_file():
+        raise UserError(
+            f"no exported team in {folder} (no team.json there); `emads export RUN --to {folder}`"
+        )
     from emads.commands.export import verify_folder
 
     verify_folder(folder, adds_base=base)

@@ -45,10 +45,6 @@ TakeOption = Annotated[
         help="Another run: stages that it finished under equal settings are taken over, not trained again.",
     ),
 ]
-FaultOption = Annotated[
-    list[str] | None,
-    typer.Option("--fault", help="Fail on purpose, to test recovery: kill@save:3. Repeatable."),
-]
 RoleOption = Annotated[
     list[str] | None, typer.Option("--role", help="Only this role. Repeatable; default: all roles.")
 ]
@@ -62,9 +58,6 @@ ModelOption = Annotated[str | None, typer.Option(help="The teacher's name at the
 ApiKeyOption = Annotated[
     str | None, typer.Option("--api-key-env", help="Environment variable that holds the API key.")
 ]
-PriceInOption = Annotated[float | None, typer.Option(help="Price of a million prompt tokens.")]
-PriceOutOption = Annotated[float | None, typer.Option(help="Price of a million completion tokens.")]
-MaxCostOption = Annotated[float | None, typer.Option(help="Stop before the teacher has cost more.")]
 TeacherSetOption = Annotated[
     list[str] | None,
     typer.Option("--teacher-set", help="Set how the teacher is asked: concurrency=16. Repeatable."),

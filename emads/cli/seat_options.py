@@ -28,36 +28,15 @@ SEAT_OPTIONS: dict[str, Any] = {  # name -> type and help, in the order of --hel
             " all=...",
         ),
     ],
-    "price": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--price", help="Price of a million tokens: MODEL=INPUT,OUTPUT. Repeatable; never guessed."
-        ),
-    ],
-    "prices": Annotated[
-        Path | None, typer.Option("--prices", help="YAML file of prices: MODEL: {input: 2.5, output: 10}.")
-    ],
-    "max_cost": Annotated[
-        float | None,
-        typer.Option("--max-cost", help="Stop before the endpoints have cost more (exit status 8)."),
-    ],
-    "api_key_env": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--api-key-env", help="Environment variable of the API key, or MODEL=VARIABLE. Repeatable."
-        ),
-    ],
     "api": Annotated[
         list[str] | None,
         typer.Option(
             "--api",
-            help="How endpoints are asked: requests_per_minute=60, concurrency=4, timeout_s=60,"
+            help="How endpoints are asked: price=2.5,10 (a million tokens; price.MODEL=...), prices=FILE,"
+            " max_cost=5 (then exit status 8), key_env=VARIABLE (key_env.MODEL=...), replies=FILE (every paid"
+            " reply is kept), requests_per_minute=60, concurrency=4, timeout_s=60, max_retries=2,"
             " temperature=1, max_completion_tokens=4096, tools=text. Repeatable.",
         ),
-    ],
-    "replies": Annotated[
-        Path | None,
-        typer.Option(help="File that keeps every paid reply: the same call goes on from it at no cost."),
     ],
 }
 
@@ -77,18 +56,15 @@ class SeatChoice:
         Raises:
             UserError: an option of endpoints without --seat, or a value that cannot be read.
         """
-        given = {name: value for name, value in self._values.items() if value}
-        seat = given.pop("seat", None)
+        seat, api = self._values.get("seat"), self._values.get("api")
         if not seat:
-            if given:
-                raise UserError(
-                    f"--{next(iter(given)).replace('_', '-')} goes with --seat SEAT=openai:MODEL@URL"
-                )
+            if api:
+                raise UserError(f"--api {api[0]} goes with --seat SEAT=openai:MODEL@URL")
             return None
         from emads.seats.players import read_seats
         from emads.seats.prices import read_api_options
 
-        return read_seats(seat), read_api_options(**given)
+        return read_seats(seat), read_api_options(api or ())
 
     def read_endpoint(self, word: str) -> "EndpointSettings":
         """Return address, prices and limits of the one model that `word` names as `openai:MODEL@URL`.
@@ -102,7 +78,7 @@ class SeatChoice:
         player = read_player(word)
         if not isinstance(player, ApiPlayer):
             raise UserError(f"{word!r} is no model behind an endpoint; write openai:MODEL@URL")
-        options = read_api_options(**{name: value for name, value in self._values.items() if value})
+        options = read_api_options(self._values.get("api") or ())
         options.check([player])
         return options.settle(player).model_copy(update={"max_cost": options.max_cost})
 

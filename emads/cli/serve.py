@@ -1,17 +1,20 @@
-"""The verb serve: a team behind OpenAI's API, MCP and A2A."""
+"""Verbs that serve: a team (serve), people who review (review), environments (serve-env)."""
 
+import getpass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from emads.cli.choices import check_at_least, choose_stage
-from emads.cli.options import EngineOption
+from emads.cli.choices import check_at_least, choose_stage, parse_difficulties
 from emads.cli.seat_options import (
     SeatChoice,
     takes_seats,
 )
-from roles.errors import UserError
+from emads.commands.new_runs import refuse_missing_run
+from roles.errors import UserError, unknown
+
+REVIEW_PORT = 8800
 
 
 @takes_seats
@@ -50,9 +53,6 @@ def serve(
         typer.Option(help="Person who may rule over A2A: NAME=VARIABLE of that person's token. Repeatable."),
     ] = None,
     at_once: Annotated[int, typer.Option(help="Jobs at work at once.")] = 16,
-    waiting: Annotated[int, typer.Option(help="Jobs that may wait; one more is refused with 429.")] = 256,
-    grace: Annotated[float, typer.Option(help="Seconds for jobs at work when the server is ended.")] = 30.0,
-    engine: EngineOption = None,
     *,
     seats: SeatChoice,
 ) -> None:
@@ -64,10 +64,11 @@ def serve(
     if stage is not None:
         choose_stage(stage)
     check_at_least("--at-once", at_once, 1)
-    check_at_least("--waiting", waiting, 0)
     chosen_seats = seats.read()
     if team is None and chosen_seats is None:
         raise UserError("give a TEAM: a run, an exported team's folder, or scripted; or players by --seat")
+    if team is not None and team != "scripted":
+        refuse_missing_run(Path(team))
     try:
         from emads.commands.serve import Place, serve_team
     except ImportError as error:
@@ -87,8 +88,100 @@ def serve(
         db=db,
         reviewers=reviewer or (),
         most_at_once=at_once,
-        most_waiting=waiting,
-        grace_s=grace,
-        engine=engine,
         seats=chosen_seats,
     )
+
+
+def review(
+    where: Annotated[
+        Path, typer.Argument(metavar="RUN|STORE", help="Run folder, or the SQLite file that --db names.")
+    ],
+    reviewer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reviewer", help="Who may sign in, each by a link of their own (default: you). Repeatable."
+        ),
+    ] = None,
+    labels_per_answer: Annotated[
+        int, typer.Option(help="Reviewers who judge each answer, apart from one another.")
+    ] = 1,
+    four_eyes: Annotated[
+        bool, typer.Option("--four-eyes", help="A plan needs the approvals of two reviewers.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port; 0 takes any free one.")] = REVIEW_PORT,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; beyond this machine only with --public.")
+    ] = "127.0.0.1",
+    public: Annotated[bool, typer.Option("--public", help="Other machines may reach the app.")] = False,
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="Further name of the app, such as a proxy's. Repeatable."),
+    ] = None,
+    https: Annotated[
+        bool,
+        typer.Option("--https", help="Browsers come by https, through a proxy: cookies are sent so alone."),
+    ] = False,
+) -> None:
+    """Open the review app: people approve plans, compare and correct answers in the browser.
+
+    emads simulate --team scripted --protocol full --reviewer web --db company.db   (waits for rulings)
+    emads review company.db                                                         (in another terminal)
+    """
+    check_at_least("--labels-per-answer", labels_per_answer, 1)
+    try:
+        from serving.guard import settle_access
+        from serving.review.room import ReviewSettings
+        from serving.review.serve import find_store, serve_review
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn", "starlette"):
+            raise
+        raise UserError("reviewing needs FastAPI and uvicorn; pip install 'emads[http]'") from None
+    store, queue = find_store(where)
+    access = settle_access(port=port, host=host, is_public=public, names=name or (), has_own_tokens=True)
+    settings = ReviewSettings(
+        store=store,
+        queue=queue,
+        reviewers=tuple(dict.fromkeys(reviewer or [getpass.getuser()])),
+        labels_per_item=labels_per_answer,
+        four_eyes=four_eyes,
+        is_secure=https,
+    )
+    serve_review(settings, access)
+
+
+def serve_env(
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 8700,
+    rows: Annotated[Path | None, typer.Option(help="First write scenarios as rows into this file.")] = None,
+    name: Annotated[str, typer.Option("--family", help="Family of the rows.")] = "cto",
+    count: Annotated[int, typer.Option(help="Number of rows.")] = 100,
+    difficulties: Annotated[str, typer.Option(help="Difficulties of the rows, as 1,2 or 1-3.")] = "1-3",
+    tasks: Annotated[list[Path] | None, typer.Option(help="Folder of imported tasks to serve, too.")] = None,
+    standard: Annotated[str, typer.Option(help="nemo-gym or openenv.")] = "nemo-gym",
+) -> None:
+    """Serve role families, seats of the team and tasks over HTTP, for other trainers."""
+    from serving.environments.plays import open_kinds
+
+    if standard not in ("nemo-gym", "openenv"):
+        raise unknown("standard", standard, ["nemo-gym", "openenv"])
+    kinds = open_kinds(*(tasks or ()))
+    if name not in kinds:
+        raise unknown("family", name, list(kinds))
+    check_at_least("--count", count, 1)
+    levels = parse_difficulties(difficulties)
+    if rows is not None:
+        from serving.environments.http_rows import write_rows
+
+        write_rows(rows, name, split="train", seed=0, count=count, difficulties=levels, kinds=kinds)
+        typer.echo(f"rows: {rows}")
+    if standard == "openenv":
+        try:
+            from serving.environments import openenv_env
+        except ImportError:
+            raise UserError("needs the package openenv; see docs/how-to/use-other-trainers.md") from None
+        openenv_env.serve(port, kinds, name)
+        return
+    try:
+        from serving.environments.http_env import serve
+    except ImportError:
+        raise UserError("serving needs FastAPI and uvicorn; pip install 'emads[http]'") from None
+    serve(port, kinds)

@@ -1,4 +1,4 @@
-"""Verbs that play: simulate and serve-env."""
+"""The verb simulate."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,13 +10,11 @@ from emads.cli.choices import (
     choose_players,
     choose_stage,
     is_governed,
-    parse_difficulties,
     read_agents,
 )
 from emads.cli.options import (
     AgentOption,
     CompanyOption,
-    EngineOption,
     LimitOption,
     ProtocolOption,
     QuestionsOption,
@@ -29,7 +27,8 @@ from emads.cli.seat_options import (
     SeatChoice,
     takes_seats,
 )
-from roles.errors import UserError, unknown
+from emads.commands.new_runs import check_file_target, check_page_folder
+from roles.errors import UserError
 
 
 @takes_seats
@@ -60,7 +59,6 @@ def simulate(
         Path | None, typer.Option(help="File for OpenTelemetry spans (pip install 'emads[otel]').")
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Show events while they happen.")] = False,
-    engine: EngineOption = None,
     protocol: ProtocolOption = "assess",
     reviewer: ReviewerOption = None,
     db: StoreOption = None,
@@ -84,15 +82,19 @@ def simulate(
     check_at_least("--world", world or 0, 0)
     check_at_least("--questions", questions or 0, 0)
     chosen_seats = seats.read()
-    source, cases = choose_players(players or (), team, stage, engine, has_seats=chosen_seats is not None)
+    source, cases = choose_players(players or (), team, stage, has_seats=chosen_seats is not None)
     if cases and (index is not None or count is not None):
         raise UserError("--index and --count choose test scenarios: leave them out when case files are given")
     if cases and company is not None:
         raise UserError("--company chooses test scenarios: leave it out when case files are given")
     is_full = is_governed(protocol, reviewer=reviewer, db=db, world=world, company=company)
-    if is_full and engine is not None:
-        raise UserError("--engine goes with --protocol assess; the full one plays on the embedded engine")
     rules = read_agents(agent or (), limit or ())
+    for option, folder in (("--html", html), ("--atif", atif)):
+        if folder is not None:
+            check_page_folder(option, folder)
+    for option, file in (("--jsonl", jsonl), ("--spans", spans)):
+        if file is not None:
+            check_file_target(option, file)
     from emads.commands.simulation.simulate_outputs import Outputs
 
     outputs = Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
@@ -115,44 +117,4 @@ def simulate(
         )
     from emads.commands.simulation.simulate import simulate as play
 
-    return play(source, stage, outputs=outputs, engine_name=engine, **chosen)
-
-
-def serve_env(
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 8700,
-    rows: Annotated[Path | None, typer.Option(help="First write scenarios as rows into this file.")] = None,
-    name: Annotated[str, typer.Option("--family", help="Family of the rows.")] = "cto",
-    count: Annotated[int, typer.Option(help="Number of rows.")] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of the rows' scenarios.")] = 0,
-    difficulties: Annotated[str, typer.Option(help="Difficulties of the rows, as 1,2 or 1-3.")] = "1-3",
-    tasks: Annotated[list[Path] | None, typer.Option(help="Folder of imported tasks to serve, too.")] = None,
-    standard: Annotated[str, typer.Option(help="nemo-gym or openenv.")] = "nemo-gym",
-) -> None:
-    """Serve role families, seats of the team and tasks over HTTP, for other trainers."""
-    from serving.environments.plays import open_kinds
-
-    if standard not in ("nemo-gym", "openenv"):
-        raise unknown("standard", standard, ["nemo-gym", "openenv"])
-    kinds = open_kinds(*(tasks or ()))
-    if name not in kinds:
-        raise unknown("family", name, list(kinds))
-    check_at_least("--count", count, 1)
-    check_at_least("--seed", seed, 0)
-    levels = parse_difficulties(difficulties)
-    if rows is not None:
-        from serving.environments.http_rows import write_rows
-
-        write_rows(rows, name, split="train", seed=seed, count=count, difficulties=levels, kinds=kinds)
-        typer.echo(f"rows: {rows}")
-    if standard == "openenv":
-        try:
-            from serving.environments import openenv_env
-        except ImportError:
-            raise UserError("needs the package openenv; see docs/how-to/use-other-trainers.md") from None
-        openenv_env.serve(port, kinds, name)
-        return
-    try:
-        from serving.environments.http_env import serve
-    except ImportError:
-        raise UserError("serving needs FastAPI and uvicorn; pip install 'emads[http]'") from None
-    serve(port, kinds)
+    return play(source, stage, outputs=outputs, **chosen)

@@ -1,4 +1,4 @@
-"""Verbs that train (train base|sft|grpo|marl|tasks, demo, run), and plan, which says what training takes."""
+"""Verbs that train (train STAGE, demo, run), and plan, which says what training takes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,16 +8,16 @@ import typer
 from emads.cli.choices import (
     check_at_least,
     choose_config,
+    choose_folder,
     choose_roles,
+    open_existing,
     resolve_config,
     show_config,
     start_run,
-    start_schedule,
 )
 from emads.cli.options import (
     DEFAULT_RUN,
     ConfigOption,
-    FaultOption,
     PrintOption,
     ResumeOption,
     RoleOption,
@@ -25,95 +25,106 @@ from emads.cli.options import (
     SetOption,
     TakeOption,
 )
+from emads.commands.new_runs import check_model_folder, undone_where_nothing_began
+from roles.errors import UserError, unknown
+
+STAGES = ("base", "sft", "grpo", "marl")
+LABEL_STAGES = ("corrections", "dpo", "kto", "reward", "ppo")
+TASKS = "tasks"
 
 
-def base(
+def train(
+    stage: Annotated[
+        str,
+        typer.Argument(
+            metavar="STAGE",
+            help="base; sft, grpo (roles alone); marl (the team); tasks (a solver);"
+            " corrections, dpo, kto, reward, ppo (on labels of reviewers).",
+        ),
+    ],
     run: RunArgument,
+    tasks: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TASKS]",
+            help="With tasks: a folder of emads import, or a task family such as maths.",
+            show_default=False,
+        ),
+    ] = None,
+    role: RoleOption = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     print_config: PrintOption = False,
     resume: ResumeOption = False,
-    fault: FaultOption = None,
     take_from: TakeOption = None,
-) -> None:
-    """Make the base model and its tokenizer."""
-    opened = start_run(run, config, overrides, resume, print_config, fault)
-    from emads.commands.train import take_stages, train_stage
-
-    take_stages(opened, take_from)
-    train_stage(opened, "base")
-
-
-def sft(
-    run: RunArgument,
-    role: RoleOption = None,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    print_config: PrintOption = False,
-    resume: ResumeOption = False,
-    fault: FaultOption = None,
-) -> None:
-    """Fine-tune each role on demonstrations."""
-    roles = choose_roles(role)
-    opened = start_run(run, config, overrides, resume, print_config, fault)
-    from emads.commands.train import train_stage
-
-    train_stage(opened, "sft", roles)
-
-
-def grpo(
-    run: RunArgument,
-    role: RoleOption = None,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    print_config: PrintOption = False,
-    resume: ResumeOption = False,
-    fault: FaultOption = None,
-) -> None:
-    """Train each role alone on the reward of its verifier."""
-    roles = choose_roles(role)
-    opened = start_run(run, config, overrides, resume, print_config, fault)
-    from emads.commands.train import train_stage
-
-    train_stage(opened, "grpo", roles)
-
-
-def marl(
-    run: RunArgument,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    print_config: PrintOption = False,
-    resume: ResumeOption = False,
-    fault: FaultOption = None,
+    labels: Annotated[Path | None, typer.Option("--labels", help="Label file (JSONL) of reviewers.")] = None,
     end_here: Annotated[
         bool,
-        typer.Option("--end-here", help="Take the newest checkpoint as the result, without a further step."),
+        typer.Option("--end-here", help="With marl: take the newest checkpoint as the result."),
     ] = False,
 ) -> None:
-    """Train the whole team jointly on the team reward."""
-    opened = start_run(run, config, overrides, resume, print_config, fault)
-    from emads.commands.train import train_stage
+    """Train one stage of a run; what is done is kept.
 
-    train_stage(opened, "marl", ends_here=end_here)
+    emads train sft runs/trial --config configs/tiny.yaml --role cto
+    emads train dpo runs/trial --labels labels.jsonl          (--set changes settings of the stage: epochs=2)
+    """
+    if stage not in (*STAGES, TASKS, *LABEL_STAGES):
+        raise unknown("stage", stage, [*STAGES, TASKS, *LABEL_STAGES])
+    given: dict[str, tuple[object, tuple[str, ...]]] = {
+        "TASKS": (tasks, (TASKS,)),
+        "--role": (role, ("sft", "grpo", *LABEL_STAGES)),
+        "--config": (config, (*STAGES, TASKS)),
+        "--print-config": (print_config, (*STAGES, TASKS)),
+        "--take-from": (take_from, ("base",)),
+        "--labels": (labels, LABEL_STAGES),
+        "--end-here": (end_here, ("marl",)),
+    }
+    for name, (value, stages) in given.items():
+        if value and stage not in stages:
+            raise UserError(f"{name} goes with {', '.join(stages)}, not with {stage}")
+    roles = choose_roles(role)
+    if stage in LABEL_STAGES:
+        _train_on_labels(stage, run, roles, labels, overrides or (), resume=resume)
+        return
+    if stage == TASKS and tasks is None:
+        raise UserError("name the TASKS: a folder of emads import, or a task family such as maths")
+    with undone_where_nothing_began(run):
+        opened = start_run(run, config, overrides, resume, print_config)
+        if tasks is not None:
+            from training.stages.tasks import summarise_tasks, train_tasks
+
+            scores = train_tasks(opened, tasks, typer.echo)
+            typer.echo("\n".join(summarise_tasks(scores, opened.config.evaluation.num_bootstrap)))
+            return
+        from emads.commands.train import take_stages, train_stage
+
+        take_stages(opened, take_from)
+        train_stage(opened, stage, roles, ends_here=end_here)
 
 
-def tasks(
-    run: RunArgument,
-    source: Annotated[
-        str,
-        typer.Argument(metavar="TASKS", help="Folder of emads import, or a task family: maths, lookup..."),
-    ],
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    print_config: PrintOption = False,
-    resume: ResumeOption = False,
+def _train_on_labels(
+    stage: str,
+    path: Path,
+    roles: tuple[str, ...],
+    labels: Path | None,
+    settings: list[str] | tuple[()],
+    *,
+    resume: bool,
 ) -> None:
-    """Train a solver of tasks: base, SFT, GRPO, and its score on the sealed test tasks."""
-    opened = start_run(run, config, overrides, resume, print_config)
-    from training.stages.tasks import summarise_tasks, train_tasks
+    open_existing(path)
+    from emads.commands.feedback import read_reward_facts, train_feedback
+    from training.runs.run_folder import Run
 
-    scores = train_tasks(opened, source, typer.echo)
-    typer.echo("\n".join(summarise_tasks(scores, opened.config.evaluation.num_bootstrap)))
+    run = Run.open(path)
+    train_feedback(run, stage, roles, labels, settings, resume=resume)
+    if stage != "reward":
+        typer.echo(f"see what changed with `emads evaluate {path}`")
+        return
+    for one in roles:
+        facts = read_reward_facts(run, one)
+        share = facts.get("accuracy")
+        shown = "not measured" if share is None else f"{share:.2f} on {facts['num_held_out']:.0f} others"
+        typer.echo(f"{one}: reward model of {facts['num_rows']:.0f} comparisons, accuracy {shown}")
 
 
 def demo(
@@ -127,19 +138,18 @@ def demo(
     overrides: SetOption = None,
     print_config: PrintOption = False,
     resume: ResumeOption = False,
-    fault: FaultOption = None,
     gate: Annotated[bool, typer.Option("--gate", help="End with status 3 where a gate is red.")] = False,
 ) -> int:
     """Run everything in minutes on a laptop: data, SFT, GRPO, joint RL, evaluation, report."""
-    from training.runs.faults import parse_faults
-
     check_at_least("--seeds", seeds, 1)
     resolved = resolve_config(run, config, overrides, resume, has_default=True)
     if print_config:
         show_config(resolved)
-    from emads.commands.demo import run_demo
+    check_model_folder(resolved.model.preset)
+    with undone_where_nothing_began(run):
+        from emads.commands.demo import run_demo
 
-    return run_demo(run, resolved, seeds, controls, resume, parse_faults(fault or ()), gate=gate)
+        return run_demo(run, resolved, seeds, controls, resume, gate=gate)
 
 
 def run_schedule(
@@ -151,18 +161,18 @@ def run_schedule(
     ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
-    print_config: PrintOption = False,
     resume: ResumeOption = False,
-    fault: FaultOption = None,
     take_from: TakeOption = None,
 ) -> None:
     """Run the whole schedule: SFT, GRPO per role, joint RL, a review queue; what is done is skipped."""
-    opened = start_schedule(run, config, overrides, resume, print_config, fault)
-    from emads.commands.run_schedule import run_schedule as perform
-    from emads.commands.train import take_stages
+    folder = choose_folder(run, config, overrides, resume)
+    with undone_where_nothing_began(folder):
+        opened = start_run(folder, config, overrides, resume, print_config=False)
+        from emads.commands.run_schedule import run_schedule as perform
+        from emads.commands.train import take_stages
 
-    take_stages(opened, take_from)
-    perform(opened, typer.echo)
+        take_stages(opened, take_from)
+        perform(opened, typer.echo)
 
 
 def plan(

@@ -1,8 +1,7 @@
 """`emads demo`: every stage of every seed, then tables, one case after every stage, and the report."""
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from evaluation.summary.gates import failed_gates, unjudged_gates
 from evaluation.summary.run_summary import combine_seeds, write_summary
 from training.config.run_config import RunConfig
 from training.roles.alarm_files import read_alarms
-from training.runs.faults import Fault
 from training.runs.run_folder import Run
 from training.stages.controls import check_controls
 
@@ -31,7 +29,6 @@ def run_demo(
     seeds: int,
     controls: bool,
     resume: bool,
-    faults: Sequence[Fault] = (),
     *,
     gate: bool = False,
 ) -> int:
@@ -56,7 +53,7 @@ def run_demo(
         )
         folder = path if number == 0 else path / f"seed-{seed}"
         folders.append(folder)
-        run = replace(Run.create(folder, seeded, resume=resume), faults=tuple(faults))
+        run = Run.create(folder, seeded, resume=resume)
         summaries.append(
             run_all(run, controls=controls, title=f"demo (seed {seed})" if seeds > 1 else "demo")
         )

@@ -20,6 +20,9 @@ from serving.guard import MIN_TOKEN_CHARACTERS, settle_access
 from serving.server import name_address, open_socket, run_server
 from simulator.governance.gate.approvals import KEY_BYTES, find_key
 
+MOST_WAITING = 256  # jobs in the queue; one more is refused with 429
+GRACE_S = 30.0  # that jobs at work have when the server is ended
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -42,9 +45,6 @@ def serve_team(
     db: Path | None = None,
     reviewers: Sequence[str] = (),
     most_at_once: int,
-    most_waiting: int,
-    grace_s: float,
-    engine: str | None = None,
     seats: tuple[Seats, ApiOptions] | None = None,
 ) -> None:
     """Serve a team until SIGINT or SIGTERM.
@@ -60,7 +60,7 @@ def serve_team(
     key = secrets.token_bytes(KEY_BYTES) if db is None else find_key(db.with_name(f"{db.name}.key"))
     governance = Governance(store=db, key=key, reviewers=persons)
     players, api = seats or ((), None)
-    team = load_team(source, stage=stage, engine=engine, seats=players, api=api)
+    team = load_team(source, stage=stage, seats=players, api=api)
     model = name_model(name, source)
     known: list[PlayableCase] = [team.draw_case(0)]  # has every seat that a case can have
     with open_socket(access) as listener, team.serve(known) as opened:
@@ -69,12 +69,12 @@ def serve_team(
             opened,
             known=known if has_script(team) else None,
             most_at_once=most_at_once,
-            most_waiting=most_waiting,
+            most_waiting=MOST_WAITING,
         )
         address = place.url or name_address(listener)
         app = make_app(tables, model, governance, url=address, version=__version__)
         shown = f"{team.label} as model {model!r}"
-        run_server(app, access, name=shown, limits=LIMITS, grace_s=grace_s, listener=listener)
+        run_server(app, access, name=shown, limits=LIMITS, grace_s=GRACE_S, listener=listener)
 
 
 def read_token(variable: str) -> str:

@@ -4,4 +4,4 @@ Belongs here: reading `--seat`, prices and limits, and the team that they make.
 Not here: the protocol of endpoints (simulator.engines.openai), a run's weights (emads.trained_team).
 """
 
-STOPPED = 8  # exit status: the cost limit is reached; the same command with a higher one goes on
+STOPPED = 8  # exit status: an endpoint failed, or the cost limit is reached; the same command goes on

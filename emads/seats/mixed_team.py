@@ -112,7 +112,7 @@ class MixedTeam:
     def spent(self) -> float | None:
         """Return what the endpoints have cost, those replies included that a file held; None: no prices."""
         players = [player for player in self.seats.players if isinstance(player, ApiPlayer)]
-        is_priced = all(player.model in self.api.prices for player in players)
+        is_priced = all(self.api.find_price(player.model) is not None for player in players)
         return self.ledger.budget.spent if is_priced else None
 
     def families_of(self, seat: str) -> Mapping[str, Family]:
@@ -203,7 +203,9 @@ class MixedTeam:
             player = self.seats.named.get(seat, self.seats.others)
             usage = self.ledger.sum_of(suffix=f"/{seat}")
             if isinstance(player, ApiPlayer) and usage.num_requests + usage.num_too_long:
-                lines.append(f"{seat:<10} {describe_usage(usage, player.model in self.api.prices)}")
+                lines.append(
+                    f"{seat:<10} {describe_usage(usage, self.api.find_price(player.model) is not None)}"
+                )
                 total = total.joined(usage)
         return [*lines, f"{'all':<10} {describe_usage(total, self.spent is not None)}"] if lines else []
 
@@ -245,7 +247,7 @@ def describe_usage(usage: Usage, is_priced: bool) -> str:
         f"{usage.num_requests:,} requests",
         f"{usage.prompt_tokens:,} tokens in",
         f"{usage.completion_tokens:,} out",
-        f"cost {usage.cost:.4f}" if is_priced else "cost unknown (no --price)",
+        f"cost {usage.cost:.4f}" if is_priced else "cost unknown (no --api price)",
     ]
     if usage.num_without_usage:
         words.append(f"{usage.num_without_usage} replies without a count of tokens")

@@ -13,6 +13,8 @@ from scenarios.written.strict_yaml import parse_yaml, read_settings
 from simulator.engines.openai.endpoint import EndpointSettings, read_api_key
 from simulator.engines.openai.wire import ToolShape
 
+ANY_MODEL = ""
+OWN_KEYS = ("tools", "price", "prices", "max_cost", "key_env", "replies")
 SHAPES: tuple[ToolShape, ...] = ("native", "text")
 TUNABLE = (
     "timeout_s",
@@ -46,12 +48,16 @@ class ApiOptions:
     Example: ApiOptions(prices={"qwen": Price(input=0.1, output=0.4)}, max_cost=2.0)
     """
 
-    prices: Mapping[str, Price] = field(default_factory=dict)  # by model
+    prices: Mapping[str, Price] = field(default_factory=dict)  # by model; ANY_MODEL for all others
     max_cost: float | None = None  # of all endpoints together, in the currency of the prices
     key_variables: Mapping[str, str] = field(default_factory=dict)  # by model; "" for all others
     settings: Mapping[str, Any] = field(default_factory=dict)  # keys of EndpointSettings
     shape: ToolShape = "native"
     replies: Path | None = None  # file of paid replies: the same call goes on from it
+
+    def find_price(self, model: str) -> Price | None:
+        """Return the model's price, or that of every model; None: not given."""
+        return self.prices.get(model, self.prices.get(ANY_MODEL))
 
     def settle(self, player: ApiPlayer) -> EndpointSettings:
         """Return the settings of one endpoint.
@@ -59,8 +65,8 @@ class ApiOptions:
         Raises:
             UserError: no API key in the variable, or a setting out of range.
         """
-        variable = self.key_variables.get(player.model, self.key_variables.get(""))
-        price = self.prices.get(player.model, Price(input=0, output=0))
+        variable = self.key_variables.get(player.model, self.key_variables.get(ANY_MODEL))
+        price = self.find_price(player.model) or Price(input=0, output=0)
         values: dict[str, Any] = {"max_completion_tokens": SEAT_COMPLETION_TOKENS, **self.settings}
         try:
             return EndpointSettings(
@@ -83,51 +89,68 @@ class ApiOptions:
         """
         models = [player.model for player in players]
         for model in models:
-            if self.max_cost is not None and model not in self.prices:
+            if self.max_cost is not None and self.find_price(model) is None:
                 raise UserError(
-                    f"--max-cost {self.max_cost:g} needs the price of {model!r}:"
-                    f" add --price {model}=INPUT,OUTPUT (per million tokens; 0,0 where it costs nothing)"
+                    f"max_cost={self.max_cost:g} needs the price of {model!r}:"
+                    f" add --api price.{model}=INPUT,OUTPUT (per million tokens; 0,0 where it costs nothing)"
                 )
         for model in self.key_variables:
             if model and model not in models:
-                raise unknown("model of --api-key-env", model, models)
+                raise unknown("model of key_env", model, models)
 
 
-def read_api_options(
-    *,
-    price: Sequence[str] = (),
-    prices: Path | None = None,
-    max_cost: float | None = None,
-    api_key_env: Sequence[str] = (),
-    api: Sequence[str] = (),
-    replies: Path | None = None,
-) -> ApiOptions:
-    """Read the options of the command line.
+def read_api_options(given: Sequence[str]) -> ApiOptions:
+    """Read words KEY=VALUE: prices, limits, keys of EndpointSettings, or the shape of tools.
 
-    `price`: "MODEL=INPUT,OUTPUT" per million tokens. `prices`: YAML file of the same by model.
-    `api_key_env`: "VARIABLE" or "MODEL=VARIABLE". `api`: "KEY=VALUE" of EndpointSettings, or "tools=text".
+    `price=INPUT,OUTPUT` or `price.MODEL=...` per million tokens; `prices=FILE`: a YAML file of them;
+    `max_cost=X`; `key_env=VARIABLE` or `key_env.MODEL=VARIABLE`; `replies=FILE`; `tools=text`.
 
     Raises:
-        UserError: names option, value and form.
+        UserError: names key, value and form.
+
+    Examples:
+        >>> read_api_options(["price.qwen=2.5,10", "max_cost=5"]).max_cost
+        5.0
     """
-    if max_cost is not None and max_cost <= 0:
-        raise UserError(f"--max-cost {max_cost:g} must be above 0")
-    found = {} if prices is None else read_price_file(prices)
-    found |= dict(_read_price(one) for one in price)
+    prices: dict[str, Price] = {}
+    variables: dict[str, str] = {}
+    paths: dict[str, Path] = {}
+    max_cost: float | None = None
+    others: list[str] = []
+    for one in given:
+        key, _, value = one.partition("=")
+        model = key.partition(".")[2] if "." in key else ANY_MODEL
+        match key.partition(".")[0]:
+            case "price":
+                prices |= {_split_model(one)[0]: _read_price(one, _split_model(one)[1])}
+            case "key_env":
+                variables |= dict([_split_model(one)])
+            case "prices" | "replies" if value and not model:
+                paths[key] = Path(value)
+            case "max_cost" if not model:
+                max_cost = _read_cost(one, value)
+            case _:
+                others.append(one)
     settings = read_settings(
-        api, (*TUNABLE, "tools"), option="--api", what="setting of --api", form="KEY=VALUE"
+        others, (*TUNABLE, *OWN_KEYS), option="--api", what="setting of --api", form="KEY=VALUE"
     )
     shape = settings.pop("tools", "native")
     if shape not in SHAPES:
         raise unknown("shape of tools", str(shape), list(SHAPES))
     return ApiOptions(
-        prices=found,
+        prices=(read_price_file(paths["prices"]) if "prices" in paths else {}) | prices,
         max_cost=max_cost,
-        key_variables=dict(_read_variable(one) for one in api_key_env),
+        key_variables=variables,
         settings=settings,
         shape=shape,
-        replies=replies,
+        replies=paths.get("replies"),
     )
+
+
+def _split_model(text: str) -> tuple[str, str]:
+    """Return model and value of `KEY.MODEL=VALUE`, or of `KEY=VALUE` for any model; names may hold dots."""
+    key, _, value = text.rpartition("=")
+    return key.partition(".")[2] or ANY_MODEL, value
 
 
 def read_price_file(path: Path) -> dict[str, Price]:
@@ -139,7 +162,9 @@ def read_price_file(path: Path) -> dict[str, Price]:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError):
-        raise UserError(f"{path} is no text file that can be read; --prices takes a YAML file") from None
+        raise UserError(
+            f"{path} is no text file that can be read; --api prices=FILE takes a YAML file"
+        ) from None
     try:
         return TypeAdapter(dict[str, Price]).validate_python(parse_yaml(text, str(path)))
     except ValidationError as error:
@@ -150,19 +175,23 @@ def read_price_file(path: Path) -> dict[str, Price]:
         ) from None
 
 
-def _read_price(text: str) -> tuple[str, Price]:
-    model, equals, figures = text.rpartition("=")
+def _read_price(text: str, figures: str) -> Price:
     parts = figures.split(",")
     try:
-        if not equals or not model or len(parts) != 2:
+        if len(parts) != 2:
             raise ValueError(text)
-        return model, Price(input=float(parts[0]), output=float(parts[1]))
+        return Price(input=float(parts[0]), output=float(parts[1]))
     except ValueError:
         raise UserError(
-            f"--price {text!r} is not of the form MODEL=INPUT,OUTPUT, two prices of a million tokens"
+            f"--api {text!r} is not of the form price.MODEL=INPUT,OUTPUT, two prices of a million tokens"
         ) from None
 
 
-def _read_variable(text: str) -> tuple[str, str]:
-    model, _, variable = text.rpartition("=")
-    return model, variable
+def _read_cost(text: str, value: str) -> float:
+    try:
+        cost = float(value)
+    except ValueError:
+        raise UserError(f"--api {text!r} is not of the form max_cost=5") from None
+    if not cost > 0:
+        raise UserError(f"--api {text} must be above 0")
+    return cost

@@ -15,6 +15,7 @@ import typer
 from doc_pages import PAGES, README, ROOT, read_emads_commands, read_shell_lines
 
 from emads.cli import app, main
+from emads.cli.train import LABEL_STAGES, STAGES, TASKS
 from training.config.loading import load_config
 
 COMMANDS = sorted(
@@ -70,7 +71,8 @@ def list_verbs(command: Any, words: tuple[str, ...] = ()) -> Iterator[list[str]]
         yield from list_verbs(inner, (*words, name))
 
 
-VERBS = list(list_verbs(typer.main.get_command(app)))
+STAGE_NAMES = [["train", stage] for stage in (*STAGES, TASKS, *LABEL_STAGES)]
+VERBS = [*list_verbs(typer.main.get_command(app)), *STAGE_NAMES]
 
 
 def find_paths(values: Any) -> Iterator[str]:
@@ -86,9 +88,8 @@ def test_commands_are_accepted_by_the_command_line(page: str, command: str) -> N
     if command.split()[1:] in VERBS:  # running text may name a verb alone
         return
     _, given = parse(command.replace("[OPTIONS]", ""))
-    load_config(given.get("config") and ROOT / given["config"], given.get("overrides") or ()) if given.get(
-        "overrides"
-    ) else None
+    if given.get("overrides") and given.get("stage") not in LABEL_STAGES:
+        load_config(given.get("config") and ROOT / given["config"], given["overrides"])
     for path in find_paths(list(given.values())):
         is_output = path.startswith(("runs/", "out/"))
         assert is_output or path in WRITTEN_BY_READER or (ROOT / path).exists(), path

@@ -1,10 +1,12 @@
 """The public Python API: its examples run, it imports nothing heavy, and it says its mistakes in one line."""
 
+import asyncio
 import doctest
 import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,7 @@ def test_the_examples_of_the_public_functions_run(module: str) -> None:
 
 def test_scripted_experts_play_generated_and_written_cases() -> None:
     team = emads.load_team("scripted")
-    generated = emads.generate("team", 3, split="test", seed=4)
+    generated = emads.generate("team", 3, split="test", seed=4, unseal=True)
     cases = [case for case in generated if isinstance(case, TeamScenario)]
     played = emads.play(team, [*cases, ROOT / "examples" / "city-permits.md"])
     assert [one.case.key for one in played[:3]] == [case.key for case in cases]
@@ -63,6 +65,94 @@ def test_mistakes_name_value_and_remedy(tmp_path: Path) -> None:
         emads.load_team("scripted", stage="mral")
     with pytest.raises(AttributeError, match="no attribute 'pley'"):
         assert emads.pley
+
+
+SCRIPTED = emads.load_team("scripted")
+WRONG_CALLS: dict[str, Callable[[], object]] = {
+    "cases -1 must be 1 or more": lambda: emads.play(SCRIPTED, -1),
+    "cases True must be": lambda: emads.play(SCRIPTED, True),
+    r"cases \[\] must be": lambda: emads.play(SCRIPTED, []),
+    "case 3 is neither": lambda: emads.play(SCRIPTED, [3]),  # type: ignore[list-item]
+    "first_index -3 must be": lambda: emads.play(SCRIPTED, 1, first_index=-3),
+    "team 'scripted' is no team": lambda: emads.play("scripted"),  # type: ignore[arg-type]
+    "unknown agent kind 'reakt'; did you mean 'react'": lambda: emads.play(
+        SCRIPTED,
+        kinds={"cto": "reakt"},  # type: ignore[dict-item]
+    ),
+    "did you mean 'scripted'": lambda: emads.load_team("scriptd"),
+    "source 5 must be": lambda: emads.load_team(5),  # type: ignore[arg-type]
+    "questions -1 must be": lambda: emads.load_team("scripted", questions=-1),
+    "seats 'all=scripted' must be a list or a dict": lambda: emads.load_team(seats="all=scripted"),
+    "overrides 'seed=1' must be a list": lambda: emads.train("x", overrides="seed=1"),
+    "stages 'sft' must be a list": lambda: emads.train("x", stages="sft"),
+    "roles 'cto' must be a list": lambda: emads.train("x", roles="cto"),
+    "path 3 must name": lambda: emads.open_run(3),  # type: ignore[arg-type]
+    "the test split is sealed": lambda: emads.generate("team", split="test"),
+    "unknown split 'tset'; did you mean 'test'": lambda: emads.generate(
+        "cto",
+        split="tset",  # type: ignore[arg-type]
+    ),
+    "difficulty 11 must be 10 or less": lambda: emads.generate("cto", difficulties=[11]),
+    "difficulties '12' must be a list": lambda: emads.generate("cto", difficulties="12"),  # type: ignore[arg-type]
+    "count '3' must be": lambda: emads.generate("cto", "3"),  # type: ignore[arg-type]
+    "seed -1 must be": lambda: emads.generate("cto", seed=-1),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_CALLS)
+def test_wrong_arguments_are_user_errors(
+    message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(emads.UserError, match=message):
+        WRONG_CALLS[message]()
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_path_is_one_case_and_seats_may_be_a_dict() -> None:
+    case = ROOT / "examples" / "city-permits.md"
+    (by_path,) = emads.play(SCRIPTED, str(case))
+    (by_list,) = emads.play(emads.load_team(seats={"all": "scripted"}), [case])
+    assert by_path.case.key == by_list.case.key
+    (again,) = emads.play(SCRIPTED, by_path.case)
+    assert again.text == by_path.text
+
+
+def test_overrides_may_be_a_dict(tmp_path: Path) -> None:
+    given = {"sft.max_steps": 7, "grpo": {"learning_rate": 1e-05}, "name": "dict", "data.difficulties": [1]}
+    run = emads.train(tmp_path / "run", overrides=given, stages=[])
+    assert (run.config.sft.max_steps, run.config.grpo.learning_rate) == (7, 1e-05)
+    assert (run.config.name, run.config.data.difficulties) == ("dict", (1,))
+
+
+def test_a_notebook_cell_plays_inside_its_running_loop() -> None:
+    async def cell() -> float:
+        verdict = emads.play(SCRIPTED, 1)[0].verdict
+        assert verdict is not None
+        return verdict.reward
+
+    assert asyncio.run(cell()) > 0
+
+
+@pytest.mark.slow
+def test_a_script_without_a_main_guard_is_run_once(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import emads\n"
+        "print('begun', flush=True)\n"
+        "settings = {'num_workers': 1, 'model.hidden_size': 32, 'model.num_layers': 1}\n"
+        "print(emads.train('run', overrides=settings, stages=['base']).is_done('base'))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout.split() == ["begun", "True"], done.stderr
 
 
 def test_the_public_names_are_those_that_exist() -> None:

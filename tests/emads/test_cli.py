@@ -1,5 +1,7 @@
 """The command line: every mistake is one clear line on standard error, exit status 2, and nothing is lost."""
 
+import json
+import os
 import subprocess
 import sys
 import time
@@ -9,8 +11,11 @@ import pytest
 from command_line import fail
 
 from emads.cli import main
+from emads.commands.new_runs import undone_where_nothing_began
+from roles.errors import UserError
 from training.config.loading import load_config
 from training.config.run_config import RunConfig
+from training.runs.run_errors import StoppedRunError
 from training.runs.run_folder import Run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -21,7 +26,11 @@ DEMO = ROOT / "configs" / "demo.yaml"
     ("arguments", "parts"),
     [
         ("trian sft", ["unknown verb 'trian'", "did you mean 'train'"]),
-        ("train grppo", ["unknown verb 'grppo'", "did you mean 'grpo'"]),
+        ("train grppo r", ["unknown stage 'grppo'", "did you mean 'grpo'"]),
+        ("train sft r --labels x.jsonl", ["--labels goes with corrections, dpo", "not with sft"]),
+        ("train dpo r --config x.yaml", ["--config goes with base", "not with dpo"]),
+        ("train marl r --role cto", ["--role goes with sft, grpo", "not with marl"]),
+        ("train tasks r --config {demo}", ["name the TASKS"]),
         ("generate --cuont 3", ["--cuont", "--count"]),
         ("generate --count three", ["--count", "integer"]),
         ("generate --family ctoo", ["unknown family 'ctoo'", "did you mean 'cto'"]),
@@ -38,7 +47,11 @@ DEMO = ROOT / "configs" / "demo.yaml"
         ("train sft r --role ctp", ["unknown role 'ctp'", "did you mean 'cto'"]),
         (
             "train base r --config {demo} --set sft.max_stepz=3",
-            ["'sft.max_stepz'", "did you mean 'sft.max_steps'"],
+            [
+                "'sft.max_stepz'",
+                "did you mean 'sft.max_steps' or ",
+                "`emads demo --print-config` lists all keys",
+            ],
         ),
         (
             "train marl r --config {demo} --set marl.report_sets=1",
@@ -56,6 +69,12 @@ DEMO = ROOT / "configs" / "demo.yaml"
         ("simulate r --count 0", ["--count 0 must be 1 or more"]),
         ("simulate r --index -1", ["--index -1 must be 0 or more"]),
         ("simulate /nonexistent", ["no run in /nonexistent"]),
+        ("evaluate . --count 2000000", ["no run in ."]),
+        ("demo r --set model.preset=./models/none", ["'./models/none': no such folder", "hub id"]),
+        ("demo r --set model.preset=/dev", ["'/dev': no config.json in that folder"]),
+        ("simulate --team scripted --html /dev/null", ["--html /dev/null is a file: name a folder"]),
+        ("simulate --team scripted --html out.html", ["--html out.html must be a folder: try --html out/"]),
+        ("simulate --team scripted --jsonl /dev", ["--jsonl /dev is a folder"]),
         ("evaluate /nonexistent", ["no run in /nonexistent"]),
         ("report /nonexistent", ["no run in /nonexistent"]),
         ("simulate", ["`emads simulate examples/card-payments.yaml --team scripted --html out/`"]),
@@ -167,9 +186,8 @@ def test_an_existing_run_brings_its_own_config(tmp_path: Path, capsys: pytest.Ca
         assert "max_steps: 3" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["train"]])
-def test_without_a_verb_the_verbs_are_shown(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
+def test_without_a_verb_the_verbs_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
     assert "Commands:" in capsys.readouterr().err
 
 
@@ -208,3 +226,74 @@ def test_trl_folders_are_of_one_role_and_of_open_splits(
     assert main(["generate", "--trl", "--out", str(tmp_path / "trl"), *options]) == 2
     assert capsys.readouterr().err.startswith("error: --trl writes ")
     assert not (tmp_path / "trl").exists()
+
+
+REFUSED = (
+    "simulate runs/nope",
+    "simulate --team scripted --html /dev/null",
+    "evaluate runs/nope",
+    "evaluate {run} --count 2000000",
+    "evaluate {run} --stage sft",
+    "evaluate {run} --role cto",
+    "evaluate {run} --suite reasoning-jym",
+    "report runs/nope",
+    "play runs/nope",
+    "play {run} --role ctp",
+    "diagnose runs/nope",
+    "train sft runs/nope",
+    "train base runs/x --config {demo} --set sft.max_stepz=3",
+    "train base runs/x --config {demo} --set model.preset=./none",
+    "train dpo runs/nope",
+    "demo runs/x --set model.preset=./none",
+    "run --config {demo} --set model.preset=./none",
+    "serve runs/nope",
+    "export runs/nope --to out",
+    "verify nope",
+    "validate nope",
+    "plan runs/nope",
+)
+
+
+def test_refusals_load_no_heavy_library(tmp_path: Path) -> None:
+    folder = Run.create(tmp_path / "made", load_config(DEMO)).path
+    calls = [call.format(demo=DEMO, run=folder).split() for call in REFUSED]
+    program = (
+        "import json, sys\nfrom emads.cli import main\n"
+        "for call in json.loads(sys.argv[1]):\n"
+        "    assert main(call) == 2, call\n"
+        "    heavy = {'torch', 'transformers', 'scipy.stats', 'langgraph', 'datasets'} & set(sys.modules)\n"
+        "    assert not heavy, (call, heavy)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(calls)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def fail_to_start(folder: Path, error: BaseException, *, begins: bool) -> None:
+    with undone_where_nothing_began(folder):
+        run = Run.create(folder, load_config(DEMO))
+        if begins:
+            run.log("base", 1, {"loss": 1.0})
+        raise error
+
+
+def test_a_start_that_failed_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="planned"):
+        fail_to_start(tmp_path / "new", UserError("planned"), begins=False)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("error", [StoppedRunError("planned"), KeyboardInterrupt(), UserError("planned")])
+def test_a_run_that_stopped_or_began_stays(error: BaseException, tmp_path: Path) -> None:
+    with pytest.raises(type(error)):
+        fail_to_start(tmp_path / "run", error, begins=type(error) is UserError)
+    assert Run.open(tmp_path / "run").config == load_config(DEMO)

@@ -77,7 +77,7 @@ def test_an_unfit_judge_is_refused_before_it_scores(
 def test_a_judge_that_is_down_and_a_spent_budget_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with serve(make_model(check_sums)) as server:
         model = f"openai:tiny@{server.url}"
-        prices = ["--price", "tiny=1000,1000", "--max-cost", "0.001"]
+        prices = ["--api", "price.tiny=1000,1000", "--api", "max_cost=0.001"]
         assert "nothing was scored" in fail(capsys, "judge", model, *prices, *QUICK)
         server.faults = ["500"] * OFTEN
         assert "nothing was scored" in fail(capsys, "judge", model, *QUICK)
@@ -93,7 +93,7 @@ def test_a_judge_that_is_down_and_a_spent_budget_are_one_line(capsys: pytest.Cap
             ["openai:m@http://127.0.0.1:9/v1", "--answers", "x", "--criterion", "clear"],
             "--criterion 'clear' is not of the form NAME=QUESTION",
         ),
-        (["openai:m@http://127.0.0.1:9/v1", "--max-cost", "1"], "--max-cost 1 needs the price of 'm'"),
+        (["openai:m@http://127.0.0.1:9/v1", "--api", "max_cost=1"], "max_cost=1 needs the price of 'm'"),
     ],
 )
 def test_mistakes_name_the_remedy(

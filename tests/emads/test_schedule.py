@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from training.data.demonstrations import team_scenario
 from training.feedback.queue import QUEUE_FILE, read_queue
 from training.feedback.rows import verdict_rows
 from training.models.weights import load_team
+from training.runs.faults import parse_faults
 from training.runs.run_errors import OUT_OF_MEMORY
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
@@ -46,7 +48,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int
     settings = [part for setting in SMALL for part in ("--set", setting)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("training.stages.base.TOKENIZER_SCENARIOS", 10)
-        first = call("run", folder, "--config", SCHEDULE, "--fault", "oom@grpo/risk:step:1", *settings)
+        faults = parse_faults(["oom@grpo/risk:step:1"])
+        create = Run.create
+        patch.setattr(Run, "create", lambda *given, **named: replace(create(*given, **named), faults=faults))
+        first = call("run", folder, "--config", SCHEDULE, *settings)
+        patch.setattr(Run, "create", create)
         return folder, [first, call("run", folder, "--resume"), call("run", folder, "--resume")]
 
 
@@ -125,7 +131,6 @@ def test_the_queue_holds_what_the_team_saw_and_no_truth(
         (("run", "runs/none", "--resume"), "no run in runs/none"),
         (("run", "x", "--resume", "--set", "name=y"), "leave out --config and --set"),
         (("run", "x", "--config", "x.yaml", "--resume"), "leave out --config and --set"),
-        (("run", "--config", SCHEDULE, "--fault", "kill@sav:1"), "did you mean 'save'"),
     ],
 )
 def test_mistakes_are_one_line(arguments: tuple[object, ...], message: str) -> None:

@@ -3,6 +3,7 @@
 YAML is read strictly, see scenarios/written/strict_yaml.py.
 """
 
+import difflib
 import json
 from collections.abc import Sequence
 from copy import deepcopy
@@ -18,6 +19,8 @@ from roles.errors import UserError, unknown
 from scenarios.written.strict_yaml import parse_yaml, read_user_text
 from training.config.run_config import RunConfig, correct_for_engine
 from training.config.section import list_keys
+
+LIST_OF_KEYS = "`emads demo --print-config` lists all keys"
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
@@ -127,10 +130,12 @@ def _explain(error: ErrorDetails, source: str) -> UserError:
 
 
 def _unknown_key(where: str, section: type[BaseModel], prefix: str) -> UserError:
-    """Names the keys beside the unknown one; the nearest match is sought in the sections below, too."""
+    """Name the nearest three keys of the section, those in the sections below included, and where all are."""
     known = [prefix + name for name in section.model_fields]
     nested = [name for name in list_keys(section, prefix) if name.endswith(f".{where.rpartition('.')[2]}")]
-    return unknown("config key", where, [*nested, *known] if not set(nested) & set(known) else known)
+    near = list(dict.fromkeys([*nested, *difflib.get_close_matches(where, known, n=3, cutoff=0.4)]))[:3]
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return UserError(f"unknown config key {where!r}{hint} ({LIST_OF_KEYS})")
 
 
 def render_config(config: RunConfig) -> str:

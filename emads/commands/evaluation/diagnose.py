@@ -1,14 +1,11 @@
 """`emads diagnose`: probes a run's team, mixes it with other stages and runs, and says what is wrong."""
 
-from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from emads.commands.evaluation.evaluate import find_runs
 from evaluation.probes.diagnostics import find_faults, probe_team, replace_roles, swap_matrix
 from evaluation.probes.probe_setup import ProbeSetup, Team, adversary_team
 from evaluation.report.diagnostic_table import describe_diagnostics, diagnostic_tables, write_diagnostics
 from evaluation.summary.tables import print_tables
-from roles.errors import UserError
 from roles.team import TEAM_ROLES
 from simulator.chat import Chat
 from simulator.chat_messages import MessageChat
@@ -28,31 +25,21 @@ MIXED_STAGES = ("sft", "grpo", "marl")
 Seated = tuple[Engine, Chat]
 
 
-def diagnose(path: Path, *, stage: str = "marl", count: int = 200, against: Sequence[Path] = ()) -> None:
+def diagnose(path: Path, *, stage: str = "marl", count: int = 200) -> None:
     """Probe the team of a stage on `count` sealed cases; writes diagnostics.json and prints its tables.
 
-    The swap matrix mixes its specialists and chair with those of the run's other stages and of other runs.
+    The swap matrix mixes its specialists and chair with those of the run's other stages.
 
     Raises:
-        UserError: no weights of the stage, no such run, or the same run twice.
+        UserError: no weights of the stage, or no such run.
     """
     quiet_libraries()
     run = Run.open(path)
     data = run.config.data
-    others = (
-        [one for one in find_runs(against) if one.path.resolve() != run.path.resolve()] if against else []
-    )
     scenarios = [team_scenario("test", data.seed, index, data.difficulties) for index in range(count)]
     teams: dict[str, Seated] = {}
     for label in dict.fromkeys((stage, *(one for one in MIXED_STAGES if _has(run, one)), "base")):
         teams[UNTRAINED if label == "base" else label] = _seat(run, label)
-    for other in others:
-        style, home_style = other.config.model.prompts, run.config.model.prompts
-        if style != home_style:
-            raise UserError(
-                f"{other.path} reads {style} prompts and {run.path} {home_style} ones: they swap no roles"
-            )
-        teams[_name(other, teams)] = _seat(other, stage)
     mixable = [label for label in teams if label != UNTRAINED]
     plain = PlainChat()
     teams[ADVERSARY] = ScriptedEngine(plain, seeded=adversary_team(scenarios), has_limit=False), plain
@@ -92,11 +79,3 @@ def _team(label: str) -> Team:
 
 def _has(run: Run, stage: str) -> bool:
     return all(run.is_done(stage_marker(run, stage, role)) for role in TEAM_ROLES)
-
-
-def _name(run: Run, taken: Collection[str]) -> str:
-    """A label for another run's team: its folder, or its seed where two folders share a name."""
-    name = run.path.name if run.path.name not in taken else f"seed {run.config.seed}"
-    if name in taken:
-        raise UserError(f"{run.path}: two runs are called {name!r}; rename a folder")
-    return name.replace(":", "_")

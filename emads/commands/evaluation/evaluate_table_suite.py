@@ -133,7 +133,9 @@ def _estimate(team: MixedTeam, suite: TableSuite) -> str:
                 asked += 2 if seat != RECONCILER or suite.single else 1
     if not asked:
         return f"{len(suite.cases)} cases; no seat is played by an API model, nothing is paid"
-    return f"{len(suite.cases)} cases, about {asked:,} requests, more where seats object (bound: --max-cost)"
+    return (
+        f"{len(suite.cases)} cases, about {asked:,} requests, more where seats object (bound: --api max_cost)"
+    )
 
 
 def _show(title: str, suite: TableSuite, outcomes: list[SuiteOutcome]) -> None:

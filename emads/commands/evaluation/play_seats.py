@@ -96,7 +96,7 @@ def diagnose_seats(
         except RuntimeError:
             if team.stop is None:
                 raise
-            return f"{team.stop}; raise --max-cost and run the same command again to go on"
+            return f"{team.stop}; raise max_cost and run the same command again to go on"
     diagnostics = describe_diagnostics(SEATS, probe, find_faults(probe), swaps, replaced, count)
     folder.mkdir(parents=True, exist_ok=True)
     written = write_diagnostics(folder, diagnostics)

@@ -10,19 +10,21 @@ from evaluation.minutes.transcript import visible
 from evaluation.stats.intervals import mean_interval, paired_interval
 from evaluation.summary.run_table import role_title
 from evaluation.summary.tables import PlainTable, print_tables
+from roles.errors import UserError
 from scenarios.base import Scenario
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode, play_solos
 from simulator.engines.base import Sampling
 from training.models.base_model import quiet_libraries, use_threads
 from training.models.engine_factory import serve
-from training.models.weights import load_weights
+from training.models.weights import load_weights, stage_marker
 from training.runs.run_folder import Run
 from training.stages.from_config import make_chat
 from training.stages.grpo import draw_scenarios
 
 RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)  # what chat templates write
 Decode = Callable[[list[int]], str]  # token ids -> their text without special tokens
+TRAINED = ("sft", "grpo", "marl")
 TITLES = ("role", "stage", "plays", "reward", "exact", "feasible", "gain", "own tokens", "faults")
 
 
@@ -37,7 +39,8 @@ def play_validation(
 ) -> None:
     """Print the first plays in words, then what each role earns after each stage on the same scenarios.
 
-    It plays with the run's `threads_per_worker`, so that several commands can play side by side.
+    No `stages`: every stage that is finished for the role. It plays with the run's `threads_per_worker`, so
+    that several commands can play side by side.
 
     Raises:
         UserError: no such weights.
@@ -49,7 +52,7 @@ def play_validation(
     for role in roles:
         scenarios = list(draw_scenarios(run, role, "validation", count, 0))
         first: list[float] | None = None
-        for stage in stages:
+        for stage in stages or _list_finished(run, role):
             episodes, decode = _play(run, role, stage, scenarios, temperature)
             for episode in episodes[:num_shown]:
                 print("\n".join(tell_play(episode, stage, decode)), flush=True)
@@ -60,6 +63,13 @@ def play_validation(
     title = f"Validation scenarios, temperature {temperature:g}"
     caption = "gain: over the first stage, on the same scenarios; brackets: 95 % intervals"
     print_tables([PlainTable(title=title, titles=TITLES, rows=tuple(rows), num_names=2, caption=caption)])
+
+
+def _list_finished(run: Run, role: str) -> list[str]:
+    finished = [stage for stage in TRAINED if run.is_done(stage_marker(run, stage, role))]
+    if not finished:
+        raise UserError(f"role {role!r} has no trained weights in {run.path}; play the base by --stage base")
+    return finished
 
 
 def _play(

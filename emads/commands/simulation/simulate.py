@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from emads.commands.simulation.simulate_outputs import Outputs, Shown, watching, write_outputs
-from emads.played_case import PlayedCase, play
+from emads.played_case import PlayedCase, play_cases, refuse_faulty
 from emads.seats import STOPPED
 from emads.seats.players import Seats, has_person
 from emads.seats.prices import ApiOptions
@@ -36,31 +36,34 @@ def simulate(
     seats: Seats | None = None,
     api: ApiOptions | None = None,
     questions: int | None = None,
-    engine_name: str | None = None,
 ) -> int:
     """Play written cases, or (without any) `count` test scenarios from `index` on; print who said what.
 
     `source`: a run, or "scripted"; `seats` give seats other players, asked as `api` says.
-    `engine_name`: in place of the run's own engine. `questions`: see `load_team`.
+    `questions`: see `load_team`.
 
     Returns: 0; 2 where a case could not be played, 8 where a cost limit stopped it; the others were.
 
     Raises:
+        FaultyPlayError: an engine failed in a case, after all files are written.
         UserError: no case that can be played, no such run, or no weights of this stage.
     """
     check_files(cases)
-    team = load_team(source, stage=stage, engine=engine_name, seats=seats or (), api=api, questions=questions)
+    team = load_team(source, stage=stage, seats=seats or (), api=api, questions=questions)
     written, num_skipped = read_cases(team, cases)
     chosen: list[PlayableCase] = [*written] or [team.draw_case(index + i) for i in range(count)]
     with watching(outputs, len(chosen), is_asking=has_person(seats)) as watch:
-        played = play(team, chosen, watch=watch, kinds=kinds, limits=limits)
+        played = play_cases(team, chosen, watch=watch, kinds=kinds or {}, limits=limits)
     for one in played:
         print(_describe_result(one) if outputs.live else one.text)
     shown = [_show(one, team, kinds or {}) for one in played]
     episodes = partial(write_episodes, episodes=[one.episode for one in played])
     for line in write_outputs(outputs, shown, team.label, episodes):
         print(line)
-    return end_play(team) or (USER_MISTAKE if num_skipped else 0)
+    status = end_play(team)
+    if not status:
+        refuse_faulty(played)
+    return status or (USER_MISTAKE if num_skipped else 0)
 
 
 def end_play(team: Team) -> int:
@@ -68,7 +71,7 @@ def end_play(team: Team) -> int:
     print("\n".join(team.describe_usage()), end="\n" if team.describe_usage() else "")
     if team.stop is None:
         return 0
-    print(f"stopped: {team.stop}; raise --max-cost, with the same --replies FILE", file=sys.stderr)
+    print(f"stopped: {team.stop}; raise max_cost, with the same replies=FILE", file=sys.stderr)
     return STOPPED
 
 

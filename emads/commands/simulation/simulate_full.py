@@ -9,6 +9,7 @@ from pathlib import Path
 from emads.commands.simulation.ruling_labels import keep_ruling_labels
 from emads.commands.simulation.simulate import USER_MISTAKE, check_files, end_play, read_cases
 from emads.commands.simulation.simulate_outputs import Outputs, Shown, watching, write_outputs
+from emads.played_case import FaultyPlayError
 from emads.seats.players import Seats, has_person
 from emads.seats.prices import ApiOptions
 from emads.teams import SCRIPTED, Team, load_team
@@ -56,6 +57,7 @@ ROUNDS = 2
 CONCURRENCY = 8  # cases at once
 REVIEW_STORE = Path("review/store.db")  # in a run's folder
 MOST_DRAWN = 600  # test scenarios that are looked through for a company's cases
+FAILED = "failed"  # status of an episode that an engine could not finish
 CLOSED = ("completed", "completed_with_alerts", "handed_over", "not_approved")
 
 Case = TeamScenario | FreeCase
@@ -93,6 +95,7 @@ def simulate_full(
 
     Raises:
         UserError: no such run, stage or reviewer, no case that can be played, or an unusable store.
+        FaultyPlayError: an engine failed in a case, after all files are written.
     """
     if reviewer not in (None, *REVIEWERS):
         raise unknown("reviewer", str(reviewer), list(REVIEWERS))
@@ -145,7 +148,11 @@ def simulate_full(
         print(line)
     for line in keep_ruling_labels(chosen, records, team, seating, db):
         print(line)
-    return end_play(team) or (USER_MISTAKE if num_skipped else 0)
+    status = end_play(team)
+    faults = {one.case_key: one.error or "" for one, _ in played if one.status == FAILED}
+    if faults and not status:
+        raise FaultyPlayError(faults, len(played), team.label)
+    return status or (USER_MISTAKE if num_skipped else 0)
 
 
 def draw_cases(team: Team, index: int, count: int, company: str | None) -> list[Case]:

@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx2
-import openai
 
 from roles.errors import UserError
 from simulator.engines.openai.endpoint import PATH, EndpointSettings, find_completions_url
@@ -48,7 +47,7 @@ _PROMPT = re.compile(
     r"(\d+) (?:input tokens|tokens in the messages|in the messages|prompt tokens)", re.IGNORECASE
 )
 REMEDIES = {
-    401: "check the key that --api-key-env names",
+    401: "check the key in the environment variable that you named",
     402: "check the balance of the account",
     403: "check what the key may use",
     404: "check the URL and the model's name",
@@ -83,6 +82,8 @@ class ChatClient:
             follow_redirects=False,
             trust_env=False,
         )
+        import openai  # 0.7 s, for which a play without endpoints need not wait
+
         self._sdk = openai.AsyncOpenAI(
             base_url=self._url.removesuffix(PATH),
             api_key="the transport sets it",
@@ -185,6 +186,8 @@ class ChatClient:
             self.budget.settle(bound, cost)
 
     async def _attempt(self, request: dict[str, Any]) -> ChatMessage:
+        import openai
+
         timeout_s = self._settings.timeout_s
         try:
             async with (
@@ -203,6 +206,8 @@ class ChatClient:
 
     def _name_failure(self, error: Exception) -> EndpointError:
         """Name the failure that an error of the HTTP library means; the SDK wraps errors before the body."""
+        import openai
+
         cause = (error.__cause__ if isinstance(error, openai.APIConnectionError) else None) or error
         if isinstance(cause, httpx2.ReadTimeout | httpx2.WriteTimeout):
             return _timed_out(self._settings.timeout_s)

@@ -44,8 +44,8 @@ FEW = draw_few()
 TABLES = [case for case in FEW if case.cell.kind == TABLE]
 
 
-def load(*seats: str, **options: object) -> MixedTeam:
-    team = load_team(seats=list(seats), api=read_api_options(**options))  # type: ignore[arg-type]
+def load(*seats: str, api: Sequence[str] = ()) -> MixedTeam:
+    team = load_team(seats=list(seats), api=read_api_options(api))
     assert isinstance(team, MixedTeam)
     return team
 
@@ -118,10 +118,10 @@ def serve_tables() -> list[TeamScenario]:
 def load_server(server: TeacherServer, folder: Path, max_cost: float) -> MixedTeam:
     return load(
         f"all=openai:tiny@{server.url}",
-        price=["tiny=1000,1000"],
-        max_cost=max_cost,
-        api=["max_completion_tokens=20", "backoff_s=0.01", "max_retries=1"],
-        replies=folder / "replies.jsonl",
+        api=[
+            *("price=1000,1000", f"max_cost={max_cost}", f"replies={folder / 'replies.jsonl'}"),
+            *("max_completion_tokens=20", "backoff_s=0.01", "max_retries=1"),
+        ],
     )
 
 
@@ -167,13 +167,13 @@ def test_the_cost_is_told_before_anything_is_played(tmp_path: Path) -> None:
         told.append(text)
         return False
 
-    team = load("all=scripted", "cto=openai:m@http://127.0.0.1:9/v1", price=["m=10,20"], max_cost=3.0)
+    team = load("all=scripted", "cto=openai:m@http://127.0.0.1:9/v1", api=["price.m=10,20", "max_cost=3"])
     with pytest.raises(UserError, match="nothing was played"):
         play_into(tmp_path, team, FEW, NAME, confirm=refuse)
-    assert "by the given prices; it stops at 3 (--max-cost)" in told[0]
+    assert "by the given prices; it stops at 3 (max_cost)" in told[0]
     assert not (tmp_path / "plays.jsonl").exists()
     unpriced = load("all=scripted", "cto=openai:m@http://127.0.0.1:9/v1")
-    assert "no price is given of m (--price MODEL=INPUT,OUTPUT)" in estimate(unpriced, FEW)
+    assert "no price is given of m (--api price=INPUT,OUTPUT)" in estimate(unpriced, FEW)
     assert "nothing is paid" in estimate(load("all=scripted"), FEW)
 
 
@@ -227,15 +227,14 @@ def test_cards_are_paired_by_case_and_only_within_one_set(tmp_path: Path) -> Non
         ("bench --cases 3", ["name the players", "--seat all=openai:MODEL@"]),
         ("bench --seat all=scripted --cases 0", ["--cases 0 must be 1 or more"]),
         ("bench --seat cto=scripted", ["nobody plays 'coo'"]),
-        ("bench --price m=1,1", ["--price goes with --seat"]),
+        ("bench --api price=1,1", ["--api price=1,1 goes with --seat"]),
         ("bench --seat all=scripted:lean", ["unknown habit of reconcile 'lean'"]),
-        ("bench comapre a b", ["'comapre'"]),
-        ("bench compare /nonexistent /nonexistent", ["no bench card in /nonexistent"]),
+        ("bench a b c", ["name two folders of benches"]),
+        ("bench /nonexistent /nonexistent", ["no bench card in /nonexistent"]),
         ("simulate --seat all=openai:m", ["openai:MODEL@http://host:8000/v1"]),
-        ("simulate --max-cost 3 --team scripted", ["--max-cost goes with --seat"]),
-        ("evaluate --seat all=scripted --again", ["--seat goes with at most one RUN"]),
+        ("simulate --api max_cost=3 --team scripted", ["--api max_cost=3 goes with --seat"]),
+        ("evaluate --seat all=scripted --again", ["--again does not go with --seat"]),
         ("evaluate --seat all=scripted --count 0", ["--count 0 must be 1 or more"]),
-        ("diagnose --seat all=scripted --against r", ["leave it out with --seat"]),
     ],
 )
 def test_a_mistake_names_value_and_remedy(
@@ -257,7 +256,7 @@ def test_the_verbs_play_seats(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["simulate", *scripted, "--count", "2"]) == 0
     with serve(answer_as_experts([])) as server:
         server.faults = ["500"] * 20
-        seat = ["--seat", f"coo=openai:tiny@{server.url}", "--price", "tiny=1000,1000"]
-        limit = ["--max-cost", "0.001", "--replies", str(tmp_path / "replies.jsonl")]
+        seat = ["--seat", f"coo=openai:tiny@{server.url}", "--api", "price=1000,1000"]
+        limit = ["--api", "max_cost=0.001", "--api", f"replies={tmp_path / 'replies.jsonl'}"]
         assert main(["simulate", *scripted, *seat, *limit]) == 8
-    assert "raise --max-cost" in capsys.readouterr().err
+    assert "raise max_cost" in capsys.readouterr().err

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 from table_server import answer_as_experts
-from teacher_server import serve
+from teacher_server import OFTEN, serve
 from tiny_models import make_tiny_base
 
 import emads
+from emads.cli import main
+from emads.seats import STOPPED
 from emads.seats.mixed_team import MixedTeam
 from emads.seats.prices import ApiOptions, read_api_options
 from roles.errors import UserError
@@ -28,7 +30,7 @@ def load(seats: list[str], api: ApiOptions | None = None, questions: int | None 
 def test_a_model_behind_a_server_plays_as_the_same_model_here() -> None:
     scripted = emads.play(load(EXPERTS), CASES)
     with serve(answer_as_experts(CASES)) as server:
-        options = read_api_options(price=["tiny=1,2"], api=["backoff_s=0.01"])
+        options = read_api_options(["price.tiny=1,2", "backoff_s=0.01"])
         team = load([f"all=openai:tiny@{server.url}"], options)
         server.faults = ["500", None, "half JSON", None, "429"]
         played = emads.play(team, CASES)
@@ -65,13 +67,18 @@ def test_a_cost_limit_stops_the_play_and_the_kept_replies_go_on(tmp_path: Path) 
 
         def play(max_cost: float) -> tuple[int, str | None]:
             options = read_api_options(
-                price=["tiny=1000,1000"],
-                max_cost=max_cost,
-                api=["max_completion_tokens=20"],
-                replies=tmp_path / "replies.jsonl",
+                [
+                    "price=1000,1000",
+                    f"max_cost={max_cost}",
+                    "max_completion_tokens=20",
+                    f"replies={tmp_path / 'replies.jsonl'}",
+                ]
             )
             team = load([*EXPERTS, f"cto=openai:tiny@{server.url}"], options)
-            played = emads.play(team, CASES)
+            try:
+                played = emads.play(team, CASES)
+            except emads.FaultyPlayError as fault:
+                played = fault.played
             return sum(one.episode.error is None for one in played), team.stop
 
         whole, stop = play(8.0)
@@ -86,11 +93,33 @@ def test_a_cost_limit_stops_the_play_and_the_kept_replies_go_on(tmp_path: Path) 
         assert len(server.bodies) - paid < paid + 20  # what was paid for was not asked again
 
 
-def test_an_endpoint_that_is_down_fails_the_episode_and_not_the_score() -> None:
-    options = read_api_options(api=["max_retries=0", "timeout_s=1.0"])
-    played = emads.play(load([*EXPERTS, "cto=openai:tiny@http://127.0.0.1:9"], options), CASES[:1])
-    assert played[0].verdict is None
-    assert "connection" in str(played[0].episode.error)
+@pytest.mark.parametrize(
+    ("planned", "shown_fault"),
+    [("down", "connection"), ("silent", "timeout"), ("429 plain", "rate_limit"), ("HTML", "content_type")],
+)
+def test_a_faulty_endpoint_raises_its_fault_and_keeps_what_was_played(
+    planned: str, shown_fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = ["max_retries=0", "timeout_s=0.4"]
+    case = emads.load_team("scripted").draw_case(0)
+    with serve(answer_as_experts([case])) as server:
+        server.faults = [] if planned == "down" else [planned] * OFTEN
+        url = "http://127.0.0.1:9" if planned == "down" else server.url
+        team = load([*EXPERTS, f"cto=openai:tiny@{url}"], read_api_options(limits))
+        with pytest.raises(emads.FaultyPlayError, match=f"1 of 1 cases broke off .*{shown_fault}") as raised:
+            emads.play(team, [case])
+        assert raised.value.played[0].verdict is None
+        assert "nobody knows the right answer" not in raised.value.played[0].text
+        api = [word for limit in limits for word in ("--api", limit)]
+        for protocol in ("assess", "full"):
+            seat = ["--seat", f"cto=openai:tiny@{url}", "--protocol", protocol]
+            jsonl = tmp_path / f"{protocol}.jsonl"
+            status = main(["simulate", "--team", "scripted", *seat, *api, "--jsonl", str(jsonl)])
+            shown = capsys.readouterr()
+            assert status == STOPPED, shown
+            assert shown_fault in shown.err.splitlines()[-1]
+            assert shown.err.splitlines()[-1].startswith("error: ")
+            assert jsonl.is_file()
 
 
 def test_the_team_of_a_source_keeps_the_seats_that_are_not_named() -> None:

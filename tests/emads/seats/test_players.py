@@ -69,31 +69,32 @@ def test_a_habit_must_be_one_of_its_seat() -> None:
 def test_prices_come_from_options_and_a_file_and_are_never_guessed(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text("m: {input: 2.5, output: 10}\nother: {input: 1, output: 1}\n")
-    options = read_api_options(price=["m=3,12"], prices=file, max_cost=1.0)
+    options = read_api_options(["price.m=3,12", f"prices={file}", "max_cost=1"])
     assert options.prices == {"m": Price(input=3, output=12), "other": Price(input=1, output=1)}
     assert options.settle(ApiPlayer("m", URL)).price(1_000_000, 500_000) == pytest.approx(9.0)
     options.check([ApiPlayer("m", URL)])
-    with pytest.raises(UserError, match=r"--max-cost 1 needs the price of 'new': add --price new=INPUT"):
+    with pytest.raises(UserError, match=r"max_cost=1 needs the price of 'new': add --api price.new=INPUT"):
         options.check([ApiPlayer("new", URL)])
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "parts"),
+    ("word", "parts"),
     [
-        ("price", ["m"], ["'m'", "MODEL=INPUT,OUTPUT"]),
-        ("price", ["m=1"], ["'m=1'", "MODEL=INPUT,OUTPUT"]),
-        ("price", ["m=1,-2"], ["'m=1,-2'"]),
-        ("price", ["m=nan,1"], ["'m=nan,1'"]),
-        ("max_cost", 0.0, ["--max-cost 0", "above 0"]),
-        ("api", ["concurency=3"], ["'concurency'", "did you mean 'concurrency'"]),
-        ("api", ["concurrency"], ["'concurrency'", "KEY=VALUE"]),
-        ("api", ["tools=none"], ["'none'", "native, text"]),
-        ("prices", Path("/nonexistent"), ["/nonexistent", "YAML file"]),
+        ("price.m", ["'price.m'", "price.MODEL=INPUT,OUTPUT"]),
+        ("price.m=1", ["'price.m=1'", "price.MODEL=INPUT,OUTPUT"]),
+        ("price=1,-2", ["'price=1,-2'"]),
+        ("price.m=nan,1", ["'price.m=nan,1'"]),
+        ("max_cost=0", ["max_cost=0", "above 0"]),
+        ("max_cost=much", ["'max_cost=much'", "max_cost=5"]),
+        ("concurency=3", ["'concurency'", "did you mean 'concurrency'"]),
+        ("concurrency", ["'concurrency'", "KEY=VALUE"]),
+        ("tools=none", ["'none'", "native, text"]),
+        ("prices=/nonexistent", ["/nonexistent", "YAML file"]),
     ],
 )
-def test_a_wrong_option_names_value_and_remedy(option: str, value: object, parts: list[str]) -> None:
+def test_a_wrong_option_names_value_and_remedy(word: str, parts: list[str]) -> None:
     with pytest.raises(UserError) as caught:
-        read_api_options(**{option: value})  # type: ignore[arg-type]
+        read_api_options([word])
     assert [part for part in parts if part not in str(caught.value)] == []
 
 
@@ -101,17 +102,17 @@ def test_a_price_file_of_another_form_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text("m: 3\n")
     with pytest.raises(UserError, match=r"prices.yaml: m.* write MODEL: \{input: 2.5, output: 10\}"):
-        read_api_options(prices=file)
+        read_api_options([f"prices={file}"])
 
 
 def test_a_setting_out_of_range_and_a_missing_key_are_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="--api concurrency=0"):
-        read_api_options(api=["concurrency=0"]).settle(ApiPlayer("m", URL))
+        read_api_options(["concurrency=0"]).settle(ApiPlayer("m", URL))
     monkeypatch.delenv("NO_KEY", raising=False)
     with pytest.raises(UserError, match="'NO_KEY' holds no API key"):
-        read_api_options(api_key_env=["NO_KEY"]).settle(ApiPlayer("m", URL))
+        read_api_options(["key_env=NO_KEY"]).settle(ApiPlayer("m", URL))
     monkeypatch.setenv("THIS_KEY", "sk-1")
-    options = read_api_options(api_key_env=["m=THIS_KEY"])
+    options = read_api_options(["key_env.m=THIS_KEY"])
     key = options.settle(ApiPlayer("m", URL)).api_key
     assert key is not None
     assert key.get_secret_value() == "sk-1"

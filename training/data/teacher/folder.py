@@ -183,7 +183,7 @@ class _FolderTeacher:
         return TeachingReport(
             shards=tuple(shards),
             num_failures=dict(self._num_failures),
-            stop=f"{reason}; raise --max-cost to go on" if isinstance(reason, BudgetSpentError) else None,
+            stop=f"{reason}; raise max_cost to go on" if isinstance(reason, BudgetSpentError) else None,
             problem=problem,
         )
 

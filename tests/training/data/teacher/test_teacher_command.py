@@ -38,9 +38,10 @@ def test_the_verb_writes_a_folder_and_shows_counts_but_no_key(
         "--out",
         str(tmp_path / "d"),
     ]
-    arguments += ["--model", "tiny", "--api-key-env", "MY_KEY", "--price-in", "2", "--price-out", "10"]
+    arguments += ["--model", "tiny", "--api-key-env", "MY_KEY", "--teacher-set", "price_in=2.0"]
+    arguments += ["--teacher-set", "price_out=10.0"]
     with serve(Pupil(draw("cto", 4), give_wrong_answer)) as server:
-        status = main([*arguments, "--max-cost", "1", "--teacher", server.url])
+        status = main([*arguments, "--teacher-set", "max_cost=1.0", "--teacher", server.url])
         assert set(server.authorizations) == {"Bearer sk-secret-123"}
         num = len(server.bodies)
     captured = capsys.readouterr()
@@ -75,13 +76,19 @@ def test_the_verb_ends_with_a_mistake_where_the_endpoint_refuses(
     ("arguments", "reason"),
     [
         ("--model tiny", "--model goes with --teacher URL"),
-        ("--max-cost 3", "--max-cost goes with --teacher URL"),
+        ("--teacher-set max_cost=3", "--teacher-set goes with --teacher URL"),
         ("--teacher-set concurrency=3", "--teacher-set goes with --teacher URL"),
         ("--teacher http://h/v1", "--teacher needs --model"),
         ("--teacher localhost:8000 --model m", "'localhost:8000' is not of the form"),
-        ("--teacher http://h/v1 --model m --max-cost 3", "max_cost 3 needs prices"),
-        ("--teacher http://h/v1 --model m --price-in -1", "price_in -1.0: input should be greater"),
-        ("--teacher http://h/v1 --model m --price-in nan", "price_in nan: input should be a finite number"),
+        ("--teacher http://h/v1 --model m --teacher-set max_cost=3.0", "max_cost 3 needs prices"),
+        (
+            "--teacher http://h/v1 --model m --teacher-set price_in=-1.0",
+            "price_in -1.0: input should be greater",
+        ),
+        (
+            "--teacher http://h/v1 --model m --teacher-set price_in=.nan",
+            "price_in nan: input should be a finite number",
+        ),
         ("--teacher http://h/v1 --model m --api-key-env NO_SUCH_KEY", "'NO_SUCH_KEY' holds no API key"),
         ("--teacher http://h/v1 --model m --teacher-set concurency=3", "did you mean 'concurrency'"),
         ("--teacher http://h/v1 --model m --teacher-set api_key=3", "unknown teacher setting 'api_key'"),
