@@ -243,6 +243,8 @@ def report(
 ) -> None:
     """Write the report of each run as one self-contained HTML file."""
     paths = runs or [DEFAULT_RUN]
+    if ablations is not None and markdown is None:
+        raise UserError(f"--ablations {ablations} goes on the page of --markdown FILE; name one")
     for path in paths:
         refuse_missing_run(path)
     from emads.commands.report import report_runs

@@ -7,7 +7,6 @@ from pathlib import Path
 from emads.commands.evaluation.evaluate import find_runs
 from evaluation.report.page import write_report
 from evaluation.report.results_page import write_results_page
-from roles.errors import UserError
 
 
 def report_runs(
@@ -16,10 +15,8 @@ def report_runs(
     """Write report.html into every run, and the Markdown page where asked for; returns what was written.
 
     Raises:
-        UserError: no run, a run that is not evaluated, ablations without a page to put them on.
+        UserError: no run, or a run that is not evaluated.
     """
-    if ablations is not None and markdown is None:
-        raise UserError(f"--ablations {ablations} goes on the page of --markdown FILE; name one")
     runs = find_runs(paths)
     written = [write_report(run.path) for run in runs]
     if markdown is not None:

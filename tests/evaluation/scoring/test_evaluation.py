@@ -270,6 +270,7 @@ def test_the_shipped_gates_are_valid() -> None:
 def test_a_mistake_in_a_gate_file_is_named_with_its_line(
     text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    Run.create(tmp_path, load_config(None))
     (tmp_path / "gates.yaml").write_text(text)
     assert main(["evaluate", str(tmp_path), "--gate", str(tmp_path / "gates.yaml")]) == 2
     assert re.search(message, capsys.readouterr().err)

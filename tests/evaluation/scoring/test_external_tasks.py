@@ -114,4 +114,4 @@ def test_a_run_answers_a_folder_and_twice_alike(
     assert main(arguments) == 0
     assert file.read_bytes() == content
     assert main([*arguments, "--again"]) == 2
-    assert "--suite goes with one run" in capsys.readouterr().err
+    assert "--again does not go with --tasks or --suite" in capsys.readouterr().err

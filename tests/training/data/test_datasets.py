@@ -230,20 +230,6 @@ def test_a_disagreement_of_oracles_stops_with_key_and_both_values(
     with pytest.raises(OracleDisagreementError, match=rf"{family}/train/0/3/2: .* says 7.0, .* 8.0"):
         generate_folder((family,), 6, tmp_path / "stopped")
     assert len(asked) == 4
-    generate_folder((family,), 6, tmp_path / "unchecked", certify=False)
-    assert len(asked) == 4
-
-
-@pytest.mark.usefixtures("small_shards")
-def test_unchecked_shards_are_checked_when_asked_and_say_the_same(tmp_path: Path) -> None:
-    unchecked = generate_folder(("risk",), 15, tmp_path / "a", certify=False)
-    checked = generate_folder(("risk",), 15, tmp_path / "b")
-    assert [shard.certified for shard in (*unchecked.shards, *checked.shards)] == [False, False, True, True]
-    assert [shard.sha256 for shard in unchecked.shards] == [shard.sha256 for shard in checked.shards]
-    generate_folder(("risk",), 15, tmp_path / "a")
-    assert hash_folder(tmp_path / "a") == hash_folder(tmp_path / "b")
-    generate_folder(("risk",), 15, tmp_path / "a", certify=False)
-    assert hash_folder(tmp_path / "a") == hash_folder(tmp_path / "b")
 
 
 @pytest.mark.usefixtures("small_shards")

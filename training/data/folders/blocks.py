@@ -34,7 +34,7 @@ BLOCKS_AHEAD = 4  # per worker: enough to keep it busy, few enough to hold in me
 class Block:
     """Scenarios `start` to `stop` - 1 of one stream.
 
-    Example: Block(family="cto", split="train", seed=0, difficulties=(1, 2), start=50, stop=100, certify=True,
+    Example: Block(family="cto", split="train", seed=0, difficulties=(1, 2), start=50, stop=100,
                    sector=None, with_rows=True)
     """
 
@@ -44,7 +44,6 @@ class Block:
     difficulties: tuple[int, ...]
     start: int
     stop: int
-    certify: bool  # check every optimum by the second method
     sector: str | None  # cases of others are passed over; None: all are taken
     with_rows: bool  # False: fingerprints only, for scenarios whose shard is there already
 
@@ -71,7 +70,7 @@ def draw_block(block: Block) -> list[DrawnScenario]:
         if find_sector and find_sector(block.split, block.seed, index, difficulty) != block.sector:
             continue
         case = generate_case(block.family, block.split, block.seed, index, difficulty)
-        if block.certify and block.with_rows:
+        if block.with_rows:
             require_certificate(case)
         rows = tuple(describe_case(case)) if block.with_rows else ()
         drawn.append(DrawnScenario(index=index, fingerprint=compute_fingerprint(case), rows=rows))

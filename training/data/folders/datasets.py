@@ -42,14 +42,13 @@ def generate_folder(
     difficulties: Sequence[int] = (1, 2),
     split: str = "train",
     processes: int | None = None,
-    certify: bool = True,
     sector: str | None = None,
     unseal: bool = False,
 ) -> DatasetIndex:
     """Write `count` scenarios of each family (none named: all) to `out`; finished shards are kept.
 
-    `processes` None uses every core where that pays. Every optimum is checked by a second method
-    unless `certify` is off. `sector` takes the cases of one sector and passes over the others.
+    `processes` None uses every core where that pays. Every optimum is checked by a second method.
+    `sector` takes the cases of one sector and passes over the others.
     The test split needs `unseal`; the card's command states it.
 
     Raises:
@@ -60,9 +59,7 @@ def generate_folder(
     families = check_families(families)
     checked_split = check_request(count, seed, difficulties, split, processes, unseal=unseal)
     check_sector(families, sector)
-    requests = make_requests(
-        families, checked_split, seed, difficulties, count=count, certify=certify, sector=sector
-    )
+    requests = make_requests(families, checked_split, seed, difficulties, count=count, sector=sector)
     check_same_request(out, requests)
     with explain_os_errors("write data folder", out):
         out.mkdir(parents=True, exist_ok=True)
@@ -179,7 +176,6 @@ def _cut_blocks(request: Request, start: int, stop: int, finished: Sequence[rang
             difficulties=request.difficulties,
             start=first,
             stop=last + 1,
-            certify=request.certify,
             sector=request.sector,
             with_rows=not all(any(index in span for span in finished) for index in range(first, last + 1)),
         )
@@ -206,7 +202,7 @@ def _write_shard(
         seed=request.seed,
         difficulties=request.difficulties,
         generator=request.generator,
-        certified=request.certify,
+        certified=True,
         sector=request.sector,
         start=span.start,
         stop=span.stop,
@@ -222,9 +218,7 @@ def _is_complete(out: Path, request: Request, number: int, shards: dict[str, Ora
     shard = shards.get(request.path(number))
     if shard is None or shard.num_scenarios != request.num_scenarios(number):
         return False
-    if request.certify and not shard.certified:
-        return False
-    return shard.is_sound(out)
+    return shard.certified and shard.is_sound(out)
 
 
 def _count_complete(out: Path, request: Request, shards: dict[str, OracleShard]) -> int:

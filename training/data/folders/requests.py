@@ -24,7 +24,7 @@ NUM_PROBES = 3  # scenarios per difficulty that tell one version of a generator 
 class Request:
     """The request to one family.
 
-    Example: Request(family="cto", split="train", seed=0, difficulties=(1, 2), count=10_000, certify=True,
+    Example: Request(family="cto", split="train", seed=0, difficulties=(1, 2), count=10_000,
                      generator="5c...", sector=None)
     """
 
@@ -33,7 +33,6 @@ class Request:
     seed: int
     difficulties: tuple[int, ...]
     count: int  # scenarios, repeats not counted
-    certify: bool
     generator: str
     sector: str | None = None  # only cases of this sector; None: of all
 
@@ -64,7 +63,6 @@ def make_requests(
     difficulties: Sequence[int],
     *,
     count: int,
-    certify: bool,
     sector: str | None = None,
 ) -> list[Request]:
     """Return one request per family, each with the digest of its present generator."""
@@ -75,7 +73,6 @@ def make_requests(
             seed=seed,
             difficulties=tuple(difficulties),
             count=count,
-            certify=certify,
             generator=compute_generator_digest(family, difficulties),
             sector=sector,
         )

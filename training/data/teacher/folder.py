@@ -64,7 +64,6 @@ def teach_folder(
     seed: int = 0,
     difficulties: Sequence[int] = (1, 2),
     split: str = "train",
-    certify: bool = True,
     unseal: bool = False,
 ) -> TeachingReport:
     """Let a teacher play `count` different scenarios of each family, those of `generate_folder`.
@@ -73,13 +72,13 @@ def teach_folder(
 
     Raises:
         UserError: bad arguments, a folder that holds other data or that another process writes to, disk full.
-        OracleDisagreementError: two methods disagree about an optimum that `certify` checks.
+        OracleDisagreementError: two methods disagree about an optimum.
     """
     checked_split = check_request(count, seed, difficulties, split, None, unseal=unseal)
     chosen = check_families(families)
     if rules.writes == "brief":
         check_can_paraphrase(chosen)
-    requests = make_requests(chosen, checked_split, seed, difficulties, count=count, certify=certify)
+    requests = make_requests(chosen, checked_split, seed, difficulties, count=count)
     _check_folder(out, requests)
     with explain_os_errors("write data folder", out):
         out.mkdir(parents=True, exist_ok=True)
@@ -226,8 +225,7 @@ def _draw(request: Request) -> Iterator[Case]:
         case = request.load(index)
         if repeats.find_repeat(index, compute_fingerprint(case)):
             continue
-        if request.certify:
-            require_certificate(case)
+        require_certificate(case)
         yield case
     raise UserError(
         f"{request.family}/{request.split} has fewer than {request.count} different scenarios among its first"
