@@ -92,6 +92,7 @@ def _perform(run: Run, tasks: Sequence[Task], title: str) -> None:
             args=t.args,
             after=tuple(a for a in t.after if a in names),
             units=t.units,
+            ranks=t.ranks,
         )
         for t in tasks
     ]

@@ -36,6 +36,7 @@ from training.stages.evaluation import (
 )
 from training.stages.grpo import train_grpo
 from training.stages.marl import train_marl
+from training.stages.on_ranks import count_joint_ranks, count_role_ranks, train_on_ranks
 from training.stages.order import GOVERNED, GOVERNED_STAGES, ROLE_CONTROLS, SINGLE_STAGES, TEAM_CONTROLS
 from training.stages.own_answers import train_sft_own
 from training.stages.sft import count_control_steps, start_of, train_sft, train_sft_more
@@ -151,10 +152,11 @@ def sft_task(run: Run, role: str) -> Task:
     stage, other = start_of(run.config, "sft", role)
     return Task(
         name=f"sft/{role}",
-        call=train_sft,
+        call=partial(train_on_ranks, train_sft),
         args=(run.path, role),
         after=("base",) if other == role else (f"{stage}/{other}",),
         units=run.config.sft.steps_of(role),
+        ranks=count_role_ranks(run.config),
     )
 
 
@@ -170,13 +172,30 @@ def sft_control_task(run: Run, stage: str, owner: str, *, after: tuple[str, ...]
 
 def grpo_task(run: Run, role: str, *, after: tuple[str, ...]) -> Task:
     units = 5 * run.config.grpo.steps_of(role)
-    return Task(name=f"grpo/{role}", call=train_grpo, args=(run.path, role), after=after, units=units)
+    return Task(
+        name=f"grpo/{role}",
+        call=partial(train_on_ranks, train_grpo),
+        args=(run.path, role),
+        after=after,
+        units=units,
+        ranks=count_role_ranks(run.config),
+    )
 
 
 def marl_task(run: Run, *, after: tuple[str, ...], ends_here: bool = False) -> Task:
     units = 10 * run.config.marl.max_steps
-    call = partial(train_marl, ends_here=True) if ends_here else train_marl
-    return Task(name="marl", call=call, args=(run.path,), after=after, units=units)
+    if ends_here:
+        return Task(
+            name="marl", call=partial(train_marl, ends_here=True), args=(run.path,), after=after, units=units
+        )
+    return Task(
+        name="marl",
+        call=partial(train_on_ranks, train_marl),
+        args=(run.path,),
+        after=after,
+        units=units,
+        ranks=count_joint_ranks(run.config),
+    )
 
 
 def baselines_task(run: Run) -> Task:

@@ -129,6 +129,8 @@ class RunConfig(Section):
     """CPU threads of each worker process."""
     num_workers: Annotated[int, Field(ge=0, le=1024)] = 2
     """Worker processes that train or evaluate side by side; 0 runs everything in this process, in order."""
+    num_ranks: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Workers that share the cases of a joint step, and the batches of a model of all roles; on CPUs."""
     checkpoints_kept: Annotated[int, Field(ge=2, le=MAX_COUNT)] = 2
     """Checkpoints of an unfinished stage that are kept, 2 or more: a damaged one needs an older one."""
     price_per_hour: Weight = 0.0
@@ -169,6 +171,21 @@ class RunConfig(Section):
             raise ValueError(
                 "marl.memory.sharding fsdp2 does not shard the 4-bit base of model.adapter qlora: set it to"
                 " none (every rank holds the packed base), or model.adapter to lora"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_ranks(self) -> Self:
+        """Refuse batches that the ranks cannot share evenly, and ranks that would never play."""
+        if self.num_ranks == 1:
+            return self
+        batches = {"sft.batch_size": self.sft.batch_size, "grpo.prompts_per_step": self.grpo.prompts_per_step}
+        for key, size in batches.items() if self.model.adapter_sharing == "shared" else ():
+            if size % self.num_ranks:
+                raise ValueError(f"{key} {size} is no multiple of num_ranks {self.num_ranks}: change either")
+        if self.rollouts.hosts or self.engine.name != "transformers":
+            raise ValueError(
+                f"num_ranks {self.num_ranks} is for engine transformers without rollouts.hosts: set it to 1"
             )
         return self
 

@@ -1,9 +1,11 @@
 """Tasks with dependencies over a few worker processes, and progress that reaches the parent's display."""
 
+import atexit
 import multiprocessing
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
@@ -63,6 +65,7 @@ class Task:
     args: tuple[Any, ...] = ()
     after: tuple[str, ...] = ()  # names of tasks that must be finished first
     units: int = 1  # its share of the progress bar
+    ranks: int = 1  # workers that perform it together, each told its place by the variables of torchrun
 
 
 def _start_worker(
@@ -84,6 +87,7 @@ def _start_worker(
 def enter_worker(num_threads: int, gpus: Sequence[str], number: int) -> None:
     """Begin worker process `number`: its GPU, its threads, and an end with its parent or by Ctrl-C."""
     claim_gpu(gpus, number)
+    atexit.register(os._exit, 0)  # gloo's threads may abort a process that is torn down
     keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
     threading.Thread(target=leave_with_parent, daemon=True).start()
@@ -133,6 +137,25 @@ def _perform_in_worker(task: Task) -> Any:
     return result
 
 
+def _perform_on_rank(task: Task, rank: int, port: int) -> Any:
+    """Perform a task as one of its ranks; the first one alone reports progress and returns the result."""
+    global _reports
+    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": task.ranks, "LOCAL_WORLD_SIZE": task.ranks}
+    variables = {name: str(value) for name, value in places.items()}
+    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    reports = _reports
+    os.environ.update(variables)
+    if rank:
+        _reports = None
+    try:
+        result = _perform_in_worker(task)
+        return None if rank else result
+    finally:
+        _reports = reports
+        for name in variables:
+            del os.environ[name]
+
+
 def run_tasks(
     tasks: Sequence[Task],
     *,
@@ -144,7 +167,8 @@ def run_tasks(
 ) -> dict[str, Any]:
     """Run all tasks, earlier ones first wherever several are ready; results by name.
 
-    With 0 workers they run in this process. The first failure stops the rest and is raised as itself.
+    With 0 workers they run in this process, each on one rank. The first failure stops the rest and is
+    raised as itself.
     Every worker has one of the visible GPUs to itself, or shares it where there are more workers.
     `faults` are planned in every process that performs tasks. `prepare`, a module-level function, is called
     in each worker process before its first task.
@@ -158,7 +182,10 @@ def run_tasks(
         plan_faults(faults)
         claim_gpu(visible_gpus(), 0)
         return _run_here(tasks, title)
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # no advice on data parallel passes in every worker
+    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))
     context = multiprocessing.get_context("spawn")
+    num_workers = max(num_workers, *(task.ranks for task in tasks), 1)
     with context.Manager() as manager, progress(title, sum(task.units for task in tasks)) as bar:
         reports, numbers = manager.Queue(), manager.Queue()
         for number in range(num_workers):
@@ -171,6 +198,11 @@ def run_tasks(
         )
         try:
             return _work_off(list(tasks), pool, num_workers, reports, bar.advance)
+        except BaseException:
+            if any(task.ranks > 1 for task in tasks):  # a rank may wait for one that has failed
+                for process in list(pool._processes.values()):
+                    process.terminate()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -231,32 +263,46 @@ def _work_off(
     waiting: list[Task], pool: ProcessPoolExecutor, num_workers: int, reports: Any, advance: Report
 ) -> dict[str, Any]:
     results: dict[str, Any] = {}
+    of_ranks: dict[str, list[Any]] = {}
     running: dict[Future[Any], Task] = {}
     shown: dict[str, float] = {}
     silence = SilentProgress()
     while waiting or running:
         for task in [task for task in waiting if set(task.after) <= results.keys()]:
-            if len(running) < num_workers:
-                running[pool.submit(_perform_in_worker, task)] = task
-                waiting.remove(task)
+            if len(running) + task.ranks > num_workers:
+                break  # what needs several workers is not put off for ever by what needs one
+            running |= _submit(pool, task)
+            waiting.remove(task)
         done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
         if _drain(reports, advance, shown) or done:
             silence.end()
         elif (line := silence.note(sorted(task.name for task in running.values()))) is not None:
             print(line, file=sys.stderr, flush=True)
         for future in done:
-            task = running[future]
+            task = running.pop(future)
             try:
-                results[task.name] = future.result()
+                found = of_ranks.setdefault(task.name, [])
+                found.append(future.result())
             except BrokenProcessPool:
-                names = ", ".join(sorted(one.name for one in running.values()))
+                names = ", ".join(sorted({task.name, *(one.name for one in running.values())}))
                 raise WorkerLostError(
                     f"a worker process was killed while these ran: {names} (out of memory, or by a user);"
                     " go on with --resume"
                 ) from None
-            del running[future]
+            if len(found) == task.ranks:
+                results[task.name] = next((one for one in found if one is not None), None)
     _drain(reports, advance, shown)
     return results
+
+
+def _submit(pool: ProcessPoolExecutor, task: Task) -> dict[Future[Any], Task]:
+    """Hand a task to as many free workers as it has ranks."""
+    if task.ranks == 1:
+        return {pool.submit(_perform_in_worker, task): task}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {pool.submit(_perform_on_rank, task, rank, port): task for rank in range(task.ranks)}
 
 
 def _drain(reports: Any, advance: Report, shown: Mapping[str, float]) -> bool:

@@ -15,6 +15,7 @@ from fast_loop import slow_except
 from roles.errors import UserError
 from simulator.observer import note_turn
 from training.joint.hosts.process_host import ProcessHost
+from training.learner.fsdp import join_ranks, leave_ranks
 from training.runs import workers
 from training.runs.run_errors import WORKER_LOST, WorkerLostError
 from training.runs.workers import (
@@ -212,3 +213,41 @@ def test_turns_on_rollout_hosts_count_for_the_task_that_asks_them(capsys: pytest
     tasks = [Task(name="marl", call=asyncio.run, args=(play_on_hosts(),), units=5)]
     run_tasks(tasks, num_workers=0, num_threads=1, title="MARL")
     assert capsys.readouterr().err.endswith(", marl turns 1,234\n")
+
+
+def add_up_ranks(folder: str) -> float:
+    """Sum over the ranks of 1 + rank; each leaves a file named by its rank."""
+    ranks = join_ranks()
+    (Path(folder) / f"{ranks.rank} of {ranks.size}").touch()
+    (found,) = ranks.sum([1.0 + ranks.rank])
+    leave_ranks(ranks)
+    return found
+
+
+def fail_on_the_second_rank() -> None:
+    """Rank 1 fails while rank 0 waits for it."""
+    ranks = join_ranks()
+    if ranks.rank == 1:
+        raise UserError("no sound sft weights")
+    ranks.wait()
+
+
+@pytest.mark.process
+def test_a_task_of_two_ranks_takes_two_workers_and_returns_the_first_ones_result(tmp_path: Path) -> None:
+    tasks = [
+        Task(name="joint", call=add_up_ranks, args=(str(tmp_path),), ranks=2),
+        Task(name="again", call=add_up_ranks, args=(str(tmp_path),), after=("joint",), ranks=2),
+        Task(name="alone", call=os.getpid, after=("again",)),
+    ]
+    results = run_tasks(tasks, num_workers=1, num_threads=1, title="demo")
+    assert (results["joint"], results["again"]) == (3.0, 3.0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0 of 2", "1 of 2"]
+
+
+@pytest.mark.process
+def test_a_rank_that_fails_ends_the_one_that_waits_for_it() -> None:
+    tasks = [Task(name="joint", call=fail_on_the_second_rank, ranks=2)]
+    start = time.monotonic()
+    with pytest.raises(UserError, match="no sound sft weights"):
+        run_tasks(tasks, num_workers=2, num_threads=1, title="demo")
+    assert time.monotonic() - start < 60  # a group's own limit is half an hour
