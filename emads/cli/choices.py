@@ -36,11 +36,11 @@ def resolve_config(
     overrides: Sequence[str] | None,
     resume: bool,
     *,
-    has_default: bool = False,
+    default: Path | None = None,
 ) -> "RunConfig":
     """Return the stored config of an existing run, or the one that --config and --set give a new run.
 
-    With `has_default` a new run without --config gets the default config; without, it needs --config.
+    A new run without --config gets the file `default`; without one it needs --config.
 
     Raises:
         UserError: wrong config, --resume together with --config or --set or without a run, a new run
@@ -56,12 +56,12 @@ def resolve_config(
     stored = run / "config.yaml"
     if config is None and stored.exists():
         return load_config(stored, overrides) if overrides else Run.open(run).config
-    if config is None and not has_default:
+    if config is None and default is None:
         raise UserError(
             f"no run in {run}: make one with --config FILE, e.g. --config configs/demo.yaml,"
             " or name the folder of an existing run"
         )
-    return load_config(config, overrides or ())
+    return load_config(config or default, overrides or ())
 
 
 def choose_config(run: Path | None, config: Path | None, overrides: Sequence[str] | None) -> "RunConfig":

@@ -28,6 +28,7 @@ from emads.cli.options import (
 from emads.commands.new_runs import check_model_folder, undone_where_nothing_began
 from roles.errors import UserError, unknown
 
+DEMO_CONFIG = Path(__file__).parents[1] / "demo.yaml"
 STAGES = ("base", "sft", "grpo", "marl")
 LABEL_STAGES = ("corrections", "dpo", "kto", "reward", "ppo")
 TASKS = "tasks"
@@ -142,7 +143,7 @@ def demo(
 ) -> int:
     """Run everything in minutes on a laptop: data, SFT, GRPO, joint RL, evaluation, report."""
     check_at_least("--seeds", seeds, 1)
-    resolved = resolve_config(run, config, overrides, resume, has_default=True)
+    resolved = resolve_config(run, config, overrides, resume, default=DEMO_CONFIG)
     if print_config:
         show_config(resolved)
     check_model_folder(resolved.model.preset)

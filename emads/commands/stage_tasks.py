@@ -62,12 +62,14 @@ def demo_tasks(run: Run) -> list[Task]:
     tasks.append(marl_task(run, after=grpo))
     tasks.append(baselines_task(run))
     for role in ROLES:
-        tasks.append(evaluate_role_task(run, "untrained", role, after=("base",)))
+        if run.config.model.preset != "tiny":  # random weights have nothing to show
+            tasks.append(evaluate_role_task(run, "untrained", role, after=("base",)))
         owner = owner_of(run.config.model, role)
         tasks.append(evaluate_role_task(run, "sft", role, after=(f"sft/{owner}",)))
         tasks.append(evaluate_role_task(run, "grpo", role, after=(f"grpo/{owner}",)))
     all_sft = tuple(f"sft/{owner}" for owner in owners)
-    tasks.append(evaluate_team_task(run, "untrained", after=("base",)))
+    if run.config.model.preset != "tiny":
+        tasks.append(evaluate_team_task(run, "untrained", after=("base",)))
     tasks.append(evaluate_team_task(run, "sft", after=all_sft))
     tasks.append(evaluate_team_task(run, "grpo", after=grpo))
     tasks.append(evaluate_team_task(run, "marl", after=("marl",)))

@@ -56,7 +56,11 @@ def make_cards(summary: Mapping[str, Any]) -> list[Card]:
                 tone=_tone(team_change),
             )
         )
-    for name, label in (("grpo-sft", "roles better after GRPO"), ("sft-untrained", "roles better after SFT")):
+    for name, label in (
+        ("marl-heuristic", "roles above their rule of thumb"),
+        ("grpo-sft", "roles better after GRPO"),
+        ("sft-untrained", "roles better after SFT"),
+    ):
         changes = _role_changes(summary, name)
         if changes:
             num_better = sum(change["low"] > 0 for change in changes.values())
@@ -94,6 +98,7 @@ def list_findings(summary: Mapping[str, Any]) -> list[str]:
     """State the findings, one sentence each; controls and losses included."""
     findings = (
         _sft_finding(summary),
+        _heuristic_finding(summary),
         _grpo_finding(summary),
         _control_finding(summary),
         _team_finding(summary),
@@ -111,6 +116,18 @@ def _sft_finding(summary: Mapping[str, Any]) -> str | None:
     sections = [summary["roles"][role] for role in changes]
     before, after = (_mean(section[stage]["mean"] for section in sections) for stage in ("untrained", "sft"))
     return f"SFT on the oracle's demonstrations takes the mean role score from {before:.2f} to {after:.2f}."
+
+
+def _heuristic_finding(summary: Mapping[str, Any]) -> str | None:
+    changes = _role_changes(summary, "marl-heuristic")
+    if not changes:
+        return None
+    num_above = sum(change["low"] > 0 for change in changes.values())
+    gain = _mean(change["mean"] for change in changes.values())
+    return (
+        f"After joint training {num_above} of {len(changes)} roles are above the rule of thumb of their"
+        f" family; the mean difference is {gain:+.2f}."
+    )
 
 
 def _grpo_finding(summary: Mapping[str, Any]) -> str | None:

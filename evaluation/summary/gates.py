@@ -25,14 +25,15 @@ MAX_OWN_LOSS = 0.05  # own score that joint training may cost a role
 MIN_SIGNAL = 0.02  # share of groups or rows with an advantage, under which a stage has learnt from nothing
 MISSING = "missing: "
 MEASURED_GATES = (
-    "sft_above_untrained",
+    "sft_above_random",
     "grpo_above_sft",
     "grpo_greedy_kept",
+    "roles_above_heuristic",
     "team_gain",
     "own_scores_kept",
     "enough_scenarios",
 )
-_NEEDED_STAGES = ("untrained", "sft", "grpo", "marl", "oracle")
+_NEEDED_STAGES = ("random", "sft", "grpo", "marl", "oracle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +63,10 @@ class _NotPlayedError(Exception):
 def check_gates(summary: Mapping[str, Any], *, roles: Sequence[str] = DEMO_ROLES) -> list[Gate]:
     """Return all gates of one seed's summary, in a fixed order; never raises on an incomplete summary."""
     checks: tuple[tuple[str, Callable[[], tuple[bool, str]]], ...] = (
-        ("sft_above_untrained", lambda: _sft_above_untrained(summary, roles)),
+        ("sft_above_random", lambda: _sft_above_random(summary, roles)),
         ("grpo_above_sft", lambda: _grpo_above_sft(summary, roles)),
         ("grpo_greedy_kept", lambda: _grpo_greedy_kept(summary, roles)),
+        ("roles_above_heuristic", lambda: _roles_above_heuristic(summary, roles)),
         ("team_gain", lambda: _team_gain(summary)),
         ("own_scores_kept", lambda: _own_scores_kept(summary, roles)),
         ("enough_scenarios", lambda: _enough_scenarios(summary, roles)),
@@ -118,11 +120,11 @@ def _list_gates(summary: Mapping[str, Any], *, passed: bool | None) -> list[str]
     return [f"seed {one['seed']}: {name}" for one in seeds for name in _list_gates(one, passed=passed)]
 
 
-def _sft_above_untrained(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+def _sft_above_random(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
     lows = {role: _number(summary, "roles", role, "sft", "low") for role in roles}
-    highs = {role: _number(summary, "roles", role, "untrained", "high") for role in roles}
+    highs = {role: _number(summary, "roles", role, "random", "high") for role in roles}
     detail = _listing(f"{role} {lows[role]:.3f} > {highs[role]:.3f}" for role in roles)
-    return all(lows[role] > highs[role] for role in roles), f"SFT low > untrained high: {detail}"
+    return all(lows[role] > highs[role] for role in roles), f"SFT low > random high: {detail}"
 
 
 def _grpo_above_sft(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
@@ -132,6 +134,12 @@ def _grpo_above_sft(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[b
     needed = max(1, len(roles) - 1)
     detail = _listing(f"{role} {_signed(change)}" for role, change in changes.items())
     return num_above >= needed and not below, f"{num_above} of {len(roles)} above (>= {needed}): {detail}"
+
+
+def _roles_above_heuristic(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+    changes = {role: _change(summary, "roles", role, "paired", "marl-heuristic") for role in roles}
+    detail = _listing(f"{role} {_signed(change)}" for role, change in changes.items())
+    return all(change["low"] > 0 for change in changes.values()), f"low > 0: {detail}"
 
 
 def _check_greedy(summary: Mapping[str, Any], *stage: str) -> None:

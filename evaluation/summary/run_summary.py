@@ -30,6 +30,7 @@ ROLE_COMPARISONS = (
     ("grpo", "sft_own", True),
     *((stage, "grpo", True) for stage in FEEDBACK_STAGES),
     ("marl", "grpo", True),
+    ("marl", "heuristic", False),
 )
 TEAM_COMPARISONS = (
     ("grpo", "sft", False),

@@ -117,7 +117,7 @@ def role_table(summary: Mapping[str, Any]) -> PlainTable:
     """Roles x training stages; under each score the greedy one and the paired change."""
     return _by_role(
         summary,
-        trained_stages(summary["roles"].values()),
+        ["heuristic", *trained_stages(summary["roles"].values())],
         _stacked_cell,
         f"Roles alone: reward by the verifier, 0 to 1 ({_count(summary['roles'].values())})",
         f"mean [95 % interval] {way_of_play(summary)}, below it (greedy decoding),\n"

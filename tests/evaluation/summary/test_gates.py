@@ -39,6 +39,7 @@ def healthy() -> Summary:
             "grpo-sft": change(0.1),
             "grpo-sft_greedy": change(0.03),
             "marl-grpo": change(-0.01),
+            "marl-heuristic": change(0.05),
             "marl-grpo_greedy": change(0.0),
         },
     }
@@ -59,7 +60,7 @@ def failures(summary: Summary) -> list[str]:
 def test_a_healthy_summary_passes_every_gate() -> None:
     gates = check_gates(healthy())
     assert [gate.name for gate in gates if not gate.passed] == []
-    assert len({gate.name for gate in gates}) == len(gates) == 9
+    assert len({gate.name for gate in gates}) == len(gates) == 10
     assert all(gate.detail for gate in gates)
 
 
@@ -84,8 +85,9 @@ def both(*plants: Callable[[Summary], None]) -> Callable[[Summary], None]:
 @pytest.mark.parametrize(
     ("plant", "gate"),
     [
-        (put("roles", "cto", "sft", "low", value=0.07), "sft_above_untrained"),
-        (put("roles", "coo", "untrained", "high", value=0.6), "sft_above_untrained"),
+        (put("roles", "cto", "sft", "low", value=0.12), "sft_above_random"),
+        (put("roles", "coo", "random", "high", value=0.6), "sft_above_random"),
+        (put("roles", "risk", "paired", "marl-heuristic", value=change(0.01)), "roles_above_heuristic"),
         (put("roles", "risk", "paired", "grpo-sft", value=change(-0.05)), "grpo_above_sft"),
         (
             both(
@@ -145,8 +147,8 @@ def test_a_role_that_was_left_out_fails_every_role_gate(role: str) -> None:
     summary = healthy()
     del summary["roles"][role]
     assert failures(summary) == [
-        "sft_above_untrained", "grpo_above_sft", "grpo_greedy_kept", "own_scores_kept", "enough_scenarios",
-        "oracle_is_one",
+        "sft_above_random", "grpo_above_sft", "grpo_greedy_kept", "roles_above_heuristic", "own_scores_kept",
+        "enough_scenarios", "oracle_is_one",
     ]  # fmt: skip
 
 

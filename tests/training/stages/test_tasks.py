@@ -158,7 +158,7 @@ def test_what_is_trained_on_is_played_by_the_solver(folder: Path) -> None:
         generated.draw("test", 1, None)
 
 
-DEMO = str(Path(__file__).parents[3] / "configs" / "demo.yaml")
+DEMO = str(Path(__file__).parents[3] / "configs" / "schedules" / "tiny.yaml")
 
 
 def test_the_command_and_its_mistakes(
