@@ -62,13 +62,13 @@ def demo_tasks(run: Run) -> list[Task]:
     tasks.append(marl_task(run, after=grpo))
     tasks.append(baselines_task(run))
     for role in ROLES:
-        if run.config.model.preset != "tiny":  # random weights have nothing to show
+        if has_pretrained_base(run):
             tasks.append(evaluate_role_task(run, "untrained", role, after=("base",)))
         owner = owner_of(run.config.model, role)
         tasks.append(evaluate_role_task(run, "sft", role, after=(f"sft/{owner}",)))
         tasks.append(evaluate_role_task(run, "grpo", role, after=(f"grpo/{owner}",)))
     all_sft = tuple(f"sft/{owner}" for owner in owners)
-    if run.config.model.preset != "tiny":
+    if has_pretrained_base(run):
         tasks.append(evaluate_team_task(run, "untrained", after=("base",)))
     tasks.append(evaluate_team_task(run, "sft", after=all_sft))
     tasks.append(evaluate_team_task(run, "grpo", after=grpo))
@@ -122,6 +122,11 @@ def control_tasks(run: Run) -> list[Task]:
             evaluate_role_task(run, stage, role, after=(f"{stage}/{owner}",)) for stage in ROLE_CONTROLS
         ]
     return tasks
+
+
+def has_pretrained_base(run: Run) -> bool:
+    """Whether the untrained model is worth playing: random weights have nothing to show."""
+    return run.config.model.preset != "tiny"
 
 
 def order_owners(run: Run) -> list[str]:

@@ -150,7 +150,13 @@ def train_role(
         ]
         return [*take_turns(streams, count - num_replans), *take_turns(replans, num_replans)]
 
-    drawn = draw("train", count_rows(config, max_steps, len(roles_of(role))), first_row)
+    count, num_roles = count_rows(config, max_steps, len(roles_of(role))), len(roles_of(role))
+    own_count, rest = divmod(count, ranks.size * num_roles)
+    if ranks.size == 1 or rest or config.data.replan_share:
+        drawn = draw("train", count, first_row)
+    else:  # each rank draws a stretch of every role's rows
+        own = draw("train", own_count * num_roles, first_row + ranks.rank * own_count)
+        drawn = [row for part in ranks.gather(own) for row in part]
     warn_of_long_turns(config, role, drawn)
     train_on_rows(
         run,

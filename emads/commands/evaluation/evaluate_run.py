@@ -16,6 +16,7 @@ from emads.commands.stage_tasks import (
     evaluate_role_task,
     evaluate_single_task,
     evaluate_team_task,
+    has_pretrained_base,
     perform,
 )
 from evaluation.scoring.scores import RoleScores, TeamScores, read_scores
@@ -43,6 +44,8 @@ def evaluate_run(path: Path, *, again: bool = False) -> dict[str, Any]:
     tasks = [baselines_task(run)]
     for stage, source in EVALUATED_AFTER.items():
         roles = [role for role in ROLES if _is_trained(run, source, role)]
+        if stage == "untrained" and not has_pretrained_base(run):
+            roles = [role for role in roles if not _is_trained(run, "sft", role)]
         tasks += [evaluate_role_task(run, stage, role, after=()) for role in roles]
         if set(TEAM_ROLES) <= set(roles):
             tasks.append(evaluate_team_task(run, stage, after=()))

@@ -132,6 +132,7 @@ def test_changes_are_paired_by_scenario() -> None:
     assert change["high"] - change["low"] < 0.06  # unpaired it would be twice as wide and more
     assert list(summary["roles"]["cto"]["paired"]) == [
         "sft-untrained", "grpo-sft", "grpo-sft_greedy", "marl-grpo", "marl-grpo_greedy",
+        "marl-heuristic",
     ]  # fmt: skip
     assert list(summary["team"]["paired"]) == ["marl-grpo", "marl-grpo_greedy", "marl-oracle_common"]
 
