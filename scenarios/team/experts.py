@@ -28,18 +28,23 @@ STRICT, EASY = Fraction(3, 2), Fraction(3, 5)  # least return of a step, k$ per 
 HURDLES: Mapping[Band, Fraction] = {"tight": Fraction(2), "middle": Fraction(1), "ample": EASY}
 # share of the experts who hold each habit
 REPORT_HABITS: Mapping[str, float] = {
+    "full": 0.15,
+    "lean": 0.1,
+    "fair": 0.1,
+    "strict": 0.15,
+    "easy": 0.1,
+    "searched": 0.4,  # the hardest to carry out: at .15 a trained team did so exactly in four of five reports
+    "measured": 0.0,  # the best rule written by hand: scripted teams play it, demonstrations show `searched`
+}
+# of the experts whose reports a question to ReconcileGPT alone shows
+ASKED_HABITS: Mapping[str, float] = {
     "full": 0.2,
     "lean": 0.15,
     "fair": 0.15,
     "strict": 0.2,
     "easy": 0.15,
-    "searched": 0.15,
-    "measured": 0.0,  # the best rule written by hand: scripted teams play it, demonstrations show `searched`
+    "measured": 0.15,
 }
-# of the experts whose reports a question to ReconcileGPT alone shows: `measured` in place of `searched`
-ASKED_HABITS: Mapping[str, float] = {
-    habit: share for habit, share in REPORT_HABITS.items() if habit != "searched"
-} | {"measured": REPORT_HABITS["searched"]}
 SHARES: Mapping[str, int] = {"quarter": 4, "third": 3, "half": 2, "all": 1}  # of a budget, as divisors
 SHARE_HABITS: Mapping[str, float] = {"quarter": 0.4, "third": 0.2, "half": 0.2, "all": 0.2}
 FUNDING_HABITS: Mapping[str, float] = {"exact": 0.4, "return": 0.3, "worth": 0.3}
