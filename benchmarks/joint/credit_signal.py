@@ -27,8 +27,8 @@ from benchmarks.roles.gradient_signal import half_cosine, split_signal, text_gra
 from roles.team import SPECIALISTS, TEAM_ROLES
 from simulator.records import Trajectory
 from training.config.run_config import RunConfig
-from training.joint.credit import SCHEMES
 from training.joint.credit.estimators import ESTIMATORS, ScoreGroup, compare_most_different
+from training.joint.credit.schemes import SCHEMES
 from training.joint.hosts.host import cut_jobs
 from training.joint.own_scores import score_report
 from training.joint.protocols import choose_step

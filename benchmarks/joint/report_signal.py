@@ -17,7 +17,7 @@ from typing import get_args
 
 from roles.team import SPECIALISTS, TEAM_ROLES
 from training.config.marl_config import Zero
-from training.joint.credit.cross_valued import CrossValued
+from training.joint.credit.schemes import CrossValued
 from training.joint.protocols import choose_player
 from training.joint.score import AssessScorer, reward_team
 from training.models.base_model import quiet_libraries, use_threads

@@ -42,7 +42,6 @@ class MarlLossConfig(LossConfig):
         return self
 
 
-SAMPLED_SCHEMES = ("shared", "episode", "role_normalised")  # they read the sampled episodes alone
 Zero = Literal["blind", "nothing"]  # plan at which V is 0
 VALUED_SCHEMES = ("cross_valued", "shapley")  # of reports they read what the verifier says, and no more
 
@@ -50,17 +49,8 @@ VALUED_SCHEMES = ("cross_valued", "shapley")  # of reports they read what the ve
 class CreditConfig(Section):
     """Credit of joint training: from the team reward to each role's advantages."""
 
-    scheme: Literal[
-        "shared",
-        "episode",
-        "role_normalised",
-        "difference",
-        "shapley",
-        "cross_valued",
-        "cross_rescored",
-        "hierarchical",
-    ] = "cross_valued"
-    """Scheme from team reward to each role's score; training/joint/credit/ has a file for each."""
+    scheme: Literal["shared", "cross_valued", "shapley"] = "cross_valued"
+    """Scheme from team reward to each role's score; training/joint/credit/schemes.py has a class for each."""
     zero: Zero = "blind"
     """Plan at which cross_valued and shapley see 0: a blind one, or one worth nothing (for weak teams)."""
     own_weight: Weight = 0.0
@@ -76,10 +66,10 @@ class CreditConfig(Section):
 
     @model_validator(mode="after")
     def _check_estimator(self) -> Self:
-        if self.estimator == "remax" and self.scheme not in SAMPLED_SCHEMES:
+        if self.estimator == "remax" and self.scheme != "shared":
             raise ValueError(
                 f"estimator remax subtracts a greedy reward, which has no meaning under scheme {self.scheme}:"
-                " use shared, episode or role_normalised"
+                " use shared"
             )
         if self.estimator == "remax" and self.own_weight:
             raise ValueError(
@@ -212,12 +202,6 @@ class MarlConfig(Section):
                     raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))
         if set(self.frozen_roles) >= set(TEAM_ROLES):
             raise ValueError("frozen_roles names every role: nothing would be trained")
-        if self.protocol == "full" and self.credit.scheme not in SAMPLED_SCHEMES + VALUED_SCHEMES:
-            raise ValueError(
-                f"credit.scheme {self.credit.scheme} compares further decisions, and a governed episode"
-                " (protocol full) is not decided again: set it to "
-                + ", ".join(VALUED_SCHEMES + SAMPLED_SCHEMES)
-            )
         if self.protocol == "full" and self.decided_sets:
             raise ValueError("decided_sets goes with protocol assess: governed episodes decide on every set")
         if self.trained_sets == 1 or self.trained_sets > self.report_sets:

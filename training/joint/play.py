@@ -1,14 +1,12 @@
 """Plays a step under protocol `assess`: scenarios to groups of episodes.
 
 Every scenario has `decided_sets` full episodes (0: `report_sets`), beside them the other sets of reports,
-then `decisions_per_set` decisions on each decided set and those that the credit scheme asks for. A group with
-an infrastructure fault is left out.
+then `decisions_per_set` decisions on each decided set. A group with an infrastructure fault is left out.
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from evaluation.scoring.sealed_plays import play_team
 from scenarios.team import TeamScenario
@@ -18,7 +16,6 @@ from simulator.game import MakeGame
 from simulator.graph.runner import play_decisions, play_episodes, play_reports
 from simulator.records import Episode
 from training.config.marl_config import MarlConfig
-from training.joint.credit.counterfactuals import Counterfactuals
 from training.joint.records import EpisodeGroup, ReportSet
 
 
@@ -29,7 +26,6 @@ class AssessPlayer:
     config: MarlConfig
     chat: Chat
     roles: tuple[str, ...]
-    counterfactuals: Counterfactuals
     make_game: MakeGame
 
     def play(
@@ -109,33 +105,7 @@ class AssessPlayer:
         groups = complete_groups(groups)
         if config.credit.estimator == "remax":
             groups = complete_groups(await self._add_greedy(engine, groups, stream))
-        return await self.add_counterfactuals(engine, groups, stream)
-
-    async def add_counterfactuals(
-        self, engine: Engine, groups: Sequence[EpisodeGroup], stream: str
-    ) -> list[EpisodeGroup]:
-        """The groups with the counterfactual decisions of the credit scheme; incomplete ones are left out."""
-        decide = partial(self._decide_alone, engine, stream)
-        played = await self.counterfactuals.play(groups, decide, self.config.decisions_per_set)
-        return complete_groups(played)
-
-    async def _decide_alone(
-        self,
-        engine: Engine,
-        stream: str,
-        report_sets: Sequence[tuple[TeamScenario, Episode]],
-        num_decisions: int,
-        name: str,
-    ) -> list[Episode]:
-        """Decisions of ReconcileGPT on these reports without votes, those on one set side by side."""
-        return await self._decide(
-            engine,
-            report_sets,
-            num_decisions,
-            self.config.temperature,
-            f"{stream}/{name}",
-            with_votes=False,
-        )
+        return groups
 
     async def _add_greedy(
         self, engine: Engine, groups: Sequence[EpisodeGroup], stream: str
@@ -210,11 +180,10 @@ class AssessPlayer:
         temperature: float,
         stream: str,
         *,
-        with_votes: bool = True,
         first_place: int = 0,
     ) -> list[Episode]:
         """Further decisions on these reports; they are voted on where there are several rounds."""
-        with_votes = with_votes and self.config.rounds >= 2
+        with_votes = self.config.rounds >= 2
         return await play_decisions(
             report_sets,
             {role: role for role in self.roles},
@@ -242,8 +211,7 @@ def complete_groups(groups: Sequence[EpisodeGroup]) -> list[EpisodeGroup]:
 
 
 def list_episodes(group: EpisodeGroup) -> list[Episode]:
-    """Every episode of a group: sampled, greedy and counterfactual."""
+    """Every episode of a group: sampled and greedy."""
     sets = [*group.report_sets, *([group.greedy] if group.greedy else [])]
     greedy = [one.greedy for one in sets if one.greedy]
-    counterfactual = [episode for one in group.counterfactuals for episode in one.episodes]
-    return [*(episode for one in sets for episode in one.episodes), *greedy, *counterfactual]
+    return [*(episode for one in sets for episode in one.episodes), *greedy]

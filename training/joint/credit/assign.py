@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roles.team import RECONCILER
-from training.joint.credit.base import CreditScheme
 from training.joint.credit.estimators import (
     Advantages,
     Estimator,
     ScoreGroup,
     compare_most_different,
-    normalise_role,
 )
+from training.joint.credit.schemes import CreditScheme
 from training.joint.credit.votes import VoteAdvantages, VoteCredit
 from training.joint.own_scores import score_decision, score_report
 from training.joint.records import GroupAdvantages, ScoredGroup, ScoredReportSet, SetAdvantages, Total
@@ -111,5 +110,4 @@ class CreditAssigner:
         )
 
     def _estimate(self, groups: Sequence[ScoreGroup], count: int = 0) -> Advantages:
-        advantages = compare_most_different(self.estimator, count)(groups, self.total)
-        return normalise_role(advantages, self.total) if self.scheme.normalises_roles else advantages
+        return compare_most_different(self.estimator, count)(groups, self.total)

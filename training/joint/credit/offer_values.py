@@ -39,16 +39,6 @@ def coalition_reward(
     return combine_parts(judged.value, 1.0, unresolved, float(judged.escalation_fault), weights)
 
 
-def value_without(
-    scenario: TeamScenario, table: Table, weights: TeamRewardWeights, zero: Zero = "blind"
-) -> dict[str, float]:
-    """Seat -> reward of the best plan by the other seats' reports."""
-    return {
-        seat: coalition_reward(scenario, table, [other for other in table if other != seat], weights, zero)
-        for seat in table
-    }
-
-
 def shapley_values(
     scenario: TeamScenario, table: Table, weights: TeamRewardWeights, zero: Zero = "blind"
 ) -> dict[str, float]:

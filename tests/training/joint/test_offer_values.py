@@ -1,4 +1,4 @@
-"""Swapped reports, and what the offers of some seats are worth without the others."""
+"""What the offers of seats are worth: alone, together, and among the partners of other sets."""
 
 import itertools
 import math
@@ -11,11 +11,10 @@ from roles.team import SPECIALISTS
 from scenarios.team import Table, TeamScenario, generate, judge_decision
 from scenarios.team.experts import best_decision, expert_report
 from simulator.reading import read_episode
-from simulator.records import Episode, Question
+from simulator.records import Episode
 from simulator.reward import TeamRewardWeights
 from training.config.marl_config import Zero
-from training.joint.credit.counterfactuals import key_of, swap_reports
-from training.joint.credit.offer_values import coalition_reward, cross_values, shapley_values, value_without
+from training.joint.credit.offer_values import coalition_reward, cross_values, shapley_values
 
 WEIGHTS = TeamRewardWeights()
 
@@ -33,19 +32,6 @@ def draw(count: int) -> list[TeamScenario]:
 
 def table_of(scenario: TeamScenario, habit: str = "easy") -> Table:
     return read_episode(scenario, meet(scenario, habit)).table
-
-
-def test_exchanged_reports_take_the_donors_report_and_nothing_else() -> None:
-    scenario = draw(1)[0]
-    asked = (Question(ask='{"ask": {}}', reply='{"offer": null}'),)
-    sets = [replace(meet(scenario, "full"), asked=asked), meet(scenario, "lean")]
-    found = {(role, own, place): mixed for role, own, place, mixed in swap_reports(sets, SPECIALISTS)}
-    assert len(found) == 4 * 2 * 2
-    for (role, own, place), mixed in found.items():
-        assert mixed.asked == ()
-        for seat in SPECIALISTS:
-            source = sets[own] if seat == role else sets[place]
-            assert mixed.reports[seat] == source.reports[seat]
 
 
 def test_from_nothing_offers_count_that_a_blind_plan_hides() -> None:
@@ -67,26 +53,6 @@ def test_from_nothing_offers_count_that_a_blind_plan_hides() -> None:
         hidden += blind[0] == blind[1] == 0
         told += blind[0] == blind[1] == 0 and shares[0] < shares[1]
     assert hidden >= told >= 4
-
-
-def test_sets_that_read_the_same_are_one_situation() -> None:
-    scenario = draw(1)[0]
-    episode = meet(scenario, "full")
-    other_words = replace(episode, reports={**episode.reports, "cto": "hm " + episode.reports["cto"]})
-    assert other_words.reports != episode.reports
-    assert key_of(scenario, other_words) == key_of(scenario, episode)
-    silent = replace(episode, reports={**episode.reports, "cto": ""})
-    assert key_of(scenario, silent) != key_of(scenario, episode)
-
-
-def test_what_the_others_offer_is_worth_does_not_depend_on_the_seat_itself() -> None:
-    for scenario in draw(4):
-        easy, full = table_of(scenario), table_of(scenario, "full")
-        mixed = {**easy, "cto": full["cto"]}
-        assert value_without(scenario, mixed, WEIGHTS)["cto"] == value_without(scenario, easy, WEIGHTS)["cto"]
-        others = [seat for seat in SPECIALISTS if seat != "cto"]
-        expected = coalition_reward(scenario, easy, others, WEIGHTS)
-        assert value_without(scenario, easy, WEIGHTS)["cto"] == expected
 
 
 def test_the_offers_of_all_are_worth_more_than_those_of_none() -> None:
