@@ -27,7 +27,7 @@ from benchmarks.roles.gradient_signal import half_cosine, split_signal, text_gra
 from roles.team import SPECIALISTS, TEAM_ROLES
 from simulator.records import Trajectory
 from training.config.run_config import RunConfig
-from training.joint.credit.estimators import ESTIMATORS, ScoreGroup, compare_most_different
+from training.joint.credit.estimators import ESTIMATORS, compare_most_different
 from training.joint.credit.schemes import SCHEMES
 from training.joint.hosts.host import cut_jobs
 from training.joint.own_scores import score_report
@@ -130,8 +130,7 @@ def compare(cases: Sequence[CaseReports], config: RunConfig) -> Iterator[str]:
     """A line per credit, estimator and number of sets that are learnt from."""
     marl = config.marl
     for credit in ("team", "own"):
-        scores = [case.team if credit == "team" else case.own for case in cases]
-        groups = [ScoreGroup(scores=tuple(of_case)) for of_case in scores]
+        groups = [case.team if credit == "team" else case.own for case in cases]
         for estimator in ("dr_grpo", "grpo"):
             for count in sorted({0, marl.trained_sets}):
                 advantages = compare_most_different(ESTIMATORS[estimator], count)(groups, list)

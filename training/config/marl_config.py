@@ -55,7 +55,7 @@ class CreditConfig(Section):
     """Plan at which cross_valued and shapley see 0: a blind one, or one worth nothing (for weak teams)."""
     own_weight: Weight = 0.0
     """Weight of a role's own verified score, added to its score of reports or decisions; for weak teams."""
-    estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
+    estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "gae"] = "dr_grpo"
     """Estimator of advantages from scores; training/joint/credit/estimators.py has a function for each."""
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
     """Decay of the advantage along a trajectory's own tokens, for estimator gae."""
@@ -65,16 +65,7 @@ class CreditConfig(Section):
     """Passes of the value heads over a step's rows, for estimator gae."""
 
     @model_validator(mode="after")
-    def _check_estimator(self) -> Self:
-        if self.estimator == "remax" and self.scheme != "shared":
-            raise ValueError(
-                f"estimator remax subtracts a greedy reward, which has no meaning under scheme {self.scheme}:"
-                " use shared"
-            )
-        if self.estimator == "remax" and self.own_weight:
-            raise ValueError(
-                "estimator remax subtracts a greedy team reward, without the own scores: set own_weight to 0"
-            )
+    def _check_zero(self) -> Self:
         if self.zero == "nothing" and self.scheme not in VALUED_SCHEMES:
             raise ValueError(
                 f"credit.zero nothing does not go with scheme {self.scheme}, which reads the team reward,"

@@ -58,9 +58,6 @@ class GovernedScorer:
                 ScoredReportSet(scored=(one,), counterfactual_rewards=worth)
                 for one, worth in zip(scored, self._value_reports(group.scenario, scored), strict=True)
             ),
-            greedy_reward=None
-            if group.greedy is None
-            else self._score_set(group.scenario, outcomes, group.greedy).verdict.reward,
         )
 
     def _value_reports(

@@ -6,7 +6,7 @@ then `decisions_per_set` decisions on each decided set. A group with an infrastr
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from evaluation.scoring.sealed_plays import play_team
 from scenarios.team import TeamScenario
@@ -69,7 +69,6 @@ class AssessPlayer:
             self._play_episodes(
                 engine,
                 scenarios,
-                config.temperature,
                 stream,
                 num_repeats=num_decided,
                 first_place=first_place,
@@ -82,7 +81,6 @@ class AssessPlayer:
             engine,
             list(zip(cases, full, strict=True)),
             num_further,
-            config.temperature,
             stream,
             first_place=first_place * num_decided,
         )
@@ -102,44 +100,23 @@ class AssessPlayer:
             )
             for place, scenario in enumerate(scenarios)
         ]
-        groups = complete_groups(groups)
-        if config.credit.estimator == "remax":
-            groups = complete_groups(await self._add_greedy(engine, groups, stream))
-        return groups
-
-    async def _add_greedy(
-        self, engine: Engine, groups: Sequence[EpisodeGroup], stream: str
-    ) -> list[EpisodeGroup]:
-        """The groups with a greedy episode of the scenario and a greedy decision on each set of reports."""
-        scenarios = [group.scenario for group in groups]
-        whole = await self._play_episodes(engine, scenarios, 0.0, f"{stream}/greedy")
-        sets = [(group.scenario, one.episodes[0]) for group in groups for one in group.report_sets]
-        decisions = iter(await self._decide(engine, sets, 1, 0.0, f"{stream}/greedy"))
-        return [
-            replace(
-                group,
-                report_sets=tuple(replace(one, greedy=next(decisions)) for one in group.report_sets),
-                greedy=ReportSet(episodes=(episode,)),
-            )
-            for group, episode in zip(groups, whole, strict=True)
-        ]
+        return complete_groups(groups)
 
     async def _play_episodes(
         self,
         engine: Engine,
         scenarios: Sequence[TeamScenario],
-        temperature: float,
         stream: str,
         *,
-        num_repeats: int = 1,
-        first_place: int = 0,
+        num_repeats: int,
+        first_place: int,
     ) -> list[Episode]:
         return await play_episodes(
             scenarios,
             {role: role for role in self.roles},
             engine,
             self.chat,
-            make_sampling(self.config, temperature),
+            make_sampling(self.config, self.config.temperature),
             rounds=self.config.rounds,
             num_repeats=num_repeats,
             concurrency=max(1, len(scenarios) * num_repeats),
@@ -177,10 +154,9 @@ class AssessPlayer:
         engine: Engine,
         report_sets: Sequence[tuple[TeamScenario, Episode]],
         num_decisions: int,
-        temperature: float,
         stream: str,
         *,
-        first_place: int = 0,
+        first_place: int,
     ) -> list[Episode]:
         """Further decisions on these reports; they are voted on where there are several rounds."""
         with_votes = self.config.rounds >= 2
@@ -189,7 +165,7 @@ class AssessPlayer:
             {role: role for role in self.roles},
             engine,
             self.chat,
-            make_sampling(self.config, temperature),
+            make_sampling(self.config, self.config.temperature),
             num_decisions=num_decisions,
             with_votes=with_votes,
             rounds=self.config.rounds if with_votes else 1,
@@ -211,7 +187,5 @@ def complete_groups(groups: Sequence[EpisodeGroup]) -> list[EpisodeGroup]:
 
 
 def list_episodes(group: EpisodeGroup) -> list[Episode]:
-    """Every episode of a group: sampled and greedy."""
-    sets = [*group.report_sets, *([group.greedy] if group.greedy else [])]
-    greedy = [one.greedy for one in sets if one.greedy]
-    return [*(episode for one in sets for episode in one.episodes), *greedy]
+    """Every episode of a group."""
+    return [episode for one in group.report_sets for episode in one.episodes]

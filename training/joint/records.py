@@ -22,7 +22,6 @@ class ReportSet:
 
     # first the full episode, then further decisions on its reports; or the reports alone, without a decision
     episodes: tuple[Episode, ...]
-    greedy: Episode | None = None  # decision at temperature 0 on these reports; None where not played
     is_decided: bool = True  # False: the episode holds reports alone
     governed: GovernedRecord | None = None  # gate, execution and re-plans; None under protocol `assess`
 
@@ -36,7 +35,6 @@ class EpisodeGroup:
 
     scenario: TeamScenario
     report_sets: tuple[ReportSet, ...]
-    greedy: ReportSet | None = None  # the scenario played at temperature 0; None where not played
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +69,6 @@ class ScoredReportSet:
 
     scored: tuple[ScoredEpisode, ...]  # first the full episode, then further decisions on its reports
     is_decided: bool = True  # False: reports alone, and the verdict on them says nothing
-    greedy_reward: float | None = None  # of the decision at temperature 0; None where not played
     # role -> the verifier's values of its report that the credit scheme reads: one, or one by the partners
     # of every set
     counterfactual_rewards: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -91,12 +88,11 @@ class ScoredReportSet:
 class ScoredGroup:
     """All scored episodes of one scenario in a step.
 
-    Example: ScoredGroup(scenario=scenario, report_sets=(first, second), greedy_reward=0.6)
+    Example: ScoredGroup(scenario=scenario, report_sets=(first, second))
     """
 
     scenario: TeamScenario
     report_sets: tuple[ScoredReportSet, ...]
-    greedy_reward: float | None = None  # of the scenario played at temperature 0; None where not played
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,19 +29,17 @@ class AssessScorer:
     zero: Zero = "blind"  # of a plan's value there
 
     def score(self, groups: Sequence[EpisodeGroup]) -> list[ScoredGroup]:
-        """The groups with a verdict on every episode, and rewards of greedy play."""
+        """The groups with a verdict on every episode."""
         return [self._score_group(group) for group in groups]
 
     def _score_group(self, group: EpisodeGroup) -> ScoredGroup:
         scenario = group.scenario
-        greedy = None if group.greedy is None else self._judge(scenario, group.greedy.episodes[0]).reward
         return ScoredGroup(
             scenario=scenario,
             report_sets=tuple(
                 self._score_set(scenario, one, worth)
                 for one, worth in zip(group.report_sets, self._value_reports(group), strict=True)
             ),
-            greedy_reward=greedy,
         )
 
     def _score_set(
@@ -53,14 +51,12 @@ class AssessScorer:
         full, *further = report_set.episodes
         first = self._judge(scenario, full)
         verdicts = [first, *(self._judge(scenario, episode, first) for episode in further)]
-        greedy = report_set.greedy
         return ScoredReportSet(
             scored=tuple(
                 ScoredEpisode(episode=episode, verdict=verdict)
                 for episode, verdict in zip((full, *further), verdicts, strict=True)
             ),
             is_decided=report_set.is_decided,
-            greedy_reward=None if greedy is None else self._judge(scenario, greedy, first).reward,
             counterfactual_rewards=counterfactual_rewards,
         )
 

@@ -13,7 +13,7 @@ from reliability.honesty.case_rewards import CaseRewards, Effect, Table
 from roles.team import Report
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
-from training.joint.credit.estimators import ScoreGroup, dr_grpo
+from training.joint.credit.estimators import dr_grpo
 from training.joint.credit.offer_values import list_coalitions, share_gains
 from training.joint.credit.schemes import SCHEMES, CreditScheme
 from training.joint.credit.votes import vote_scores
@@ -167,7 +167,7 @@ def _score_episodes(
 
 
 def _estimate(scores: Sequence[float]) -> list[float]:
-    (advantages,) = dr_grpo([ScoreGroup(scores=tuple(scores))])
+    (advantages,) = dr_grpo([scores])
     return advantages
 
 

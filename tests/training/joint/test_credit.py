@@ -7,7 +7,7 @@ import pytest
 
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
-from training.joint.credit.estimators import ScoreGroup, centre, dr_grpo
+from training.joint.credit.estimators import centre, dr_grpo
 from training.joint.credit.schemes import SCHEMES
 from training.joint.records import ScoredEpisode, ScoredReportSet
 
@@ -43,7 +43,7 @@ SWAPPED_SETS = [make_set(rewards, swapped) for rewards, swapped in zip(REWARDS, 
 
 def advantages(name: str, role: str, sets: Sequence[ScoredReportSet]) -> list[float]:
     scores = SCHEMES[name]().specialist_scores(role, sets)
-    return dr_grpo([ScoreGroup(scores=tuple(scores))])[0]
+    return dr_grpo([scores])[0]
 
 
 def test_centre_is_the_reward_minus_the_mean_and_nothing_else() -> None:

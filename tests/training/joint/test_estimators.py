@@ -10,17 +10,17 @@ from training.joint.credit.critic import generalised_advantages
 from training.joint.credit.estimators import (
     ESTIMATORS,
     LEAST_STD,
-    ScoreGroup,
+    Scores,
     compare_most_different,
     find_most_different,
     normalise_role,
 )
 from training.learner.kl import KLController, estimate_kl, kl_loss
 
-GROUPS = (ScoreGroup(scores=(1.0, 0.0, 0.5, 0.5), greedy=0.25), ScoreGroup(scores=(0.2, 0.2), greedy=0.2))
+GROUPS = ((1.0, 0.0, 0.5, 0.5), (0.2, 0.2))
 
 
-def advantages(name: str, *groups: ScoreGroup) -> list[list[float]]:
+def advantages(name: str, *groups: Scores) -> list[list[float]]:
     return ESTIMATORS[name](groups or GROUPS, list)
 
 
@@ -39,7 +39,7 @@ def test_grpo_divides_by_the_groups_sample_deviation() -> None:
 def test_a_tiny_deviation_blows_nothing_up(gap: float) -> None:
     """Without the floor the advantages of two rewards that differ by anything would be +-0.7."""
     for name in ("grpo", "reinforce_pp"):
-        (values,) = advantages(name, ScoreGroup(scores=(0.5, 0.5 + gap)))
+        (values,) = advantages(name, (0.5, 0.5 + gap))
         assert values[1] == pytest.approx(gap / 2 / (LEAST_STD + 1e-4))
         assert abs(values[1]) < 0.011
 
@@ -61,11 +61,11 @@ def test_the_rewards_that_differ_most_are_chosen(rewards: list[float], count: in
 
 def test_a_part_of_the_scores_weighs_as_much_as_all_and_the_others_have_none() -> None:
     """0 and 1 of four are .5 from their mean, twice; the group of two is compared as it is."""
-    groups = [ScoreGroup(scores=(0.5, 0.0, 1.0, 0.6), greedy=0.25), ScoreGroup(scores=(0.2, 0.4), greedy=0.0)]
+    groups = [(0.5, 0.0, 1.0, 0.6), (0.2, 0.4)]
     found = compare_most_different(ESTIMATORS["dr_grpo"], 2)(groups, list)
     assert found == [pytest.approx([0, -1.0, 1.0, 0]), pytest.approx([-0.1, 0.1])]
-    found = compare_most_different(ESTIMATORS["remax"], 2)(groups, list)
-    assert found == [pytest.approx([0, -0.5, 1.5, 0]), pytest.approx([0.2, 0.4])]
+    found = compare_most_different(ESTIMATORS["rloo"], 2)(groups, list)
+    assert found == [pytest.approx([0, -2.0, 2.0, 0]), pytest.approx([-0.2, 0.2])]
     assert compare_most_different(ESTIMATORS["dr_grpo"], 0)(groups, list) == advantages("dr_grpo", *groups)
 
 
@@ -76,19 +76,13 @@ def test_rloo_compares_with_the_others() -> None:
 
 
 def test_reinforce_pp_divides_by_the_deviation_of_the_batch() -> None:
-    groups = (ScoreGroup(scores=(1.0, 0.0)), ScoreGroup(scores=(0.6, 0.4)), ScoreGroup(scores=(0.3, 0.3)))
+    groups = ((1.0, 0.0), (0.6, 0.4), (0.3, 0.3))
     scale = math.sqrt((2 * 0.25 + 2 * 0.01) / 4) + 1e-4  # the group without a difference does not count
     assert advantages("reinforce_pp", *groups) == [
         pytest.approx([0.5 / scale, -0.5 / scale]),
         pytest.approx([0.1 / scale, -0.1 / scale]),
         [0.0, 0.0],
     ]
-
-
-def test_remax_subtracts_the_greedy_reward() -> None:
-    assert advantages("remax") == [[0.75, -0.25, 0.25, 0.25], [0.0, 0.0]]
-    with pytest.raises(ValueError, match="greedy rollout"):
-        advantages("remax", ScoreGroup(scores=(1.0, 0.0)))
 
 
 def test_gae_hands_rewards_to_the_value_heads() -> None:
@@ -110,14 +104,14 @@ def test_generalised_advantages_by_hand() -> None:
 
 @pytest.mark.parametrize("name", ["dr_grpo", "grpo", "rloo", "reinforce_pp"])
 def test_equal_scores_give_exact_zeros_and_one_score_is_refused(name: str) -> None:
-    assert advantages(name, ScoreGroup(scores=(1 / 3,) * 7)) == [[0.0] * 7]
+    assert advantages(name, (1 / 3,) * 7) == [[0.0] * 7]
     with pytest.raises(ValueError, match="at least 2"):
-        advantages(name, ScoreGroup(scores=(0.3,)))
+        advantages(name, (0.3,))
 
 
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "gae"])
 def test_better_scores_get_larger_advantages_with_the_right_sign(name: str) -> None:
-    (values,) = advantages(name, ScoreGroup(scores=(0.9, 0.1, 0.4), greedy=0.45))
+    (values,) = advantages(name, (0.9, 0.1, 0.4))
     assert values[0] > 0 > values[2] > values[1]
 
 

@@ -375,20 +375,6 @@ def test_two_steps_resume_exactly(scripted: Engines, staleness: int) -> None:
         )
 
 
-def test_remax_compares_with_the_case_played_greedily(scripted: Engines) -> None:
-    learner = make_learner(change(credit__estimator="remax"))
-    groups = play(learner, draw(2))
-    greedy = [r for r, _ in scripted[0].calls if r.session.startswith("marl/0/greedy/")]
-    assert greedy
-    assert all(request.sampling.temperature == 0 for request in greedy)
-    rows = iter(rows_of(learner, "cto", groups))
-    for group in groups:
-        assert group.greedy_reward is not None
-        for one in firsts(group):
-            expected = one.verdict.reward - group.greedy_reward
-            assert next(rows).advantage == pytest.approx(expected, abs=1e-9)
-
-
 def test_value_heads_credit_whole_courses(scripted: Engines) -> None:
     learner = make_learner(change(credit__estimator="gae"))
     before = weights_of(learner.models[RECONCILER])

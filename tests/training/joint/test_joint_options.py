@@ -126,20 +126,6 @@ def test_every_estimator_trains_every_role(scripted: Engines, estimator: str) ->
     assert all(math.isfinite(value) for value in metrics.values())
 
 
-def test_remax_plays_greedily_once_and_compares_with_that(scripted: Engines) -> None:
-    learner = make_learner(change(credit__estimator="remax"))
-    groups = play(learner, draw(2))
-    greedy = [request for request, _ in scripted[0].calls if "/greedy/" in request.session]
-    assert greedy
-    assert all(request.sampling.temperature == 0 for request in greedy)
-    rows = iter(rows_of(learner, "cto", groups))
-    for group in groups:
-        assert group.greedy_reward is not None
-        for one in group.report_sets:
-            expected = statistics.fmean(one.rewards) - group.greedy_reward
-            assert next(rows).advantage == pytest.approx(expected, abs=1e-9)
-
-
 def test_value_heads_learn_the_reward_and_give_each_token_its_advantage(scripted: Engines) -> None:
     learner = make_learner(
         change(credit__estimator="gae", credit__critic_learning_rate=0.01, credit__gae_lambda=1.0)
@@ -322,16 +308,8 @@ def test_own_verified_scores_count_beside_the_teams(scripted: Engines) -> None:
 @pytest.mark.parametrize(
     ("assignments", "parts"),
     [
-        (
-            ["marl.credit.estimator=remax", "marl.credit.scheme=shared", "marl.credit.own_weight=0.1"],
-            ["remax", "set own_weight to 0"],
-        ),
         (["marl.frozen_roles=[ctoo]"], ["marl.frozen_roles", "'ctoo'", "did you mean 'cto'"]),
         (["marl.rate_factors={legal: 0.1}"], ["rate_factors", "'legal'"]),
-        (
-            ["marl.credit.estimator=remax", "marl.credit.scheme=shapley"],
-            ["remax", "shapley", "use shared"],
-        ),
         (
             ["marl.credit.zero=nothing", "marl.credit.scheme=shared"],
             ["zero nothing", "shared", "set scheme to cross_valued or shapley"],

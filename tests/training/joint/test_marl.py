@@ -166,7 +166,6 @@ def test_groups_with_a_lost_episode_are_left_out(scripted: Engines) -> None:
     spoilt = replace(first, report_sets=(*others, replace(one, episodes=(one.episodes[0], lost))))
     assert complete_groups([first, second]) == [first, second]
     assert complete_groups([spoilt, second]) == [second]
-    assert complete_groups([replace(first, greedy=replace(one, greedy=lost)), second]) == [second]
 
 
 def test_without_any_advantage_the_weights_stay_bit_identical(real: Engines) -> None:

@@ -16,7 +16,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from reliability.joint.scripted_models import next_token_logprobs
 from training.config.marl_config import MarlConfig
-from training.joint.credit.estimators import ESTIMATORS, ScoreGroup
+from training.joint.credit.estimators import ESTIMATORS
 from training.learner.kl import estimate_kl
 from training.learner.learner import backward_role, clipped_surrogate
 from training.learner.packing import micro_batches, pad_rows
@@ -321,7 +321,7 @@ def test_loss_and_gradients_are_those_of_trls_grpo(
     # one prompt of three tokens for the whole group, as TRL groups by prompt
     rows = [replace(row, token_ids=(7, 8, 9, *row.token_ids[3:])) for row in rows]
     estimate = ESTIMATORS["grpo" if scale == "group" else "dr_grpo"]
-    (advantages,) = estimate([ScoreGroup(scores=tuple(rewards))], list)
+    (advantages,) = estimate([rewards], list)
     rows = [replace(row, advantage=advantage) for row, advantage in zip(rows, advantages, strict=True)]
     on_policy = []
     for row in rows:

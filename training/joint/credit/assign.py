@@ -7,7 +7,7 @@ from roles.team import RECONCILER
 from training.joint.credit.estimators import (
     Advantages,
     Estimator,
-    ScoreGroup,
+    Scores,
     compare_most_different,
 )
 from training.joint.credit.schemes import CreditScheme
@@ -45,13 +45,7 @@ class CreditAssigner:
         self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages
     ) -> list[GroupAdvantages]:
         reports = self._estimate(
-            [
-                ScoreGroup(
-                    scores=self._report_scores(role, group),
-                    greedy=group.greedy_reward,
-                )
-                for group in groups
-            ],
+            [self._report_scores(role, group) for group in groups],
             self.trained_sets,
         )
         votes = self.votes.advantages(role, groups, decisions, self._estimate)
@@ -68,19 +62,14 @@ class CreditAssigner:
         if self.pools_decisions:
             pooled = self._estimate(
                 [
-                    ScoreGroup(
-                        scores=tuple(
-                            score for one in group.report_sets for score in self._decision_scores(group, one)
-                        ),
-                        greedy=group.greedy_reward,
-                    )
+                    [score for one in group.report_sets for score in self._decision_scores(group, one)]
                     for group in groups
                 ]
             )
         else:
             pooled = self._estimate(
                 [
-                    ScoreGroup(scores=self._decision_scores(group, one), greedy=one.greedy_reward)
+                    self._decision_scores(group, one)
                     for group in groups
                     for one in group.report_sets
                     if one.is_decided
@@ -109,5 +98,5 @@ class CreditAssigner:
             for one in report_set.scored
         )
 
-    def _estimate(self, groups: Sequence[ScoreGroup], count: int = 0) -> Advantages:
+    def _estimate(self, groups: Sequence[Scores], count: int = 0) -> Advantages:
         return compare_most_different(self.estimator, count)(groups, self.total)

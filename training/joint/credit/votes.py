@@ -13,11 +13,11 @@ from typing import Protocol
 from scenarios.team import TeamScenario
 from simulator.reading import read_episode
 from simulator.reward import TeamRewardWeights, list_right_votes
-from training.joint.credit.estimators import Advantages, ScoreGroup
+from training.joint.credit.estimators import Advantages, Scores
 from training.joint.records import ScoredGroup, ScoredReportSet
 
 VoteAdvantages = list[list[tuple[float, ...]]]  # by group, report set, episode; () where the report's hold
-Estimate = Callable[[Sequence[ScoreGroup]], Advantages]
+Estimate = Callable[[Sequence[Scores]], Advantages]
 
 
 class VoteCredit(Protocol):
@@ -61,7 +61,7 @@ class VotesAlone:
     def advantages(
         self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages, estimate: Estimate
     ) -> VoteAdvantages:
-        scores = [ScoreGroup(scores=tuple(vote_scores(role, group, self.weights))) for group in groups]
+        scores = [vote_scores(role, group, self.weights) for group in groups]
         flat = iter(value for of_group in estimate(scores) for value in of_group)
         return [[(next(flat),) if one.is_decided else () for one in group.report_sets] for group in groups]
 
