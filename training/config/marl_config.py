@@ -42,19 +42,11 @@ class MarlLossConfig(LossConfig):
         return self
 
 
-Zero = Literal["blind", "nothing"]  # plan at which V is 0
-VALUED_SCHEMES = ("cross_valued", "shapley")  # of reports they read what the verifier says, and no more
-
-
 class CreditConfig(Section):
     """Credit of joint training: from the team reward to each role's advantages."""
 
     scheme: Literal["shared", "cross_valued", "shapley"] = "cross_valued"
     """Scheme from team reward to each role's score; training/joint/credit/schemes.py has a class for each."""
-    zero: Zero = "blind"
-    """Plan at which cross_valued and shapley see 0: a blind one, or one worth nothing (for weak teams)."""
-    own_weight: Weight = 0.0
-    """Weight of a role's own verified score, added to its score of reports or decisions; for weak teams."""
     estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "gae"] = "dr_grpo"
     """Estimator of advantages from scores; training/joint/credit/estimators.py has a function for each."""
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
@@ -63,15 +55,6 @@ class CreditConfig(Section):
     """Learning rate of the value heads, for estimator gae."""
     critic_epochs: PositiveCount = 4
     """Passes of the value heads over a step's rows, for estimator gae."""
-
-    @model_validator(mode="after")
-    def _check_zero(self) -> Self:
-        if self.zero == "nothing" and self.scheme not in VALUED_SCHEMES:
-            raise ValueError(
-                f"credit.zero nothing does not go with scheme {self.scheme}, which reads the team reward,"
-                f" 0 at a blind plan: set scheme to {' or '.join(VALUED_SCHEMES)}, or zero to blind"
-            )
-        return self
 
 
 class MarlGuardsConfig(GuardsConfig):
@@ -115,16 +98,10 @@ class MarlConfig(Section):
     """Joint optimizer steps; 0 leaves the stage out."""
     start_from: str | dict[str, str] | None = None
     """Another run's folder, or one per role: training goes on from its joint weights; without: from GRPO."""
-    first_scenario: Count = 0
-    """Number of the first training case: behind those that the run in start_from has learnt from."""
     scenarios_per_step: PositiveCount = 24
     """Team scenarios per step."""
     report_sets: GroupSize = 4
     """Sets of reports per scenario; a specialist's reports are compared across them, 2 or more."""
-    trained_sets: Count = 0
-    """Sets of a scenario of which a specialist learns, whose scores differ most (PODS); 2 or more, 0: all."""
-    decided_sets: Count = 0
-    """Sets that are decided and voted on where the scheme (cross_valued, shapley) needs no more; 0: all."""
     decisions_per_set: GroupSize = 2
     """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
     protocol: Literal["assess", "full"] = "assess"
@@ -141,8 +118,6 @@ class MarlConfig(Section):
     """By how much the peak rates of single roles differ from learning_rate, as a factor."""
     frozen_roles: tuple[str, ...] = ()
     """Roles that play and are not trained."""
-    alternate_every: Count = 0
-    """Train specialists and ReconcileGPT in turns of so many steps; 0 trains all in every step."""
     reward: Literal["team", "agreement_only"] = "team"
     """Reward to learn from: the team reward, or (for comparison only) the share of seats that accept."""
     max_staleness: Count = 0
@@ -167,12 +142,6 @@ class MarlConfig(Section):
     memory: MarlMemoryConfig = MarlMemoryConfig()
 
     @property
-    def num_decided(self) -> int:
-        """Sets of reports per scenario that ReconcileGPT decides on."""
-        is_valued = self.credit.scheme in VALUED_SCHEMES and self.decided_sets
-        return min(self.decided_sets, self.report_sets) if is_valued else self.report_sets
-
-    @property
     def needs_reference(self) -> bool:
         """Whether the weights before this stage are kept at hand, for KL."""
         return self.loss.kl_coefficient > 0 or self.loss.measure_kl or self.guards.anchor == "kl"
@@ -193,16 +162,6 @@ class MarlConfig(Section):
                     raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))
         if set(self.frozen_roles) >= set(TEAM_ROLES):
             raise ValueError("frozen_roles names every role: nothing would be trained")
-        if self.protocol == "full" and self.decided_sets:
-            raise ValueError("decided_sets goes with protocol assess: governed episodes decide on every set")
-        if self.trained_sets == 1 or self.trained_sets > self.report_sets:
-            raise ValueError(f"trained_sets is {self.trained_sets}: it must be 2 to {self.report_sets}")
-        if self.trained_sets and self.credit.estimator == "gae":
-            raise ValueError("trained_sets leaves rows out, and value heads (credit.estimator gae) need all")
-        if self.decided_sets == 1:
-            raise ValueError(
-                "decided_sets 1 leaves votes nothing to be compared with: 2 or more, or 0 for all"
-            )
         if self.max_staleness and self.loss.importance == "ratio":
             raise ValueError("max_staleness needs a correction for it: set loss.importance to token or call")
         return self

@@ -1,7 +1,8 @@
 """Plays a step under protocol `assess`: scenarios to groups of episodes.
 
-Every scenario has `decided_sets` full episodes (0: `report_sets`), beside them the other sets of reports,
-then `decisions_per_set` decisions on each decided set. A group with an infrastructure fault is left out.
+Every scenario has `report_sets` full episodes, and further decisions on the reports of each, in all
+`decisions_per_set`; with two or more rounds they are voted on. A group with an infrastructure fault is left
+out.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from scenarios.team import TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame
-from simulator.graph.runner import play_decisions, play_episodes, play_reports
+from simulator.graph.runner import play_decisions, play_episodes
 from simulator.records import Episode
 from training.config.marl_config import MarlConfig
 from training.joint.records import EpisodeGroup, ReportSet
@@ -64,115 +65,49 @@ class AssessPlayer:
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int
     ) -> list[EpisodeGroup]:
         config = self.config
-        num_decided = config.num_decided
-        full, undecided = await asyncio.gather(
-            self._play_episodes(
-                engine,
-                scenarios,
-                stream,
-                num_repeats=num_decided,
-                first_place=first_place,
-            ),
-            self._report(engine, scenarios, stream, config.report_sets - num_decided, first_place),
-        )
-        cases = [scenario for scenario in scenarios for _ in range(num_decided)]
-        num_further = config.decisions_per_set - 1
-        further = await self._decide(
+        num_sets, num_further = config.report_sets, config.decisions_per_set - 1
+        num_episodes = len(scenarios) * num_sets
+        team, sampling = {role: role for role in self.roles}, make_sampling(config, config.temperature)
+        full = await play_episodes(
+            scenarios,
+            team,
             engine,
-            list(zip(cases, full, strict=True)),
-            num_further,
-            stream,
-            first_place=first_place * num_decided,
+            self.chat,
+            sampling,
+            rounds=config.rounds,
+            num_repeats=num_sets,
+            concurrency=max(1, num_episodes),
+            stream=stream,
+            make_game=self.make_game,
+            first_place=first_place,
         )
-        decided = [
+        cases = [scenario for scenario in scenarios for _ in range(num_sets)]
+        is_voted_on = config.rounds >= 2
+        further = await play_decisions(
+            list(zip(cases, full, strict=True)),
+            team,
+            engine,
+            self.chat,
+            sampling,
+            num_decisions=num_further,
+            with_votes=is_voted_on,
+            rounds=config.rounds if is_voted_on else 1,
+            concurrency=max(1, num_episodes * config.decisions_per_set),
+            stream=stream,
+            make_game=self.make_game,
+            first_place=first_place * num_sets,
+        )
+        sets = [
             ReportSet(episodes=(episode, *further[place * num_further : (place + 1) * num_further]))
             for place, episode in enumerate(full)
         ]
-        reported = [ReportSet(episodes=(episode,), is_decided=False) for episode in undecided]
-        num_reported = config.report_sets - num_decided
-        groups = [
-            EpisodeGroup(
-                scenario=scenario,
-                report_sets=(
-                    *decided[place * num_decided : (place + 1) * num_decided],
-                    *reported[place * num_reported : (place + 1) * num_reported],
-                ),
-            )
-            for place, scenario in enumerate(scenarios)
-        ]
-        return complete_groups(groups)
-
-    async def _play_episodes(
-        self,
-        engine: Engine,
-        scenarios: Sequence[TeamScenario],
-        stream: str,
-        *,
-        num_repeats: int,
-        first_place: int,
-    ) -> list[Episode]:
-        return await play_episodes(
-            scenarios,
-            {role: role for role in self.roles},
-            engine,
-            self.chat,
-            make_sampling(self.config, self.config.temperature),
-            rounds=self.config.rounds,
-            num_repeats=num_repeats,
-            concurrency=max(1, len(scenarios) * num_repeats),
-            stream=stream,
-            make_game=self.make_game,
-            first_place=first_place,
-        )
-
-    async def _report(
-        self,
-        engine: Engine,
-        scenarios: Sequence[TeamScenario],
-        stream: str,
-        num_repeats: int,
-        first_place: int,
-    ) -> list[Episode]:
-        """So many sets of reports of every scenario that nobody decides on."""
-        if not num_repeats:
-            return []
-        return await play_reports(
-            scenarios,
-            {role: role for role in self.roles},
-            engine,
-            self.chat,
-            make_sampling(self.config, self.config.temperature),
-            num_repeats=num_repeats,
-            concurrency=max(1, len(scenarios) * num_repeats),
-            stream=stream,
-            make_game=self.make_game,
-            first_place=first_place,
-        )
-
-    async def _decide(
-        self,
-        engine: Engine,
-        report_sets: Sequence[tuple[TeamScenario, Episode]],
-        num_decisions: int,
-        stream: str,
-        *,
-        first_place: int,
-    ) -> list[Episode]:
-        """Further decisions on these reports; they are voted on where there are several rounds."""
-        with_votes = self.config.rounds >= 2
-        return await play_decisions(
-            report_sets,
-            {role: role for role in self.roles},
-            engine,
-            self.chat,
-            make_sampling(self.config, self.config.temperature),
-            num_decisions=num_decisions,
-            with_votes=with_votes,
-            rounds=self.config.rounds if with_votes else 1,
-            concurrency=max(1, len(report_sets) * self.config.decisions_per_set),
-            stream=stream,
-            make_game=self.make_game,
-            first_place=first_place,
+        return complete_groups(
+            [
+                EpisodeGroup(
+                    scenario=scenario, report_sets=tuple(sets[place * num_sets : (place + 1) * num_sets])
+                )
+                for place, scenario in enumerate(scenarios)
+            ]
         )
 
 

@@ -76,14 +76,10 @@ def choose_step(
     estimator, reward = ESTIMATORS[config.credit.estimator], REWARDS[config.reward]
     scorer: Scorer
     if config.protocol == "full":  # one decision per set of reports, and one reward for the whole episode
-        scorer = GovernedScorer(
-            weights=weights, reward=reward, value_offers=scheme.value_offers, zero=config.credit.zero
-        )
+        scorer = GovernedScorer(weights=weights, reward=reward, value_offers=scheme.value_offers)
         pools_decisions, rounds = True, 1
     else:
-        scorer = AssessScorer(
-            weights=weights, reward=reward, value_offers=scheme.value_offers, zero=config.credit.zero
-        )
+        scorer = AssessScorer(weights=weights, reward=reward, value_offers=scheme.value_offers)
         pools_decisions, rounds = False, config.rounds
     votes = _choose_votes(config, weights, rounds, scheme.holds_votes_fixed)
     credit = CreditAssigner(
@@ -92,8 +88,6 @@ def choose_step(
         votes=votes,
         pools_decisions=pools_decisions,
         total=total,
-        trained_sets=config.trained_sets,
-        own_weight=config.credit.own_weight,
     )
     return JointStep(player=player, scorer=scorer, credit=credit)
 

@@ -20,9 +20,7 @@ class ReportSet:
     Example: ReportSet(episodes=(full_episode, second_decision))
     """
 
-    # first the full episode, then further decisions on its reports; or the reports alone, without a decision
-    episodes: tuple[Episode, ...]
-    is_decided: bool = True  # False: the episode holds reports alone
+    episodes: tuple[Episode, ...]  # first the full episode, then further decisions on its reports
     governed: GovernedRecord | None = None  # gate, execution and re-plans; None under protocol `assess`
 
 
@@ -68,7 +66,6 @@ class ScoredReportSet:
     """
 
     scored: tuple[ScoredEpisode, ...]  # first the full episode, then further decisions on its reports
-    is_decided: bool = True  # False: reports alone, and the verdict on them says nothing
     # role -> the verifier's values of its report that the credit scheme reads: one, or one by the partners
     # of every set
     counterfactual_rewards: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

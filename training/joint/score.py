@@ -12,7 +12,6 @@ from scenarios.team.funding import list_conflicts
 from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
-from training.config.marl_config import Zero
 from training.joint.credit.offer_values import ValueOffers
 from training.joint.records import EpisodeGroup, ReportSet, ScoredEpisode, ScoredGroup, ScoredReportSet
 
@@ -26,7 +25,6 @@ class AssessScorer:
     weights: TeamRewardWeights
     reward: Reward
     value_offers: ValueOffers | None = None  # what the credit scheme reads of the offers alone
-    zero: Zero = "blind"  # of a plan's value there
 
     def score(self, groups: Sequence[EpisodeGroup]) -> list[ScoredGroup]:
         """The groups with a verdict on every episode."""
@@ -56,7 +54,6 @@ class AssessScorer:
                 ScoredEpisode(episode=episode, verdict=verdict)
                 for episode, verdict in zip((full, *further), verdicts, strict=True)
             ),
-            is_decided=report_set.is_decided,
             counterfactual_rewards=counterfactual_rewards,
         )
 
@@ -64,7 +61,7 @@ class AssessScorer:
         if self.value_offers is None:
             return [{} for _ in group.report_sets]
         tables = [read_episode(group.scenario, one.episodes[0]).table for one in group.report_sets]
-        return self.value_offers(group.scenario, tables, self.weights, self.zero)
+        return self.value_offers(group.scenario, tables, self.weights)
 
     def _judge(
         self, scenario: TeamScenario, episode: Episode, first: TeamVerdict | None = None

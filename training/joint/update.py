@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from roles.team import RECONCILER
 from simulator.engines.adapter_names import adapter_of
 from training.config.marl_config import MarlConfig
 from training.joint.anchor import AnchorRows, backward_anchor
@@ -60,12 +59,12 @@ class TeamUpdater:
         self.optimizers = {role: by_owner[self._owner(role)] for role in self.models}
 
     def update(self, rows: Mapping[str, Sequence[TrainingRow]]) -> dict[str, LossStats]:
-        """The clipped policy-gradient steps of every role whose turn it is; returns the parts of its loss.
+        """The clipped policy-gradient steps of every role that learns; returns the parts of its loss.
 
         One step, or `updates_per_batch` times one for each of `minibatches` parts of the rows.
         """
         self._set_rates()
-        learning = {role: rows[role] for role in self.models if self._learns(role)}
+        learning = {role: rows[role] for role in self.models if role not in self.config.frozen_roles}
         parts = self.config.minibatches
         done = [
             self.update_all({role: _take_part(of_role, part, parts) for role, of_role in learning.items()})
@@ -102,12 +101,6 @@ class TeamUpdater:
     def actor_weights(self) -> dict[str, dict[str, torch.Tensor]]:
         """The weights that play, as they are held: whole ones, each under the first role that has them."""
         return {role: role_weights(self.actors[role], role) for role in self.first_roles()}
-
-    def _learns(self, role: str) -> bool:
-        """Return whether it is this role's turn to be trained."""
-        every = self.config.alternate_every
-        turn = every == 0 or ((self.num_steps // every) % 2 == 1) == (role == RECONCILER)
-        return turn and role not in self.config.frozen_roles
 
     def _update_base(self, rows: Mapping[str, Sequence[TrainingRow]]) -> dict[str, LossStats]:
         """One pass of all these roles' rows through the base that they share, then one step of each."""

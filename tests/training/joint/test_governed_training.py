@@ -393,11 +393,6 @@ def test_the_best_team_is_chosen_by_governed_play(scripted: Engines, monkeypatch
     assert reward == pytest.approx(sum(rewards) / 2)
 
 
-def test_a_governed_episode_decides_on_every_set() -> None:
-    with pytest.raises(ValueError, match="decided_sets goes with protocol assess"):
-        MarlConfig().changed(protocol="full", decided_sets=2)
-
-
 def test_protocol_full_is_chosen_in_the_config() -> None:
     assert load_config(None, ["marl.protocol=full", "marl.credit.scheme=shared"]).marl.protocol == "full"
     assert MarlConfig().protocol == "assess"

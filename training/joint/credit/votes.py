@@ -63,19 +63,18 @@ class VotesAlone:
     ) -> VoteAdvantages:
         scores = [vote_scores(role, group, self.weights) for group in groups]
         flat = iter(value for of_group in estimate(scores) for value in of_group)
-        return [[(next(flat),) if one.is_decided else () for one in group.report_sets] for group in groups]
+        return [[(next(flat),) for _ in group.report_sets] for group in groups]
 
 
 def vote_scores(role: str, group: ScoredGroup, weights: TeamRewardWeights) -> list[float]:
-    """One score per decided report set: the part of this seat's vote on the first decision in the reward.
+    """One score per report set: the part of this seat's vote on the first decision in the reward.
 
     A right vote has the group's mean value times c / ((1 + c) n), a wrong or missing one 0. The mean value
     stands for each own one, so that only votes are compared, not decisions.
     """
-    decided = [one for one in group.report_sets if one.is_decided]
-    value = statistics.fmean(one.first.verdict.value for one in decided)
+    value = statistics.fmean(one.first.verdict.value for one in group.report_sets)
     right = value * weights.consensus / ((1 + weights.consensus) * len(group.scenario.seats))
-    return [right * _is_right(role, group.scenario, one) for one in decided]
+    return [right * _is_right(role, group.scenario, one) for one in group.report_sets]
 
 
 def _is_right(role: str, scenario: TeamScenario, report_set: ScoredReportSet) -> bool:
