@@ -26,20 +26,10 @@ class MarlLossConfig(LossConfig):
     """Token weight: 1 / all own tokens (dapo), 1 / its row's (grpo), 1 / max_completion_tokens (dr_grpo)."""
     clip_level: Literal["token", "sequence"] = "token"
     """A ratio is the token's own (token) or the geometric mean over its row (sequence, as in GSPO)."""
-    kl_kind: Literal["k1", "k2", "k3", "k3_ratio"] = "k3"
-    """Estimator of the KL divergence; k3_ratio is k3 times the probability ratio."""
-    kl_target: Weight = 0.0
-    """KL per token that a controller holds by moving each role's kl_coefficient; 0 keeps it fixed."""
     measure_kl: bool = False
     """Log the KL divergence to the team before this stage even where its coefficient is 0."""
     importance: Literal["ratio", "token", "call"] = "ratio"
     """Correction for what the engine sampled: the ratio, or truncated weights; vLLM: `call` if not given."""
-
-    @model_validator(mode="after")
-    def _check_kl(self) -> Self:
-        if self.kl_target > 0 and self.kl_coefficient == 0:
-            raise ValueError("kl_target moves kl_coefficient, which is 0: set one to begin with")
-        return self
 
 
 class CreditConfig(Section):

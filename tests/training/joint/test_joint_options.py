@@ -204,7 +204,6 @@ def test_agreement_alone_can_be_rewarded_for_comparison(scripted: Engines) -> No
     [
         (["marl.frozen_roles=[ctoo]"], ["marl.frozen_roles", "'ctoo'", "did you mean 'cto'"]),
         (["marl.rate_factors={legal: 0.1}"], ["rate_factors", "'legal'"]),
-        (["marl.loss.kl_target=0.1"], ["kl_target", "kl_coefficient"]),
         (["marl.max_staleness=1"], ["max_staleness", "set loss.importance to token or call"]),
         (["marl.frozen_roles=[cto, coo, risk, cost, reconcile]"], ["nothing would be trained"]),
     ],
