@@ -69,8 +69,8 @@ class MarlMemoryConfig(Section):
 
     micro_batch_tokens: PositiveCount = 16_384
     """Padded tokens per forward pass of the learner; changes memory, never the result."""
-    row_layout: Literal["padded", "packed", "shared_prompt"] = "shared_prompt"
-    """Rows side by side with padding, end to end, or end to end with every common prompt computed once."""
+    row_layout: Literal["padded", "shared_prompt"] = "shared_prompt"
+    """Rows side by side with padding, or end to end with every common prompt computed once."""
     sharding: Literal["none", "fsdp2"] = "none"
     """Under torchrun: every rank holds all weights (none), or its part of what is trained (fsdp2)."""
     bf16: bool = False

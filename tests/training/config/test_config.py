@@ -136,7 +136,7 @@ def test_digest_is_equal_exactly_for_equal_configs() -> None:
 def test_neutral_keys_do_not_change_the_digest_at_any_depth() -> None:
     config = RunConfig()
     assert compute_digest(config.changed(marl__memory__micro_batch_tokens=99)) == compute_digest(config)
-    assert compute_digest(config.changed(marl__memory__row_layout="packed")) != compute_digest(config)
+    assert compute_digest(config.changed(marl__memory__row_layout="padded")) != compute_digest(config)
 
 
 def test_no_section_has_more_than_30_keys() -> None:

@@ -378,7 +378,7 @@ def test_loss_and_gradients_are_those_of_trls_grpo(
     trainer.train()
     assert kept.gradients
     assert sum(row.advantage * sum(row.loss_mask) for row in rows) != 0
-    for layout in ("padded", "packed", "shared_prompt"):
+    for layout in ("padded", "shared_prompt"):
         laid_out = config.changed(memory__row_layout=layout, memory__logit_rows=5 * (layout != "padded"))
         model.zero_grad()
         stats = backward_role(model, on_policy, laid_out, reference=reference)
