@@ -26,7 +26,7 @@ from training.config.model_config import ModelConfig
 from training.data.demonstrations import corpus
 from training.joint.credit.assign import CreditAssigner
 from training.joint.credit.estimators import dr_grpo
-from training.joint.credit.shared import Shared
+from training.joint.credit.schemes import Shared
 from training.joint.credit.votes import VotesWithReport
 from training.joint.play import AssessPlayer
 from training.joint.rows import make_rows
@@ -93,7 +93,6 @@ def train(num_steps: int, num_scenarios: int) -> list[float]:
         config=CONFIG,
         chat=chat,
         roles=tuple(ROLES),
-        counterfactuals=scheme.counterfactuals,
         make_game=partial(PlanGame, style="short"),
     )
     scorer = AssessScorer(weights=TeamRewardWeights(), reward=reward_team)

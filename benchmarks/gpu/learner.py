@@ -23,7 +23,6 @@ from training.planning.shapes import SHAPES, Shape
 
 WAYS = (  # layout, gradient checkpointing, tokens of a micro-batch
     ("padded", True, 32_768),
-    ("packed", True, 32_768),
     ("shared_prompt", True, 32_768),
     ("shared_prompt", False, 8_192),
     ("padded", False, 8_192),

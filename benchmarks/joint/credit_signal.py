@@ -4,11 +4,10 @@
 
 Plays training cases as a joint step does and differentiates every report of a seat by itself: the gradient of
 the log-probability of its own tokens, up to the report. What a case says under some credit is their sum with
-that credit's advantages as weights, so that one pass serves all. Credits: the team's (`cross_valued` with the
-run's `marl.credit.zero`) and, to compare with, the report's own verified score. Estimators: `dr_grpo` and
-`grpo`, on all sets and on the `marl.trained_sets` most different ones. Per combination it prints the mean
-cosine of two cases, and the cosine of what one half of the cases says with what the other half says, as it is
-and as Adam would go with `marl.adam_epsilon`.
+that credit's advantages as weights, so that one pass serves all. Credits: the team's (by the run's
+`marl.credit.scheme`) and, to compare with, the report's own verified score. Estimators: `dr_grpo` and `grpo`.
+Per combination it prints the mean cosine of two cases, and the cosine of what one half of the cases says with
+what the other half says, as it is and as Adam would go with `marl.adam_epsilon`.
 """
 
 import argparse
@@ -27,8 +26,8 @@ from benchmarks.roles.gradient_signal import half_cosine, split_signal, text_gra
 from roles.team import SPECIALISTS, TEAM_ROLES
 from simulator.records import Trajectory
 from training.config.run_config import RunConfig
-from training.joint.credit import SCHEMES
-from training.joint.credit.estimators import ESTIMATORS, ScoreGroup, compare_most_different
+from training.joint.credit.estimators import ESTIMATORS
+from training.joint.credit.schemes import SCHEMES
 from training.joint.hosts.host import cut_jobs
 from training.joint.own_scores import score_report
 from training.joint.protocols import choose_step
@@ -127,27 +126,24 @@ def report_gradient(
 
 
 def compare(cases: Sequence[CaseReports], config: RunConfig) -> Iterator[str]:
-    """A line per credit, estimator and number of sets that are learnt from."""
-    marl = config.marl
+    """A line per credit and estimator."""
     for credit in ("team", "own"):
-        scores = [case.team if credit == "team" else case.own for case in cases]
-        groups = [ScoreGroup(scores=tuple(of_case)) for of_case in scores]
+        groups = [case.team if credit == "team" else case.own for case in cases]
         for estimator in ("dr_grpo", "grpo"):
-            for count in sorted({0, marl.trained_sets}):
-                advantages = compare_most_different(ESTIMATORS[estimator], count)(groups, list)
-                gradients = torch.stack(
-                    [
-                        (torch.tensor(of_case)[:, None] * case.gradients).sum(0) / sum(case.tokens)
-                        for of_case, case in zip(advantages, cases, strict=True)
-                    ]
-                )
-                signal, noise, cosine = split_signal(gradients)
-                yield (
-                    f"{credit} score, {estimator}, {count or marl.report_sets} sets: mean cosine of two cases"
-                    f" {cosine:+.3f}, noise / signal {noise / signal if signal > 0 else float('nan'):.1f},"
-                    f" halves {half_cosine(gradients):+.3f},"
-                    f" as Adam goes {half_cosine(gradients, marl.adam_epsilon):+.3f}"
-                )
+            advantages = ESTIMATORS[estimator](groups, list)
+            gradients = torch.stack(
+                [
+                    (torch.tensor(of_case)[:, None] * case.gradients).sum(0) / sum(case.tokens)
+                    for of_case, case in zip(advantages, cases, strict=True)
+                ]
+            )
+            signal, noise, cosine = split_signal(gradients)
+            yield (
+                f"{credit} score, {estimator}: mean cosine of two cases"
+                f" {cosine:+.3f}, noise / signal {noise / signal if signal > 0 else float('nan'):.1f},"
+                f" halves {half_cosine(gradients):+.3f},"
+                f" as Adam goes {half_cosine(gradients, config.marl.adam_epsilon):+.3f}"
+            )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Counts the groups of reports that can teach: whose scores under `cross_valued` differ, by the zero of V.
+"""Counts the groups of reports that can teach: whose scores under `cross_valued` differ.
 
     python -m benchmarks.joint.report_signal runs/smollm2 --stage grpo --cases 4
 
-Plays training cases as a joint step does, and values the same reports twice: with V 0 at a blind plan, and
-with V 0 at nothing (`marl.credit.zero`). Prints the mean reward of the step, and per seat the share of cases
-whose report sets differ in score, and the mean spread (standard deviation over the sets).
+Plays training cases as a joint step does, and values the reports. Prints the mean reward of the step, and per
+seat the share of cases whose report sets differ in score, and the mean spread (standard deviation over the
+sets).
 """
 
 import argparse
@@ -13,11 +13,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 from roles.team import SPECIALISTS, TEAM_ROLES
-from training.config.marl_config import Zero
-from training.joint.credit.cross_valued import CrossValued
+from training.joint.credit.schemes import CrossValued
 from training.joint.protocols import choose_player
 from training.joint.score import AssessScorer, reward_team
 from training.models.base_model import quiet_libraries, use_threads
@@ -29,7 +27,7 @@ from training.stages.from_config import choose_game, joint_cases, make_chat
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play once, value twice."""
+    """Play and value."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--stage", default="grpo")
@@ -50,23 +48,14 @@ def main(arguments: Sequence[str]) -> int:
         f"{len(groups)} cases of {config.marl.report_sets} report sets, {time.perf_counter() - start:.0f} s"
     )
     scheme = CrossValued()
-    for zero in get_args(Zero):
-        scorer = AssessScorer(
-            weights=config.team_reward, reward=reward_team, value_offers=scheme.value_offers, zero=zero
-        )
-        scored = scorer.score(groups)
-        if zero == "blind":
-            rewards = [
-                one.verdict.reward for group in scored for sets in group.report_sets for one in sets.scored
-            ]
-            print(f"mean R {statistics.fmean(rewards):.3f}")
-        for seat in SPECIALISTS:
-            spreads = [
-                statistics.pstdev(scheme.specialist_scores(seat, group.report_sets)) for group in scored
-            ]
-            differing = sum(spread > 0 for spread in spreads)
-            mean = statistics.fmean(spreads)
-            print(f"zero {zero}, {seat}: {differing} of {len(spreads)} differ, spread {mean:.3f}")
+    scorer = AssessScorer(weights=config.team_reward, reward=reward_team, value_offers=scheme.value_offers)
+    scored = scorer.score(groups)
+    rewards = [reward for group in scored for one in group.report_sets for reward in one.rewards]
+    print(f"mean R {statistics.fmean(rewards):.3f}")
+    for seat in SPECIALISTS:
+        spreads = [statistics.pstdev(scheme.specialist_scores(seat, group.report_sets)) for group in scored]
+        differing = sum(spread > 0 for spread in spreads)
+        print(f"{seat}: {differing} of {len(spreads)} differ, spread {statistics.fmean(spreads):.3f}")
     return 0
 
 

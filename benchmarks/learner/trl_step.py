@@ -15,7 +15,6 @@ from training.learner.learner import backward_role
 from training.learner.rows import TrainingRow
 
 OURS: dict[str, dict[str, Any]] = {
-    "ours, packed": {"memory__row_layout": "packed", "memory__logit_rows": 256},
     "ours, shared prompt": {"memory__row_layout": "shared_prompt", "memory__logit_rows": 256},
 }
 

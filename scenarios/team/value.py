@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 from roles.team import NO_OPTION, Decision
 from scenarios.company.optimum import plan_parts, plan_worth, scale_worth
@@ -40,14 +39,11 @@ def decision_value(scenario: TeamScenario, table: Table, decision: Decision | No
     return judge_decision(scenario, table, decision).value
 
 
-def judge_decision(
-    scenario: TeamScenario, table: Table, decision: Decision | None, *, zero: Fraction | None = None
-) -> DecisionValue:
+def judge_decision(scenario: TeamScenario, table: Table, decision: Decision | None) -> DecisionValue:
     """Worth of the decision on these reports, by the structures.
 
     No decision is worth 0 and leaves every limit broken, so that silence is never better than a bad plan.
-    Escalating is worth 1 where no option can be run within the budget, and 0 elsewhere. `zero`: k$ of a plan
-    whose value is 0, in place of a blind plan's.
+    Escalating is worth 1 where no option can be run within the budget, and 0 elsewhere.
     """
     optimum = scenario.optimum
     if decision is None:
@@ -70,7 +66,7 @@ def judge_decision(
     worth = plan_worth(scenario.case, plan)
     value = 0.0
     if optimum is not None and not broken and not over:
-        value = scale_worth(worth, scenario.truth["blind"] if zero is None else zero, optimum.worth)
+        value = scale_worth(worth, scenario.truth["blind"], optimum.worth)
     return DecisionValue(
         value=value,
         worth=worth,

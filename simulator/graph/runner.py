@@ -1,4 +1,4 @@
-"""Plays many episodes at once on one engine: whole ones, reports only, or decisions on fixed reports.
+"""Plays many episodes at once on one engine: whole ones, or decisions on fixed reports.
 
 Results come in the order of the inputs whatever the concurrency. An InfrastructureError stays with its
 episode; anything else stops the call. Nodes, agents and engines never see a scenario's truth.
@@ -72,30 +72,6 @@ async def play_episodes(
         team, engine, chat, sampling, f"{stream}/episodes", max_turns, roles, make_game, watch, kinds, limits
     )
     plays = [(scenario, partial(_play_episode, rounds=rounds)) for scenario in scenarios]
-    return await _play_groups(seating, plays, num_repeats, concurrency, first_place)
-
-
-async def play_reports(
-    scenarios: Sequence[PlayableCase],
-    team: Mapping[str, str],
-    engine: Engine,
-    chat: Chat,
-    sampling: Sampling,
-    *,
-    num_repeats: int = 1,
-    concurrency: int = 256,
-    stream: str = "",
-    max_turns: int = MAX_TURNS,
-    roles: Mapping[str, Role] = ROLES,
-    make_game: MakeGame = PlanGame,
-    first_place: int = 0,
-) -> list[Episode]:
-    """Play the specialists' reports only: episodes with decision "" and no votes, for `play_decisions`.
-
-    `first_place` is as for `play_episodes`.
-    """
-    seating = _make_seating(team, engine, chat, sampling, f"{stream}/reports", max_turns, roles, make_game)
-    plays = [(scenario, _play_reports) for scenario in scenarios]
     return await _play_groups(seating, plays, num_repeats, concurrency, first_place)
 
 
@@ -210,14 +186,6 @@ async def _play_episode(
         case = seating.open_case(scenario, game, rounds=rounds)
         final = await play_graph(case, make_context(game, agents, observer))
     return _record(scenario, index, agents, final)
-
-
-async def _play_reports(seating: Seating, scenario: PlayableCase, session: str, index: int) -> Episode:
-    game = seating.make_game(scenario)
-    agents = seating.make_agents(scenario, game, session)
-    case = seating.open_case(scenario, game, rounds=0)
-    final = await play_graph(case, make_context(game, agents), reports_only=True)
-    return _record(scenario, index, {role: agents[role] for role in scenario.seats}, final)
 
 
 async def _play_decision(

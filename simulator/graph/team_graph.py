@@ -43,15 +43,13 @@ def team_graph(seats: tuple[str, ...]) -> TeamGraph:
     return graph.compile()
 
 
-async def stream_states(
-    case: TeamState, context: EpisodeContext, *, reports_only: bool = False
-) -> AsyncIterator[TeamState]:
+async def stream_states(case: TeamState, context: EpisodeContext) -> AsyncIterator[TeamState]:
     """Play one episode, yielding the whole state at the start and after every step.
 
-    `reports_only` stops before reconcile, no rounds of votes before vote. Tracing stays off whatever the
-    environment says: states hold company facts, and nothing here may leave the process unasked.
+    Without rounds of votes it stops before vote. Tracing stays off whatever the environment says: states hold
+    company facts, and nothing here may leave the process unasked.
     """
-    stop_before = ["reconcile"] if reports_only else ["vote"] if case["rounds"] == 0 else None
+    stop_before = ["vote"] if case["rounds"] == 0 else None
     graph = team_graph(tuple(case["briefs"]))
     limit = 4 + 2 * case["rounds"] + 2 * case["questions"]
     with tracing_context(enabled=False):
@@ -65,10 +63,10 @@ async def stream_states(
             yield state  # type: ignore[misc]
 
 
-async def play_graph(case: TeamState, context: EpisodeContext, *, reports_only: bool = False) -> TeamState:
+async def play_graph(case: TeamState, context: EpisodeContext) -> TeamState:
     """Play one episode and return the last state; whatever a node raises comes out as it is."""
     last = case
-    async for state in stream_states(case, context, reports_only=reports_only):
+    async for state in stream_states(case, context):
         last = state
     return last
 

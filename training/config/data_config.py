@@ -23,7 +23,7 @@ class DataConfig(Section):
     first_grpo_index: Place = 1_000_000
     """Index of the first training scenario of GRPO: far from the demonstrations, so none is met again."""
     first_marl_index: Place = 2_000_000
-    """Index of the first training case of joint training."""
+    """Index of the first training case of joint training: behind what marl.start_from has learnt from."""
 
     @field_validator("difficulties")
     @classmethod

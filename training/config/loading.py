@@ -109,7 +109,7 @@ def _explain(error: ErrorDetails, source: str) -> UserError:
     keys = [part for part in path if isinstance(part, str)]
     section = _section_at(keys[:-1])
     if error["type"] == "extra_forbidden":
-        return _unknown_key(where, section, ".".join([*keys[:-1], ""]))
+        return _unknown_key(where, section, ".".join([*keys[:-1], ""]), source)
     value = json.dumps(error["input"])
     shown = value if len(value) <= 60 else value[:57] + "..."
     field = section.model_fields.get(keys[-1]) if keys else None
@@ -129,13 +129,13 @@ def _explain(error: ErrorDetails, source: str) -> UserError:
     )
 
 
-def _unknown_key(where: str, section: type[BaseModel], prefix: str) -> UserError:
+def _unknown_key(where: str, section: type[BaseModel], prefix: str, source: str) -> UserError:
     """Name the nearest three keys of the section, those in the sections below included, and where all are."""
     known = [prefix + name for name in section.model_fields]
     nested = [name for name in list_keys(section, prefix) if name.endswith(f".{where.rpartition('.')[2]}")]
     near = list(dict.fromkeys([*nested, *difflib.get_close_matches(where, known, n=3, cutoff=0.4)]))[:3]
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return UserError(f"unknown config key {where!r}{hint} ({LIST_OF_KEYS})")
+    return UserError(f"unknown config key {where!r}{hint} (in {source} or by --set; {LIST_OF_KEYS})")
 
 
 def render_config(config: RunConfig) -> str:

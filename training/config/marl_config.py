@@ -26,46 +26,18 @@ class MarlLossConfig(LossConfig):
     """Token weight: 1 / all own tokens (dapo), 1 / its row's (grpo), 1 / max_completion_tokens (dr_grpo)."""
     clip_level: Literal["token", "sequence"] = "token"
     """A ratio is the token's own (token) or the geometric mean over its row (sequence, as in GSPO)."""
-    kl_kind: Literal["k1", "k2", "k3", "k3_ratio"] = "k3"
-    """Estimator of the KL divergence; k3_ratio is k3 times the probability ratio."""
-    kl_target: Weight = 0.0
-    """KL per token that a controller holds by moving each role's kl_coefficient; 0 keeps it fixed."""
     measure_kl: bool = False
     """Log the KL divergence to the team before this stage even where its coefficient is 0."""
     importance: Literal["ratio", "token", "call"] = "ratio"
     """Correction for what the engine sampled: the ratio, or truncated weights; vLLM: `call` if not given."""
 
-    @model_validator(mode="after")
-    def _check_kl(self) -> Self:
-        if self.kl_target > 0 and self.kl_coefficient == 0:
-            raise ValueError("kl_target moves kl_coefficient, which is 0: set one to begin with")
-        return self
-
-
-SAMPLED_SCHEMES = ("shared", "episode", "role_normalised")  # they read the sampled episodes alone
-Zero = Literal["blind", "nothing"]  # plan at which V is 0
-VALUED_SCHEMES = ("cross_valued", "shapley")  # of reports they read what the verifier says, and no more
-
 
 class CreditConfig(Section):
     """Credit of joint training: from the team reward to each role's advantages."""
 
-    scheme: Literal[
-        "shared",
-        "episode",
-        "role_normalised",
-        "difference",
-        "shapley",
-        "cross_valued",
-        "cross_rescored",
-        "hierarchical",
-    ] = "cross_valued"
-    """Scheme from team reward to each role's score; training/joint/credit/ has a file for each."""
-    zero: Zero = "blind"
-    """Plan at which cross_valued and shapley see 0: a blind one, or one worth nothing (for weak teams)."""
-    own_weight: Weight = 0.0
-    """Weight of a role's own verified score, added to its score of reports or decisions; for weak teams."""
-    estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "remax", "gae"] = "dr_grpo"
+    scheme: Literal["shared", "cross_valued", "shapley"] = "cross_valued"
+    """Scheme from team reward to each role's score; training/joint/credit/schemes.py has a class for each."""
+    estimator: Literal["dr_grpo", "grpo", "rloo", "reinforce_pp", "gae"] = "dr_grpo"
     """Estimator of advantages from scores; training/joint/credit/estimators.py has a function for each."""
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
     """Decay of the advantage along a trajectory's own tokens, for estimator gae."""
@@ -73,24 +45,6 @@ class CreditConfig(Section):
     """Learning rate of the value heads, for estimator gae."""
     critic_epochs: PositiveCount = 4
     """Passes of the value heads over a step's rows, for estimator gae."""
-
-    @model_validator(mode="after")
-    def _check_estimator(self) -> Self:
-        if self.estimator == "remax" and self.scheme not in SAMPLED_SCHEMES:
-            raise ValueError(
-                f"estimator remax subtracts a greedy reward, which has no meaning under scheme {self.scheme}:"
-                " use shared, episode or role_normalised"
-            )
-        if self.estimator == "remax" and self.own_weight:
-            raise ValueError(
-                "estimator remax subtracts a greedy team reward, without the own scores: set own_weight to 0"
-            )
-        if self.zero == "nothing" and self.scheme not in VALUED_SCHEMES:
-            raise ValueError(
-                f"credit.zero nothing does not go with scheme {self.scheme}, which reads the team reward,"
-                f" 0 at a blind plan: set scheme to {' or '.join(VALUED_SCHEMES)}, or zero to blind"
-            )
-        return self
 
 
 class MarlGuardsConfig(GuardsConfig):
@@ -115,8 +69,8 @@ class MarlMemoryConfig(Section):
 
     micro_batch_tokens: PositiveCount = 16_384
     """Padded tokens per forward pass of the learner; changes memory, never the result."""
-    row_layout: Literal["padded", "packed", "shared_prompt"] = "shared_prompt"
-    """Rows side by side with padding, end to end, or end to end with every common prompt computed once."""
+    row_layout: Literal["padded", "shared_prompt"] = "shared_prompt"
+    """Rows side by side with padding, or end to end with every common prompt computed once."""
     sharding: Literal["none", "fsdp2"] = "none"
     """Under torchrun: every rank holds all weights (none), or its part of what is trained (fsdp2)."""
     bf16: bool = False
@@ -134,16 +88,10 @@ class MarlConfig(Section):
     """Joint optimizer steps; 0 leaves the stage out."""
     start_from: str | dict[str, str] | None = None
     """Another run's folder, or one per role: training goes on from its joint weights; without: from GRPO."""
-    first_scenario: Count = 0
-    """Number of the first training case: behind those that the run in start_from has learnt from."""
     scenarios_per_step: PositiveCount = 24
     """Team scenarios per step."""
     report_sets: GroupSize = 4
     """Sets of reports per scenario; a specialist's reports are compared across them, 2 or more."""
-    trained_sets: Count = 0
-    """Sets of a scenario of which a specialist learns, whose scores differ most (PODS); 2 or more, 0: all."""
-    decided_sets: Count = 0
-    """Sets that are decided and voted on where the scheme (cross_valued, shapley) needs no more; 0: all."""
     decisions_per_set: GroupSize = 2
     """ReconcileGPT's decisions on each set of reports, 2 or more; protocol full plays one course per set."""
     protocol: Literal["assess", "full"] = "assess"
@@ -160,8 +108,6 @@ class MarlConfig(Section):
     """By how much the peak rates of single roles differ from learning_rate, as a factor."""
     frozen_roles: tuple[str, ...] = ()
     """Roles that play and are not trained."""
-    alternate_every: Count = 0
-    """Train specialists and ReconcileGPT in turns of so many steps; 0 trains all in every step."""
     reward: Literal["team", "agreement_only"] = "team"
     """Reward to learn from: the team reward, or (for comparison only) the share of seats that accept."""
     max_staleness: Count = 0
@@ -186,12 +132,6 @@ class MarlConfig(Section):
     memory: MarlMemoryConfig = MarlMemoryConfig()
 
     @property
-    def num_decided(self) -> int:
-        """Sets of reports per scenario that ReconcileGPT decides on."""
-        is_valued = self.credit.scheme in VALUED_SCHEMES and self.decided_sets
-        return min(self.decided_sets, self.report_sets) if is_valued else self.report_sets
-
-    @property
     def needs_reference(self) -> bool:
         """Whether the weights before this stage are kept at hand, for KL."""
         return self.loss.kl_coefficient > 0 or self.loss.measure_kl or self.guards.anchor == "kl"
@@ -212,22 +152,6 @@ class MarlConfig(Section):
                     raise unknown(f"marl.{key}", role, sorted(TEAM_ROLES))
         if set(self.frozen_roles) >= set(TEAM_ROLES):
             raise ValueError("frozen_roles names every role: nothing would be trained")
-        if self.protocol == "full" and self.credit.scheme not in SAMPLED_SCHEMES + VALUED_SCHEMES:
-            raise ValueError(
-                f"credit.scheme {self.credit.scheme} compares further decisions, and a governed episode"
-                " (protocol full) is not decided again: set it to "
-                + ", ".join(VALUED_SCHEMES + SAMPLED_SCHEMES)
-            )
-        if self.protocol == "full" and self.decided_sets:
-            raise ValueError("decided_sets goes with protocol assess: governed episodes decide on every set")
-        if self.trained_sets == 1 or self.trained_sets > self.report_sets:
-            raise ValueError(f"trained_sets is {self.trained_sets}: it must be 2 to {self.report_sets}")
-        if self.trained_sets and self.credit.estimator == "gae":
-            raise ValueError("trained_sets leaves rows out, and value heads (credit.estimator gae) need all")
-        if self.decided_sets == 1:
-            raise ValueError(
-                "decided_sets 1 leaves votes nothing to be compared with: 2 or more, or 0 for all"
-            )
         if self.max_staleness and self.loss.importance == "ratio":
             raise ValueError("max_staleness needs a correction for it: set loss.importance to token or call")
         return self

@@ -73,17 +73,7 @@ class GovernedPlayer:
     ) -> list[EpisodeGroup]:
         config = self.config
         seating = self._seat(engine, stream, temperature=config.temperature)
-        groups = await play_governed_groups(scenarios, seating, config.rounds, num_sets=config.report_sets)
-        if config.credit.estimator != "remax":
-            return groups
-        seating = self._seat(engine, f"{stream}/greedy", temperature=0.0)
-        greedy = await play_governed_groups(scenarios, seating, config.rounds, num_sets=1)
-        by_key = {group.scenario.key: group.report_sets[0] for group in greedy}
-        return [
-            replace(group, greedy=by_key[group.scenario.key])
-            for group in groups
-            if group.scenario.key in by_key
-        ]
+        return await play_governed_groups(scenarios, seating, config.rounds, num_sets=config.report_sets)
 
     def _seat(self, engine: Engine, stream: str, *, temperature: float) -> Seating:
         return Seating(

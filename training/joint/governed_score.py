@@ -14,7 +14,6 @@ from simulator.governance.outcomes import SimulatedOutcomes
 from simulator.governance.store.episode_record import GovernedRecord
 from simulator.reading import read_episode
 from simulator.reward import TeamRewardWeights
-from training.config.marl_config import Zero
 from training.joint.credit.offer_values import ValueOffers
 from training.joint.governed_play import WORLD
 from training.joint.records import (
@@ -39,7 +38,6 @@ class GovernedScorer:
     weights: TeamRewardWeights
     reward: Reward
     value_offers: ValueOffers | None = None  # what the credit scheme reads of the first offers alone
-    zero: Zero = "blind"  # of a plan's value there
 
     def score(self, groups: Sequence[EpisodeGroup]) -> list[ScoredGroup]:
         """The groups with verdict and plans of every closed episode.
@@ -58,9 +56,6 @@ class GovernedScorer:
                 ScoredReportSet(scored=(one,), counterfactual_rewards=worth)
                 for one, worth in zip(scored, self._value_reports(group.scenario, scored), strict=True)
             ),
-            greedy_reward=None
-            if group.greedy is None
-            else self._score_set(group.scenario, outcomes, group.greedy).verdict.reward,
         )
 
     def _value_reports(
@@ -69,7 +64,7 @@ class GovernedScorer:
         if self.value_offers is None:
             return [{} for _ in scored]
         tables = [read_episode(scenario, one.episode).table for one in scored]
-        return self.value_offers(scenario, tables, self.weights, self.zero)
+        return self.value_offers(scenario, tables, self.weights)
 
     def _score_set(
         self, scenario: TeamScenario, outcomes: SimulatedOutcomes, report_set: ReportSet

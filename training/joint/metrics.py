@@ -17,13 +17,12 @@ def step_metrics(
     groups: Sequence[ScoredGroup], rows: Mapping[str, Sequence[TrainingRow]], stats: Mapping[str, LossStats]
 ) -> dict[str, float]:
     """Team reward and its parts, own scores, behaviour, plans, and signal and loss of every role."""
-    num_sets = sum(len(group.report_sets) for group in groups)
-    if not num_sets:
+    sets = [one for group in groups for one in group.report_sets]
+    if not sets:
         return {"sets": 0.0}
-    sets = [one for group in groups for one in group.report_sets if one.is_decided]
     verdicts = [scored.verdict for one in sets for scored in one.scored]
     metrics = {
-        "sets": float(num_sets),
+        "sets": float(len(sets)),
         "team_reward": statistics.fmean(verdict.reward for verdict in verdicts),
         "value": statistics.fmean(verdict.value for verdict in verdicts),
         "consensus": statistics.fmean(one.first.verdict.consensus for one in sets),
@@ -33,7 +32,7 @@ def step_metrics(
     for role, score in own_scores(groups).items():
         metrics[f"own_score/{role}"] = score
     metrics |= team_behaviour(
-        (group.scenario, one.first.episode) for group in groups for one in group.report_sets if one.is_decided
+        (group.scenario, one.first.episode) for group in groups for one in group.report_sets
     )
     for role, of_role in rows.items():
         metrics |= role_signal(role, of_role)
@@ -51,8 +50,7 @@ def own_scores(groups: Sequence[ScoredGroup]) -> dict[str, float]:
             episode = one.first.episode
             for role in episode.reports:
                 scores.setdefault(role, []).append(score_report(scenario, role, episode))
-            if one.is_decided:
-                scores.setdefault(RECONCILER, []).append(score_decision(scenario, episode))
+            scores.setdefault(RECONCILER, []).append(score_decision(scenario, episode))
     return {role: statistics.fmean(values) for role, values in scores.items()}
 
 

@@ -1,24 +1,22 @@
 """Plays a step under protocol `assess`: scenarios to groups of episodes.
 
-Every scenario has `decided_sets` full episodes (0: `report_sets`), beside them the other sets of reports,
-then `decisions_per_set` decisions on each decided set and those that the credit scheme asks for. A group with
-an infrastructure fault is left out.
+Every scenario has `report_sets` full episodes, and further decisions on the reports of each, in all
+`decisions_per_set`; with two or more rounds they are voted on. A group with an infrastructure fault is left
+out.
 """
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 from evaluation.scoring.sealed_plays import play_team
 from scenarios.team import TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame
-from simulator.graph.runner import play_decisions, play_episodes, play_reports
+from simulator.graph.runner import play_decisions, play_episodes
 from simulator.records import Episode
 from training.config.marl_config import MarlConfig
-from training.joint.credit.counterfactuals import Counterfactuals
 from training.joint.records import EpisodeGroup, ReportSet
 
 
@@ -29,7 +27,6 @@ class AssessPlayer:
     config: MarlConfig
     chat: Chat
     roles: tuple[str, ...]
-    counterfactuals: Counterfactuals
     make_game: MakeGame
 
     def play(
@@ -68,166 +65,49 @@ class AssessPlayer:
         self, engine: Engine, scenarios: Sequence[TeamScenario], stream: str, first_place: int
     ) -> list[EpisodeGroup]:
         config = self.config
-        num_decided = config.num_decided
-        full, undecided = await asyncio.gather(
-            self._play_episodes(
-                engine,
-                scenarios,
-                config.temperature,
-                stream,
-                num_repeats=num_decided,
-                first_place=first_place,
-            ),
-            self._report(engine, scenarios, stream, config.report_sets - num_decided, first_place),
-        )
-        cases = [scenario for scenario in scenarios for _ in range(num_decided)]
-        num_further = config.decisions_per_set - 1
-        further = await self._decide(
+        num_sets, num_further = config.report_sets, config.decisions_per_set - 1
+        num_episodes = len(scenarios) * num_sets
+        team, sampling = {role: role for role in self.roles}, make_sampling(config, config.temperature)
+        full = await play_episodes(
+            scenarios,
+            team,
             engine,
-            list(zip(cases, full, strict=True)),
-            num_further,
-            config.temperature,
-            stream,
-            first_place=first_place * num_decided,
+            self.chat,
+            sampling,
+            rounds=config.rounds,
+            num_repeats=num_sets,
+            concurrency=max(1, num_episodes),
+            stream=stream,
+            make_game=self.make_game,
+            first_place=first_place,
         )
-        decided = [
+        cases = [scenario for scenario in scenarios for _ in range(num_sets)]
+        is_voted_on = config.rounds >= 2
+        further = await play_decisions(
+            list(zip(cases, full, strict=True)),
+            team,
+            engine,
+            self.chat,
+            sampling,
+            num_decisions=num_further,
+            with_votes=is_voted_on,
+            rounds=config.rounds if is_voted_on else 1,
+            concurrency=max(1, num_episodes * config.decisions_per_set),
+            stream=stream,
+            make_game=self.make_game,
+            first_place=first_place * num_sets,
+        )
+        sets = [
             ReportSet(episodes=(episode, *further[place * num_further : (place + 1) * num_further]))
             for place, episode in enumerate(full)
         ]
-        reported = [ReportSet(episodes=(episode,), is_decided=False) for episode in undecided]
-        num_reported = config.report_sets - num_decided
-        groups = [
-            EpisodeGroup(
-                scenario=scenario,
-                report_sets=(
-                    *decided[place * num_decided : (place + 1) * num_decided],
-                    *reported[place * num_reported : (place + 1) * num_reported],
-                ),
-            )
-            for place, scenario in enumerate(scenarios)
-        ]
-        groups = complete_groups(groups)
-        if config.credit.estimator == "remax":
-            groups = complete_groups(await self._add_greedy(engine, groups, stream))
-        return await self.add_counterfactuals(engine, groups, stream)
-
-    async def add_counterfactuals(
-        self, engine: Engine, groups: Sequence[EpisodeGroup], stream: str
-    ) -> list[EpisodeGroup]:
-        """The groups with the counterfactual decisions of the credit scheme; incomplete ones are left out."""
-        decide = partial(self._decide_alone, engine, stream)
-        played = await self.counterfactuals.play(groups, decide, self.config.decisions_per_set)
-        return complete_groups(played)
-
-    async def _decide_alone(
-        self,
-        engine: Engine,
-        stream: str,
-        report_sets: Sequence[tuple[TeamScenario, Episode]],
-        num_decisions: int,
-        name: str,
-    ) -> list[Episode]:
-        """Decisions of ReconcileGPT on these reports without votes, those on one set side by side."""
-        return await self._decide(
-            engine,
-            report_sets,
-            num_decisions,
-            self.config.temperature,
-            f"{stream}/{name}",
-            with_votes=False,
-        )
-
-    async def _add_greedy(
-        self, engine: Engine, groups: Sequence[EpisodeGroup], stream: str
-    ) -> list[EpisodeGroup]:
-        """The groups with a greedy episode of the scenario and a greedy decision on each set of reports."""
-        scenarios = [group.scenario for group in groups]
-        whole = await self._play_episodes(engine, scenarios, 0.0, f"{stream}/greedy")
-        sets = [(group.scenario, one.episodes[0]) for group in groups for one in group.report_sets]
-        decisions = iter(await self._decide(engine, sets, 1, 0.0, f"{stream}/greedy"))
-        return [
-            replace(
-                group,
-                report_sets=tuple(replace(one, greedy=next(decisions)) for one in group.report_sets),
-                greedy=ReportSet(episodes=(episode,)),
-            )
-            for group, episode in zip(groups, whole, strict=True)
-        ]
-
-    async def _play_episodes(
-        self,
-        engine: Engine,
-        scenarios: Sequence[TeamScenario],
-        temperature: float,
-        stream: str,
-        *,
-        num_repeats: int = 1,
-        first_place: int = 0,
-    ) -> list[Episode]:
-        return await play_episodes(
-            scenarios,
-            {role: role for role in self.roles},
-            engine,
-            self.chat,
-            make_sampling(self.config, temperature),
-            rounds=self.config.rounds,
-            num_repeats=num_repeats,
-            concurrency=max(1, len(scenarios) * num_repeats),
-            stream=stream,
-            make_game=self.make_game,
-            first_place=first_place,
-        )
-
-    async def _report(
-        self,
-        engine: Engine,
-        scenarios: Sequence[TeamScenario],
-        stream: str,
-        num_repeats: int,
-        first_place: int,
-    ) -> list[Episode]:
-        """So many sets of reports of every scenario that nobody decides on."""
-        if not num_repeats:
-            return []
-        return await play_reports(
-            scenarios,
-            {role: role for role in self.roles},
-            engine,
-            self.chat,
-            make_sampling(self.config, self.config.temperature),
-            num_repeats=num_repeats,
-            concurrency=max(1, len(scenarios) * num_repeats),
-            stream=stream,
-            make_game=self.make_game,
-            first_place=first_place,
-        )
-
-    async def _decide(
-        self,
-        engine: Engine,
-        report_sets: Sequence[tuple[TeamScenario, Episode]],
-        num_decisions: int,
-        temperature: float,
-        stream: str,
-        *,
-        with_votes: bool = True,
-        first_place: int = 0,
-    ) -> list[Episode]:
-        """Further decisions on these reports; they are voted on where there are several rounds."""
-        with_votes = with_votes and self.config.rounds >= 2
-        return await play_decisions(
-            report_sets,
-            {role: role for role in self.roles},
-            engine,
-            self.chat,
-            make_sampling(self.config, temperature),
-            num_decisions=num_decisions,
-            with_votes=with_votes,
-            rounds=self.config.rounds if with_votes else 1,
-            concurrency=max(1, len(report_sets) * self.config.decisions_per_set),
-            stream=stream,
-            make_game=self.make_game,
-            first_place=first_place,
+        return complete_groups(
+            [
+                EpisodeGroup(
+                    scenario=scenario, report_sets=tuple(sets[place * num_sets : (place + 1) * num_sets])
+                )
+                for place, scenario in enumerate(scenarios)
+            ]
         )
 
 
@@ -242,8 +122,5 @@ def complete_groups(groups: Sequence[EpisodeGroup]) -> list[EpisodeGroup]:
 
 
 def list_episodes(group: EpisodeGroup) -> list[Episode]:
-    """Every episode of a group: sampled, greedy and counterfactual."""
-    sets = [*group.report_sets, *([group.greedy] if group.greedy else [])]
-    greedy = [one.greedy for one in sets if one.greedy]
-    counterfactual = [episode for one in group.counterfactuals for episode in one.episodes]
-    return [*(episode for one in sets for episode in one.episodes), *greedy, *counterfactual]
+    """Every episode of a group."""
+    return [episode for one in group.report_sets for episode in one.episodes]

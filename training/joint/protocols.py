@@ -10,9 +10,9 @@ from simulator.engines.base import Engine
 from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
 from training.config.marl_config import MarlConfig
-from training.joint.credit import SCHEMES
 from training.joint.credit.assign import CreditAssigner
 from training.joint.credit.estimators import ESTIMATORS
+from training.joint.credit.schemes import SCHEMES
 from training.joint.credit.votes import VoteCredit, VotesAlone, VotesWithDecision, VotesWithReport
 from training.joint.governed_play import GovernedPlayer
 from training.joint.governed_score import GovernedScorer
@@ -58,10 +58,7 @@ def choose_player(config: MarlConfig, *, chat: Chat, roles: tuple[str, ...], mak
     """The player of the config's protocol: all of a step that a rollout host needs."""
     if config.protocol == "full":
         return GovernedPlayer(config=config, chat=chat, roles=roles, make_game=make_game)
-    counterfactuals = SCHEMES[config.credit.scheme]().counterfactuals
-    return AssessPlayer(
-        config=config, chat=chat, roles=roles, counterfactuals=counterfactuals, make_game=make_game
-    )
+    return AssessPlayer(config=config, chat=chat, roles=roles, make_game=make_game)
 
 
 def choose_step(
@@ -79,15 +76,11 @@ def choose_step(
     estimator, reward = ESTIMATORS[config.credit.estimator], REWARDS[config.reward]
     scorer: Scorer
     if config.protocol == "full":  # one decision per set of reports, and one reward for the whole episode
-        scorer = GovernedScorer(
-            weights=weights, reward=reward, value_offers=scheme.value_offers, zero=config.credit.zero
-        )
+        scorer = GovernedScorer(weights=weights, reward=reward, value_offers=scheme.value_offers)
         pools_decisions, rounds = True, 1
     else:
-        scorer = AssessScorer(
-            weights=weights, reward=reward, value_offers=scheme.value_offers, zero=config.credit.zero
-        )
-        pools_decisions, rounds = scheme.pools_decisions, config.rounds
+        scorer = AssessScorer(weights=weights, reward=reward, value_offers=scheme.value_offers)
+        pools_decisions, rounds = False, config.rounds
     votes = _choose_votes(config, weights, rounds, scheme.holds_votes_fixed)
     credit = CreditAssigner(
         scheme=scheme,
@@ -95,8 +88,6 @@ def choose_step(
         votes=votes,
         pools_decisions=pools_decisions,
         total=total,
-        trained_sets=config.trained_sets,
-        own_weight=config.credit.own_weight,
     )
     return JointStep(player=player, scorer=scorer, credit=credit)
 

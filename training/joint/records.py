@@ -20,24 +20,8 @@ class ReportSet:
     Example: ReportSet(episodes=(full_episode, second_decision))
     """
 
-    # first the full episode, then further decisions on its reports; or the reports alone, without a decision
-    episodes: tuple[Episode, ...]
-    greedy: Episode | None = None  # decision at temperature 0 on these reports; None where not played
-    is_decided: bool = True  # False: the episode holds reports alone
+    episodes: tuple[Episode, ...]  # first the full episode, then further decisions on its reports
     governed: GovernedRecord | None = None  # gate, execution and re-plans; None under protocol `assess`
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counterfactual:
-    """Decisions on reports that were never sent together.
-
-    Example: Counterfactual(role="cto", report_set=0, partners=2, episodes=(one, other))
-    """
-
-    role: str  # whose report was swapped in
-    report_set: int  # number of the set that the role's report belongs to
-    partners: int  # number of the set that the other reports belong to
-    episodes: tuple[Episode, ...]  # decisions of ReconcileGPT alone, without votes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +33,6 @@ class EpisodeGroup:
 
     scenario: TeamScenario
     report_sets: tuple[ReportSet, ...]
-    greedy: ReportSet | None = None  # the scenario played at temperature 0; None where not played
-    counterfactuals: tuple[Counterfactual, ...] = ()  # those that the credit scheme asks for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +66,8 @@ class ScoredReportSet:
     """
 
     scored: tuple[ScoredEpisode, ...]  # first the full episode, then further decisions on its reports
-    is_decided: bool = True  # False: reports alone, and the verdict on them says nothing
-    greedy_reward: float | None = None  # of the decision at temperature 0; None where not played
-    # role -> one number that the credit scheme draws from all offers, or the team reward of its report among
-    # the partners of every set
+    # role -> the verifier's values of its report that the credit scheme reads: one, or one by the partners
+    # of every set
     counterfactual_rewards: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
@@ -105,12 +85,11 @@ class ScoredReportSet:
 class ScoredGroup:
     """All scored episodes of one scenario in a step.
 
-    Example: ScoredGroup(scenario=scenario, report_sets=(first, second), greedy_reward=0.6)
+    Example: ScoredGroup(scenario=scenario, report_sets=(first, second))
     """
 
     scenario: TeamScenario
     report_sets: tuple[ScoredReportSet, ...]
-    greedy_reward: float | None = None  # of the scenario played at temperature 0; None where not played
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,6 @@ def _reconciler_rows(
 
     In a governed episode each plan's drafts have that plan's share of the advantage.
     """
-    if not report_set.is_decided:
-        return
     for scored, advantage in zip(report_set.scored, advantages.episodes, strict=True):
         yield _share_out(scored, make_row(scored.episode.trajectories[role], advantage))
 

@@ -12,7 +12,6 @@ from scenarios.team.funding import list_conflicts
 from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode, with_consensus
-from training.config.marl_config import Zero
 from training.joint.credit.offer_values import ValueOffers
 from training.joint.records import EpisodeGroup, ReportSet, ScoredEpisode, ScoredGroup, ScoredReportSet
 
@@ -26,50 +25,35 @@ class AssessScorer:
     weights: TeamRewardWeights
     reward: Reward
     value_offers: ValueOffers | None = None  # what the credit scheme reads of the offers alone
-    zero: Zero = "blind"  # of a plan's value there
 
     def score(self, groups: Sequence[EpisodeGroup]) -> list[ScoredGroup]:
-        """The groups with a verdict on every episode, and rewards of greedy and counterfactual play."""
+        """The groups with a verdict on every episode."""
         return [self._score_group(group) for group in groups]
 
     def _score_group(self, group: EpisodeGroup) -> ScoredGroup:
         scenario = group.scenario
-        firsts = [self._judge(scenario, one.episodes[0]) for one in group.report_sets]
-        rewards: list[dict[str, list[float]]] = [
-            {role: list(values) for role, values in by_role.items()} for by_role in self._value_reports(group)
-        ]
-        for one in group.counterfactuals:
-            decided = [
-                self._judge(scenario, episode, firsts[one.partners]).reward for episode in one.episodes
-            ]
-            rewards[one.report_set].setdefault(one.role, []).append(sum(decided) / len(decided))
-        greedy = None if group.greedy is None else self._judge(scenario, group.greedy.episodes[0]).reward
         return ScoredGroup(
             scenario=scenario,
             report_sets=tuple(
-                self._score_set(scenario, one, first, {role: tuple(row) for role, row in by_role.items()})
-                for one, first, by_role in zip(group.report_sets, firsts, rewards, strict=True)
+                self._score_set(scenario, one, worth)
+                for one, worth in zip(group.report_sets, self._value_reports(group), strict=True)
             ),
-            greedy_reward=greedy,
         )
 
     def _score_set(
         self,
         scenario: TeamScenario,
         report_set: ReportSet,
-        first: TeamVerdict,
         counterfactual_rewards: Mapping[str, tuple[float, ...]],
     ) -> ScoredReportSet:
         full, *further = report_set.episodes
+        first = self._judge(scenario, full)
         verdicts = [first, *(self._judge(scenario, episode, first) for episode in further)]
-        greedy = report_set.greedy
         return ScoredReportSet(
             scored=tuple(
                 ScoredEpisode(episode=episode, verdict=verdict)
                 for episode, verdict in zip((full, *further), verdicts, strict=True)
             ),
-            is_decided=report_set.is_decided,
-            greedy_reward=None if greedy is None else self._judge(scenario, greedy, first).reward,
             counterfactual_rewards=counterfactual_rewards,
         )
 
@@ -77,7 +61,7 @@ class AssessScorer:
         if self.value_offers is None:
             return [{} for _ in group.report_sets]
         tables = [read_episode(group.scenario, one.episodes[0]).table for one in group.report_sets]
-        return self.value_offers(group.scenario, tables, self.weights, self.zero)
+        return self.value_offers(group.scenario, tables, self.weights)
 
     def _judge(
         self, scenario: TeamScenario, episode: Episode, first: TeamVerdict | None = None

@@ -1,7 +1,7 @@
 """Updates the team: training rows to new weights, one optimizer step of every role.
 
 Roles on one base go through it together. Whatever the next update depends on lives here: models, optimizers,
-value heads, KL weights, drift of own scores.
+value heads, drift of own scores.
 """
 
 import math
@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from roles.team import RECONCILER
 from simulator.engines.adapter_names import adapter_of
 from training.config.marl_config import MarlConfig
 from training.joint.anchor import AnchorRows, backward_anchor
@@ -20,7 +19,6 @@ from training.joint.credit.critic import Critic
 from training.joint.role_weights import load_role_weights, role_weights
 from training.joint.watches import DriftWatch
 from training.learner.fsdp import copy_whole, is_sharded, whole
-from training.learner.kl import KLController
 from training.learner.learner import LossStats, RowCounts, backward_team, count_rows, join_stats
 from training.learner.ranks import ONE_RANK, Ranks
 from training.learner.rows import TrainingRow
@@ -51,21 +49,18 @@ class TeamUpdater:
         self.actors = dict(actors) if actors else self.models
         self.num_steps = 0
         self.drift = DriftWatch(config)
-        self.kl = {
-            role: KLController(config.loss.kl_coefficient, config.loss.kl_target) for role in self.models
-        }
         self.critics = self._make_critics(seed) if config.credit.estimator == "gae" else {}
         owners = {self._owner(role): role for role in reversed(self.models)}  # its first role stands for it
         by_owner = {owner: self._make_optimizer(role) for owner, role in owners.items()}
         self.optimizers = {role: by_owner[self._owner(role)] for role in self.models}
 
     def update(self, rows: Mapping[str, Sequence[TrainingRow]]) -> dict[str, LossStats]:
-        """The clipped policy-gradient steps of every role whose turn it is; returns the parts of its loss.
+        """The clipped policy-gradient steps of every role that learns; returns the parts of its loss.
 
         One step, or `updates_per_batch` times one for each of `minibatches` parts of the rows.
         """
         self._set_rates()
-        learning = {role: rows[role] for role in self.models if self._learns(role)}
+        learning = {role: rows[role] for role in self.models if role not in self.config.frozen_roles}
         parts = self.config.minibatches
         done = [
             self.update_all({role: _take_part(of_role, part, parts) for role, of_role in learning.items()})
@@ -102,12 +97,6 @@ class TeamUpdater:
     def actor_weights(self) -> dict[str, dict[str, torch.Tensor]]:
         """The weights that play, as they are held: whole ones, each under the first role that has them."""
         return {role: role_weights(self.actors[role], role) for role in self.first_roles()}
-
-    def _learns(self, role: str) -> bool:
-        """Return whether it is this role's turn to be trained."""
-        every = self.config.alternate_every
-        turn = every == 0 or ((self.num_steps // every) % 2 == 1) == (role == RECONCILER)
-        return turn and role not in self.config.frozen_roles
 
     def _update_base(self, rows: Mapping[str, Sequence[TrainingRow]]) -> dict[str, LossStats]:
         """One pass of all these roles' rows through the base that they share, then one step of each."""
@@ -151,12 +140,6 @@ class TeamUpdater:
                 done[owner] = float(inject_loss_fault(whole(norm)))
                 if math.isfinite(done[owner]):  # else the weights stay, and the norm is logged as it is
                     self.optimizers[role].step()
-        tokens = [stats[role].num_tokens for role in roles]
-        measured = [(stats[role].kl or 0.0) * count for role, count in zip(roles, tokens, strict=True)]
-        totals = self.ranks.sum([*measured, *tokens])
-        for place, role in enumerate(roles):
-            if totals[len(roles) + place]:
-                self.kl[role].update(totals[place] / totals[len(roles) + place])
         return {role: replace(stats[role], grad_norm=done[self._owner(role)]) for role in roles}
 
     def _count(self, rows: Sequence[TrainingRow], model: nn.Module) -> RowCounts:
@@ -180,7 +163,7 @@ class TeamUpdater:
 
     def _kl_coefficient(self, role: str) -> float:
         held = self.config.guards.anchor == "kl" and role in self.drift.fallen
-        return max(self.kl[role].coefficient, self.config.guards.anchor_coefficient if held else 0.0)
+        return max(self.config.loss.kl_coefficient, self.config.guards.anchor_coefficient if held else 0.0)
 
     def _bases(self, roles: Iterable[str]) -> list[list[str]]:
         """Roles with weights in the same model side by side, in the team's order."""
@@ -225,7 +208,6 @@ class TeamUpdater:
             "models": {role: role_weights(self.models[role], role) for role in self.first_roles()},
             "optimizers": {role: self.optimizers[role].state_dict() for role in self.first_roles()},
             "critics": {role: critic.state() for role, critic in self.critics.items()},
-            "kl": {role: one.coefficient for role, one in self.kl.items()},
             "drift": self.drift.state(),
         }
 
@@ -242,8 +224,6 @@ class TeamUpdater:
         self.sync_actors()
         for role, critic in self.critics.items():
             critic.load_state(state["critics"][role])
-        for role, one in self.kl.items():
-            one.coefficient = state["kl"][role]
         self.drift.load_state(state["drift"])
 
 

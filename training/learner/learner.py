@@ -17,7 +17,7 @@ from simulator.engines.adapter_names import START
 from training.config.marl_config import MarlConfig
 from training.learner.fsdp import compute_device
 from training.learner.importance import EXACT, Mismatch, MismatchSums, call_weights, ratios_of
-from training.learner.kl import kl_loss
+from training.learner.kl import estimate_kl
 from training.learner.lora_batch import routed_roles
 from training.learner.packing import RowBatch, idle_batch, make_batches
 from training.learner.rows import TrainingRow
@@ -109,7 +109,7 @@ def backward_role(
     """Accumulate one role's gradients over all its rows; the result does not depend on micro-batch cuts.
 
     Args:
-        kl_coefficient: in place of the config's, where a controller moves it.
+        kl_coefficient: in place of the config's, where an anchor raises it.
         counts: of all ranks, where there are several.
         agree: see `backward_team`.
 
@@ -236,10 +236,10 @@ def _batch_loss(
         loss = reduce_losses(losses[own], batch, own, counts[role], config)
         if role in references:
             base = before[id(references[role])][own]
-            terms, kl = kl_loss(config.loss.kl_kind, logprobs[own], base, batch.sampling_logprobs[own])
+            kl = estimate_kl(logprobs[own], base)
             if kl_weights[role] > 0:
-                loss = loss + kl_weights[role] * reduce_losses(terms, batch, own, counts[role], config)
-            sums[role].kl = (sums[role].kl or 0.0) + float(kl.sum())
+                loss = loss + kl_weights[role] * reduce_losses(kl, batch, own, counts[role], config)
+            sums[role].kl = (sums[role].kl or 0.0) + float(kl.detach().sum())
         one = sums[role]
         one.loss += float(loss.detach())
         one.clipped += float(is_clipped[own].sum())

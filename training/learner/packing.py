@@ -1,4 +1,4 @@
-"""Rows as tensors: side by side with padding, end to end, or end to end with every common prompt once.
+"""Rows as tensors: side by side with padding, or end to end with every common prompt once.
 
 `shared_prompt` computes the prompt of a group of rows a single time: its tokens stand first, each row's own
 part after it attends to them and to itself. A long beginning that several prompts have in common (a role's
@@ -20,7 +20,7 @@ from training.learner.row_attention import RowLayout, Segment
 from training.learner.rows import TrainingRow
 
 MIN_TRUNK = 128  # tokens that prompts of several groups must have in common to share them
-LayoutName = Literal["padded", "packed", "shared_prompt"]
+LayoutName = Literal["padded", "shared_prompt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,8 @@ def make_batches(
             for batch in micro_batches([row for row in rows if row.role == role], max_tokens):
                 yield pad_rows(batch, device)
         return
-    share = layout == "shared_prompt"
-    for pieces in _fill(_group(rows, share=share), max_tokens, share=share):
-        yield join_rows(pieces, device, share=share)
+    for pieces in _fill(_group(rows), max_tokens):
+        yield join_rows(pieces, device)
 
 
 def micro_batches(rows: Sequence[TrainingRow], max_tokens: int) -> Iterator[list[TrainingRow]]:
@@ -92,13 +91,11 @@ def idle_batch(device: torch.device | str) -> RowBatch:
     return pad_rows([row], device)
 
 
-def join_rows(
-    groups: Sequence[Sequence[TrainingRow]], device: torch.device | str = "cpu", *, share: bool = True
-) -> RowBatch:
+def join_rows(groups: Sequence[Sequence[TrainingRow]], device: torch.device | str = "cpu") -> RowBatch:
     """Rows end to end; a group of two or more rows shares the prompt that all of them begin with.
 
-    With `share` prompts of several groups also share a long beginning; `rows` of the result then has groups
-    with a common beginning side by side.
+    Prompts of several groups also share a long beginning: `rows` of the result has groups with a common
+    beginning side by side.
     """
     line = _Line()
     role_tokens: dict[str, tuple[int, int]] = {}
@@ -106,7 +103,7 @@ def join_rows(
         if role in role_tokens:
             raise ValueError(f"rows of {role} do not stand together")
         start = len(line.ids)
-        line.lay(list(of_role), 0, (), share=share)
+        line.lay(list(of_role), 0, ())
         role_tokens[role] = (start, len(line.ids))
     token_ids, position_ids = torch.tensor([line.ids]), torch.tensor([line.positions])
     layout = RowLayout.of(line.segments, device)
@@ -124,19 +121,14 @@ class _Line:
         self.rows: list[TrainingRow] = []
 
     def lay(
-        self,
-        groups: Sequence[Sequence[TrainingRow]],
-        start: int,
-        seen: tuple[tuple[int, int], ...],
-        *,
-        share: bool,
+        self, groups: Sequence[Sequence[TrainingRow]], start: int, seen: tuple[tuple[int, int], ...]
     ) -> None:
         """Lay the groups' texts from token `start` on; what comes before it stands in the segments `seen`."""
-        for cluster in _cluster(groups, start) if share else [[group] for group in groups]:
+        for cluster in _cluster(groups, start):
             first = cluster[0][0]
             if len(cluster) > 1:
                 stop = min(_count_common(first, group[0]) for group in cluster[1:])
-                self.lay(cluster, stop, (*seen, self._put(first, start, stop, seen)), share=True)
+                self.lay(cluster, stop, (*seen, self._put(first, start, stop, seen)))
                 continue
             stop = first.num_prompt if len(cluster[0]) > 1 else start
             inside = (*seen, self._put(first, start, stop, seen)) if stop > start else seen
@@ -219,21 +211,17 @@ def _own_places(row: TrainingRow) -> list[int]:
     return [place for place, bit in enumerate(row.loss_mask) if bit]
 
 
-def _group(rows: Sequence[TrainingRow], *, share: bool) -> list[list[TrainingRow]]:
+def _group(rows: Sequence[TrainingRow]) -> list[list[TrainingRow]]:
     """Groups of rows with one role and prompt (or single rows), role by role, in order of appearance."""
     groups: dict[tuple[object, ...], list[TrainingRow]] = {}
     for place, row in enumerate(rows):
         prompt = row.token_ids[: row.num_prompt]
-        groups.setdefault((row.role, prompt) if share and len(prompt) > 1 else (row.role, place), []).append(
-            row
-        )
+        groups.setdefault((row.role, prompt if len(prompt) > 1 else place), []).append(row)
     roles = list(dict.fromkeys(row.role for row in rows))
     return sorted(groups.values(), key=lambda group: roles.index(group[0].role))
 
 
-def _fill(
-    groups: Sequence[list[TrainingRow]], max_tokens: int, *, share: bool
-) -> Iterator[list[list[TrainingRow]]]:
+def _fill(groups: Sequence[list[TrainingRow]], max_tokens: int) -> Iterator[list[list[TrainingRow]]]:
     """Cut groups into batches; one that does not fit goes on in the next, its prompt computed again."""
     batch: list[list[TrainingRow]] = []
     used = 0
@@ -241,7 +229,7 @@ def _fill(
         opened = False
         for row in group:
             shared = row.num_prompt if opened else 0
-            if share and batch and not opened and batch[-1][0].role == row.role:
+            if batch and not opened and batch[-1][0].role == row.role:
                 common = _count_common(batch[-1][0], row)
                 shared = common if common >= MIN_TRUNK else 0
             cost = len(row.token_ids) - shared

@@ -92,16 +92,13 @@ def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Phase:
     marl = config.marl
     sets = marl.max_steps * marl.scenarios_per_step * marl.report_sets
     reports = [lengths for role, lengths in seated.items() if role != RECONCILER]
-    decided = marl.num_decided / marl.report_sets
-    votes, decisions = decided * marl.rounds * VOTE_SHARE, decided * marl.decisions_per_set
+    votes, decisions = marl.rounds * VOTE_SHARE, marl.decisions_per_set
     own = sets * (sum(x.own for x in reports) + decisions * seated[RECONCILER].own)
     context = sets * (sum(x.context * (1 + votes) for x in reports) + decisions * seated[RECONCILER].context)
     rows = sets * (len(reports) + decisions)
-    left_out = 1 - (marl.trained_sets or marl.report_sets) / marl.report_sets  # of the specialists' rows
-    untrained = sets * left_out * sum(x.own + x.context * (1 + votes) for x in reports)
     return Phase(
         name=JOINT,
-        trained=own + context - untrained,
+        trained=own + context,
         read=context,
         sampled=own,
         batch=marl.scenarios_per_step * marl.report_sets,

@@ -24,7 +24,7 @@ from trl.trainer.utils import split_tensor_dict
 from scenarios.base import Scenario
 from simulator.chat import Chat
 from training.config.grpo_config import GrpoConfig
-from training.joint.credit.estimators import ESTIMATORS, ScoreGroup, compare_most_different
+from training.joint.credit.estimators import ESTIMATORS, compare_most_different
 from training.learner.fsdp import compute_device, copy_whole
 from training.roles.engine_mismatch import EngineMismatch
 from training.roles.resumable_trainer import ResumableTrainer
@@ -80,7 +80,7 @@ def estimate_advantages(
     """
     groups = rewards.view(-1, group_size)
     counts = ~groups.isnan().any(1)
-    scores = [ScoreGroup(scores=tuple(group)) for group in groups[counts].tolist()]
+    scores = groups[counts].tolist()
     found = torch.zeros_like(groups)
     if scores:
         estimate = compare_most_different(ESTIMATORS[estimator], trained_per_group)

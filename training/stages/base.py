@@ -53,7 +53,9 @@ def make_base(run: Run, read_texts: Callable[[], Iterable[str]]) -> None:
             if advice:
                 logger.warning(advice)
         model, tokenizer = load_pretrained(config.model.preset)
-    layouts = (config.sft.row_layout, config.grpo.memory.row_layout, config.marl.memory.row_layout)
+    layouts = [config.grpo.memory.row_layout, config.marl.memory.row_layout]
+    if config.sft.row_layout != "packed":  # TRL lays those rows itself
+        layouts.append(config.sft.row_layout)
     difference = check_layouts(model, layouts)
     logger.info("log-probabilities of the row layouts differ by %.2g at most", difference)
     save_weights(run, BASE, None, model, tokenizer, step=0)

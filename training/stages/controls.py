@@ -59,7 +59,7 @@ def count_joint_transcripts(config: RunConfig, role: str) -> int:
     marl = config.marl
     cases = marl.max_steps * marl.scenarios_per_step
     decisions = marl.decisions_per_set if marl.protocol == "assess" else 1
-    return cases * (marl.num_decided * decisions if role == RECONCILER else marl.report_sets)
+    return cases * marl.report_sets * (decisions if role == RECONCILER else 1)
 
 
 def count_sft_steps(config: RunConfig, owner: str) -> int:

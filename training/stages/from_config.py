@@ -76,7 +76,7 @@ def past_own_scores(run: Run, role: str) -> list[float]:
 def joint_cases(config: RunConfig, step: int) -> list[TeamScenario]:
     """The training cases of one joint step."""
     marl, data = config.marl, config.data
-    first = data.first_marl_index + marl.first_scenario + step * marl.scenarios_per_step
+    first = data.first_marl_index + step * marl.scenarios_per_step
     return [
         team_scenario("train", data.seed, first + i, data.difficulties)
         for i in range(marl.scenarios_per_step)

@@ -50,6 +50,8 @@ def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> st
         sections += ["marl", "team_reward"]
     dumped = without_neutral(config.model_dump(mode="json", include=set(sections)))
     del dumped["model"]["adapter_dtype"]
+    if stage != JOINT:
+        del dumped["data"]["first_marl_index"]
     if stage not in ROLE_CONTROLS:
         dumped.get("sft", {}).pop("control_fraction", None)
     owners = set(list_owners(config.model)) if owner is None or stage == JOINT else {owner}

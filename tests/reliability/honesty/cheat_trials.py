@@ -25,8 +25,7 @@ from roles.team import SPECIALISTS
 from scenarios.base import Split
 from scenarios.team import generate
 from scenarios.team.experts import FUNDING_HABITS, REPORT_HABITS
-from training.joint.credit import SCHEMES
-from training.joint.credit.estimators import normalise_role
+from training.joint.credit.schemes import SCHEMES
 
 CASES_PER_TRIAL, NUM_FIT_CASES = 25, 40
 COMPANY = {"alone": 1, "in pairs": 2}
@@ -93,10 +92,8 @@ def measure_cases(indices: Sequence[int]) -> Means:
             found.setdefault(key, []).extend(values)
     for key, of_cases in effects.items():
         found[f"{key}/{GAIN}"] = [effect.gain for effect in of_cases]
-        for scheme, scheme_type in SCHEMES.items():
+        for scheme in SCHEMES:
             groups = [group for effect in of_cases for group in effect.advantages[scheme]]
-            if scheme_type().normalises_roles:
-                groups = normalise_role(groups)
             per_case = len(groups) // len(of_cases)
             found[f"{key}/{scheme}"] = [
                 fmean(value for group in groups[place : place + per_case] for value in group[1::2])

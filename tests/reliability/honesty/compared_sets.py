@@ -13,10 +13,9 @@ from reliability.honesty.case_rewards import CaseRewards, Effect, Table
 from roles.team import Report
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
-from training.joint.credit import SCHEMES
-from training.joint.credit.base import CreditScheme
-from training.joint.credit.estimators import ScoreGroup, dr_grpo
+from training.joint.credit.estimators import dr_grpo
 from training.joint.credit.offer_values import list_coalitions, share_gains
+from training.joint.credit.schemes import SCHEMES, CreditScheme
 from training.joint.credit.votes import vote_scores
 from training.joint.records import ScoredEpisode, ScoredGroup, ScoredReportSet
 
@@ -64,13 +63,12 @@ def _compare_reports(case: CaseRewards, cheaters: Sequence[str], sets: Sequence[
     chairs = (chair, SECOND_CHAIR)
     rewards = [[case.reward(one.table, by) for by in chairs] for one in sets]
     episodes = [tuple(map(_as_scored, own)) for own in rewards]
-    swapped = {seat: _swap_reports(case, seat, sets, chairs) for seat in cheaters}
     scored: dict[str, list[list[float]]] = {}
     for scheme_name, scheme_type in SCHEMES.items():
         scheme = scheme_type()
         scored[scheme_name] = []
         for seat in cheaters:
-            rows = _counterfactuals(case, scheme_name, seat, sets, swapped[seat])
+            rows = _value_reports(case, scheme_name, seat, sets)
             compared = [
                 ScoredReportSet(scored=own, counterfactual_rewards={seat: row})
                 for own, row in zip(episodes, rows, strict=True)
@@ -85,29 +83,15 @@ def _cheat(
     return texts[seat] if name in VOTE_CHEATS else case.write_cheat(name, seat, honest)
 
 
-def _swap_reports(
-    case: CaseRewards, seat: str, sets: Sequence[_Set], chairs: Sequence[str]
-) -> list[tuple[float, ...]]:
-    """Return the reward of each set's report of the seat among the partners of every set."""
-    return [
-        tuple(
-            sum([case.reward({**among.table, seat: own.table[seat]}, by) for by in chairs]) / len(chairs)
-            for among in sets
-        )
-        for own in sets
-    ]
-
-
-def _counterfactuals(
-    case: CaseRewards, scheme: str, seat: str, sets: Sequence[_Set], swapped: list[tuple[float, ...]]
+def _value_reports(
+    case: CaseRewards, scheme: str, seat: str, sets: Sequence[_Set]
 ) -> list[tuple[float, ...]]:
     """Return the scheme's further input beside the sets' own rewards: a row of numbers for each set."""
-    if scheme in ("cross_rescored", "hierarchical"):
-        return swapped
     if scheme == "cross_valued":
-        return _swap_reports(case, seat, sets, ("exact",))
-    if scheme == "difference":
-        return [(case.reward({**one.table, seat: None}, "exact"),) for one in sets]
+        return [
+            tuple(case.reward({**among.table, seat: own.table[seat]}, "exact") for among in sets)
+            for own in sets
+        ]
     if scheme == "shapley":
         return [(_shapley(case, one.table)[seat],) for one in sets]
     return [() for _ in sets]
@@ -174,7 +158,7 @@ def compare_objections(case: CaseRewards, name: str, cheaters: Sequence[str], ha
 def _score_episodes(
     case: CaseRewards, name: str, scheme: CreditScheme, seat: str, group: ScoredGroup, sets: Sequence[_Set]
 ) -> list[float]:
-    rows = _counterfactuals(case, name, seat, sets, [])
+    rows = _value_reports(case, name, seat, sets)
     compared = [
         ScoredReportSet(scored=one.scored, counterfactual_rewards={seat: row})
         for one, row in zip(group.report_sets, rows, strict=True)
@@ -183,7 +167,7 @@ def _score_episodes(
 
 
 def _estimate(scores: Sequence[float]) -> list[float]:
-    (advantages,) = dr_grpo([ScoreGroup(scores=tuple(scores))])
+    (advantages,) = dr_grpo([scores])
     return advantages
 
 

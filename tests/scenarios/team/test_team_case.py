@@ -32,7 +32,6 @@ from scenarios.team.tools import call_reconciler_tool
 from scenarios.team.value import decision_value, judge_decision
 from scenarios.team.verdicts import verify_decision, verify_report, verify_vote
 
-NOTHING = Fraction(0)
 TABLE = seat_team(make_northbank())
 PUBLIC = TABLE.public
 
@@ -160,10 +159,8 @@ def test_values_are_0_at_a_blind_plan_and_1_at_the_optimum() -> None:
     assert half.worth == 98
     assert half.value == pytest.approx(float((98 - blind) / (100 - blind)))
     assert 0 < half.value < 1
-    assert judge_decision(TABLE, FULL, decide("A", "cto", "coo", "risk", "cost"), zero=NOTHING).value == 0.98
     alone = judge_decision(TABLE, FULL, decide("A", "cto"))
     assert (alone.value, alone.worth) == (0.0, 52)
-    assert judge_decision(TABLE, FULL, decide("A", "cto"), zero=NOTHING).value == 0.52
 
 
 def test_where_one_plan_alone_can_be_run_it_is_worth_1() -> None:
@@ -182,16 +179,14 @@ def test_where_one_plan_alone_can_be_run_it_is_worth_1() -> None:
     [(decide("B", "cto"), ("coo",)), (decide("A"), ("cto",)), (None, ("cto", "coo", "risk", "cost"))],
 )
 def test_a_broken_limit_is_worth_nothing(decision: Decision | None, broken: tuple[str, ...]) -> None:
-    for zero in (None, NOTHING):
-        value = judge_decision(TABLE, FULL, decision, zero=zero)
-        assert (value.value, value.broken_limits) == (0.0, broken)
+    value = judge_decision(TABLE, FULL, decision)
+    assert (value.value, value.broken_limits) == (0.0, broken)
 
 
 def test_a_plan_over_the_budget_is_worth_nothing() -> None:
     tight = seat_team(make_northbank(budget=39))
-    for zero in (None, NOTHING):
-        value = judge_decision(tight, FULL, decide("B", "cto", "coo", "risk", "cost"), zero=zero)
-        assert (value.value, value.over_budget) == (0.0, 1)
+    value = judge_decision(tight, FULL, decide("B", "cto", "coo", "risk", "cost"))
+    assert (value.value, value.over_budget) == (0.0, 1)
 
 
 def test_escalation_is_right_only_where_nothing_can_be_run() -> None:
@@ -199,11 +194,7 @@ def test_escalation_is_right_only_where_nothing_can_be_run() -> None:
     assert judge_decision(TABLE, FULL, up).escalation_fault
     hopeless = seat_team(make_northbank(budget=8))  # A needs 9, B needs 14
     assert hopeless.optimum is None
-    assert (
-        judge_decision(hopeless, FULL, up).value
-        == judge_decision(hopeless, FULL, up, zero=NOTHING).value
-        == 1.0
-    )
+    assert judge_decision(hopeless, FULL, up).value == 1.0
     assert judge_decision(hopeless, FULL, decide("B", "coo")).escalation_fault
     assert best_decision(hopeless.public, FULL, "exact").escalate
 

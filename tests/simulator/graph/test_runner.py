@@ -20,12 +20,11 @@ from simulator.agents.table_reading import read_table
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.graph.concurrency import run_all, run_pool
-from simulator.graph.runner import play_decisions, play_episodes, play_reports
+from simulator.graph.runner import play_decisions, play_episodes
 from simulator.records import Episode
 
 SHORT = partial(PlanGame, style="short")
 play_short = partial(play_episodes, make_game=SHORT)
-report_short = partial(play_reports, make_game=SHORT)
 decide_short = partial(play_decisions, make_game=SHORT)
 
 
@@ -88,11 +87,11 @@ def test_sessions_are_unique_and_given_back() -> None:
     engine = WatchedEngine(oracle_engine(scenarios))
     twice = [*scenarios, *scenarios]
     asyncio.run(play_short(twice, TEAM, engine, CHAT, SAMPLING, num_repeats=2))
-    reports = asyncio.run(report_short(scenarios, TEAM, engine, CHAT, SAMPLING))
+    reports = asyncio.run(play_short(scenarios, TEAM, engine, CHAT, SAMPLING, stream="other"))
     sets = list(zip(scenarios, reports, strict=True))
     asyncio.run(decide_short(sets, TEAM, engine, CHAT, SAMPLING, num_decisions=2))
     sessions = {request.session for request in engine.requests}
-    assert len(sessions) == 20 * 5 + 5 * 4 + 10 * 5
+    assert len(sessions) == 20 * 5 + 5 * 5 + 10 * 5
     assert engine.open_sessions == {}
     assert sessions <= set(engine.ended)
 
@@ -213,21 +212,10 @@ def test_roles_may_share_a_policy() -> None:
     assert all(episode.trajectories["coo"].turns[0].policy_version == "cto@0" for episode in episodes)
 
 
-def test_reports_only_asks_no_reconciler() -> None:
-    scenarios = draw_scenarios(3)
-    engine = WatchedEngine(oracle_engine(scenarios))
-    episodes = asyncio.run(report_short(scenarios, TEAM, engine, CHAT, SAMPLING, num_repeats=2))
-    assert len(engine.requests) == 3 * 2 * 4
-    for episode in episodes:
-        assert list(episode.trajectories) == list(SEATS)
-        assert (episode.decision, episode.votes) == ("", {})
-        assert all(len(trajectory.turns) == 1 for trajectory in episode.trajectories.values())
-
-
 def test_decisions_on_fixed_reports() -> None:
     scenarios = draw_scenarios(8)
     reporting = oracle_engine(scenarios)
-    reports = asyncio.run(report_short(scenarios, TEAM, reporting, CHAT, SAMPLING, num_repeats=2))
+    reports = asyncio.run(play_short(scenarios, TEAM, reporting, CHAT, SAMPLING, num_repeats=2))
     sets = list(zip([s for s in scenarios for _ in range(2)], reports, strict=True))
     engine = WatchedEngine(oracle_engine(scenarios))
     episodes = asyncio.run(decide_short(sets, TEAM, engine, CHAT, SAMPLING, num_decisions=5))
@@ -239,7 +227,7 @@ def test_decisions_on_fixed_reports() -> None:
         assert episode.reports == fixed.reports
         for role in SEATS:
             played = episode.trajectories[role]
-            assert played.turns[:1] == fixed.trajectories[role].turns
+            assert played.turns[:1] == fixed.trajectories[role].turns[:1]
             assert len(played.turns) == 2
             assert played.turns[1].text == episode.votes[role]
         assert episode.trajectories[RECONCILER].final_text == episode.decision
@@ -251,7 +239,7 @@ def test_decisions_on_fixed_reports() -> None:
 def test_decisions_without_votes_and_with_a_report_left_out() -> None:
     scenarios = draw_scenarios(5)
     engine = oracle_engine(scenarios, funding_habit="exact")
-    reports = asyncio.run(report_short(scenarios, TEAM, engine, CHAT, SAMPLING))
+    reports = asyncio.run(play_short(scenarios, TEAM, engine, CHAT, SAMPLING))
     sets = [
         (scenario, replace(episode, reports={**episode.reports, "risk": ""}))
         for scenario, episode in zip(scenarios, reports, strict=True)
@@ -319,7 +307,7 @@ def test_cut_reports_play_back_as_cut() -> None:
     scenarios = draw_scenarios(2)
     engine = oracle_engine(scenarios)
     short = Sampling(max_completion_tokens=20)
-    reports = asyncio.run(report_short(scenarios, TEAM, engine, CHAT, short))
+    reports = asyncio.run(play_short(scenarios, TEAM, engine, CHAT, short))
     assert all(text == "" for episode in reports for text in episode.reports.values())
     sets = list(zip(scenarios, reports, strict=True))
     (first, _) = asyncio.run(decide_short(sets, TEAM, engine, CHAT, SAMPLING, num_decisions=1))
@@ -331,7 +319,7 @@ def test_cut_reports_play_back_as_cut() -> None:
 def test_report_sets_of_another_case_or_chat_are_refused() -> None:
     scenarios = draw_scenarios(2)
     engine = oracle_engine(scenarios)
-    reports = asyncio.run(report_short(scenarios, TEAM, engine, CHAT, SAMPLING))
+    reports = asyncio.run(play_short(scenarios, TEAM, engine, CHAT, SAMPLING))
 
     def decide(sets: list[tuple[TeamScenario, Episode]], **changed: Any) -> Any:
         return decide_short(sets, TEAM, engine, CHAT, SAMPLING, num_decisions=1, **changed)
@@ -348,7 +336,7 @@ def test_report_sets_of_another_case_or_chat_are_refused() -> None:
 def test_fault_of_a_report_set_is_handed_on() -> None:
     scenarios = draw_scenarios(1)
     engine = FailingEngine(oracle_engine(scenarios), InfrastructureError("gpu lost"), lambda _: True)
-    reports = asyncio.run(report_short(scenarios, TEAM, engine, CHAT, SAMPLING))
+    reports = asyncio.run(play_short(scenarios, TEAM, engine, CHAT, SAMPLING))
     sets = [(scenarios[0], reports[0])]
     episodes = asyncio.run(decide_short(sets, TEAM, engine, CHAT, SAMPLING, num_decisions=3))
     assert [(e.error, e.index_in_group) for e in episodes] == [

@@ -58,7 +58,7 @@ def learn_jointly(make: Callable[[], Any]) -> None:
     model: Any = attach(make(), LORA, seed=0, name="cto")
     for role in list(ROLES)[1:]:
         model.add_adapter(role, model.peft_config["cto"])
-    config = MarlConfig().changed(memory__logit_rows=64, memory__row_layout="packed")
+    config = MarlConfig().changed(memory__logit_rows=64)
     updater = TeamUpdater(dict.fromkeys(ROLES, model), config, seed=0)
     rows = [
         TrainingRow(

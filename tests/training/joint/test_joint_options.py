@@ -1,9 +1,8 @@
 """Options of joint training: credit, estimators, roles that learn, several rounds."""
 
 import math
-import statistics
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -26,15 +25,10 @@ from tiny_models import same_weights, small_model, tiny_chat, weights_of
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER
-from scenarios.team.verdicts import verify_decision, verify_report
-from simulator.reading import read_episode
 from training.config.loading import load_config
-from training.config.marl_config import Zero
-from training.joint.credit import SCHEMES
-from training.joint.credit.estimators import ESTIMATORS, centre
-from training.joint.credit.offer_values import coalition_reward
+from training.joint.credit.estimators import ESTIMATORS
+from training.joint.credit.schemes import SCHEMES
 from training.joint.marl import JointLearner
-from training.joint.metrics import step_metrics
 from training.joint.score import share_of_agreement
 from training.models.adapters import named_role_parameters
 
@@ -60,63 +54,6 @@ def test_every_scheme_trains_every_role(scripted: Engines, credit: str) -> None:
     assert all(metrics[f"credit_variance/{role}"] > 0 and metrics[f"grad_norm/{role}"] > 0 for role in ROLES)
 
 
-@pytest.mark.parametrize(("scheme", "decided"), [("cross_valued", 2), ("difference", 4)])
-def test_sets_that_nobody_decides_on_are_valued_and_learnt_from(
-    scripted: Engines, scheme: str, decided: int
-) -> None:
-    """Of four sets two are decided, where the scheme reads what the verifier says of reports alone."""
-    learner = make_learner(change(credit__scheme=scheme, report_sets=4, decided_sets=2))
-    groups = play(learner, draw(2))
-    assert [one.is_decided for _, one in sets_of(groups)] == 2 * ([True] * decided + [False] * (4 - decided))
-    sessions = {request.session for request, _ in scripted[0].calls if request.policy == RECONCILER}
-    assert len(sessions) == len(rows_of(learner, RECONCILER, groups)) == 2 * decided * 2  # cases, sets, tries
-    for role in SEATS:
-        rows = rows_of(learner, role, groups)
-        assert len(rows) == 8
-        values = [statistics.fmean(one.counterfactual_rewards[role]) for _, one in sets_of(groups)]
-        if scheme == "cross_valued":
-            centred = [value - statistics.fmean(values[:4]) for value in values[:4]]
-            firsts = [row.own_advantages()[0] for row in rows[:4]]
-            assert firsts == pytest.approx(centred, abs=1e-12)
-    metrics = step_metrics(groups, learner.make_rows(groups), {})
-    assert metrics["sets"] == 8
-    rewards = [reward for _, one in sets_of(groups) if one.is_decided for reward in one.rewards]
-    assert metrics["team_reward"] == pytest.approx(statistics.fmean(rewards))
-
-
-def test_specialists_learn_from_the_sets_that_differ_most(scripted: Engines) -> None:
-    """Of four sets two speak for each seat and case, the lowest and the highest, twice as loud as of four."""
-    learner = make_learner(
-        change(credit__scheme="cross_valued", report_sets=4, decided_sets=2, trained_sets=2, rounds=0)
-    )
-    groups = play(learner, draw(2))
-    for role in SEATS:
-        rows = rows_of(learner, role, groups)
-        values = [statistics.fmean(one.counterfactual_rewards[role]) for _, one in sets_of(groups)]
-        for case in (slice(0, 4), slice(4, 8)):
-            gap = max(values[case]) - min(values[case])
-            found = [row.own_advantages()[0] for row in rows[case]]
-            assert sorted(found) == pytest.approx([-gap, 0, 0, gap], abs=1e-12)
-            assert values[case][found.index(max(found))] == max(values[case])
-    decisions = rows_of(learner, RECONCILER, groups)
-    assert len(decisions) == 2 * 2 * 2  # cases, decided sets, tries: all are compared
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"trained_sets": 1}, "trained_sets is 1: it must be 2 to 4"),
-        ({"trained_sets": 5}, "trained_sets is 5: it must be 2 to 4"),
-        ({"trained_sets": 2, "credit__estimator": "gae"}, "value heads"),
-    ],
-)
-def test_a_part_of_the_sets_that_cannot_be_learnt_from_is_refused(
-    changes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        change(report_sets=4, **changes)
-
-
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_estimator_trains_every_role(scripted: Engines, estimator: str) -> None:
     learner = make_learner(change(credit__estimator=estimator))
@@ -124,40 +61,6 @@ def test_every_estimator_trains_every_role(scripted: Engines, estimator: str) ->
     metrics = learner.step(draw(2))
     assert moved(learner, before) == set(ROLES)
     assert all(math.isfinite(value) for value in metrics.values())
-
-
-def test_asking_the_reconciler_itself_about_mixed_reports(scripted: Engines) -> None:
-    learner = make_learner(change(credit__scheme="cross_rescored"))
-    groups = play(learner, draw(2))
-    asked = [r for r, _ in scripted[0].calls if "/swapped/" in r.session and r.policy == RECONCILER]
-    assert asked  # every situation that nobody sent together, and once only
-    situations = [
-        tiny_chat().decode(request.prompt_ids) + request.session.split("/", 5)[5] for request in asked
-    ]
-    assert len(set(situations)) * 2 == len(situations)  # decisions_per_set is 2
-    for _, one in sets_of(groups):
-        assert {role: len(row) for role, row in one.counterfactual_rewards.items()} == dict.fromkeys(SEATS, 3)
-    for role in SEATS:
-        rows = rows_of(learner, role, groups)
-        means = [statistics.fmean(one.counterfactual_rewards[role]) for _, one in sets_of(groups)]
-        for place in (0, 3):
-            centre = statistics.fmean(means[place : place + 3])
-            expected = [mean - centre for mean in means[place : place + 3]]
-            assert [row.advantage for row in rows[place : place + 3]] == pytest.approx(expected, abs=1e-12)
-
-
-def test_remax_plays_greedily_once_and_compares_with_that(scripted: Engines) -> None:
-    learner = make_learner(change(credit__estimator="remax"))
-    groups = play(learner, draw(2))
-    greedy = [request for request, _ in scripted[0].calls if "/greedy/" in request.session]
-    assert greedy
-    assert all(request.sampling.temperature == 0 for request in greedy)
-    rows = iter(rows_of(learner, "cto", groups))
-    for group in groups:
-        assert group.greedy_reward is not None
-        for one in group.report_sets:
-            expected = statistics.fmean(one.rewards) - group.greedy_reward
-            assert next(rows).advantage == pytest.approx(expected, abs=1e-9)
 
 
 def test_value_heads_learn_the_reward_and_give_each_token_its_advantage(scripted: Engines) -> None:
@@ -183,16 +86,6 @@ def test_frozen_roles_play_and_stay(scripted: Engines) -> None:
     metrics = learner.step(draw(2))
     assert moved(learner, before) == set(ROLES) - {"cto", RECONCILER}
     assert metrics["signal/cto"] > 0
-
-
-def test_specialists_and_reconciler_take_turns(scripted: Engines) -> None:
-    learner = make_learner(change(alternate_every=2))
-    groups, turns = learner.play(draw(2)), []
-    for _ in range(5):
-        before = all_weights(learner)
-        learner.learn(groups)
-        turns.append(moved(learner, before))
-    assert turns == [set(SEATS), set(SEATS), {RECONCILER}, {RECONCILER}, set(SEATS)]
 
 
 def test_roles_have_learning_rates_of_their_own() -> None:
@@ -306,57 +199,11 @@ def test_agreement_alone_can_be_rewarded_for_comparison(scripted: Engines) -> No
             assert 0 <= scored.verdict.value <= 1  # still measured, only not rewarded
 
 
-@pytest.mark.parametrize("zero", get_args(Zero))
-def test_reports_are_valued_from_the_zero_of_the_config(zero: Zero, scripted: Engines) -> None:
-    learner = make_learner(change(credit__scheme="cross_valued", credit__zero=zero))
-    for scenario, one in sets_of(play(learner, draw(2))):
-        table = read_episode(scenario, one.first.episode).table
-        own = coalition_reward(scenario, table, scenario.seats, WEIGHTS, zero)
-        assert all(own in values for values in one.counterfactual_rewards.values())
-
-
-def test_own_verified_scores_count_beside_the_teams(scripted: Engines) -> None:
-    """Half of what the own verifier says is added, to reports and to decisions, before they are compared."""
-    learner = make_learner(change(credit__scheme="cross_valued", credit__own_weight=0.5, rounds=0))
-    groups = play(learner, draw(2))
-    for role in SEATS:
-        scores = [
-            statistics.fmean(one.counterfactual_rewards[role])
-            + 0.5 * verify_report(scenario, role, one.first.episode.reports[role]).reward
-            for scenario, one in sets_of(groups)
-        ]
-        found = [row.own_advantages()[0] for row in rows_of(learner, role, groups)]
-        num_sets = len(groups[0].report_sets)
-        assert found == pytest.approx([*centre(scores[:num_sets]), *centre(scores[num_sets:])], abs=1e-12)
-    expected, of_team = [], []
-    for scenario, one in sets_of(groups):
-        table = read_episode(scenario, one.first.episode).table
-        own = [verify_decision(scenario.public, table, it.episode.decision).reward for it in one.scored]
-        expected += centre([reward + 0.5 * mine for reward, mine in zip(one.rewards, own, strict=True)])
-        of_team += centre(one.rewards)
-    decided = [row.own_advantages()[0] for row in rows_of(learner, RECONCILER, groups)]
-    assert decided == pytest.approx(expected, abs=1e-12)
-    assert decided != pytest.approx(of_team, abs=1e-3)
-
-
 @pytest.mark.parametrize(
     ("assignments", "parts"),
     [
-        (
-            ["marl.credit.estimator=remax", "marl.credit.scheme=shared", "marl.credit.own_weight=0.1"],
-            ["remax", "set own_weight to 0"],
-        ),
         (["marl.frozen_roles=[ctoo]"], ["marl.frozen_roles", "'ctoo'", "did you mean 'cto'"]),
         (["marl.rate_factors={legal: 0.1}"], ["rate_factors", "'legal'"]),
-        (
-            ["marl.credit.estimator=remax", "marl.credit.scheme=difference"],
-            ["remax", "difference", "use shared"],
-        ),
-        (
-            ["marl.credit.zero=nothing", "marl.credit.scheme=difference"],
-            ["zero nothing", "difference", "set scheme to cross_valued or shapley"],
-        ),
-        (["marl.loss.kl_target=0.1"], ["kl_target", "kl_coefficient"]),
         (["marl.max_staleness=1"], ["max_staleness", "set loss.importance to token or call"]),
         (["marl.frozen_roles=[cto, coo, risk, cost, reconcile]"], ["nothing would be trained"]),
     ],

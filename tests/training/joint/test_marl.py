@@ -29,7 +29,7 @@ from roles.registry import ROLES
 from roles.team import RECONCILER
 from simulator.reading import read_episode
 from simulator.reward import score_episode
-from training.joint.credit.offer_values import shapley_values, value_without
+from training.joint.credit.offer_values import shapley_values
 from training.joint.play import complete_groups
 from training.joint.records import EpisodeGroup, GroupAdvantages, ScoredGroup, SetAdvantages
 from training.learner.learner import backward_role
@@ -129,33 +129,35 @@ def test_an_update_takes_its_own_gradient_only_scaled_down_to_the_limit(scripted
 
 
 @pytest.mark.parametrize(
-    ("credit", "lost"),
+    "lost",
     [
-        ("shared", "marl/0/episodes/1.2/"),  # one full episode of scenario 1
-        ("shared", "marl/0/decisions/5.0/"),  # one more decision on a set of scenario 1
-        ("hierarchical", "marl/0/swapped/decisions/"),  # every counterfactual
+        "marl/0/episodes/1.2/",  # one full episode of scenario 1
+        "marl/0/decisions/5.0/",  # one more decision on a set of scenario 1
     ],
 )
 def test_a_lost_episode_takes_its_whole_scenario_out_and_is_never_scored(
-    scripted: Engines, monkeypatch: pytest.MonkeyPatch, credit: str, lost: str
+    scripted: Engines, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     """Sessions are numbered by place: episodes by scenario and repeat, decisions by set (3 a scenario)."""
     scenarios = draw(3)
-    learner = make_learner(CONFIG.changed(credit__scheme=credit))
-    healthy = play(learner, scenarios) if credit == "shared" else []
+    learner = make_learner()
+    healthy = play(learner, scenarios)
     monkeypatch.setattr(FaultyEngine, "fails", staticmethod(lambda session: session.startswith(lost)))
     played = learner.play(scenarios)
     groups = learner.scorer.score(played)
-    kept = [] if credit == "hierarchical" else [scenarios[0].key, scenarios[2].key]
-    assert [group.scenario.key for group in groups] == kept
+    assert groups == [healthy[0], healthy[2]]
     metrics = learner.learn(played)
-    assert metrics["sets"] == 3 * len(kept)
-    if kept:
-        survivors = [reward for _, one in sets_of(groups) for reward in one.rewards]
-        assert metrics["team_reward"] == pytest.approx(statistics.fmean(survivors))
-        assert groups == [healthy[0], healthy[2]]
-    else:
-        assert metrics == {"sets": 0.0}
+    assert metrics["sets"] == 3 * 2
+    survivors = [reward for _, one in sets_of(groups) for reward in one.rewards]
+    assert metrics["team_reward"] == pytest.approx(statistics.fmean(survivors))
+
+
+def test_where_every_episode_is_lost_nothing_is_learnt(
+    scripted: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = make_learner()
+    monkeypatch.setattr(FaultyEngine, "fails", staticmethod(lambda session: True))
+    assert learner.step(draw(2)) == {"sets": 0.0}
 
 
 def test_groups_with_a_lost_episode_are_left_out(scripted: Engines) -> None:
@@ -164,7 +166,6 @@ def test_groups_with_a_lost_episode_are_left_out(scripted: Engines) -> None:
     spoilt = replace(first, report_sets=(*others, replace(one, episodes=(one.episodes[0], lost))))
     assert complete_groups([first, second]) == [first, second]
     assert complete_groups([spoilt, second]) == [second]
-    assert complete_groups([replace(first, greedy=replace(one, greedy=lost)), second]) == [second]
 
 
 def test_without_any_advantage_the_weights_stay_bit_identical(real: Engines) -> None:
@@ -276,22 +277,18 @@ def test_the_same_seed_samples_the_same_and_every_step_samples_afresh(real: Engi
     assert versions == [{f"{role}@0" for role in ROLES}, {f"{role}@1" for role in ROLES}]
 
 
-@pytest.mark.parametrize("credit", ["difference", "shapley"])
-def test_offers_are_valued_by_the_verifier_and_nothing_is_generated(scripted: Engines, credit: str) -> None:
-    learner = make_learner(CONFIG.changed(credit__scheme=credit))
+def test_offers_are_valued_by_the_verifier_and_nothing_is_generated(scripted: Engines) -> None:
+    learner = make_learner(CONFIG.changed(credit__scheme="shapley"))
     groups = play(learner, draw(2))
     assert {request.session.split("/")[2] for request, _ in scripted[0].calls} == {"episodes", "decisions"}
-    value = value_without if credit == "difference" else shapley_values
     for scenario, one in sets_of(groups):
-        found = value(scenario, read_episode(scenario, one.first.episode).table, WEIGHTS)
+        found = shapley_values(scenario, read_episode(scenario, one.first.episode).table, WEIGHTS)
         assert one.counterfactual_rewards == {role: (worth,) for role, worth in found.items()}
     for role in SEATS:
         rows = rows_of(learner, role, groups)
         for group, sets in ((rows[:3], groups[0].report_sets), (rows[3:], groups[1].report_sets)):
             worths = [one.counterfactual_rewards[role][0] for one in sets]
-            means = [statistics.fmean(one.rewards) for one in sets]
-            gains = [m - w for m, w in zip(means, worths, strict=True)] if credit == "difference" else worths
-            expected = [gain - statistics.fmean(gains) for gain in gains]
+            expected = [worth - statistics.fmean(worths) for worth in worths]
             assert [row.advantage for row in group] == pytest.approx(expected, abs=1e-12)
 
 

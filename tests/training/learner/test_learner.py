@@ -16,7 +16,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from reliability.joint.scripted_models import next_token_logprobs
 from training.config.marl_config import MarlConfig
-from training.joint.credit.estimators import ESTIMATORS, ScoreGroup
+from training.joint.credit.estimators import ESTIMATORS
 from training.learner.kl import estimate_kl
 from training.learner.learner import backward_role, clipped_surrogate
 from training.learner.packing import micro_batches, pad_rows
@@ -96,9 +96,9 @@ def test_a_clipped_token_has_no_gradient_and_the_others_have_ratio_times_advanta
 def test_kl_k3_by_hand() -> None:
     """d = log 2 gives 2 - 1 - log 2, d = -log 2 gives 1/2 - 1 + log 2, d = 0 gives 0."""
     policy = torch.tensor([-1.0 - math.log(2), -1.0 + math.log(2), -1.0])
-    estimate = estimate_kl("k3", policy, torch.full((3,), -1.0))
+    estimate = estimate_kl(policy, torch.full((3,), -1.0))
     assert estimate.tolist() == pytest.approx([1 - math.log(2), math.log(2) - 0.5, 0.0], abs=1e-6)
-    assert float(estimate_kl("k3", torch.randn(1000), torch.randn(1000)).min()) >= -1e-6  # rounding near 0
+    assert float(estimate_kl(torch.randn(1000), torch.randn(1000)).min()) >= -1e-6  # rounding near 0
 
 
 def test_token_logprobs_are_those_of_the_full_softmax() -> None:
@@ -296,7 +296,7 @@ class _KeepGradients(TrainerCallback):
         ("dr_grpo", "none", "token", None),
         ("grpo", "none", "sequence", None),  # GSPO
         ("dapo", "group", "token", "k3"),
-        ("dapo", "none", "token", "k3_ratio"),
+        ("dapo", "none", "token", "k3"),
     ],
 )
 def test_loss_and_gradients_are_those_of_trls_grpo(
@@ -314,14 +314,13 @@ def test_loss_and_gradients_are_those_of_trls_grpo(
         "loss__kl_coefficient": beta,
         "max_completion_tokens": 64,
     }
-    options |= {"loss__kl_kind": kl or "k3"}
     config = CONFIG.changed(**options)
     rewards = [1.0, 0.2, 0.0, 0.6]
     rows = make_rows([0.0] * 4, model=model)
     # one prompt of three tokens for the whole group, as TRL groups by prompt
     rows = [replace(row, token_ids=(7, 8, 9, *row.token_ids[3:])) for row in rows]
     estimate = ESTIMATORS["grpo" if scale == "group" else "dr_grpo"]
-    (advantages,) = estimate([ScoreGroup(scores=tuple(rewards))], list)
+    (advantages,) = estimate([rewards], list)
     rows = [replace(row, advantage=advantage) for row, advantage in zip(rows, advantages, strict=True)]
     on_policy = []
     for row in rows:
@@ -355,7 +354,7 @@ def test_loss_and_gradients_are_those_of_trls_grpo(
             num_generations=4,
             max_completion_length=64,
             beta=beta,
-            use_bias_correction_kl=kl == "k3_ratio",
+            use_bias_correction_kl=False,
             epsilon=CONFIG.loss.clip_low,
             epsilon_high=CONFIG.loss.clip_high,
             loss_type=loss,
@@ -379,7 +378,7 @@ def test_loss_and_gradients_are_those_of_trls_grpo(
     trainer.train()
     assert kept.gradients
     assert sum(row.advantage * sum(row.loss_mask) for row in rows) != 0
-    for layout in ("padded", "packed", "shared_prompt"):
+    for layout in ("padded", "shared_prompt"):
         laid_out = config.changed(memory__row_layout=layout, memory__logit_rows=5 * (layout != "padded"))
         model.zero_grad()
         stats = backward_role(model, on_policy, laid_out, reference=reference)

@@ -13,7 +13,7 @@ from training.learner.ranks import ONE_RANK, Ranks
 
 PACKED = {"memory__row_layout": "shared_prompt", "memory__logit_rows": 16, "memory__micro_batch_tokens": 200}
 HEADS = {"credit__estimator": "gae", "credit__critic_learning_rate": 0.01, "credit__critic_epochs": 2}
-SWAPS = {"credit__scheme": "hierarchical"}
+CROSSED = {"credit__scheme": "cross_valued"}
 HELD = {"guards__anchor": "sft", "guards__anchor_coefficient": 0.5, "guards__drift_alarm": 0.0}
 LORA: dict[str, Any] = {"adapters": True, "options": PACKED | {"loss__kl_coefficient": 0.5}}
 OFFLOADED = {"sharded": True, "offloaded": True}
@@ -22,7 +22,7 @@ ON_TWO = [
     {"name": "again", "first": 2, "last": 4, "load": "two-2"},
     {"name": "sharded", "first": 0, "last": 2, "keep": [1], "sharded": True, "options": PACKED},
     {"name": "heads-two", "first": 0, "last": 4, "keep": [2], "options": HEADS},
-    {"name": "swaps-two", "first": 0, "last": 3, "options": SWAPS},
+    {"name": "crossed-two", "first": 0, "last": 3, "options": CROSSED},
     {"name": "sharded-on", "first": 1, "last": 2, "sharded": True, "load": "sharded-1", "options": PACKED},
     {"name": "offloaded", "first": 0, "last": 2, **OFFLOADED, "options": PACKED},
     {"name": "lora-sharded", "first": 0, "last": 2, "sharded": True, **LORA},
@@ -38,7 +38,7 @@ ON_ONE = [
     {"name": "sharded-3", "first": 2, "last": 3, "load": "sharded", "options": PACKED},
     {"name": "heads-one", "first": 0, "last": 4, "keep": [0], "options": HEADS},
     {"name": "heads-one-3", "first": 2, "last": 3, "load": "heads-two-2", "options": HEADS},
-    {"name": "swaps-one", "first": 0, "last": 3, "options": SWAPS},
+    {"name": "crossed-one", "first": 0, "last": 3, "options": CROSSED},
     {"name": "heads-whole", "first": 0, "last": 2, "options": PACKED | HEADS},
 ]
 ON_TWO_AGAIN = [
@@ -112,9 +112,9 @@ def test_an_anchor_pulls_as_hard_on_two_ranks_as_on_one(weights: Weights) -> Non
 
 
 @pytest.mark.process
-def test_swapped_reports_are_decided_on_alike_on_every_rank(weights: Weights) -> None:
-    assert gap(weights["swaps-two"], weights["swaps-one"]) < 1e-9
-    assert gap(weights["swaps-one"], weights["one-0"]) > 5e-4
+def test_reports_are_valued_alike_on_every_rank(weights: Weights) -> None:
+    assert gap(weights["crossed-two"], weights["crossed-one"]) < 1e-9
+    assert gap(weights["crossed-one"], weights["one-0"]) > 5e-4
 
 
 @pytest.mark.process

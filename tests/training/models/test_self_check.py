@@ -22,7 +22,7 @@ def build(kind: str, **settings: Any) -> Any:
 def test_every_layout_says_what_the_model_says(kind: str, settings: dict[str, Any]) -> None:
     model = build(kind, **settings)
     attention = model.config._attn_implementation
-    assert check_layouts(model, ("padded", "packed", "shared_prompt")) < 1e-5
+    assert check_layouts(model, ("padded", "shared_prompt")) < 1e-5
     assert model.config._attn_implementation == attention
     assert model.training
 
@@ -37,5 +37,5 @@ def test_a_layout_that_does_not_fit_is_refused(kind: str, settings: dict[str, An
 def test_a_window_that_is_dropped_by_hand_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed = (*row_attention._PLAIN_OPTIONS, "sliding_window")
     monkeypatch.setattr(row_attention, "_PLAIN_OPTIONS", allowed)
-    with pytest.raises(UserError, match="row_layout packed are off by"):
-        check_layouts(build("mistral", sliding_window=8, initializer_range=0.25), ("packed",))
+    with pytest.raises(UserError, match="row_layout shared_prompt are off by"):
+        check_layouts(build("mistral", sliding_window=8, initializer_range=0.25), ("shared_prompt",))

@@ -333,16 +333,3 @@ def test_learning_from_a_quarter_of_each_group_trains_on_a_quarter_of_the_tokens
     assert part.trained == pytest.approx(whole.trained / 4)
     assert part.step_rows == whole.step_rows / 4
     assert (part.read, part.sampled) == (whole.read, whole.sampled)
-
-
-def test_joint_training_on_half_of_the_sets_trains_on_half_of_the_specialists_tokens() -> None:
-    """Specialists' tokens fall in proportion to the sets; ReconcileGPT learns from all its decisions."""
-    base = ("marl.report_sets=8", "marl.decided_sets=2", "marl.credit.scheme=cross_valued")
-    whole, half, quarter = (
-        next(phase for phase in list_phases(load_config(None, settings)) if phase.name == JOINT)
-        for settings in (base, (*base, "marl.trained_sets=4"), (*base, "marl.trained_sets=2"))
-    )
-    assert 0 < half.trained < whole.trained
-    assert whole.trained - half.trained == pytest.approx(2 * (half.trained - quarter.trained))
-    assert whole.trained - half.trained < whole.trained / 2  # decisions stay
-    assert (half.read, half.sampled) == (whole.read, whole.sampled)

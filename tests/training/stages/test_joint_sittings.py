@@ -93,7 +93,7 @@ def test_joint_training_goes_on_from_another_runs_team_and_behind_its_cases(
     first: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One Adam step moves a weight by its rate, so the second run began where the first one ended."""
-    more = (f"marl.start_from={first.path}", "marl.first_scenario=6", "marl.max_steps=1")
+    more = (f"marl.start_from={first.path}", "data.first_marl_index=2000006", "marl.max_steps=1")
     second = make_run(tmp_path / "second", "marl.guards.validate_every=0", *more)
     assert joint_cases(second.config, 0) == joint_cases(first.config, 2)
     assert_a_host_holds(second, dict.fromkeys(ROLES, (first, "marl")))

@@ -57,6 +57,7 @@ def test_stages_of_equal_settings_come_with_weights_and_metrics(donor: Run, tmp_
         (["sft.role_steps={cost: 4, cto: 3}"], ["base", "sft/cost"]),
         (["sft.role_steps={cost: 4, risk: 3}"], ["base", "sft/cto", "sft/cost"]),
         (["sft.learning_rate=1e-3"], ["base"]),
+        (["data.first_marl_index=2000080"], ["base", "sft/cto", "sft/cost"]),
         (["sft.control_fraction=2.0", "sft.micro_batch_size=1"], ["base", "sft/cto", "sft/cost"]),
     ],
 )

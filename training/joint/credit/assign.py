@@ -4,17 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roles.team import RECONCILER
-from training.joint.credit.base import CreditScheme
-from training.joint.credit.estimators import (
-    Advantages,
-    Estimator,
-    ScoreGroup,
-    compare_most_different,
-    normalise_role,
-)
+from training.joint.credit.estimators import Advantages, Estimator, Scores
+from training.joint.credit.schemes import CreditScheme
 from training.joint.credit.votes import VoteAdvantages, VoteCredit
-from training.joint.own_scores import score_decision, score_report
-from training.joint.records import GroupAdvantages, ScoredGroup, ScoredReportSet, SetAdvantages, Total
+from training.joint.records import GroupAdvantages, ScoredGroup, SetAdvantages, Total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +19,6 @@ class CreditAssigner:
     votes: VoteCredit
     pools_decisions: bool  # whether ReconcileGPT's decisions are compared over all sets of a scenario
     total: Total  # over all ranks
-    trained_sets: int = 0  # sets of a case of which a specialist learns its report; 0: all
-    own_weight: float = 0.0  # of the own verified score beside the team's, for reports and decisions
 
     def assign(self, roles: Sequence[str], groups: Sequence[ScoredGroup]) -> dict[str, list[GroupAdvantages]]:
         """Advantages of every role, aligned with the groups; ranks without groups take part, too."""
@@ -45,16 +36,7 @@ class CreditAssigner:
     def _of_specialist(
         self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages
     ) -> list[GroupAdvantages]:
-        reports = self._estimate(
-            [
-                ScoreGroup(
-                    scores=self._report_scores(role, group),
-                    greedy=group.greedy_reward,
-                )
-                for group in groups
-            ],
-            self.trained_sets,
-        )
+        reports = self._estimate([self.scheme.specialist_scores(role, group.report_sets) for group in groups])
         votes = self.votes.advantages(role, groups, decisions, self._estimate)
         return [
             tuple(
@@ -66,50 +48,14 @@ class CreditAssigner:
 
     def _decision_advantages(self, groups: Sequence[ScoredGroup]) -> VoteAdvantages:
         """Advantage of every decision, by group and set of reports."""
-        if self.pools_decisions:
-            pooled = self._estimate(
-                [
-                    ScoreGroup(
-                        scores=tuple(
-                            score for one in group.report_sets for score in self._decision_scores(group, one)
-                        ),
-                        greedy=group.greedy_reward,
-                    )
-                    for group in groups
-                ]
-            )
-        else:
-            pooled = self._estimate(
-                [
-                    ScoreGroup(scores=self._decision_scores(group, one), greedy=one.greedy_reward)
-                    for group in groups
-                    for one in group.report_sets
-                    if one.is_decided
-                ]
-            )
-        flat = iter(value for of_group in pooled for value in of_group)
-        return [
-            [tuple(next(flat) for _ in one.scored) if one.is_decided else () for one in group.report_sets]
-            for group in groups
-        ]
-
-    def _report_scores(self, role: str, group: ScoredGroup) -> tuple[float, ...]:
-        scores = self.scheme.specialist_scores(role, group.report_sets)
-        if not self.own_weight:
-            return tuple(scores)
-        return tuple(
-            score + self.own_weight * score_report(group.scenario, role, one.first.episode)
-            for score, one in zip(scores, group.report_sets, strict=True)
+        sets = [[one.rewards for one in group.report_sets] for group in groups]
+        compared = (
+            [[reward for rewards in of_group for reward in rewards] for of_group in sets]
+            if self.pools_decisions
+            else [rewards for of_group in sets for rewards in of_group]
         )
+        flat = iter(value for of_group in self._estimate(compared) for value in of_group)
+        return [[tuple(next(flat) for _ in rewards) for rewards in of_group] for of_group in sets]
 
-    def _decision_scores(self, group: ScoredGroup, report_set: ScoredReportSet) -> tuple[float, ...]:
-        if not self.own_weight:
-            return report_set.rewards
-        return tuple(
-            one.verdict.reward + self.own_weight * score_decision(group.scenario, one.episode)
-            for one in report_set.scored
-        )
-
-    def _estimate(self, groups: Sequence[ScoreGroup], count: int = 0) -> Advantages:
-        advantages = compare_most_different(self.estimator, count)(groups, self.total)
-        return normalise_role(advantages, self.total) if self.scheme.normalises_roles else advantages
+    def _estimate(self, groups: Sequence[Scores]) -> Advantages:
+        return self.estimator(groups, self.total)

@@ -1,8 +1,5 @@
 """Worth of reports by the verifier: nothing is generated.
 
-With `zero` "nothing" the value of a plan is its share of the optimum's worth, where V is 0 for every plan
-worth less than a blind one: so partners who offer little do not hide what a seat brings.
-
 The offers of a coalition are worth the team reward of the best plan that can be run by their reports, all
 votes right. Seats that are out report nothing, so a limit that only they know of may break.
 """
@@ -10,17 +7,15 @@ votes right. Seats that are out report nothing, so a limit that only they know o
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 
 from roles.team import Decision
 from scenarios.team import Table, TeamScenario, judge_decision
 from scenarios.team.experts import best_decision
 from simulator.reward import TeamRewardWeights, combine_parts
-from training.config.marl_config import Zero
 
 # seat -> its counterfactual rewards, for every set of reports of a case
 OfferValues = list[dict[str, tuple[float, ...]]]
-ValueOffers = Callable[[TeamScenario, Sequence[Table], TeamRewardWeights, Zero], OfferValues]
+ValueOffers = Callable[[TeamScenario, Sequence[Table], TeamRewardWeights], OfferValues]
 
 
 def coalition_reward(
@@ -28,37 +23,24 @@ def coalition_reward(
     table: Table,
     seats: Iterable[str],
     weights: TeamRewardWeights,
-    zero: Zero = "blind",
 ) -> float:
     """Team reward of the best plan by the reports of these seats alone."""
     inside = set(seats)
     heard = {seat: report if seat in inside else None for seat, report in table.items()}
     decision: Decision = best_decision(scenario.public, heard, "exact")
-    judged = judge_decision(scenario, heard, decision, zero=Fraction(0) if zero == "nothing" else None)
+    judged = judge_decision(scenario, heard, decision)
     unresolved = len(judged.broken_limits) / len(scenario.seats)
     return combine_parts(judged.value, 1.0, unresolved, float(judged.escalation_fault), weights)
 
 
-def value_without(
-    scenario: TeamScenario, table: Table, weights: TeamRewardWeights, zero: Zero = "blind"
-) -> dict[str, float]:
-    """Seat -> reward of the best plan by the other seats' reports."""
-    return {
-        seat: coalition_reward(scenario, table, [other for other in table if other != seat], weights, zero)
-        for seat in table
-    }
-
-
-def shapley_values(
-    scenario: TeamScenario, table: Table, weights: TeamRewardWeights, zero: Zero = "blind"
-) -> dict[str, float]:
+def shapley_values(scenario: TeamScenario, table: Table, weights: TeamRewardWeights) -> dict[str, float]:
     """Seat -> exact Shapley value of its report: mean gain it brings over all orders of speaking.
 
     The values add up to the reward of all reports less that of none.
     """
     seats = list(table)
     rewards = {
-        inside: coalition_reward(scenario, table, inside, weights, zero) for inside in list_coalitions(seats)
+        inside: coalition_reward(scenario, table, inside, weights) for inside in list_coalitions(seats)
     }
     return share_gains(seats, rewards)
 
@@ -87,9 +69,7 @@ def _share_of_orders(num_before: int, num_seats: int) -> float:
     return math.factorial(num_before) * math.factorial(after) / math.factorial(num_seats)
 
 
-def cross_values(
-    scenario: TeamScenario, tables: Sequence[Table], weights: TeamRewardWeights, zero: Zero = "blind"
-) -> OfferValues:
+def cross_values(scenario: TeamScenario, tables: Sequence[Table], weights: TeamRewardWeights) -> OfferValues:
     """Per set: seat -> reward of the best plan by its report and the partners of every set, n x n in all."""
     known: dict[tuple[int, ...], float] = {}
     first = {seat: [_find_equal(tables, seat, place) for place in range(len(tables))] for seat in tables[0]}
@@ -98,7 +78,7 @@ def cross_values(
         key = tuple(first[seat][donor if seat == own else partners] for seat in first)
         if key not in known:
             mixed = {seat: tables[place][seat] for seat, place in zip(first, key, strict=True)}
-            known[key] = coalition_reward(scenario, mixed, first, weights, zero)
+            known[key] = coalition_reward(scenario, mixed, first, weights)
         return known[key]
 
     places = range(len(tables))
@@ -106,16 +86,13 @@ def cross_values(
 
 
 def each_set_alone(
-    value: Callable[[TeamScenario, Table, TeamRewardWeights, Zero], Mapping[str, float]],
+    value: Callable[[TeamScenario, Table, TeamRewardWeights], Mapping[str, float]],
 ) -> ValueOffers:
     """Value every set of reports by itself."""
 
-    def value_all(
-        scenario: TeamScenario, tables: Sequence[Table], weights: TeamRewardWeights, zero: Zero
-    ) -> OfferValues:
+    def value_all(scenario: TeamScenario, tables: Sequence[Table], weights: TeamRewardWeights) -> OfferValues:
         return [
-            {seat: (worth,) for seat, worth in value(scenario, table, weights, zero).items()}
-            for table in tables
+            {seat: (worth,) for seat, worth in value(scenario, table, weights).items()} for table in tables
         ]
 
     return value_all

@@ -13,11 +13,11 @@ from typing import Protocol
 from scenarios.team import TeamScenario
 from simulator.reading import read_episode
 from simulator.reward import TeamRewardWeights, list_right_votes
-from training.joint.credit.estimators import Advantages, ScoreGroup
+from training.joint.credit.estimators import Advantages, Scores
 from training.joint.records import ScoredGroup, ScoredReportSet
 
 VoteAdvantages = list[list[tuple[float, ...]]]  # by group, report set, episode; () where the report's hold
-Estimate = Callable[[Sequence[ScoreGroup]], Advantages]
+Estimate = Callable[[Sequence[Scores]], Advantages]
 
 
 class VoteCredit(Protocol):
@@ -61,21 +61,20 @@ class VotesAlone:
     def advantages(
         self, role: str, groups: Sequence[ScoredGroup], decisions: VoteAdvantages, estimate: Estimate
     ) -> VoteAdvantages:
-        scores = [ScoreGroup(scores=tuple(vote_scores(role, group, self.weights))) for group in groups]
+        scores = [vote_scores(role, group, self.weights) for group in groups]
         flat = iter(value for of_group in estimate(scores) for value in of_group)
-        return [[(next(flat),) if one.is_decided else () for one in group.report_sets] for group in groups]
+        return [[(next(flat),) for _ in group.report_sets] for group in groups]
 
 
 def vote_scores(role: str, group: ScoredGroup, weights: TeamRewardWeights) -> list[float]:
-    """One score per decided report set: the part of this seat's vote on the first decision in the reward.
+    """One score per report set: the part of this seat's vote on the first decision in the reward.
 
     A right vote has the group's mean value times c / ((1 + c) n), a wrong or missing one 0. The mean value
     stands for each own one, so that only votes are compared, not decisions.
     """
-    decided = [one for one in group.report_sets if one.is_decided]
-    value = statistics.fmean(one.first.verdict.value for one in decided)
+    value = statistics.fmean(one.first.verdict.value for one in group.report_sets)
     right = value * weights.consensus / ((1 + weights.consensus) * len(group.scenario.seats))
-    return [right * _is_right(role, group.scenario, one) for one in decided]
+    return [right * _is_right(role, group.scenario, one) for one in group.report_sets]
 
 
 def _is_right(role: str, scenario: TeamScenario, report_set: ScoredReportSet) -> bool:
