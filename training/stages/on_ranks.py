@@ -28,7 +28,7 @@ def train_on_ranks(train: Callable[..., None], path: Path, *args: Any) -> None:
     PartialState(cpu=True)
     train(path, *args, ranks)
     leave_ranks(ranks)
-    GradientState._reset_state()  # type: ignore[no-untyped-call]
+    GradientState._reset_state()
     AcceleratorState._reset_state(reset_partial_state=True)
     return None
 

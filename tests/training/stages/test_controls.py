@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +128,16 @@ SETTINGS = (
 
 
 @pytest.mark.slow
-def test_a_demo_with_controls_goes_on_after_a_fault_and_shows_them_all(tmp_path: Path) -> None:
+def test_a_demo_with_controls_goes_on_after_a_fault_and_shows_them_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config, path = load_config(None, SETTINGS), tmp_path / "run"
     make_tiny_base(Run.create(path, config).path)
-    with pytest.raises(PlannedFaultError):
-        run_demo(path, config, 1, True, True, parse_faults(["raise@single_grpo:step:1"]))
+    create, faults = Run.create, parse_faults(["raise@single_grpo:step:1"])
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "create", lambda *args, **kwargs: replace(create(*args, **kwargs), faults=faults))
+        with pytest.raises(PlannedFaultError):
+            run_demo(path, config, 1, True, True)
     run = Run.open(path)
     assert run.is_done("single_sft/single")
     assert not run.is_done("single_grpo/single")
