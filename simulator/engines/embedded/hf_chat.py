@@ -39,7 +39,9 @@ class HFChat:
         added = (str(token) for token in tokenizer.added_tokens_decoder.values() if token.special)
         specials = {*map(str, tokenizer.all_special_tokens), *added}
         self._specials = sorted(specials, key=lambda token: (-len(token), token))
-        self._end = self._find_end()
+        self._end = self._find_end(_TALK)
+        if self._end not in self._render_tail([_NEXT]):  # a turn that others follow ends in its own way
+            self._end = self._find_end([*_TALK, _NEXT])
         self.end_id = self.encode_raw(self._end)[0]
         self._tool_role = self._find_tool_role()
         self._is_verbatim = all(
@@ -126,9 +128,14 @@ class HFChat:
             "the tokenizer's chat template cannot be used: it drops or repeats the first messages; mend it"
         )
 
-    def _find_end(self) -> str:
+    def _render_tail(self, said: list[dict[str, Any]]) -> str:
+        """Return what follows the text of an assistant's turn up to the next generation prompt."""
+        rendered = self._render([*_TALK, *said], add_generation_prompt=True)
+        return rendered[rendered.index(_TURN) + len(_TURN) :]
+
+    def _find_end(self, talk: list[dict[str, Any]]) -> str:
         """Return the token that ends an assistant's turn: the first after its text."""
-        rendered = self._render(_TALK)
+        rendered = self._render(talk)
         rest = rendered[rendered.rindex(_TURN) + len(_TURN) :]
         eos = str(self._tokenizer.eos_token)
         if rest.startswith(eos):
@@ -163,8 +170,7 @@ class HFChat:
         else:
             results = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
             said = [{"role": "user", "content": results}]
-        rendered = self._render([*_TALK, *said], add_generation_prompt=True)
-        tail = rendered[rendered.index(_TURN) + len(_TURN) :]
+        tail = self._render_tail(said)
         return tail[tail.index(self._end) + len(self._end) :]
 
     def _join_tools(self) -> str:
@@ -188,5 +194,6 @@ TEMPLATE_DATE = date(2026, 1, 1)  # for templates that read the clock: equal pro
 _TURN = "\u27e6turn\u27e7"
 _ODD = ' \u27e6"odd"\u27e7\n '  # changes under trim and tojson
 _TALK = [{"role": "user", "content": "u"}, {"role": "assistant", "content": _TURN}]
+_NEXT = {"role": "user", "content": "n"}
 _SLOT = "\u27e6slot\u27e7"
 _OTHER = "\u27e6other\u27e7"
