@@ -23,6 +23,7 @@ from transformers import (
 from transformers.utils import logging
 
 from roles.errors import UserError
+from simulator.engines.embedded.hf_chat import pin_date
 from training.config.model_config import ModelConfig
 from training.models.adapters import quantization
 from training.models.pretrained import CHAT_TEMPLATE, SMOLLM2, prepare_smollm2
@@ -154,6 +155,8 @@ def load_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase
     tokenizer = load_tokenizer(model_id)
     if name == SMOLLM2:
         tokenizer.chat_template = CHAT_TEMPLATE
+    if isinstance(tokenizer.chat_template, str):
+        tokenizer.chat_template = pin_date(tokenizer.chat_template)
     return load_without_dropout(model_id, dtype="auto"), tokenizer
 
 
