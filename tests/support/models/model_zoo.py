@@ -228,10 +228,8 @@ def make_model(family: Family, tokenizer: PreTrainedTokenizerFast) -> Any:
     torch.manual_seed(0)
     ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     size = {key: one for key, one in SIZE.items() if key not in _LEFT_OUT.get(family.config, ())}
-    config = AutoConfig.for_model(
-        family.config, **(size | {"vocab_size": VOCABULARY, "pad_token_id": tokenizer.pad_token_id} | ends)
-        | family.settings,
-    )  # fmt: skip
+    names = {"vocab_size": VOCABULARY, "pad_token_id": tokenizer.pad_token_id, **ends}
+    config = AutoConfig.for_model(family.config, **{**size, **names, **family.settings})
     model: Any = AutoModelForCausalLM.from_config(config).float()
     for name, parameter in model.named_parameters():
         if parameter.ndim > 1 and "A_log" not in name:

@@ -213,11 +213,13 @@ def compare_gradients(model: Any, layout: Any) -> float:
 
     for text in texts:
         every = model(input_ids=torch.tensor([text]), use_cache=False).logits[0, 39:-1].log_softmax(-1)
-        every.gather(1, torch.tensor(text[40:])[:, None]).sum().backward()
+        total: Any = every.gather(1, torch.tensor(text[40:])[:, None]).sum()
+        total.backward()
     wanted = take()
     for batch in make_batches(rows, layout=layout, max_tokens=1000):
         with routed_roles(model, batch):
-            token_logprobs(model, batch)[0].sum().backward()
+            total = token_logprobs(model, batch)[0].sum()
+            total.backward()
     return max(_gap(*pair) / (1 + float(pair[1].abs().max())) for pair in zip(take(), wanted, strict=True))
 
 
