@@ -34,8 +34,13 @@ def check_base(model: PreTrainedModel, config: ModelConfig, layouts: Iterable[La
     Raises:
         UserError: adapters, a layout or the engine do not fit the model, or differ.
     """
-    with _wearing_adapters(model, config) as worn:
-        return max(check_layouts(worn, layouts), check_engine(dict.fromkeys(NAMES, worn)))
+    attention = model.config._attn_implementation
+    try:
+        with _wearing_adapters(model, config) as worn:
+            return max(check_layouts(worn, layouts), check_engine(dict.fromkeys(NAMES, worn)))
+    finally:
+        if model.config._attn_implementation != attention:
+            model.set_attn_implementation(attention)
 
 
 def check_layouts(model: Any, layouts: Iterable[LayoutName]) -> float:

@@ -116,6 +116,7 @@ def try_family(name: str, folder: Path) -> Trial:
             )
         break
     differences = [run.read_payload("base")["largest_difference"], *_train(run)]
+    assert run.read_json("provenance.json")["largest_difference"] == differences[0]
     exported, gguf, found = _export(run, folder)
     differences += found
     team = load_trained_team(exported, "marl")  # checks the engine on the loaded weights
