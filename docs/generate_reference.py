@@ -30,6 +30,30 @@ PYTHON_PAGE = "# Python API\n\n`import emads` loads no torch; names load on firs
 )
 
 
+FAMILIES_HEAD = """\
+# Model families
+
+Each family as a tiny random model with a tokenizer and a chat template of its kind, through base, a step of
+SFT, of GRPO and of joint training of LoRA adapters, export and reload, on a CPU in float32.
+Log-probabilities of sampled tokens, of stored weights that are loaded again, of merged weights and of GGUF
+files are compared with the model's own forward pass at each hand-over, and so are gradients; the largest
+difference of all is below WORST. What a base does is found out by probes, never by its name: families that
+are not listed are checked in the same way before they are trained. Published weights were not trained here,
+those of SmolLM2 apart.
+
+- **works**: the embedded engine decodes it in batches with a cache.
+- **own pass**: it has windows, states or positions that those steps do not know. The engine computes each
+  text anew for every token, which is slow and right. `engine.name: vllm` is faster.
+- **refused**: before anything is trained, with the reason.
+
+`row_layout: padded` stands for `sft.row_layout`, `grpo.memory.row_layout` and `marl.memory.row_layout`. A
+base that needs it is refused without it, and so is one that needs `model.lora_targets`: names of linear
+layers that see every token, as in `[q_proj, k_proj, v_proj, o_proj]` (Mamba: `[in_proj, x_proj]`).
+
+| family | `model_type` | result | set | GGUF |
+|---|---|---|---|---|"""
+
+
 def describe_type(field: FieldInfo, schema: dict[str, Any]) -> str:
     """The type of one key as a user reads it: allowed values, else the JSON type with its bounds."""
     if "enum" in schema:
@@ -190,6 +214,23 @@ def render_jobs() -> str:
     return "\n".join(lines)
 
 
+def render_families() -> str:
+    """The page of model families, from what the model zoo recorded."""
+    found = json.loads((ROOT / "docs" / "model_families.json").read_text())
+    worst = max(one["largest_difference"] for one in found.values())
+    lines = [FAMILIES_HEAD.replace("WORST", f"{worst:g}")]
+    for name, one in found.items():
+        result = f"refused: {one['reason']}" if one["reason"] else one["result"]
+        needs = ", ".join(f"`{key}`" for key in one["needs"])
+        gguf = (
+            "no"
+            if "is not written here" in one["gguf"]
+            else one["gguf"].replace("the file would not hold", "no:")
+        )
+        lines.append(f"| {name} | `{one['kind']}` | {result} | {needs} | {gguf} |")
+    return "\n".join([*lines, ""])
+
+
 def main() -> None:
     """Write every generated page."""
     sys.path.insert(0, str(ROOT))
@@ -198,6 +239,7 @@ def main() -> None:
     (TARGET / "commands.md").write_text(render_commands())
     (TARGET / "python.md").write_text(PYTHON_PAGE)
     (TARGET / "job-cases.md").write_text(render_jobs())
+    (TARGET / "model-families.md").write_text(render_families())
 
 
 if __name__ == "__main__":

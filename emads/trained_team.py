@@ -13,6 +13,7 @@ from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase, read_case
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
+from simulator.engines.embedded.engine_check import check_engine
 from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
 from training.config.run_config import EngineConfig, RunConfig
@@ -126,7 +127,8 @@ def load_trained_team(
     """Return the team of a run after a stage, or of an exported folder.
 
     Raises:
-        UserError: no such run or folder, unknown engine, no sound weights of the stage.
+        UserError: no such run or folder, unknown engine, no sound weights of the stage, or an exported team
+            that the embedded engine would play by other log-probabilities than the models' own.
     """
     quiet_libraries()
     if is_team_folder(path):
@@ -160,11 +162,14 @@ def _load_exported(path: Path, stage: str, engine: str | None, questions: int | 
             file=sys.stderr,
         )
     models, tokenizer = load_exported_models(folder)
+    chosen = choose_engine(record.config.engine, engine)
+    if chosen.name == "transformers":
+        check_engine(models)
     return TrainedTeam(
         source=f"exported {path.resolve().name}",
         config=record.config,
         stage=stage,
-        engine=choose_engine(record.config.engine, engine),
+        engine=chosen,
         models=models,
         base=folder.base,
         chat=make_chat(tokenizer, record.config),

@@ -1,5 +1,7 @@
 """OpenAI's chat completions: the model NAME plays a whole case, NAME/ROLE is one role's own weights.
 
+A role's weights take the caller's tools: calls are answered as such, and their results go on with the chat.
+
 A field that would change the answer and is not understood is refused by name; what other servers also ignore
 is ignored. Source: OpenAI API reference, chat completions, streaming and models.
 """
@@ -11,6 +13,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from http import HTTPStatus
+from itertools import takewhile
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -22,7 +25,17 @@ from roles.errors import InfrastructureError, UserError, unknown
 from scenarios.written.written_case import FreeCase
 from serving.endpoint.served_team import list_role_models, read_message_case
 from serving.endpoint.tables import BusyError, PlayedTable, Tables, Tell, describe_play
+from serving.endpoint.tool_talk import (
+    MOST_TOOLS,
+    MadeCall,
+    OfferedTool,
+    Turn,
+    make_message,
+    order_results,
+    write_calls,
+)
 from serving.guard import describe_error
+from simulator.tool_calls import MAX_CALLS_PER_TURN
 
 MOST_MESSAGES = 64
 IGNORED = frozenset(
@@ -52,9 +65,11 @@ class TextPart(_Body):
 class ChatMessage(_Body):
     """One message. Example: ChatMessage(role="user", content="title: ...")"""
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart] = ""
     name: str | None = None
+    tool_calls: list[MadeCall] = Field(default=[], max_length=MAX_CALLS_PER_TURN)
+    tool_call_id: str | None = None
 
     @property
     def text(self) -> str:
@@ -91,6 +106,9 @@ class ChatRequest(_Body):
     max_completion_tokens: int | None = Field(None, ge=1)
     n: Literal[1] | None = None
     logprobs: Literal[False] = False
+    tools: list[OfferedTool] = Field(default=[], max_length=MOST_TOOLS)
+    tool_choice: Literal["auto", "none"] = "auto"
+    parallel_tool_calls: Literal[True] | None = None
 
 
 def make_openai_routes(tables: Tables, name: str) -> APIRouter:
@@ -125,6 +143,10 @@ def make_openai_routes(tables: Tables, name: str) -> APIRouter:
 
 
 async def _decide(tables: Tables, asked: ChatRequest) -> Response:
+    if asked.tools or any(message.role == "tool" for message in asked.messages):
+        raise UserError(
+            f"tools: model {asked.model!r} plays a whole decision with its own; ask a role's model for others"
+        )
     case = read_message_case(tables.team, asked.messages[-1].text)
     is_json = asked.response_format.type == "json_object"
 
@@ -133,7 +155,8 @@ async def _decide(tables: Tables, asked: ChatRequest) -> Response:
 
     if not asked.stream:
         played = await tables.decide(case)
-        return JSONResponse(_make_reply(asked.model, write(played), "stop", _count(played)))
+        message, _ = make_message(write(played), with_tools=False)
+        return JSONResponse(_make_reply(asked.model, message, "stop", _count(played)))
     return await _stream(tables, asked, case, write, has_progress=not is_json)
 
 
@@ -209,11 +232,14 @@ async def _speak(tables: Tables, asked: ChatRequest, role: str) -> Response:
         raise UserError(f"model {asked.model!r} answers at once: leave out stream")
     if asked.response_format.type != "text":
         raise UserError(f"model {asked.model!r} writes what it learnt to write: leave out response_format")
+    tools = [] if asked.tool_choice == "none" else [one.as_tool() for one in asked.tools]
     text, completion, prompt_tokens = await tables.complete(
-        role, _list_turns(asked.messages), _sample(tables, asked)
+        role, _list_turns(asked.messages), _sample(tables, asked), tools
     )
     usage = _make_usage(prompt_tokens, len(completion.token_ids))
-    return JSONResponse(_make_reply(asked.model, text, completion.finish_reason, usage))
+    message, calls_tools = make_message(text, with_tools=bool(tools))
+    reason = "tool_calls" if calls_tools else completion.finish_reason
+    return JSONResponse(_make_reply(asked.model, message, reason, usage))
 
 
 def _sample(tables: Tables, asked: ChatRequest) -> Any:
@@ -223,18 +249,33 @@ def _sample(tables: Tables, asked: ChatRequest) -> Any:
     return replace(tables.team.sampling, temperature=temperature, max_completion_tokens=min(wanted, most))
 
 
-def _list_turns(messages: Sequence[ChatMessage]) -> list[tuple[str, str]]:
-    """Return (user or assistant, text) in turn; system text goes before the first user message.
+def _list_turns(messages: Sequence[ChatMessage]) -> list[Turn]:
+    """Return the turns in order; system text goes before the first user message.
 
     Raises:
-        UserError: another order.
+        UserError: another order, or calls without one result each.
     """
     own = [message.text for message in messages if message.role in ("system", "developer")]
-    turns = [(message.role, message.text) for message in messages if message.role in ("user", "assistant")]
-    wanted = ["user" if place % 2 == 0 else "assistant" for place in range(len(turns))]
-    if not turns or [who for who, _ in turns] != wanted or turns[-1][0] != "user":
-        raise UserError("messages must be user, assistant, user, ... and end with user")
-    return [("user", "\n\n".join([*own, turns[0][1]])), *turns[1:]]
+    spoken = [message for message in messages if message.role not in ("system", "developer")]
+    turns: list[Turn] = []
+    for place, message in enumerate(spoken):
+        if message.role == "tool":
+            continue  # taken with the calls before
+        is_wanted = message.role == ("assistant" if turns and turns[-1][0] != "assistant" else "user")
+        if not is_wanted:
+            raise UserError("messages must be user, assistant, user or results of tools, assistant, ...")
+        if message.role == "user":
+            turns.append(("user", (message.text,)))
+            continue
+        turns.append(("assistant", (write_calls(message.text, message.tool_calls),)))
+        results = list(takewhile(lambda one: one.role == "tool", spoken[place + 1 :]))
+        if results or message.tool_calls:
+            found = [(one.tool_call_id, one.text) for one in results]
+            turns.append(("tool", order_results(message.tool_calls, found)))
+    num_results = sum(len(texts) for who, texts in turns if who == "tool")
+    if not turns or turns[-1][0] == "assistant" or num_results != sum(one.role == "tool" for one in spoken):
+        raise UserError("messages must begin with user, and end with user or results of tools")
+    return [("user", ("\n\n".join([*own, turns[0][1][0]]),)), *turns[1:]]
 
 
 def _read_request(body: bytes) -> ChatRequest:
@@ -259,8 +300,7 @@ def _drop_unset(value: Any) -> Any:
     return [_drop_unset(one) for one in value] if isinstance(value, list) else value
 
 
-def _make_reply(model: str, text: str, reason: str, usage: dict[str, int]) -> dict[str, Any]:
-    message = {"role": "assistant", "content": text, "refusal": None}
+def _make_reply(model: str, message: dict[str, Any], reason: str, usage: dict[str, int]) -> dict[str, Any]:
     return {
         "id": _draw_id(),
         "object": "chat.completion",

@@ -4,12 +4,14 @@ All jobs share one engine, so they are batched. A caller that goes away takes it
 """
 
 import asyncio
+import hashlib
 import io
 import itertools
+import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.console import Console
@@ -18,12 +20,14 @@ from rich.text import Text
 from evaluation.minutes.live_view import LiveView
 from evaluation.minutes.minutes import NOT_SCORED
 from evaluation.minutes.transcript import render_text, transcript
+from roles.base import Role, Tool
 from roles.errors import InfrastructureError, UserError
 from roles.registry import ROLES
 from scenarios.team.playable import PlayableCase
 from scenarios.written.written_case import FreeCase
 from serving.endpoint.metrics import Metrics
 from serving.endpoint.served_team import ServedTeam, check_seat
+from serving.endpoint.tool_talk import Turn
 from simulator.agents.scripted_policies import remember_cases
 from simulator.engines.base import Completion, CompletionRequest, Engine, Sampling
 from simulator.export.episode_files import episode_to_dict
@@ -162,17 +166,22 @@ class Tables:
             return (await self._speak(case, seat, brief))[1]
 
     async def complete(
-        self, role: str, turns: Sequence[tuple[str, str]], sampling: Sampling
+        self, role: str, turns: Sequence[Turn], sampling: Sampling, tools: Sequence[Tool] = ()
     ) -> tuple[str, Completion, int]:
-        """Let one role go on with a chat of (who, text), who being user or assistant, the last one user.
+        """Let one role go on with a chat, whose last turn is the user's or results of tools.
+
+        `tools`: the caller's, which the role may call.
 
         Returns: its text, the completion, and the length of the prompt in tokens.
         """
         async with self.place("completion"):
             chat, session = self.team.chat, f"serve/{next(self._numbers)}/{role}"
-            ids = chat.open(ROLES[role], turns[0][1], with_tools=False)
-            for who, text in turns[1:]:
-                ids += (*chat.encode(text), chat.end_id) if who == "assistant" else chat.ask(text)
+            ids = chat.open(_with_tools(ROLES[role], tools), turns[0][1][0], with_tools=bool(tools))
+            for who, texts in turns[1:]:
+                if who == "assistant":
+                    ids += (*chat.encode(texts[0]), chat.end_id)
+                else:
+                    ids += chat.observe(*texts) if who == "tool" else chat.ask(texts[0])
             request = CompletionRequest(policy=role, session=session, prompt_ids=ids, sampling=sampling)
             try:
                 completion = await self.engine.complete(request)
@@ -265,6 +274,15 @@ class LineView(LiveView):
     def show(self, words: Text) -> None:
         """Tell one line."""
         self._tell(words.plain)
+
+
+def _with_tools(role: Role, tools: Sequence[Tool]) -> Role:
+    """The role with the caller's tools, under a name of its own: chats keep what they render by name."""
+    if not tools:
+        return role
+    shown = json.dumps([tool.as_chat_tool() for tool in tools], sort_keys=True)
+    name = f"{role.name}+{hashlib.sha256(shown.encode()).hexdigest()[:16]}"
+    return replace(role, name=name, tools=tuple(tools))
 
 
 def describe_play(played: PlayedTable) -> dict[str, Any]:

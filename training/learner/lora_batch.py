@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from roles.errors import UserError
 from simulator.engines.adapter_names import START, adapter_of
@@ -52,7 +53,7 @@ def routed_roles(
             parameter.requires_grad_(torch.is_grad_enabled() or parameter.requires_grad)
     before = [layer.__dict__.get("forward") for layer in layers]  # a route that this one stands in for
     for layer in layers:
-        _route(layer, stretches)
+        _route(layer, stretches, batch.token_ids.shape)
     try:
         yield
     finally:
@@ -72,11 +73,11 @@ def _find_layers(model: nn.Module) -> list[Any]:
     """Every layer with adapters, quantised ones among them."""
     found = [(name, module) for name, module in model.named_modules() if isinstance(module, LoraLayer)]
     for name, module in found:
-        if not isinstance(module.get_base_layer(), nn.Linear):
+        if not isinstance(module.get_base_layer(), nn.Linear | Conv1D):
             kind = type(module.get_base_layer()).__name__
             raise UserError(
                 f"joint training takes adapters on linear layers; {name} is of kind {kind}:"
-                " set model.lora_targets"
+                " set model.lora_targets to such layers, as in [q_proj, k_proj, v_proj, o_proj]"
             )
     return [module for _, module in found]
 
@@ -94,23 +95,34 @@ def _stretches(model: nn.Module, batch: RowBatch) -> Stretches:
     return stretches
 
 
-def _route(layer: Any, stretches: Stretches) -> None:
+def _route(layer: Any, stretches: Stretches, shape: torch.Size) -> None:
     def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return _routed_forward(layer, x, stretches)
+        return _routed_forward(layer, x, stretches, *shape)
 
     layer.forward = forward
 
 
-def _routed_forward(layer: Any, x: Tensor, stretches: Stretches) -> Tensor:
-    """Base of all tokens, plus B A x * scale of each adapter on its stretch; x is (lines, tokens, width)."""
+def _routed_forward(layer: Any, x: Tensor, stretches: Stretches, lines: int, tokens: int) -> Tensor:
+    """Base of all tokens, plus B A x * scale of each adapter on its stretch.
+
+    x is (lines, tokens, width), or (lines * tokens, width) where a model lays its lines end to end.
+
+    Raises:
+        UserError: the layer is given other tokens than those of the batch.
+    """
     base: Tensor = layer.base_layer(x)
-    if len(x) > 1 and sum(stop > start for start, stop in stretches.values()) > 1:
+    if x.shape[:-1].numel() != lines * tokens:
+        raise UserError(
+            f"joint training takes adapters on layers that see every token; one sees {tuple(x.shape[:-1])}"
+            f" of {lines} x {tokens}: set model.lora_targets"
+        )
+    if lines > 1 and sum(stop > start for start, stop in stretches.values()) > 1:
         raise ValueError("several adapters in one batch need a packed line")
-    lengths = tuple(len(x) * (stop - start) for start, stop in stretches.values())
+    lengths = tuple(lines * (stop - start) for start, stop in stretches.values())
     scales = tuple(float(layer.scaling[name]) for name in stretches)
     pairs = [one[name].weight for name in stretches for one in (layer.lora_A, layer.lora_B)]
     added: Tensor = _AddAdapters.apply(  # type: ignore[no-untyped-call]
-        x.flatten(0, 1), base.flatten(0, 1), lengths, scales, *pairs
+        x.flatten(0, -2), base.flatten(0, -2), lengths, scales, *pairs
     )
     return added.view_as(base)
 

@@ -26,7 +26,10 @@ NAME = "emads_rows"
 QUERY_BLOCK = 256  # queries whose scores are computed at once in plain attention
 
 
-_PLAIN_OPTIONS = ("dropout", "is_causal", "position_ids", "use_cache", "output_attentions", "cache_position")
+_PLAIN_OPTIONS = (
+    *("dropout", "is_causal", "position_ids", "use_cache", "output_attentions", "cache_position"),
+    "output_router_logits",
+)
 _calls: ContextVar[list[nn.Module] | None] = ContextVar("layers that attended by rows", default=None)
 
 
@@ -134,7 +137,9 @@ def row_attention(
     if layout is None:
         return grouped_attention(module, query, key, value, attention_mask, scaling=scaling, **options)
     if unknown := sorted(
-        key for key, one in options.items() if one is not None and key not in _PLAIN_OPTIONS
+        key
+        for key, one in options.items()
+        if one is not None and one is not False and key not in _PLAIN_OPTIONS
     ):
         raise UserError(f"row layouts do not know {', '.join(unknown)} of this model: use row_layout padded")
     if (calls := _calls.get()) is not None:

@@ -23,10 +23,11 @@ from transformers import (
 from transformers.utils import logging
 
 from roles.errors import UserError
+from simulator.engines.embedded.hf_chat import pin_date
 from training.config.model_config import ModelConfig
 from training.models.adapters import quantization
 from training.models.pretrained import CHAT_TEMPLATE, SMOLLM2, prepare_smollm2
-from training.models.strict_loading import load_model, load_tokenizer
+from training.models.strict_loading import load_model, load_tokenizer, load_without_dropout
 
 PAD, UNKNOWN, END = "<|pad|>", "<|unknown|>", "<|end|>"
 HEADERS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
@@ -145,7 +146,7 @@ def number_features(values: Tensor, width: int) -> Tensor:
 
 
 def load_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A hub or local model and its tokenizer.
+    """A hub or local model, without dropout, and its tokenizer.
 
     Raises:
         UserError: it cannot be loaded; says what was tried.
@@ -154,7 +155,9 @@ def load_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase
     tokenizer = load_tokenizer(model_id)
     if name == SMOLLM2:
         tokenizer.chat_template = CHAT_TEMPLATE
-    return load_model(model_id, dtype="auto"), tokenizer
+    if isinstance(tokenizer.chat_template, str):
+        tokenizer.chat_template = pin_date(tokenizer.chat_template)
+    return load_without_dropout(model_id, dtype="auto"), tokenizer
 
 
 def use_threads(count: int) -> None:

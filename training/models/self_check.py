@@ -1,61 +1,146 @@
-"""A check of a base before training: the learner's row layouts against the model's own forward pass."""
+"""A check of a base before training: row layouts and engine against the model's own forward pass.
 
-from collections.abc import Iterable
+Where adapters are trained the base wears two of them meanwhile, and is bare again afterwards.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
+from peft import PeftModel
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from roles.errors import UserError
+from simulator.engines.embedded.engine_check import check_engine
+from simulator.engines.embedded.own_pass import long_text, tolerance
+from training.config.model_config import ModelConfig
+from training.learner.lora_batch import routed_roles
 from training.learner.packing import LayoutName, make_batches
 from training.learner.rows import TrainingRow
 from training.learner.token_logprobs import token_logprobs
+from training.models.adapters import attach
 
-TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}  # of log-probabilities
-TOLERANCE_IN_HALF = 0.25
-PROMPT, OWN = 20, 9  # tokens of each checked row
+OWN = 9  # tokens that are compared of each row
+NAMES = ("cto", "coo")  # adapters of the checked base
+KEYS = "sft.row_layout, grpo.memory.row_layout, marl.memory.row_layout"
+_FAULTS = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 
 
-def check_layouts(model: PreTrainedModel, layouts: Iterable[LayoutName]) -> float:
+def check_base(model: PreTrainedModel, config: ModelConfig, layouts: Iterable[LayoutName]) -> float:
+    """Largest difference of a token's log-probability that layouts and engine make, of the whole model.
+
+    Raises:
+        UserError: adapters, a layout or the engine do not fit the model, or differ.
+    """
+    attention = model.config._attn_implementation
+    try:
+        with _wearing_adapters(model, config) as worn:
+            return max(check_layouts(worn, layouts), check_engine(dict.fromkeys(NAMES, worn)))
+    finally:
+        if model.config._attn_implementation != attention:
+            model.set_attn_implementation(attention)
+
+
+def check_layouts(model: Any, layouts: Iterable[LayoutName]) -> float:
     """Largest difference of a token's log-probability between a layout and the model's own pass.
+
+    The texts are longer than the model's attention window, where that is feasible.
 
     Raises:
         UserError: a layout does not fit the model, or differs.
     """
+    prompt = long_text(model)
     size = int(model.config.get_text_config().vocab_size)
-    prompt = [k % size for k in range(PROMPT)]
     texts = [prompt + [(11 * number + 3 * k) % size for k in range(OWN)] for number in range(3)]
     rows = [
         TrainingRow(
-            role="cto",
+            role=NAMES[0],
             token_ids=tuple(text),
-            loss_mask=(0,) * PROMPT + (1,) * OWN,
+            loss_mask=(0,) * len(prompt) + (1,) * OWN,
             sampling_logprobs=(0.0,) * len(text),
             advantage=1.0,
         )
         for text in texts
     ]
     was_training, attention, worst = model.training, model.config._attn_implementation, 0.0
-    most = TOLERANCE.get(next(model.parameters()).dtype, TOLERANCE_IN_HALF)
     model.eval()
     try:
         with torch.no_grad():
-            every = model(input_ids=torch.tensor(texts, device=model.device), use_cache=False).logits
-            every = every.float().log_softmax(-1).cpu()
+            every = torch.cat([_own_part(model, text, len(prompt)) for text in texts])
+            model.train()  # as it learns: dropout would show
             for layout in dict.fromkeys(layouts):
-                for batch in make_batches(rows, layout=layout, max_tokens=4096, device=model.device):
-                    found = token_logprobs(model, batch)[0].cpu()
-                    order = [texts.index(list(row.token_ids)) for row in batch.rows]
-                    own = every[order, PROMPT - 1 : -1].flatten(0, 1)
-                    wanted = own.gather(1, batch.targets.cpu()[:, None])[:, 0]
-                    difference = float((found - wanted).abs().max())
-                    if not difference <= most:
-                        raise UserError(
-                            f"{model.config.model_type}: log-probabilities of row_layout {layout} are off by "
-                            f"{difference:.2g}; use row_layout padded, or another model"
-                        )
-                    worst = max(worst, difference)
+                worst = max(worst, _check_layout(model, layout, rows, every))
     finally:
         model.train(was_training)
         if model.config._attn_implementation != attention:
             model.set_attn_implementation(attention)
     return worst
+
+
+def _own_part(model: Any, text: list[int], start: int) -> Tensor:
+    """Log-probabilities of every token at the own places of a text: (1, own, vocabulary)."""
+    logits = model(input_ids=torch.tensor([text], device=model.device), use_cache=False).logits
+    found: Tensor = logits[:, start - 1 : -1].float().log_softmax(-1).cpu()
+    return found
+
+
+def _check_layout(model: Any, layout: LayoutName, rows: list[TrainingRow], every: Tensor) -> float:
+    kind, worst = model.config.model_type, 0.0
+    remedy = f"use row_layout padded ({KEYS})" if layout != "padded" else "use another model"
+    routes = (False, True) if isinstance(model, PeftModel) else (False,)
+    for is_routed in routes:
+        for batch in make_batches(rows, layout=layout, max_tokens=1 << 17, device=model.device):
+            try:
+                with routed_roles(model, batch) if is_routed else nullcontext():
+                    found = token_logprobs(model, batch)[0].cpu()
+            except torch.OutOfMemoryError:
+                raise
+            except UserError as error:
+                raise UserError(str(error).replace("use row_layout padded", remedy)) from error
+            except _FAULTS as error:
+                raise UserError(
+                    f"{kind} cannot be computed in row_layout {layout}: {remedy} ({_first_line(error)})"
+                ) from error
+            own = every[[rows.index(row) for row in batch.rows]].flatten(0, 1)
+            wanted = own.gather(1, batch.targets.cpu()[:, None])[:, 0]
+            difference = float((found - wanted).abs().max())
+            if not difference <= tolerance(model):
+                raise UserError(
+                    f"{kind}: log-probabilities of row_layout {layout} are off by {difference:.2g}; {remedy}"
+                )
+            worst = max(worst, difference)
+    return worst
+
+
+@contextmanager
+def _wearing_adapters(model: PreTrainedModel, config: ModelConfig) -> Iterator[Any]:
+    """The model, for as long with two adapters that say something if such are trained.
+
+    Raises:
+        UserError: adapters that PEFT does not put on this model.
+    """
+    if config.adapter == "none":
+        yield model
+        return
+    learns = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    plain = config.model_copy(update={"adapter": "lora"})  # the base is not yet in 4 bits
+    worn: Any = attach(model, plain, seed=0, name=NAMES[0])
+    try:
+        worn.add_adapter(NAMES[1], worn.peft_config[NAMES[0]])
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for name, parameter in worn.named_parameters():
+                if "lora_B" in name:
+                    drawn = torch.randn(parameter.shape, generator=generator) * 0.02
+                    parameter.copy_(drawn)
+        yield worn
+    finally:
+        worn.unload()
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name in learns)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

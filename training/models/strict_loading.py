@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from roles.errors import UserError
 
@@ -23,6 +29,21 @@ def load_model(source: str | Path, **options: Any) -> PreTrainedModel:
             source, use_safetensors=True, trust_remote_code=False, **options
         )
         return model
+
+
+def load_without_dropout(source: str | Path, **options: Any) -> PreTrainedModel:
+    """The same model without dropout: what learns then computes what was sampled.
+
+    Raises:
+        UserError: as `load_model`.
+    """
+    with _explain(source):
+        config: Any = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    for one in (config, config.get_text_config()):
+        for name, value in one.to_dict().items():
+            if "drop" in name and isinstance(value, float) and value > 0:
+                setattr(one, name, 0.0)
+    return load_model(source, config=config, **options)
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:

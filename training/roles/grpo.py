@@ -246,6 +246,7 @@ def run_grpo(
         adam_epsilon=config.adam_epsilon,
         warmup_steps=min(5, config.max_steps // 10),
         beta=config.loss.kl_coefficient,
+        router_aux_loss_coef=0.0,  # as in SFT and in joint training
         temperature=config.temperature,
         loss_type=config.loss.kind,
         scale_rewards="none",

@@ -103,6 +103,7 @@ def run_sft(
         warmup_steps=min(20, max_steps // 10),
         packing=config.row_layout == "packed",
         max_length=config.pack_tokens if config.row_layout == "packed" else None,
+        router_aux_loss_coef=0.0,  # in every stage the loss of what was sampled or shown alone
         gradient_checkpointing=gradient_checkpointing,
         logging_steps=min(MOST_STEPS_PER_LOG, max(1, max_steps // LEAST_LOGS)),
         save_strategy="no",

@@ -128,6 +128,13 @@ class Run:
             )
         return digest
 
+    def add_provenance(self, **facts: float) -> None:
+        """Add what was found out about this run's base to provenance.json; it may have been lost."""
+        file = self.path / "provenance.json"
+        if file.is_file() and isinstance(known := read_json(file), dict):
+            with explain_os_errors("write", file):
+                write_atomic(file, encode_json({**known, **facts}))
+
     def log(self, stage: str, step: int, metrics: Mapping[str, float]) -> None:
         """Append one line to metrics.jsonl, and tell the trackers of `report_to`.
 

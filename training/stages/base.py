@@ -12,10 +12,12 @@ from training.data.demonstrations import corpus
 from training.models.adapters import quantization
 from training.models.base_model import build_tiny_model, load_pretrained, train_tokenizer
 from training.models.precision import advise_precision
-from training.models.self_check import check_layouts
+from training.models.self_check import check_base
 from training.models.weights import BASE, is_finished, save_weights
 from training.runs.faults import enter_stage
 from training.runs.run_folder import Run
+from training.runs.workers import report_progress
+from training.stages.from_config import make_chat
 
 TOKENIZER_SCENARIOS = 300  # per family, for training the tiny tokenizer
 logger = logging.getLogger(__name__)
@@ -56,8 +58,10 @@ def make_base(run: Run, read_texts: Callable[[], Iterable[str]]) -> None:
     layouts = [config.grpo.memory.row_layout, config.marl.memory.row_layout]
     if config.sft.row_layout != "packed":  # TRL lays those rows itself
         layouts.append(config.sft.row_layout)
-    difference = check_layouts(model, layouts)
-    logger.info("log-probabilities of the row layouts differ by %.2g at most", difference)
+    make_chat(tokenizer, config)  # a template that cannot be used is refused here
+    difference = check_base(model, config.model, layouts)
+    report_progress(0, largest_difference=difference)
+    run.add_provenance(largest_difference=difference)
     save_weights(run, BASE, None, model, tokenizer, step=0)
     num_parameters = sum(p.numel() for p in model.parameters())
     run.mark_done(BASE, {"num_parameters": num_parameters, "largest_difference": difference})

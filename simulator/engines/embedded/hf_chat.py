@@ -1,6 +1,7 @@
 """A Hugging Face tokenizer and its chat template as an append-only Chat."""
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import date
 from typing import Any
@@ -16,6 +17,15 @@ from simulator.tool_calls import describe_tools
 _TEMPLATE_ERRORS = (
     TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
+
+
+_Opening = tuple[list[dict[str, Any]], list[dict[str, Any]] | None, str]
+MOST_OPENINGS = 1024  # rendered ones that are kept
+
+
+def pin_date(template: str) -> str:
+    """The template with a fixed date where it reads the clock: servers then render what was trained."""
+    return _CLOCK.sub(lambda found: repr(TEMPLATE_DATE.strftime(found[2])), template)
 
 
 class HFChat:
@@ -39,7 +49,9 @@ class HFChat:
         added = (str(token) for token in tokenizer.added_tokens_decoder.values() if token.special)
         specials = {*map(str, tokenizer.all_special_tokens), *added}
         self._specials = sorted(specials, key=lambda token: (-len(token), token))
-        self._end = self._find_end()
+        self._end = self._find_end(_TALK)
+        if self._end not in self._render_tail([_NEXT]):  # a turn that others follow ends in its own way
+            self._end = self._find_end([*_TALK, _NEXT])
         self.end_id = self.encode_raw(self._end)[0]
         self._tool_role = self._find_tool_role()
         self._is_verbatim = all(
@@ -52,10 +64,12 @@ class HFChat:
     def open(self, role: Role, brief: str, *, with_tools: bool) -> tuple[int, ...]:
         plain = self.neutralise(brief)
         if not self._is_verbatim:
-            return self.encode_raw(self._render_opening(role, plain, with_tools))
+            return self.encode_raw(self._render_opening(role, plain, with_tools)[2])
         key = (role.name, with_tools)
         if key not in self._openings:
-            before, after = self._render_opening(role, _SLOT, with_tools).split(_SLOT)
+            before, after = self._render_opening(role, _SLOT, with_tools)[2].split(_SLOT)
+            if len(self._openings) >= MOST_OPENINGS:
+                self._openings.clear()
             self._openings[key] = before, after
         before, after = self._openings[key]
         return self.encode_raw(before + plain + after)
@@ -79,6 +93,11 @@ class HFChat:
         kept = ids[:-1] if ids and ids[-1] == self.end_id else ids
         return str(self._backend.decode(list(kept), skip_special_tokens=False))
 
+    def list_opening(self, role: Role, brief: str, *, with_tools: bool) -> dict[str, Any]:
+        """Return the messages, and the tools, that a server of this model is sent for the same prompt."""
+        messages, tools, _ = self._render_opening(role, self.neutralise(brief), with_tools)
+        return {"messages": messages, "tools": tools}
+
     def system_text(self, role: Role) -> str:
         """Return the system message with which this chat introduces the role."""
         return f"{role.title}." if self._short else role.mandate
@@ -94,6 +113,14 @@ class HFChat:
                 text = text.replace(token, f"{token[0]} {token[1:]}" if len(token) > 1 else " ")
         return text
 
+    def _neutralise_all(self, value: Any) -> Any:
+        """The JSON value with all its texts neutralised."""
+        if isinstance(value, dict):
+            return {key: self._neutralise_all(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self._neutralise_all(one) for one in value]
+        return self.neutralise(value) if isinstance(value, str) else value
+
     def _render(self, messages: list[dict[str, Any]], **kwargs: Any) -> str:
         try:
             return str(
@@ -104,10 +131,13 @@ class HFChat:
         except _TEMPLATE_ERRORS as error:  # a stranger's template is kept in a sandbox
             raise UserError(f"the tokenizer's chat template cannot be used: {error}; mend it") from None
 
-    def _render_opening(self, role: Role, brief: str, with_tools: bool) -> str:
-        """Render the first messages; what the template drops or refuses is told in the messages it takes."""
+    def _render_opening(self, role: Role, brief: str, with_tools: bool) -> _Opening:
+        """Render the first messages; what the template drops or refuses is told in the messages it takes.
+
+        Returns: the messages, the tools that the template is given beside them, and the text.
+        """
         system = self.system_text(role)
-        tools = [tool.as_chat_tool() for tool in role.tools] if with_tools else []
+        tools = [self._neutralise_all(tool.as_chat_tool()) for tool in role.tools] if with_tools else []
         in_words = f"{system}\n\n{describe_tools(tools)}" if tools else system
         pair = [{"role": "system", "content": system}, {"role": "user", "content": brief}]
         told = [{"role": "system", "content": in_words}, pair[1]]
@@ -121,14 +151,19 @@ class HFChat:
                 continue
             has_tools = all(tool.name in text for tool in role.tools) or not with_tools
             if _count(system, text) == 1 and _count(brief, text) >= 1 and has_tools:
-                return text
+                return messages, offered, text
         raise refused or UserError(
             "the tokenizer's chat template cannot be used: it drops or repeats the first messages; mend it"
         )
 
-    def _find_end(self) -> str:
+    def _render_tail(self, said: list[dict[str, Any]]) -> str:
+        """Return what follows the text of an assistant's turn up to the next generation prompt."""
+        rendered = self._render([*_TALK, *said], add_generation_prompt=True)
+        return rendered[rendered.index(_TURN) + len(_TURN) :]
+
+    def _find_end(self, talk: list[dict[str, Any]]) -> str:
         """Return the token that ends an assistant's turn: the first after its text."""
-        rendered = self._render(_TALK)
+        rendered = self._render(talk)
         rest = rendered[rendered.rindex(_TURN) + len(_TURN) :]
         eos = str(self._tokenizer.eos_token)
         if rest.startswith(eos):
@@ -163,8 +198,7 @@ class HFChat:
         else:
             results = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
             said = [{"role": "user", "content": results}]
-        rendered = self._render([*_TALK, *said], add_generation_prompt=True)
-        tail = rendered[rendered.index(_TURN) + len(_TURN) :]
+        tail = self._render_tail(said)
         return tail[tail.index(self._end) + len(self._end) :]
 
     def _join_tools(self) -> str:
@@ -184,9 +218,11 @@ def _count(content: str, rendered: str) -> int:
     return max(rendered.count(form) for form in forms)
 
 
+_CLOCK = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 TEMPLATE_DATE = date(2026, 1, 1)  # for templates that read the clock: equal prompts on every day
 _TURN = "\u27e6turn\u27e7"
 _ODD = ' \u27e6"odd"\u27e7\n '  # changes under trim and tojson
 _TALK = [{"role": "user", "content": "u"}, {"role": "assistant", "content": _TURN}]
+_NEXT = {"role": "user", "content": "n"}
 _SLOT = "\u27e6slot\u27e7"
 _OTHER = "\u27e6other\u27e7"

@@ -86,7 +86,7 @@ class AdapterStack:
         """
         others = {ranks: owner != places[..., None] for ranks, owner in self._owners.items()}
         for layer in self._layers:
-            _route(layer, others[layer.ranks])
+            _route(layer, others[layer.ranks], len(places))
         try:
             yield
         finally:
@@ -120,17 +120,17 @@ def _stack(module: Any, adapters: Sequence[str], merges: bool) -> _Layer:
     )
 
 
-def _route(layer: _Layer, is_other: Tensor) -> None:
+def _route(layer: _Layer, is_other: Tensor, num_rows: int) -> None:
     def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """x is (rows, tokens, width)."""
+        """x is (rows, tokens, width), or (rows * tokens, width) where a model lays its rows end to end."""
         if layer.merged is not None:
             return nn.functional.linear(x, layer.merged, layer.module.base_layer.bias)
         result: Tensor = layer.module.base_layer(x)
         own = nn.functional.linear(x.to(layer.first.dtype), layer.first)
         if len(layer.ranks) > 1:
-            own = own.masked_fill(is_other, 0)
+            own = own.view(num_rows, -1, own.shape[-1]).masked_fill(is_other, 0).view(own.shape)
         if result.dtype == own.dtype and (result.is_cuda or result.dtype != torch.float32):
-            added = torch.addmm(result.flatten(0, 1), own.flatten(0, 1), layer.second.T)
+            added = torch.addmm(result.flatten(0, -2), own.flatten(0, -2), layer.second.T)
             return added.view_as(result)
         return result + nn.functional.linear(own, layer.second).to(result.dtype)
 

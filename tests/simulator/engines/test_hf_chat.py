@@ -23,6 +23,11 @@ NINE = (
 )
 TWO_ENDS = LOOP + "{% if add_generation_prompt %}<turn>assistant\n{% else %}{{ eos_token }}{% endif %}"
 
+OTHER_LAST = (
+    "{% for m in messages %}<turn>{{ m.role }}\n{{ m.content }}"
+    "{{ '</s>' if loop.last and m.role == 'assistant' else '<end>' }}{% endfor %}" + PROMPT
+)
+
 
 def make_tokenizer(template: str) -> PreTrainedTokenizerFast:
     """Return a byte tokenizer whose control tokens are added tokens that its settings do not name."""
@@ -37,7 +42,14 @@ def make_tokenizer(template: str) -> PreTrainedTokenizerFast:
 
 
 @pytest.mark.parametrize(
-    ("template", "end"), [(NO_SYSTEM, "<end>"), (NINE, "</s>"), (TWO_ENDS, "<end>"), (LOOP + PROMPT, "<end>")]
+    ("template", "end"),
+    [
+        (NO_SYSTEM, "<end>"),
+        (NINE, "</s>"),
+        (TWO_ENDS, "<end>"),
+        (OTHER_LAST, "<end>"),
+        (LOOP + PROMPT, "<end>"),
+    ],
 )
 def test_openings_tools_and_ends_of_a_template_are_kept(template: str, end: str) -> None:
     tokenizer, role = make_tokenizer(template), ROLES["cto"]
@@ -49,7 +61,7 @@ def test_openings_tools_and_ends_of_a_template_are_kept(template: str, end: str)
     assert chat.end_id == tokenizer.convert_tokens_to_ids(end)
 
 
-@pytest.mark.parametrize("template", [NO_SYSTEM, NINE, LOOP + PROMPT])
+@pytest.mark.parametrize("template", [NO_SYSTEM, NINE, OTHER_LAST, LOOP + PROMPT])
 def test_later_messages_are_what_the_template_renders(template: str) -> None:
     """Filters of content included: the template trims, or writes JSON."""
     tokenizer = make_tokenizer(template)

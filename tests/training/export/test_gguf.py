@@ -6,9 +6,13 @@ from typing import Any
 import pytest
 import torch
 from exported_teams import make_random_run
-from gguf import GGUFReader
+from model_zoo import write_family
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from zoo_trials import greedy_ids, read_gguf
+
+pytest.importorskip("gguf", reason="writes and reads GGUF files: pip install 'emads[gguf]'")
+from gguf import GGUFReader
 
 from roles.errors import UserError
 from training.export.export import export_team
@@ -46,6 +50,20 @@ def test_a_merged_file_is_read_by_transformers_and_says_the_same(adapters: Path)
             dtype=torch.float32,
         )
         assert torch.equal(logits(read), logits(plain))
+
+
+@pytest.mark.parametrize("family", ["SmolLM2", "Qwen 2.5", "Qwen 3"])
+def test_transformers_says_greedily_from_a_file_what_the_merged_export_says(
+    family: str, tmp_path: Path
+) -> None:
+    """Vocabularies of bytes included, where that reader knows them; the whole way is in the model zoo."""
+    merged, file = write_family(family, tmp_path / "merged"), tmp_path / "team.gguf"
+    write_model(merged, file, name="team")
+    read, tokenizer = read_gguf(file, merged)
+    plain = AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float32)
+    said = greedy_ids(read, tokenizer)
+    assert said == greedy_ids(plain, AutoTokenizer.from_pretrained(merged))
+    assert len(set(said[-12:])) > 1
 
 
 def test_base_and_lora_files_make_the_merged_weights(adapters: Path) -> None:
