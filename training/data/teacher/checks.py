@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
-from roles.base import AnswerError
+from roles.base import AnswerError, split_answer
 from roles.registry import ROLES
 from scenarios.base import ToolCall, ToolError
 from scenarios.tasks.grading.arithmetic import calculate
@@ -281,8 +281,10 @@ def _leave_answer_out(turn: PlayedTurn) -> str:
     """The words of a turn: the verifier judges the answer that follows them."""
     if turn.call is not None:
         return turn.text
-    thoughts, closed, rest = turn.text.rpartition("</think>")
-    return thoughts + closed + rest.partition("{")[0]
+    try:
+        return split_answer(turn.text)[0]
+    except AnswerError:
+        return turn.text
 
 
 def _list_texts(value: Any) -> Iterator[str]:
