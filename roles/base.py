@@ -88,7 +88,8 @@ def _read_float(text: str) -> float:
 # finds where an object ends; what it holds is read strictly later
 _FINDER = json.JSONDecoder(parse_constant=str, parse_int=len, parse_float=len)
 _OBJECT_START = re.compile(r'\{(?=[ \t\r\n]*["}])')
-MOST_READ_CHARS = 20 * MAX_ANSWER_CHARS  # in all tries to find an answer's beginning: nesting makes many
+MOST_READ_CHARS = 5 * MAX_ANSWER_CHARS  # in all tries to find an answer's beginning: nesting makes many
+TRY_CHARS = 50  # what a try costs in characters, however early it ends
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF_PAIR = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 _JSON_SPACE = " \t\r\n"
@@ -201,6 +202,7 @@ def _list_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     for start in reversed([found.start() for found in _OBJECT_START.finditer(text)]):
         if num_read > MOST_READ_CHARS:
             raise AnswerError("not_json", "not valid JSON: too many braces within each other")
+        num_read += TRY_CHARS
         try:
             value, end = _FINDER.raw_decode(text, start)
         except json.JSONDecodeError as error:

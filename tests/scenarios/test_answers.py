@@ -22,7 +22,7 @@ TEXT = json.dumps(GOLD)
         f"```json\n{TEXT}\n```",
         f"Here it is:\n```\n{TEXT}\n```\n",
         f"so {{a, b}} and {{'part': ['A']}} lose: {TEXT}",
-        f"$\\frac{{66}}{{2}} = 33$, \\text{{cost }} {{}} x_{{\"a\"}} ... {TEXT}",
+        f'$\\frac{{66}}{{2}} = 33$, \\text{{cost }} {{}} x_{{"a"}} ... {TEXT}',
         f"{{ {TEXT}",
         f'{{"answer": {TEXT}',
         f'{{"part": ["A"], "cost" {TEXT}',
@@ -69,12 +69,14 @@ def test_words_before_the_object_are_not_read() -> None:
     assert parse_answer(f"NOT {TEXT}", PartAnswer).part == ["B"]
 
 
-@pytest.mark.parametrize("text", ['{"a":' * 3900, '{"a":' * 3000 + "1" + "}" * 3000, '{"' * 9999, "{ " * 9999])
+@pytest.mark.parametrize(
+    "text", ['{"a":' * 3900, '{"a":' * 3000 + "1" + "}" * 3000, '{"' * 9999, "{ " * 9999, "{}" * 9999]
+)
 def test_no_number_of_braces_takes_long(text: str) -> None:
     start = time.thread_time()
     with pytest.raises(AnswerError):
         parse_answer(text, PartAnswer)
-    assert time.thread_time() - start < 0.2
+    assert time.thread_time() - start < 0.1
 
 
 def test_braces_in_texts_of_the_answer_begin_no_other() -> None:
