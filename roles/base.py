@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 MAX_ANSWER_CHARS = 20_000
 MAX_JSON_DEPTH = 100  # of any JSON that comes from outside
@@ -224,6 +224,26 @@ def parse_answer(text: str, schema: type[A]) -> A:
     try:
         return schema.model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "answer"
-        raise AnswerError("schema", f"{where}: {first['msg']}") from None
+        raise AnswerError("schema", say_fault(error)) from None
+
+
+def say_fault(error: ValidationError) -> str:
+    """The first fault of a value that a schema refuses, as "where: what"."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "answer"
+    return f"{where}: {first['msg']}"
+
+
+def free_text(most_chars: int) -> BeforeValidator:
+    """For words that nothing is judged by: cut at `most_chars`, "" in place of another value."""
+    return BeforeValidator(lambda value: value[:most_chars] if isinstance(value, str) else "")
+
+
+def free_texts(most: int) -> BeforeValidator:
+    """For a list of such words: cut at `most` entries; another value stands in it as JSON."""
+
+    def read(value: Any) -> list[str]:
+        entries = value if isinstance(value, list | tuple) else [value]
+        return [entry if isinstance(entry, str) else json.dumps(entry) for entry in entries[:most]]
+
+    return BeforeValidator(lambda value: read([json.dumps(value)] if isinstance(value, str) else value))
