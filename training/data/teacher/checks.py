@@ -177,6 +177,7 @@ _IDENTIFIER = re.compile(r"[A-Z][0-9]{0,2}")
 _FILLERS = frozenset(
     ["a", "an", "at", "are", "be", "for", "in", "is", "of", "option", "only", "the", "was", *":=(\"'*|$"]
 )
+_NO_NAMES = frozenset(["to", "by", "from", "than", "over", "under", "most", "least", "per"])
 _MOST_FILLERS = 8
 _LABEL = re.compile(r"^- \[(\w+)\]", re.M)
 _SENTENCE = re.compile(r"\n|[.;!?](?=\s|$)")
@@ -377,7 +378,7 @@ def _locate_figures(text: str) -> Iterator[tuple[int, str, float]]:
     found = list(_TOKEN.finditer(text))
     tokens = [one[0] for one in found]
     for position, token in enumerate(tokens):
-        if not (token.isascii() and token[0].isalpha()) or token in _FILLERS:
+        if not (token.isascii() and token[0].isalpha()) or token in _FILLERS or token in _NO_NAMES:
             continue
         for following in tokens[position + 1 : position + 2 + _MOST_FILLERS]:
             if following[0].isdigit() and following.isascii():

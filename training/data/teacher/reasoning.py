@@ -237,7 +237,7 @@ class Reading:
     def _check_money(self, masked: str) -> str | None:
         for found in _MONEY.finditer(masked):
             cost, amount, said = float(found[1]), float(found[2]), found[3]
-            if amount not in (self._amounts if self._own_amount is None else {self._own_amount}):
+            if amount not in self._amounts and amount != self._own_amount:
                 return f"{found[0]!r}, which is not the amount"
             if said is not None and (said == "fits") != (cost <= amount):
                 return f"{found[0]!r}, which is false"
@@ -293,7 +293,9 @@ class Reading:
         if "part" in answer:
             wanted: Thing = (self._option, frozenset(answer["part"]))
         elif answer.get("option") == NO_OPTION:
-            is_said = re.search(r"\b[Nn]o(?:ne)?\b|cannot be run|escalat", f"{text} {answer.get('reason', '')}")
+            is_said = re.search(
+                r"\b[Nn]o(?:ne)?\b|cannot be run|escalat", f"{text} {answer.get('reason', '')}"
+            )
             return None if is_said else "no reason to escalate"
         elif "fund" in answer:
             wanted = (str(answer["option"]), frozenset(answer["fund"]))

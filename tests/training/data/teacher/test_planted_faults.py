@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 
 import pytest
 from teacher_server import lesson_of, perform
@@ -20,11 +21,12 @@ from scenarios.registry import FAMILIES
 from scenarios.team import PlanGame, generate
 from scenarios.team.demonstrations import hold_meeting
 from training.data.teacher.checks import PlayedTurn, check_chain, read_figures
-from training.data.teacher.lessons import list_lessons
+from training.data.teacher.lessons import Lesson, list_lessons
 
 Turns = list[PlayedTurn]
-Plant = Callable[[Turns, random.Random], Turns | None]  # None: the play has no place for the fault
+Plant = Callable[[Turns, random.Random, str], Turns | None]  # None: the play has no place for the fault
 NUM_PLAYS = 32
+NUM_SEATS = 8  # meetings of five lessons each
 MOST_MISSED = 1  # of NUM_PLAYS: at least 95 % are caught
 LEVELS = (1, 2, 3)
 
@@ -35,15 +37,19 @@ def demonstrate(scenario: Scenario) -> Turns:
 
 
 @cache
-def draw_plays() -> tuple[tuple[Scenario, tuple[PlayedTurn, ...]], ...]:
+def draw_play(family: str, index: int, level: int) -> tuple[Lesson, tuple[PlayedTurn, ...]]:
+    case = FAMILIES[family].generate("train", 0, index, level)
+    lesson = lesson_of(case)
+    observed = lesson.list_observations()
+    return replace(lesson, list_observations=lambda: observed), tuple(demonstrate(case))
+
+
+def draw_plays() -> Iterator[tuple[Lesson, tuple[PlayedTurn, ...]]]:
     """Plays of all families and levels in turn."""
-    cases = [
-        FAMILIES[family].generate("train", 0, index, level)
-        for index in range(16)
-        for level in LEVELS
-        for family in FAMILIES
-    ]
-    return tuple((case, tuple(demonstrate(case))) for case in cases)
+    for index in range(2 * NUM_PLAYS):
+        for level in LEVELS:
+            for family in FAMILIES:
+                yield draw_play(family, index, level)
 
 
 def words_of(turn: PlayedTurn) -> tuple[str, str]:
@@ -116,7 +122,7 @@ def say(one: int, other: int) -> str:
     return "more" if one > other else "less" if one < other else "equal"
 
 
-def take_worth_for_cost(turns: Turns, rng: random.Random) -> Turns | None:
+def take_worth_for_cost(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     def change(place: int, found: re.Match[str]) -> str | None:
         given = dict(read_figures(turns[place - 1].observation))
         worth = int(given.get("worth", -1))
@@ -125,7 +131,7 @@ def take_worth_for_cost(turns: Turns, rng: random.Random) -> Turns | None:
     return edit_match(turns, rng, r"cost (\d+) of", change)
 
 
-def take_anothers_cost(turns: Turns, rng: random.Random) -> Turns | None:
+def take_anothers_cost(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     def change(_: int, found: re.Match[str]) -> str | None:
         amount, said = int(found[2]), found[3]
         fitting = [c for c in list_given(turns, "cost") if (c <= amount) == (said == "fits")]
@@ -135,7 +141,7 @@ def take_anothers_cost(turns: Turns, rng: random.Random) -> Turns | None:
     return edit_match(turns, rng, r"cost (\d+) of (\d+): (fits|over)", change)
 
 
-def take_anothers_worth(turns: Turns, rng: random.Random) -> Turns | None:
+def take_anothers_worth(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     def change(_: int, found: re.Match[str]) -> str | None:
         other = pick(list_given(turns, "worth"), int(found[1]), rng)
         return None if other is None else f"worth {other} to {found[2]}: {say(other, int(found[2]))}"
@@ -143,7 +149,7 @@ def take_anothers_worth(turns: Turns, rng: random.Random) -> Turns | None:
     return edit_match(turns, rng, r"worth (\d+) to (\d+): (?:more|less|equal|no more)", change)
 
 
-def compare_with_another(turns: Turns, rng: random.Random) -> Turns | None:
+def compare_with_another(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     def change(_: int, found: re.Match[str]) -> str | None:
         other = pick(list_given(turns, "worth"), int(found[2]), rng)
         return None if other is None else f"worth {found[1]} to {other}: {say(int(found[1]), other)}"
@@ -151,7 +157,7 @@ def compare_with_another(turns: Turns, rng: random.Random) -> Turns | None:
     return edit_match(turns, rng, r"worth (\d+) to (\d+): (?:more|less|equal|no more)", change)
 
 
-def exchange_comments(turns: Turns, rng: random.Random) -> Turns | None:
+def exchange_comments(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     places = [place for place, turn in enumerate(turns) if turn.call is not None and turn.text]
     pairs = [
         (one, other)
@@ -170,10 +176,11 @@ def exchange_comments(turns: Turns, rng: random.Random) -> Turns | None:
     return changed
 
 
+NAMES = {"los": "loss"}  # as they are read, and as they are written
 BEST = r"best ([^\d\n]+?) (\d+)(?=$|\n)"
 
 
-def name_another_best(turns: Turns, rng: random.Random) -> Turns | None:
+def name_another_best(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     def change(_: int, found: re.Match[str]) -> str | None:
         value = int(found[2])
         others = [
@@ -186,7 +193,7 @@ def name_another_best(turns: Turns, rng: random.Random) -> Turns | None:
     return edit_match(turns, rng, BEST, change)
 
 
-def give_best_anothers_worth(turns: Turns, rng: random.Random) -> Turns | None:
+def give_best_anothers_worth(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     def change(_: int, found: re.Match[str]) -> str | None:
         other = pick(list_given(turns, "worth"), int(found[2]), rng)
         return None if other is None else f"best {found[1]} {other}"
@@ -194,7 +201,7 @@ def give_best_anothers_worth(turns: Turns, rng: random.Random) -> Turns | None:
     return edit_match(turns, rng, BEST, change)
 
 
-def take_anothers_figure(turns: Turns, rng: random.Random) -> Turns | None:
+def take_anothers_figure(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     measured = [(part, figures) for part, figures in list_measured(turns) if part]
     if not measured:
         return None
@@ -208,10 +215,10 @@ def take_anothers_figure(turns: Turns, rng: random.Random) -> Turns | None:
     if not pairs:
         return None
     part, value = rng.choice(pairs)
-    return add(turns, f"With {' and '.join(part)} the {name} is {value:g}.")
+    return add(turns, f"With {' and '.join(part)} the {NAMES.get(name, name)} is {value:g}.")
 
 
-def conclude_another_part(turns: Turns, rng: random.Random) -> Turns | None:
+def conclude_another_part(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     answer = answer_of(turns)
     others = [part for part, _ in list_measured(turns) if part and set(part) != set(answer.get("part", ()))]  # type: ignore[call-overload]
     if not others:
@@ -219,7 +226,7 @@ def conclude_another_part(turns: Turns, rng: random.Random) -> Turns | None:
     return add(turns, f"So the best part is {' and '.join(rng.choice(others))}.")
 
 
-def conclude_an_unmeasured_part(turns: Turns, rng: random.Random) -> Turns | None:
+def conclude_an_unmeasured_part(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     measured = [set(part) for part, _ in list_measured(turns)]
     names = sorted(set[str]().union(*measured)) if measured else []
     sets = [{*one, name} for one in measured for name in names if {*one, name} not in measured]
@@ -228,7 +235,7 @@ def conclude_an_unmeasured_part(turns: Turns, rng: random.Random) -> Turns | Non
     return add(turns, f"Therefore I choose {', '.join(sorted(rng.choice(sets)))}.")
 
 
-def conclude_other_funding(turns: Turns, rng: random.Random) -> Turns | None:
+def conclude_other_funding(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     answer = answer_of(turns)
     if not answer.get("fund"):
         return None
@@ -237,7 +244,7 @@ def conclude_other_funding(turns: Turns, rng: random.Random) -> Turns | None:
     return add(turns, f"So fund on option {answer['option']}: best {answer['option']} {' '.join(fewer)}")
 
 
-def conclude_other_option(turns: Turns, rng: random.Random) -> Turns | None:
+def conclude_other_option(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     answer = answer_of(turns)
     if not answer.get("fund"):
         return None
@@ -250,20 +257,20 @@ def conclude_other_option(turns: Turns, rng: random.Random) -> Turns | None:
     )
 
 
-def flip_a_favour(turns: Turns, rng: random.Random) -> Turns | None:
+def flip_a_favour(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     return edit_match(
         turns, rng, r"(?<=[a-z] )(yes|no)\b(?=,|\n|$)", lambda _, found: "no" if found[1] == "yes" else "yes"
     )
 
 
-def drop_the_last_best(turns: Turns, rng: random.Random) -> Turns | None:
+def drop_the_last_best(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     places = [place for place, turn in enumerate(turns) if re.search(BEST, words_of(turn)[0])]
     if len(places) < 2:
         return None
     return edit(turns, places[-1], lambda words: re.sub(rf",? ?{BEST}", "", words))
 
 
-def give_the_answer_anothers_worth(turns: Turns, rng: random.Random) -> Turns | None:
+def give_the_answer_anothers_worth(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     answer = answer_of(turns)
     if not answer.get("part"):
         return None
@@ -272,7 +279,7 @@ def give_the_answer_anothers_worth(turns: Turns, rng: random.Random) -> Turns | 
     return None if other is None else add(turns, f"The best part is {part}: worth {other}.")
 
 
-def claim_a_breach(turns: Turns, rng: random.Random) -> Turns | None:
+def claim_a_breach(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     def change(place: int, found: re.Match[str]) -> str | None:
         holds = place > 0 and "limit holds" in turns[place - 1].observation
         return "fits, breaks the limit" if holds else None
@@ -280,7 +287,7 @@ def claim_a_breach(turns: Turns, rng: random.Random) -> Turns | None:
     return edit_match(turns, rng, r"fits(?=, worth|, best)", change)
 
 
-def claim_a_breach_in_prose(turns: Turns, rng: random.Random) -> Turns | None:
+def claim_a_breach_in_prose(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     keeping = [
         turn.call.arguments["part"]
         for turn in turns
@@ -288,36 +295,36 @@ def claim_a_breach_in_prose(turns: Turns, rng: random.Random) -> Turns | None:
     ]
     if not keeping:
         return None
-    return add(turns, f"Note that {' with '.join(rng.choice(keeping)[:1])} breaks the hard limit.")
+    return add(turns, f"Note that {' with '.join(rng.choice(keeping))} breaks the hard limit.")
 
 
-def claim_a_kept_limit(turns: Turns, rng: random.Random) -> Turns | None:
+def claim_a_kept_limit(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     return edit_match(turns, rng, r"breaks the limit", lambda *_: "keeps the limit")
 
 
-def say_over(turns: Turns, rng: random.Random) -> Turns | None:
+def say_over(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     return edit_match(turns, rng, r": fits", lambda *_: ": over")
 
 
-def say_fits(turns: Turns, rng: random.Random) -> Turns | None:
+def say_fits(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     return edit_match(turns, rng, r": over", lambda *_: ": fits")
 
 
-def compare_falsely(turns: Turns, rng: random.Random) -> Turns | None:
+def compare_falsely(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     flipped = {"more": "less", "less": "more"}
     return edit_match(turns, rng, r"(?<=\d: )(more|less)", lambda _, found: flipped[found[0]])
 
 
-def say_nothing(turns: Turns, rng: random.Random) -> Turns | None:
+def say_nothing(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     return [replace(turn, text=words_of(turn)[1]) for turn in turns]
 
 
-def say_nothing_of_weight(turns: Turns, rng: random.Random) -> Turns | None:
+def say_nothing_of_weight(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     said = "I compare what can be bought and take what serves the company best."
     return [replace(turn, text=f"{said}\n{words_of(turn)[1]}") for turn in turns]
 
 
-def conclude_without_figures(turns: Turns, rng: random.Random) -> Turns | None:
+def conclude_without_figures(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     answer = answer_of(turns)
     if not answer.get("part"):
         return None
@@ -326,20 +333,21 @@ def conclude_without_figures(turns: Turns, rng: random.Random) -> Turns | None:
     return [replace(t, text=(said if t is turns[-1] else "") + words_of(t)[1]) for t in turns]
 
 
-def invent(turns: Turns, rng: random.Random) -> int | None:
-    free = [number for number in range(2, 11) if number not in list_known(turns)]
+def invent(turns: Turns, rng: random.Random, brief: str) -> int | None:
+    known = list_known(turns) | {int(number) for number in re.findall(r"\d+", brief)}
+    free = [number for number in range(2, 11) if number not in known]
     return rng.choice(free) if free else None
 
 
-def invent_a_cost(turns: Turns, rng: random.Random) -> Turns | None:
-    number = invent(turns, rng)
+def invent_a_cost(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
+    number = invent(turns, rng, brief)
     return edit_match(
         turns, rng, r"cost (\d+) of", lambda *_: None if number is None else f"cost {number} of"
     )
 
 
-def compare_with_an_invention(turns: Turns, rng: random.Random) -> Turns | None:
-    number = invent(turns, rng)
+def compare_with_an_invention(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
+    number = invent(turns, rng, brief)
 
     def change(_: int, found: re.Match[str]) -> str | None:
         return None if number is None else f"worth {found[1]} to {number}: {say(int(found[1]), number)}"
@@ -347,17 +355,17 @@ def compare_with_an_invention(turns: Turns, rng: random.Random) -> Turns | None:
     return edit_match(turns, rng, r"worth (\d+) to (\d+): (?:more|less|equal|no more)", change)
 
 
-def invent_a_margin(turns: Turns, rng: random.Random) -> Turns | None:
-    number = invent(turns, rng)
+def invent_a_margin(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
+    number = invent(turns, rng, brief)
     return None if number is None else add(turns, f"It beats the next one by {number} k$.")
 
 
-def invent_a_sum(turns: Turns, rng: random.Random) -> Turns | None:
-    number = invent(turns, rng)
+def invent_a_sum(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
+    number = invent(turns, rng, brief)
     return None if number is None else add(turns, f"That leaves {number} + 1 = {number + 1}.")
 
 
-def take_another_amount(turns: Turns, rng: random.Random) -> Turns | None:
+def take_another_amount(turns: Turns, rng: random.Random, brief: str) -> Turns | None:
     def change(_: int, found: re.Match[str]) -> str | None:
         other = pick(list_given(turns, "worth"), int(found[2]), rng)
         if other is None:
@@ -400,29 +408,48 @@ KINDS: tuple[Plant, ...] = (
 )
 
 
-def plant(kind: Plant) -> Iterator[tuple[Scenario, Turns]]:
-    """The first NUM_PLAYS plays that have a place for the fault, with it."""
-    num_planted = 0
-    for case, turns in draw_plays():
-        changed = kind(list(turns), random.Random(f"{kind.__name__}/{case.key}"))
-        if changed is not None and num_planted < NUM_PLAYS:
-            num_planted += 1
-            yield case, changed
+def plant(kind: Plant) -> Iterator[tuple[Lesson, Turns]]:
+    """Plays that have a place for the fault, with it."""
+    for lesson, turns in draw_plays():
+        changed = kind(list(turns), random.Random(f"{kind.__name__}/{lesson.key}"), lesson.brief)
+        if changed is not None:
+            yield lesson, changed
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_planted_fault_is_caught(kind: Plant) -> None:
-    planted = list(plant(kind))
-    missed = [
-        case.key for case, turns in planted if check_chain(lesson_of(case), turns, min_reward=1.0) is None
-    ]
-    assert len(planted) >= 12, "too few plays have a place for it"
-    assert len(missed) <= MOST_MISSED * len(planted) // NUM_PLAYS, missed
+    planted = list(islice(plant(kind), NUM_PLAYS))
+    missed = [lesson.key for lesson, turns in planted if check_chain(lesson, turns, min_reward=1.0) is None]
+    assert len(planted) == NUM_PLAYS
+    assert len(missed) <= MOST_MISSED, missed
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_sound_play_is_kept(family: str, level: int) -> None:
     for index in range(NUM_PLAYS):
-        case = FAMILIES[family].generate("train", 0, index, level)
-        assert check_chain(lesson_of(case), demonstrate(case), min_reward=1.0) is None, case.key
+        lesson, turns = draw_play(family, index, level)
+        assert check_chain(lesson, turns, min_reward=1.0) is None, lesson.key
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_sound_seat_is_kept(level: int) -> None:
+    for index in range(NUM_SEATS):
+        game = PlanGame(generate("train", 0, index, level))
+        meeting = hold_meeting(game)
+        for lesson in list_lessons(game.case):
+            said = meeting.messages[lesson.name]
+            heard = said if lesson.name == RECONCILER else (said[0], said[-1])
+            turns = [
+                PlayedTurn(
+                    text=step.text,
+                    call=step.call,
+                    observation=""
+                    if step.call is None
+                    else game.call_tool(lesson.name, step.call, one.reports),
+                    asked=one.brief if one is not said[0] and place == 0 else "",
+                )
+                for one in heard
+                for place, step in enumerate(one.steps)
+            ]
+            assert check_chain(lesson, turns, min_reward=1.0) is None, lesson.key
