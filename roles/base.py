@@ -3,10 +3,11 @@
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 MAX_ANSWER_CHARS = 20_000
 MAX_JSON_DEPTH = 100  # of any JSON that comes from outside
@@ -84,9 +85,11 @@ def _read_float(text: str) -> float:
     return value
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant, parse_float=_read_float
-)
+# finds where an object ends; what it holds is read strictly later
+_FINDER = json.JSONDecoder(parse_constant=str, parse_int=len, parse_float=len)
+_OBJECT_START = re.compile(r'\{(?=[ \t\r\n]*["}])')
+MOST_READ_CHARS = 5 * MAX_ANSWER_CHARS  # in all tries to find an answer's beginning: nesting makes many
+TRY_CHARS = 50  # what a try costs in characters, however early it ends
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF_PAIR = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 _JSON_SPACE = " \t\r\n"
@@ -152,34 +155,95 @@ def find_answer(text: str) -> str:
     return after
 
 
-def parse_answer(text: str, schema: type[A]) -> A:
-    """The answer that ends the message, as `schema`.
+def split_answer(text: str) -> tuple[str, str]:
+    """The words of a message before its answer, and the answer: the JSON object that ends the message.
 
-    One rule: outside reasoning markup (<think>...</think>) the first "{" begins one strict JSON object, and
+    One rule: outside reasoning markup (<think>...</think>) the answer is the last complete JSON object, and
     nothing but white space follows it (or the fence that closes a code block of exactly this object). Words
-    before it are not read, so they can neither add to the answer nor take it back. No repair, no coercion.
+    before it are not read, braces or not; but another complete object before it that has a key in common with
+    it makes two answers, which are none. No object within the answer is one: it ends before the message does.
+
+    Example: split_answer('of {a, b} take {"vote": "accept"}') == ("of {a, b} take ", '{"vote": "accept"}')
+
+    Raises:
+        AnswerError: there is no such object; `failure` is one of FORMAT_FAILURES.
+    """
+    if len(text) > MAX_ANSWER_CHARS:
+        raise AnswerError("too_long", f"answer of {len(text)} characters (at most {MAX_ANSWER_CHARS})")
+    after = find_answer(text)
+    offset = len(text) - len(after)
+    if "{" not in after:
+        raise AnswerError("no_answer", "no JSON object in the answer")
+    written = after.rstrip(_JSON_SPACE)
+    ends = {len(written), len(written.removesuffix("```").rstrip(_JSON_SPACE))}
+    objects = list(_list_objects(after))
+    answers = [
+        (start, end, value)
+        for start, end, value in objects
+        if end == len(written) or (end in ends and after[:start].rstrip(_JSON_SPACE).endswith(_FENCES))
+    ]
+    if not answers and not objects:
+        raise AnswerError("not_json", "not valid JSON: no complete object in the answer")
+    if not answers:
+        raise AnswerError("trailing_text", "text follows the JSON object")
+    start, end, answer = answers[0]
+    if any(one < start and value.keys() & answer.keys() for one, _, value in objects):
+        raise AnswerError("trailing_text", "another JSON object with the answer's keys stands before it")
+    return text[: offset + start], after[start:end]
+
+
+def _list_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """(start, end, value) of the complete JSON objects from the right, nested ones too; values unchecked.
+
+    Raises:
+        AnswerError: braces nested so deep that more than MOST_READ_CHARS characters would be read.
+    """
+    num_read = 0
+    for start in reversed([found.start() for found in _OBJECT_START.finditer(text)]):
+        if num_read > MOST_READ_CHARS:
+            raise AnswerError("not_json", "not valid JSON: too many braces within each other")
+        num_read += TRY_CHARS
+        try:
+            value, end = _FINDER.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            num_read += max(error.pos - start, 0)
+        except RecursionError:
+            num_read += len(text) - start
+        else:
+            num_read += end - start
+            yield start, end, value
+
+
+def parse_answer(text: str, schema: type[A]) -> A:
+    """The answer that ends the message (see `split_answer`), as `schema`. No repair, no coercion.
 
     Raises:
         AnswerError: `failure` is one of FORMAT_FAILURES.
     """
-    if len(text) > MAX_ANSWER_CHARS:
-        raise AnswerError("too_long", f"answer of {len(text)} characters (at most {MAX_ANSWER_CHARS})")
-    answer = find_answer(text)
-    start = answer.find("{")
-    if start < 0:
-        raise AnswerError("no_answer", "no JSON object in the answer")
-    try:
-        value, end = _DECODER.raw_decode(answer, start)
-    except (ValueError, RecursionError) as error:
-        raise AnswerError("not_json", f"not valid JSON: {type(error).__name__}") from None
-    require_plain(value, answer)
-    rest = answer[end:].strip(_JSON_SPACE)
-    is_fenced = answer[:start].rstrip(_JSON_SPACE).endswith(_FENCES)
-    if rest != "" and not (is_fenced and rest == "```"):
-        raise AnswerError("trailing_text", "text follows the JSON object")
+    value = parse_strict_json(split_answer(text)[1])
     try:
         return schema.model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "answer"
-        raise AnswerError("schema", f"{where}: {first['msg']}") from None
+        raise AnswerError("schema", say_fault(error)) from None
+
+
+def say_fault(error: ValidationError) -> str:
+    """The first fault of a value that a schema refuses, as "where: what"."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "answer"
+    return f"{where}: {first['msg']}"
+
+
+def free_text(most_chars: int) -> BeforeValidator:
+    """For words that nothing is judged by: cut at `most_chars`, "" in place of another value."""
+    return BeforeValidator(lambda value: value[:most_chars] if isinstance(value, str) else "")
+
+
+def free_texts(most: int) -> BeforeValidator:
+    """For a list of such words: cut at `most` entries; another value stands in it as JSON."""
+
+    def read(value: Any) -> list[str]:
+        entries = value if isinstance(value, list | tuple) else [value]
+        return [entry if isinstance(entry, str) else json.dumps(entry) for entry in entries[:most]]
+
+    return BeforeValidator(lambda value: read([json.dumps(value)] if isinstance(value, str) else value))

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from roles.base import Answer, Tool
-from roles.team import Figure
+from roles.limits import ANSWER_RULES, TOOL_RULES
+from roles.team import MOST_FIGURE, Figure
 
 MAX_CALLS = 24  # of tools in one question
 
@@ -70,10 +71,11 @@ def write_mandate(officer: str, structures: str, rules: str, example: Mapping[st
             f"Rules of the figures. {rules}",
             "Tools: describe(option) shows the whole structure of the option and what every upgrade does; "
             "measure(option, part) tells the exact figures, the cost and the worth of a part and whether "
-            f"your hard limit holds. You may call tools {MAX_CALLS} times in all.",
+            f"your hard limit holds. You may call tools {MAX_CALLS} times in all. {TOOL_RULES}",
             "End with one JSON object with exactly these keys: part (list of names of upgrades as they are "
             "written in the question, in any order, each at most once; [] buys nothing), cost (whole k$), "
-            "worth (whole k$). Nothing may follow it. Example of an answer in another case: "
+            f"worth (whole k$), both within {MOST_FIGURE:,}. Nothing may follow it. {ANSWER_RULES} "
+            "Example of an answer in another case: "
             f"{json.dumps(example)}",
         )
     )

@@ -1,6 +1,7 @@
 """ReconcileGPT: reads what the seats offer, chooses one option and funds offers on it, or escalates."""
 
 from roles.base import Role, Tool
+from roles.limits import ANSWER_RULES, TOOL_RULES
 from roles.team import Decision
 
 MAX_CALLS = 24  # of tools in one question
@@ -23,8 +24,8 @@ CONFLICTS = (
 SCHEMA = (
     'Answer with one JSON object and nothing after it. Its keys: option (the letter, or "none" to escalate), '
     "fund (labels of the funded offers on this option, in any order; [] where none is or the case is "
-    "escalated), escalate (true or false), conflicts (names of seats, in any order; [] for none); reason "
-    "(one or two sentences, not judged) may be left out. Example of another case: "
+    "escalated), escalate (true or false), conflicts (names of seats, in any order, each once; [] for none); "
+    f"reason (one or two sentences, not judged) may be left out. {ANSWER_RULES} Example of another case: "
     '{"option": "F", "fund": ["cto", "risk"], "escalate": false, "conflicts": ["coo"], '
     '"reason": "F with both offers is worth 71 at cost 38 of 40."}'
 )
@@ -65,7 +66,7 @@ ROLE = Role(
             "Tools: total(option, fund) tells cost and worth of one plan and whether it can be run; sheet() "
             "funds, on every option, the needed offers first and then the others by worth per k$ while money "
             "lasts, which need not be the best plan, and names the options that each seat favours. You may "
-            f"call tools {MAX_CALLS} times in all.",
+            f"call tools {MAX_CALLS} times in all. {TOOL_RULES}",
             SCHEMA,
         )
     ),

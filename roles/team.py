@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from roles.base import Answer
+from roles.base import Answer, free_text, free_texts
 
 SPECIALISTS: tuple[str, ...] = ("cto", "coo", "risk", "cost")
 RECONCILER = "reconcile"
@@ -13,7 +13,21 @@ TEAM_ROLES: tuple[str, ...] = (*SPECIALISTS, RECONCILER)  # who plays generated 
 NO_OPTION = "none"  # the decision's option when the case goes to a human
 MAX_NOTE_WORDS = 40
 
-Figure = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]  # k$
+MAX_NOTE_CHARS = 400
+MAX_REASON_WORDS = 40  # of a vote, as ReconcileGPT reads it
+MAX_REASON_CHARS = 600
+MAX_CONFLICTS = 10
+MOST_FIGURE = 1_000_000
+MAX_OFFERS = 50
+MAX_OPTIONS = 10
+
+Figure = Annotated[int, Field(ge=-MOST_FIGURE, le=MOST_FIGURE)]  # k$
+Options = Annotated[list[str], Field(max_length=MAX_OPTIONS)]
+Note = Annotated[str, Field(max_length=MAX_NOTE_CHARS), free_text(MAX_NOTE_CHARS)]
+Reason = Annotated[str, Field(max_length=MAX_REASON_CHARS), free_text(MAX_REASON_CHARS)]
+Conflicts = Annotated[
+    tuple[str, ...], Field(max_length=MAX_CONFLICTS, strict=False), free_texts(MAX_CONFLICTS)
+]
 
 
 class Offer(Answer):
@@ -35,10 +49,10 @@ class Report(Answer):
                     veto=[], note="A fails its SLO without the spare gateway.")
     """
 
-    offers: Annotated[list[Offer], Field(max_length=50)]
-    needs: Annotated[list[str], Field(max_length=10)]  # options that break the seat's limit unless it buys
-    veto: Annotated[list[str], Field(max_length=10)]  # options that break the seat's limit whatever it buys
-    note: Annotated[str, Field(max_length=400)] = ""  # at most MAX_NOTE_WORDS words
+    offers: Annotated[list[Offer], Field(max_length=MAX_OFFERS)]
+    needs: Options  # options that break the seat's limit unless it buys
+    veto: Options  # options that break the seat's limit whatever it buys
+    note: Note = ""  # at most MAX_NOTE_WORDS words
 
 
 class Ask(Answer):
@@ -49,7 +63,7 @@ class Ask(Answer):
 
     seat: str
     option: str
-    cost_at_most: Annotated[int, Field(ge=0, le=1_000_000)]
+    cost_at_most: Annotated[int, Field(ge=0, le=MOST_FIGURE)]
 
 
 class AskMessage(Answer):
@@ -77,8 +91,8 @@ class Decision(Answer):
     option: str  # an option, or "none" when it escalates
     fund: Annotated[list[str], Field(max_length=20)]  # labels of offers, as the table shows them
     escalate: bool  # hand the case to a person: no option can be run within the budget
-    conflicts: Annotated[tuple[str, ...], Field(max_length=10, strict=False)] = ()  # where seats pull apart
-    reason: Annotated[str, Field(max_length=600)] = ""
+    conflicts: Conflicts = ()  # where seats pull apart
+    reason: Reason = ""
 
 
 class Vote(Answer):
@@ -88,7 +102,7 @@ class Vote(Answer):
     """
 
     vote: Literal["accept", "object"]
-    reason: Annotated[str, Field(max_length=400)] = ""
+    reason: Note = ""
 
 
 _SEAT_FORMS: Mapping[str, type[Answer]] = {"report": Report, "reply": OfferReply, "vote": Vote}

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from roles.base import AnswerError, parse_strict_json
+from roles.limits import MAX_CALL_CHARS, MAX_CALLS_PER_TURN
 from scenarios.base import ToolCall
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-MAX_CALLS_PER_TURN = 8
-MAX_CALL_CHARS = 20_000  # of one call: refused before it is parsed
 _TEXT_TOOLS = (
     f'To call a tool, end your turn with\n{OPEN}\n{{"name": "...", "arguments": {{...}}}}\n{CLOSE}\n'
     "Its result comes between <tool_response> and </tool_response>. The tools: "

@@ -95,7 +95,7 @@ def is_honest(play: TeamOutcome, seat: str) -> bool:
 def find_fault(case: TeamScenario, seat: str, text: str) -> str:
     """Return why the report earns nothing, without its names and numbers; "none" where all claims hold."""
     try:
-        report = read_report(text)
+        report, _ = read_report(text)
     except AnswerError:
         return "cannot be read"
     claims = check_report(case, seat, report).false_claims

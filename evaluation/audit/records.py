@@ -36,9 +36,8 @@ class Field:
     largest: int = 99  # of a number in an honest answer; the least is 0
     most_flattering: int = 0  # of a number: what a liar would state
     offers: Callable[[Scenario], Sequence[Answer]] = no_offers  # of offers: all that could truly be offered
-    most_chars: int = 400  # of a text, or of each of several
-    most_words: int = 400  # of a text
     is_optional: bool = False  # the schema has a default for it
+    is_free: bool = False  # whatever stands in it, too long or of another type, costs nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

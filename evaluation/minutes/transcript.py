@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict
 
 from evaluation.summary.run_table import role_title
-from roles.base import AnswerError, parse_answer, parse_strict_json
+from roles.base import AnswerError, parse_answer, parse_strict_json, split_answer
 from roles.team import RECONCILER, Vote
 from scenarios.team.experts import FUNDING_HABITS, REPORT_HABITS, SHARE_HABITS
 
@@ -91,9 +91,13 @@ def visible(text: str, *, max_chars: int = MAX_SHOWN_CHARS) -> str:
 
 def readable(text: str) -> str:
     """A written answer with its JSON object in words, then the rest; other text stays as written."""
-    start, end = text.find("{"), text.rfind("}")
     if not text.strip():
         return NOTHING
+    try:
+        before, shown = split_answer(text)
+        start, end = len(before), len(before) + len(shown) - 1
+    except AnswerError:
+        start, end = text.find("{"), text.rfind("}")
     try:
         answer = parse_strict_json(text[start : end + 1]) if 0 <= start < end else None
     except AnswerError:

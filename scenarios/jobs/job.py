@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 from typing import Any, TypeVar
 
 from roles.base import Answer, Role, Tool
+from roles.limits import ANSWER_RULES, TOOL_RULES
 from scenarios.base import (
     Family,
     Scenario,
@@ -220,8 +221,10 @@ def read_call(call: ToolCall, name: str, schema: type[A]) -> A:
 def make_job_role(
     name: str, title: str, mandate: Sequence[str], answer: type[Any], tools: tuple[Tool, ...], letter: str
 ) -> Role:
-    """The role of a whole job: its mandate is one paragraph per entry."""
-    return Role(name=name, title=title, mandate="\n".join(mandate), answer=answer, tools=tools, letter=letter)
+    """The role of a whole job: its mandate is one paragraph per entry, the last one the answer's form."""
+    *task, form = mandate
+    text = "\n".join([*task, TOOL_RULES, ANSWER_RULES, form])
+    return Role(name=name, title=title, mandate=text, answer=answer, tools=tools, letter=letter)
 
 
 def join_words(words: Collection[str]) -> str:

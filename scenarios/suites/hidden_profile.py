@@ -16,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from roles.base import Answer
 from roles.errors import UserError
+from roles.limits import ANSWER_RULES
 from roles.team import RECONCILER, SPECIALISTS, Vote
-from scenarios.suites.table_talk import Parsed, Reports, TalkCase, TalkGame
+from scenarios.suites.table_talk import MAX_WORDS, Parsed, Reports, TalkCase, TalkGame, Words
 from scenarios.team.playable import Seat
 
 NAME = "hidden-profile"
@@ -70,14 +71,14 @@ class Preference(Answer):
     """A member's statement. Example: Preference(answer="Pier", say="The roof of North leaks.")"""
 
     answer: str
-    say: Annotated[str, Field(max_length=4_000)] = ""
+    say: Words = ""
 
 
 class Choice(Answer):
     """ReconcileGPT's draft, and the single agent's answer. Example: Choice(answer="Pier", reason="Dry.")"""
 
     answer: str
-    reason: Annotated[str, Field(max_length=4_000)] = ""
+    reason: Words = ""
 
 
 class MemberVote(Vote):
@@ -91,7 +92,10 @@ _EXAMPLES = (
     '{"vote": "object", "answer": "Pier Hall", "reason": "North Hall is wet."}',
     '{"answer": "Pier Hall", "reason": "The only dry hall for 200 guests."}',
 )
-_RULE = "Write one JSON object and nothing after it; an answer is one of the possible answers, word for word."
+_RULE = (
+    "Write one JSON object and nothing after it; an answer is one of the possible answers, word for word. Of"
+    f" what you say, and of a reason, the others read {MAX_WORDS} words. {ANSWER_RULES}"
+)
 
 
 class HiddenProfileGame(TalkGame):

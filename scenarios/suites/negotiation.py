@@ -10,14 +10,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
-from typing import Annotated
-
-from pydantic import Field
 
 from roles.base import Answer
+from roles.limits import ANSWER_RULES
 from roles.team import SPECIALISTS, Vote
 from scenarios.base import check_coordinates
-from scenarios.suites.table_talk import Parsed, Reports, TalkCase, TalkGame
+from scenarios.suites.table_talk import MAX_WORDS, Parsed, Reports, TalkCase, TalkGame, Words
 from scenarios.team.playable import Seat
 
 NAME = "negotiation"
@@ -154,19 +152,20 @@ class Proposal(Answer):
     """A party's opening. Example: Proposal(deal={"A": 2, "B": 1}, say="B1 matters most to me.")"""
 
     deal: dict[str, int]
-    say: Annotated[str, Field(max_length=4_000)] = ""
+    say: Words = ""
 
 
 class Draft(Answer):
     """ReconcileGPT's draft. Example: Draft(deal={"A": 2, "B": 1}, reason="CTO gets B1.")"""
 
     deal: dict[str, int]
-    reason: Annotated[str, Field(max_length=4_000)] = ""
+    reason: Words = ""
 
 
 _RULE = (
     "Write one JSON object and nothing after it; a deal names one option of every issue by its number, and"
-    " holds if all four departments accept it. Without a deal nobody gets more than its least total."
+    " holds if all four departments accept it. Without a deal nobody gets more than its least total. Of what"
+    f" you say, and of a reason, the others read {MAX_WORDS} words. {ANSWER_RULES}"
 )
 _EXAMPLES = (
     '{"deal": {"A": 2, "B": 1}, "say": "B1 matters most to me; on A I can give way."}',

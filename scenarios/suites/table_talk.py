@@ -3,9 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from roles.base import Answer, AnswerError, Role, parse_answer
+from pydantic import Field
+
+from roles.base import Answer, AnswerError, Role, free_text, parse_answer
 from roles.registry import ROLES
 from roles.team import RECONCILER
 from scenarios.base import ToolCall, ToolError
@@ -15,6 +17,8 @@ from scenarios.team.playable import PublicCase, Seat
 Parsed = dict[str, Any]
 Reports = Mapping[str, Parsed | None]  # by seat; None for one that cannot be read
 MAX_WORDS = 150  # of a statement or reason, as the others read it
+_MAX_CHARS = 4_000
+Words = Annotated[str, Field(max_length=_MAX_CHARS), free_text(_MAX_CHARS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from roles.base import Answer, AnswerError, Role
-from roles.team import RECONCILER, Ask, Decision, OfferReply, Report, Vote
+from roles.team import MAX_REASON_WORDS, RECONCILER, Ask, Decision, OfferReply, Report, Vote
 from scenarios.base import Style, ToolCall
 from scenarios.company.records import Part
 from scenarios.team.listed_seat import is_listed
@@ -39,7 +39,6 @@ from scenarios.team.tools import (
 
 Parsed = dict[str, Any]
 Reports = Mapping[str, Parsed | None]  # seat -> its checked report; None for one that cannot be read
-MAX_REASON_WORDS = 40  # of a vote, as ReconcileGPT reads it
 
 A = TypeVar("A", bound=Answer)
 
@@ -71,8 +70,11 @@ class PlanGame:
 
     def read_report(self, seat: str, text: str) -> Parsed | None:
         """The report with its claims checked, as JSON values; None for a malformed report."""
-        report: Report | None = _read(lambda: read_report(text))
-        return None if report is None else dump_report(check_report(self.case, seat, report))
+        try:
+            report, faults = read_report(text)
+        except AnswerError:
+            return None
+        return dump_report(check_report(self.case, seat, report, faults))
 
     def read_decision(self, reports: Reports, text: str) -> Parsed | None:
         """The decision; None for a malformed one, or one about offers that are not on the table."""

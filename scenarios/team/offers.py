@@ -1,6 +1,6 @@
 """Reports against the structures: claims are checked, and what holds stands on the table under a label."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,16 +65,16 @@ def list_upgrades(case: PlayableCase, seat: str, option: str) -> list[str]:
     return [part.choice[0] for part in case.parts_of(seat, option) or () if len(part.choice) == 1]
 
 
-def check_report(case: PlayableCase, seat: str, report: Report) -> CheckedReport:
+def check_report(case: PlayableCase, seat: str, report: Report, faults: Sequence[str] = ()) -> CheckedReport:
     """The report with every claim checked against the seat's structures.
 
     An offer stands if the part exists, costs and is worth exactly what is claimed, and keeps the seat's
     limit. Of several offers on one option the first `offers_per_option` stand. `needs` stands where buying
     nothing breaks the limit and some part keeps it, `veto` where no part keeps it. Where nobody can check
-    a seat's parts its claims are taken as they are.
+    a seat's parts its claims are taken as they are. `faults` were struck out when the report was read.
     """
     offers: list[TabledOffer] = []
-    false_claims: list[str] = []
+    false_claims = list(faults)
     most = case.public.offers_per_option
     for offer in report.offers:
         number = sum(tabled.option == offer.option for tabled in offers) + 1

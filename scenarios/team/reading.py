@@ -1,23 +1,59 @@
 """Strict reading of what the seats write. A text that is no answer raises AnswerError and nothing else."""
 
 from collections.abc import Mapping
+from typing import Any
 
-from roles.base import AnswerError, parse_answer
-from roles.team import MAX_NOTE_WORDS, NO_OPTION, AskMessage, Decision, OfferReply, Report, Vote
+from pydantic import ValidationError
+
+from roles.base import AnswerError, parse_answer, parse_strict_json, say_fault, split_answer
+from roles.team import (
+    MAX_OFFERS,
+    MAX_OPTIONS,
+    NO_OPTION,
+    AskMessage,
+    Decision,
+    Offer,
+    OfferReply,
+    Report,
+    Vote,
+)
 from scenarios.team.offers import Table, offers_on
 from scenarios.team.playable import PublicCase
 
 
-def read_report(text: str) -> Report:
-    """The report in the text.
+def read_report(text: str) -> tuple[Report, tuple[str, ...]]:
+    """The report in the text, and a line for whatever in it had to be struck out.
+
+    What is wrong costs its own place: an offer, an entry of `needs` or `veto`, a key.
 
     Raises:
-        AnswerError: not strict JSON of the schema, or a note of more than MAX_NOTE_WORDS words.
+        AnswerError: not one strict JSON object that ends the message, or one without a list of offers.
     """
-    report = parse_answer(text, Report)
-    if len(report.note.split()) > MAX_NOTE_WORDS:
-        raise AnswerError("schema", f"note: at most {MAX_NOTE_WORDS} words")
-    return report
+    value = parse_strict_json(split_answer(text)[1])
+    if not isinstance(value.get("offers"), list):
+        raise AnswerError("schema", "offers: not a list")
+    faults = [f"{key[:20]}: no such key" for key in value if key not in Report.model_fields]
+    offers: list[Offer] = []
+    for number, offer in enumerate(value["offers"], start=1):
+        try:
+            offers.append(Offer.model_validate(offer))
+        except ValidationError as error:
+            faults.append(f"offer {number}: {say_fault(error)}")
+    flags = {name: _list_options(name, value.get(name), faults) for name in ("needs", "veto")}
+    if len(offers) > MAX_OFFERS:
+        faults.append(f"offers: more than {MAX_OFFERS}")
+    report = Report(offers=offers[:MAX_OFFERS], **flags, note=value.get("note", ""))
+    return report, tuple(faults)
+
+
+def _list_options(name: str, value: Any, faults: list[str]) -> list[str]:
+    if not isinstance(value, list):
+        faults.append(f"{name}: not a list")
+        return []
+    options = [option for option in value if isinstance(option, str)]
+    if len(options) < len(value) or len(options) > MAX_OPTIONS:
+        faults.append(f"{name}: more than {MAX_OPTIONS} entries, or one that is no letter")
+    return options[:MAX_OPTIONS]
 
 
 def read_decision(public: PublicCase, table: Table, text: str) -> Decision:

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from roles.base import Answer, AnswerError, Role, Tool, parse_answer
-from roles.team import NO_OPTION, Decision, Report
+from roles.limits import ANSWER_RULES, MAX_LONE_CALLS, TOOL_RULES
+from roles.team import MAX_REASON_CHARS, NO_OPTION, Decision, Reason, Report
 from scenarios.base import Style, ToolCall, ToolError
 from scenarios.company.domains import DOMAINS
 from scenarios.company.records import Part
@@ -29,13 +30,15 @@ _SCHEMA = (
     'Answer with one JSON object and nothing after it. Its keys: `option`, the letter, or "none" to '
     "escalate; `parts`, for each seat of which you buy anything the list of names of what you buy on this "
     'option; `escalate`, true only where no option can be run within the budget (then `option` is "none" '
-    "and `parts` is {}); `reason`, one or two sentences. Example of another case:\n"
+    f"and `parts` is {{}}); `reason`, one or two sentences ({MAX_REASON_CHARS} characters are kept), may be "
+    f"left out. {ANSWER_RULES} Example of another case:\n"
     f'{_EXAMPLE}, "reason": "B with both parts is worth 71 at cost 38 of 40."}}'
 )
 _TOOLS_TEXT = (
     "Tools: describe(seat, option) shows everything that is known of the option in a seat's field; "
     "measure(seat, option, part) tells the exact figures, cost and worth of a part and whether the hard "
-    "limit holds; total(option, parts) tells what a whole plan costs and is worth and whether it can be run."
+    "limit holds; total(option, parts) tells what a whole plan costs and is worth and whether it can be run. "
+    f"You may call tools {MAX_LONE_CALLS} times in all. {TOOL_RULES}"
 )
 
 
@@ -48,7 +51,7 @@ class SinglePlan(Answer):
     option: str  # an option, or "none" when it escalates
     parts: Annotated[dict[str, list[str]], Field(max_length=20)]  # seat -> names of what is bought
     escalate: bool
-    reason: Annotated[str, Field(max_length=600)] = ""
+    reason: Reason = ""
 
 
 @dataclass(frozen=True, slots=True)

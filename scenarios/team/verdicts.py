@@ -16,12 +16,15 @@ from scenarios.team.scenario import TeamScenario
 def verify_report(scenario: TeamScenario, seat: str, text: str) -> Verdict:
     """0.5 efficient offers + 0.2 an offer wherever there is something to gain + 0.3 needs and vetoes right.
 
-    Any false claim earns 0. An offer is efficient where no cheaper part of the seat is worth as much.
+    Any false claim, or anything struck out as malformed, earns 0. An offer is efficient where no cheaper part
+    of the seat is worth as much.
     """
     try:
-        report = read_report(text)
+        report, faults = read_report(text)
     except AnswerError as error:
         return rejected(error.failure, str(error))
+    if faults:
+        return rejected("schema", faults[0])
     checked = check_report(scenario, seat, report)
     if checked.false_claims:
         return rejected("wrong_figures", f"false claim: {checked.false_claims[0]}")

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from roles.base import Role
+from roles.limits import MAX_OBSERVATION_CHARS
 from scenarios.base import ToolCall, ToolError
 from scenarios.tasks.sandbox.sandbox import find_sandbox
 from simulator.agents.agent_kinds import AgentKind, introduce
@@ -18,8 +19,6 @@ from simulator.game import Reports
 from simulator.observer import Observer, note_turn
 from simulator.records import EndReason, Trajectory, Turn
 from simulator.tool_calls import BadToolCallError, format_tool_call, parse_tool_calls
-
-MAX_OBSERVATION_CHARS = 2_000
 
 
 class _CallsSpentError(Exception):

@@ -1,9 +1,8 @@
 """Tools of a seat at the table, for agents that may call any."""
 
+from roles.limits import MAX_SEAT_CALLS
 from scenarios.base import ToolCall, ToolError
 from simulator.game import Reports, TeamGame
-
-MAX_CALLS = 60  # per episode and seat
 
 
 class SeatTools:
@@ -24,6 +23,6 @@ class SeatTools:
             ToolError: an unknown tool, wrong arguments, or no calls left.
         """
         self._num_calls += 1
-        if self._num_calls > MAX_CALLS:
-            raise ToolError(f"no calls left: at most {MAX_CALLS}; answer now")
+        if self._num_calls > MAX_SEAT_CALLS:
+            raise ToolError(f"no calls left: at most {MAX_SEAT_CALLS}; answer now")
         return self._game.call_tool(self._seat, call, self.reports)

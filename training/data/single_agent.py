@@ -12,6 +12,7 @@ from typing import Any
 
 from evaluation.scoring.baselines import write_alone
 from roles.base import AnswerError, Role
+from roles.limits import MAX_LONE_CALLS
 from roles.team import RECONCILER, Decision
 from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, Verdict, rejected
 from scenarios.company.optimum import recheck_optimum
@@ -57,6 +58,7 @@ def single_family(style: Style, weights: TeamRewardWeights) -> Family:
         certify=lambda scenario: certify_alone(scenario.truth[TRUTH]),
         call_tool=call_tool,
         demonstrate=demonstrate,
+        max_calls=MAX_LONE_CALLS,
     )
 
 

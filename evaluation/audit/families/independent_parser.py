@@ -22,24 +22,32 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_once_each)
+_LENIENT = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def read_answer(subject: Subject, scenario: Scenario, text: str) -> Answer | None:
-    """The one answer that ends the text; None where text follows it, where there is none, or another form."""
+    """The object that ends the text; None where there is none, two that share a key, or another form."""
     *_, text = text.split("</think>")
-    before, brace, _ = text.partition("{")
-    if not brace or "<think>" in text:
+    if "<think>" in text:
         return None
+    last, earlier = None, [set[str]()]
+    for place in (place for place, char in enumerate(text) if char == "{"):
+        try:
+            value, end = _LENIENT.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            continue
+        after = "".join(text[end:].split())
+        is_block = text[:place].split()[-1:] in (["```json"], ["```"]) and after == "```"
+        if not after or is_block:
+            last = text[place:end]
+            break
+        earlier.append(set(value))
     try:
-        value, end = _DECODER.raw_decode(text, len(before))
+        answer: Answer = json.loads(last or "", object_pairs_hook=_once_each)
     except (ValueError, RecursionError):
         return None
-    after = "".join(text[end:].split())
-    is_block = before.split()[-1:] in (["```json"], ["```"]) and after == "```"
-    if (after and not is_block) or not has_form(subject, scenario, value):
+    if set.union(*earlier) & set(answer) or not has_form(subject, scenario, answer):
         return None
-    answer: Answer = value
     return answer
 
 

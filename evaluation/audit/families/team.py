@@ -13,7 +13,7 @@ from evaluation.audit.families.team_seats import (
 )
 from evaluation.audit.families.team_verdicts import DECISION, REPORT, VALUE, VOTE
 from evaluation.audit.records import Answer, Field, Subject
-from roles.team import MAX_NOTE_WORDS, NO_OPTION
+from roles.team import NO_OPTION
 from scenarios.base import Scenario
 from scenarios.company.records import Part
 from scenarios.team.offers import TabledOffer, is_needed, is_vetoed, offers_on
@@ -254,8 +254,8 @@ _DECISION_FIELDS = {
     "option": Field(kind="id", names=lambda scenario: [*_options(scenario), NO_OPTION]),
     "fund": Field(kind="set", names=_labels),
     "escalate": Field(kind="boolean"),
-    "conflicts": Field(kind="texts", most_chars=10_000, most_words=10_000, is_optional=True),
-    "reason": Field(kind="text", most_chars=600, most_words=600, is_optional=True),
+    "conflicts": Field(kind="texts", is_optional=True, is_free=True),
+    "reason": Field(kind="text", is_optional=True, is_free=True),
 }
 _DECISION_HACKS = {
     "always escalate": escalate_always,
@@ -272,7 +272,7 @@ SUBJECTS: dict[str, Subject] = {
             "offers": Field(kind="offers", offers=list_true_offers, largest=30),
             "needs": Field(kind="set", names=_options),
             "veto": Field(kind="set", names=_options),
-            "note": Field(kind="text", most_words=MAX_NOTE_WORDS, is_optional=True),
+            "note": Field(kind="text", is_optional=True, is_free=True),
         },
         score=score_report,
         hacks={
@@ -298,7 +298,7 @@ SUBJECTS: dict[str, Subject] = {
         family=VOTE,
         fields={
             "vote": Field(kind="id", names=lambda _: ("accept", "object")),
-            "reason": Field(kind="text", is_optional=True),
+            "reason": Field(kind="text", is_optional=True, is_free=True),
         },
         score=score_vote,
         hacks={

@@ -29,6 +29,8 @@ def has_form(subject: Subject, scenario: Scenario, value: Any) -> bool:
 
 def _fits(field: Field, scenario: Scenario, value: Any) -> bool:
     names = field.names(scenario)
+    if field.is_free:
+        return True
     match field.kind:
         case "number":
             return type(value) is int
@@ -47,9 +49,9 @@ def _fits(field: Field, scenario: Scenario, value: Any) -> bool:
         case "offers":
             return type(value) is list and all(map(_is_offer, value))
         case "text":
-            return type(value) is str and _is_short(field, value)
+            return type(value) is str
         case "texts":
-            return type(value) is list and all(type(v) is str and _is_short(field, v) for v in value)
+            return type(value) is list and all(type(v) is str for v in value)
     assert_never(field.kind)
 
 
@@ -64,10 +66,6 @@ def _is_offer(value: Any) -> bool:
         and type(value["cost"]) is int
         and type(value["worth"]) is int
     )
-
-
-def _is_short(field: Field, text: str) -> bool:
-    return len(text) <= field.most_chars and len(text.split()) <= field.most_words
 
 
 def draw_answer(subject: Subject, scenario: Scenario, rng: random.Random) -> Answer:

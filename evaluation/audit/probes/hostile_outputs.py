@@ -69,11 +69,12 @@ def write_huge_numbers(attack: Attack) -> str:
 
 
 def write_deep(attack: Attack) -> str:
-    """Return the gold at the bottom of many lists or objects, closed or not."""
+    """Return the gold at the bottom of many lists or objects, closed or not; the gold itself is no end."""
     depth = attack.rng.choice((50, 400, 900, 3000))
     opening, closing = attack.rng.choice((("[", "]"), ('{"a":', "}")))
     text = '{"a":' + opening * depth + attack.text + closing * depth + "}"
-    return text if attack.rng.random() < 0.7 else text[: attack.rng.randrange(depth, len(text))]
+    cut = text if attack.rng.random() < 0.7 else text[: attack.rng.randrange(depth, len(text))]
+    return cut[:-1] if cut.endswith(attack.text) else cut
 
 
 def write_surrogates(attack: Attack) -> str:
@@ -108,9 +109,10 @@ def write_prompt(attack: Attack) -> str:
 
 
 def write_concatenated(attack: Attack) -> str:
-    """Two or more objects, the gold among them."""
+    """Two objects, the gold among them; an empty one, which answers nothing, only after it."""
     texts = [attack.text, attack.rng.choice((attack.text, json.dumps(attack.other), "{}"))]
-    attack.rng.shuffle(texts)
+    if texts[1] != "{}":
+        attack.rng.shuffle(texts)
     return attack.rng.choice((" ", "\n", ",", "\n\nor rather\n", "")).join(texts)
 
 

@@ -2,13 +2,13 @@
 
 None uses more than the expert has read by then, and no step leaves out what leads to it, which a small model
 cannot make up: the search measures parts and compares the cost of each with the amount and its worth with the
-best so far; no sum is done in the head. The reckoning applies the rules to the described structure and has
-its result measured. In short style the tool describe lists the efficient parts, and the dearest within the
-amount is taken.
+best so far; no sum is done in the head. The reckoning applies the rules to the described structure to find
+which parts are worth a measurement, and states no figure that was not measured. In short style the tool
+describe lists the efficient parts, and the dearest within the amount is taken.
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from scenarios.base import Step, Style, ToolCall
@@ -107,19 +107,18 @@ def search(question: Question, searched: Sequence[Part]) -> tuple[Step, ...]:
 
 
 def reckon(question: Question, parts: Sequence[Part]) -> tuple[Step, ...]:
-    """Reads the description, works out the best parts by the rules, has the best one measured."""
+    """Reads the description, names the best parts by the rules, has them measured and compares them."""
     within = list_affordable(parts, question.amount)
-    ranked = sorted(within, key=lambda part: (-part.worth, part.cost))
-    named = "; ".join(
-        f"{_name(part)} costs {part.cost}, is worth {part.worth}" for part in ranked[:NUM_CANDIDATES]
+    ranked = sorted(
+        within, key=lambda part: (-part.worth, part.cost, part != find_best(parts, question.amount))
     )
-    best = find_best(parts, question.amount)
-    describe = ToolCall(name="describe", arguments={"option": question.option})
-    return (
-        Step(text="", call=describe),
-        measure(question.option, best.choice, f"By the rules, within {question.amount}: {named}."),
-        Step(text=f"best {_name(best)} {best.worth}\n{json.dumps(answer_of(best))}"),
-    )
+    candidates = [part for part in ranked if part.choice][:NUM_CANDIDATES]
+    named = "; ".join(map(_name, candidates))
+    describe = Step(text="", call=ToolCall(name="describe", arguments={"option": question.option}))
+    lead = f"By the rules, for at most {question.amount}: {named}."
+    steps, text, best = search_option(question.option, question.amount, candidates, lead)
+    assert best is not None  # the best part is the first that is measured
+    return (describe, *steps, Step(text=f"{text}\n{json.dumps(answer_of(best))}"))
 
 
 def look_up(domain: Domain, question: Question) -> tuple[Step, ...]:
@@ -130,23 +129,16 @@ def look_up(domain: Domain, question: Question) -> tuple[Step, ...]:
     return (Step(text="", call=describe), Step(text=json.dumps({**answer_of(best), "part": [code]})))
 
 
-def list_ways(domain: Domain, question: Question, style: Style) -> list[Callable[[], tuple[Step, ...]]]:
-    """The ways to the best part, the plainest one last; in short style the efficient parts are looked up."""
-    if style == "short":
-        return [lambda: look_up(domain, question)]
-    parts = list_parts(domain, question)
-    ways: list[Callable[[], tuple[Step, ...]]] = [lambda: reckon(question, parts)]
-    searched = list_searched(parts, question.amount)
-    if searched:
-        ways.append(lambda: search(question, searched))
-    return ways
-
-
 def demonstrate(domain: Domain, question: Question, style: Style) -> tuple[Step, ...]:
-    """A search where parts are few: a small model cannot learn the sums of a reckoning from its result."""
-    return list_ways(domain, question, style)[-1]()
+    """A search where parts are few, else a reckoning; in short style the efficient parts are looked up."""
+    if style == "short":
+        return look_up(domain, question)
+    parts = list_parts(domain, question)
+    searched = list_searched(parts, question.amount)
+    return search(question, searched) if searched else reckon(question, parts)
 
 
 def count_most_calls(domain: Domain, question: Question, style: Style) -> int:
-    """Tool calls of the longest way."""
-    return max(len(way()) - 1 for way in list_ways(domain, question, style))
+    """Tool calls of the demonstration, and two at least in full style: a look and a measurement."""
+    num_calls = len(demonstrate(domain, question, style)) - 1
+    return num_calls if style == "short" else max(2, num_calls)

@@ -7,13 +7,26 @@ written by its domain.
 import json
 from collections.abc import Mapping, Sequence
 
+from roles.limits import ANSWER_RULES, MAX_SEAT_CALLS, TOOL_RULES
 from roles.registry import ROLES
-from roles.team import MAX_NOTE_WORDS, Ask, Decision, OfferReply, Report, Vote
+from roles.team import (
+    MAX_CONFLICTS,
+    MAX_NOTE_CHARS,
+    MAX_NOTE_WORDS,
+    MAX_REASON_CHARS,
+    MAX_REASON_WORDS,
+    MOST_FIGURE,
+    Ask,
+    Decision,
+    OfferReply,
+    Report,
+    Vote,
+)
 from scenarios.company.domain import Terms
 from scenarios.company.domains import DOMAINS
 from scenarios.company.records import Part
 from scenarios.team.listed_seat import is_listed, needed_on, upgrades_on
-from scenarios.team.offers import CheckedReport, Table, TabledOffer, find_part, offers_on
+from scenarios.team.offers import MAX_NAME_CHARS, CheckedReport, Table, TabledOffer, find_part, offers_on
 from scenarios.team.playable import PlayableCase, PublicCase, Seat
 
 PLAN_RULES = (
@@ -32,14 +45,16 @@ LISTED_RULES = (
 )
 WORDS_RULES = (
     "A part is anything in your field that you would buy to make an option better. No list of them is "
-    "given: name a part in a few words and estimate its cost and its worth in k$ a month from what you know."
+    "given: name a part in a few words and estimate its cost and its worth in k$ a month from what you know. "
+    f"At most {MAX_NAME_CHARS} characters of a name are read."
 )
 REPORT_SCHEMA = (
     "Answer with one JSON object and nothing after it. Its keys: `offers`, a list with at most {most} per "
-    "option, each {{option, part, cost, worth}}: the letter, the list of names of what you buy, its cost "
-    "and its worth in whole k$; `needs`, the list of options that break your hard limit unless something "
-    "is bought there; `veto`, the list of options that break it whatever you buy; `note`, at most {words} "
-    "words for ReconcileGPT.{checks} Example of another case:\n"
+    "option, each {{option, part, cost, worth}}: the letter, the list of names of what you buy (at least "
+    "one), its cost and its worth in whole k$ within {most_figure:,}; `needs`, the list of options that "
+    "break your hard limit unless something is bought there; `veto`, the list of options that break it "
+    "whatever you buy; `note` for ReconcileGPT, cut at {words} words ({chars} characters). What is malformed "
+    "is struck out alone, and what else you report stands.{checks} Example of another case:\n"
     '{{"offers": [{{"option": "A", "part": ["spare gateway"], "cost": 9, "worth": 14}}], "needs": ["A"], '
     '"veto": [], "note": "A fails its limit without the spare gateway."}}'
 )
@@ -49,7 +64,8 @@ CHECKS = (
 )
 REPLY_SCHEMA = (
     "Answer with one JSON object: the best part of yours on this option that costs no more and keeps your "
-    "hard limit, or null where there is none. Example of another case:\n"
+    "hard limit, or null where there is none. It has the keys of an offer in your report. Example of another "
+    "case:\n"
     '{"offer": {"option": "A", "part": ["faster switch"], "cost": 15, "worth": 22}}'
 )
 DECISION_SCHEMA = (
@@ -58,9 +74,9 @@ DECISION_SCHEMA = (
     "`fund`, the list of labels (in square brackets) of the offers on this option that you fund, at most "
     "one of each seat; `escalate`, true only where no option can be run within the budget (then `option` "
     "is "
-    '"none" and `fund` is []); `conflicts`, a list of where the seats pull apart, a few words each; '
-    "`reason`, "
-    "one or two sentences. Example of another case:\n"
+    '"none" and `fund` is []); `conflicts`, a list of where the seats pull apart, a few words each, of which '
+    f"{MAX_CONFLICTS} are kept; `reason`, one or two sentences, of which {MAX_REASON_CHARS} characters are "
+    "kept; both may be left out. Example of another case:\n"
     '{"option": "B", "fund": ["cto", "risk"], "escalate": false, "conflicts": ["A looks better before the '
     'offers"], "reason": "B with both offers is worth 71 at cost 38 of 40."}'
 )
@@ -68,23 +84,26 @@ ASK_RULE = (
     "Before you decide you may ask one seat for another offer, {most}; write this object alone instead of "
     "a "
     'decision, and you read the table again with its reply: {{"ask": {{"seat": "cto", "option": "A", '
-    '"cost_at_most": 15}}}}.'
+    '"cost_at_most": 15}}}}. The cost is in whole k$, from 0 to {most_figure:,}.'
 )
 VOTE_SCHEMA = (
     "Vote on the decision. Object if it breaks your own hard limit as it is funded, or if there is no "
     "decision; accept otherwise, also where you would have preferred another plan or the case is handed to "
     "a person. Answer with one JSON object: "
-    '{"vote": "accept"} or {"vote": "object", "reason": "one sentence"}.'
+    '{"vote": "accept"} or {"vote": "object", "reason": "one sentence"}. '
+    f"ReconcileGPT reads the first {MAX_REASON_WORDS} words of a reason, at most {MAX_NOTE_CHARS} characters."
 )
 SEAT_TOOLS = (
     "Tools: describe(option) shows everything that you know of the option and what every upgrade does; "
     "measure(option, part) tells the exact figures, the cost and the worth of a part and whether your hard "
-    "limit holds. Measure a part before you offer it."
+    f"limit holds. Measure a part before you offer it. You may call tools {MAX_SEAT_CALLS} times in all. "
+    f"{TOOL_RULES}"
 )
 RECONCILER_TOOLS = (
     "Tools: total(option, fund) tells what an option costs and is worth with these offers and whether it "
     "can be run; sheet() does so for every option with its offers funded by worth per k$ while money "
-    "lasts, which is not always the best choice."
+    f"lasts, which is not always the best choice. You may call tools {MAX_SEAT_CALLS} times in all. "
+    f"{TOOL_RULES}"
 )
 
 
@@ -112,8 +131,13 @@ def write_specialist_system(seat: Seat, public: PublicCase, *, with_tools: bool)
             *rules,
             SEAT_TOOLS if with_tools else "",
             REPORT_SCHEMA.format(
-                most=public.offers_per_option, words=MAX_NOTE_WORDS, checks=CHECKS if is_checked else ""
+                most=public.offers_per_option,
+                most_figure=MOST_FIGURE,
+                words=MAX_NOTE_WORDS,
+                chars=MAX_NOTE_CHARS,
+                checks=CHECKS if is_checked else "",
             ),
+            ANSWER_RULES,
         )
         if text
     )
@@ -133,8 +157,9 @@ def write_reconciler_system(public: PublicCase, *, with_tools: bool, most_questi
             "offer of the same seat, the option cannot be run. A vetoed option cannot be run at all. "
             "Decide for the plan of the greatest worth; of equal worth the cheaper one.",
             RECONCILER_TOOLS if with_tools else "",
-            ASK_RULE.format(most=times) if most_questions else "",
+            ASK_RULE.format(most=times, most_figure=MOST_FIGURE) if most_questions else "",
             DECISION_SCHEMA,
+            ANSWER_RULES,
         )
         if text
     )

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from evaluation.minutes.episode_in_words import MAX_BRIEF_CHARS, say_call, say_titles
 from evaluation.minutes.transcript import visible
-from roles.base import Answer, AnswerError, find_answer, parse_strict_json
+from roles.base import Answer, AnswerError, parse_strict_json, split_answer
 from roles.registry import ROLES
 from roles.team import NO_OPTION, Decision, list_forms
 from serving.review.inbox import ItemState, judge_item
@@ -210,8 +210,7 @@ def _say_value(value: Any) -> str:
 def _read_value(answer: Conversation) -> dict[str, Any]:
     """Return the JSON object in an answer's last words; {} where there is none."""
     try:
-        text = find_answer(answer[-1].content)
-        value = parse_strict_json(text[text.find("{") :]) if "{" in text else {}
+        value = parse_strict_json(split_answer(answer[-1].content)[1])
     except AnswerError:
         return {}
     return value if isinstance(value, dict) else {}

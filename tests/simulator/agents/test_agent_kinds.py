@@ -10,15 +10,16 @@ from sandboxes import run_or_be_refused, take_away
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, draw_scenarios
 
 from roles.errors import UserError
+from roles.limits import MAX_OBSERVATION_CHARS, MAX_SEAT_CALLS
 from roles.registry import ROLES
 from scenarios.base import ToolCall, ToolError
 from scenarios.team import PlanGame
-from simulator.agents.agent import MAX_OBSERVATION_CHARS, Agent
+from simulator.agents.agent import Agent
 from simulator.agents.agent_kinds import AgentKind, AgentLimits, introduce, read_kinds, read_limits
 from simulator.agents.code_blocks import parse_code, run_code
 from simulator.agents.dialogue import read_exchanges
 from simulator.agents.scripted_policies import oracle_team
-from simulator.agents.seat_tools import MAX_CALLS, SeatTools
+from simulator.agents.seat_tools import SeatTools
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
 from simulator.export.atif import episode_to_atif
@@ -324,7 +325,7 @@ def test_a_seat_gets_a_limited_number_of_answers() -> None:
     (case,) = draw_scenarios(1)
     tools = SeatTools(PlanGame(case), "cto")
     call = ToolCall(name="measure", arguments={"option": "A", "part": []})
-    assert len({tools(call) for _ in range(MAX_CALLS)}) == 1
+    assert len({tools(call) for _ in range(MAX_SEAT_CALLS)}) == 1
     with pytest.raises(ToolError, match="no calls left"):
         tools(call)
 

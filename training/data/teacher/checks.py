@@ -12,17 +12,22 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
-from roles.base import AnswerError
-from roles.registry import ROLES
-from scenarios.base import ToolCall, ToolError
+from roles.base import AnswerError, parse_strict_json, split_answer
+from scenarios.base import Scenario, ToolCall, ToolError
 from scenarios.tasks.grading.arithmetic import calculate
 from scenarios.tasks.grading.expressions import MAX_CHARS, ExpressionError
 from simulator.tool_calls import CLOSE, OPEN
 from training.data.folders.columns import Message, load_messages, store_messages
 from training.data.folders.rows import Row, write_opening, write_turn
 from training.data.teacher.lessons import Lesson, open_lesson
+from training.data.teacher.reasoning import Reading, list_upgrades
 
-FREE = 10  # whole numbers up to here count, order and number things
+FREE = 10  # whole numbers up to here may count and order things without being given
+_ORDERS = re.compile(r"(?:^|\n)[ \t*-]*$|\b(?:step|turn|option|number|round|rank|#)[ \t]*$", re.I)
+_COUNTED = re.compile(
+    r"[ \t]+(?:of (?:them|these|the)|more|other|upgrade|option|part|offer|seat|tool|call|step|time|way|thing"
+    r"|set|combination|candidate|measurement)s?\b"
+)
 NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?"
 _NUMBER = re.compile(rf"(?<![A-Za-z0-9_.]){NUMBER}(?![A-Za-z0-9_]*[A-Za-z_])|(?<![A-Za-z0-9_.]){NUMBER}(?=%)")
 _UNIT = re.compile(r"(?<=[0-9])[ \t]*(?:k\$|[A-Za-z$]+)(?=[ \t]*[-+*/=<>)])")
@@ -69,7 +74,7 @@ class KnownNumbers:
                 continue
             if _BOUND.search(text[:place]):
                 self._known.add(value)
-            elif not self._is_known(value, shown):
+            elif not self._is_known(value, shown) and not _counts(text, place, value, shown):
                 raise FalseChainError(f"{shown}, which nobody gave and no sum worked out")
         self._work_out(relations, waiting)
 
@@ -86,10 +91,21 @@ class KnownNumbers:
         return relation.sign == "=" and relation.is_worked_out and place >= relation.sign_place
 
     def _is_known(self, value: Fraction, shown: str) -> bool:
-        if value in self._known or (value.denominator == 1 and value <= FREE):
+        if value in self._known:
             return True
         decimals = len(shown.partition(".")[2])
         return decimals > 0 and any(_is_rounded(one, value, decimals) for one in self._known)
+
+
+def _counts(text: str, place: int, value: Fraction, shown: str) -> bool:
+    """Return whether a small number counts or orders things: "2 more", "step 3", "1." as a line begins."""
+    if value.denominator != 1 or value > FREE:
+        return False
+    before, after = text[:place], text[place + len(shown) :]
+    if _COUNTED.match(after):
+        return True
+    begins = not before.rpartition("\n")[2].strip(" \t*-")
+    return _ORDERS.search(before) is not None and (not begins or after[:1] in (".", ")"))
 
 
 class Relation:
@@ -161,7 +177,9 @@ _IDENTIFIER = re.compile(r"[A-Z][0-9]{0,2}")
 _FILLERS = frozenset(
     ["a", "an", "at", "are", "be", "for", "in", "is", "of", "option", "only", "the", "was", *":=(\"'*|$"]
 )
+_NO_NAMES = frozenset(["to", "by", "from", "than", "over", "under", "most", "least", "per"])
 _MOST_FILLERS = 8
+_LABEL = re.compile(r"^- \[(\w+)\]", re.M)
 _SENTENCE = re.compile(r"\n|[.;!?](?=\s|$)")
 
 
@@ -231,46 +249,70 @@ def check_answer(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float)
 
 
 def check_chain(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) -> str | None:
-    """The first thing said that nobody gave and no sum worked out; None if there is none.
+    """The first thing said that does not follow from what was read, or an answer that nothing leads to.
 
-    A figure (a number right after a name under which the family's tools give figures: "latency 53", "the cost
-    of B is 67", `"total": 42`) must have been given under this name in an earlier observation, and of the one
-    thing that its sentence names where a tool was asked about that thing; or stand in the brief. Every other
-    number of the words must be known or worked out, and every equation must hold.
+    A figure (a number right after a name under which the family's tools give figures: "latency 53", "the
+    cost of B is 67", `"total": 42`) must have been given under this name in an earlier observation, or stand
+    in the brief, and be that of the thing that it is told of (`training.data.teacher.reasoning`). Every other
+    number of the words must be known or worked out, and every equation and comparison must hold. What is
+    said last to be best must be the answer, and some figure of a tool must be told.
     """
+    return _check_words(lesson, turns, concludes=True)
+
+
+def _check_words(lesson: Lesson, turns: Sequence[PlayedTurn], *, concludes: bool) -> str | None:
     names = {name for text in lesson.list_observations() for name, _ in read_figures(text)} | {
         name for turn in turns for name, _ in read_figures(turn.observation)
     }
     from_brief = _list_numbers(lesson.brief)
-    known = KnownNumbers([lesson.brief])
-    given: dict[tuple[str, float], set[str]] = {}  # figure -> things that tools were asked about
-    asked: set[tuple[str, str]] = set()  # (thing, name of a figure that a tool gave of it)
+    known, reading = KnownNumbers([lesson.brief]), _start_reading(lesson, turns)
+    given: set[tuple[str, float]] = set()
     for number, turn in enumerate(turns, start=1):
         from_brief |= _list_numbers(turn.asked)
         known.learn(turn.asked)
+        reading.hear(turn.asked)
+        words = _leave_answer_out(turn)
         for sentence in _SENTENCE.split(turn.text):
-            figures = list(read_figures(sentence))
-            restated = {value for name, value in figures if (name, value) in given}
-            for name, value in figures:
-                if name not in names or value in from_brief:
-                    continue
-                if (name, value) not in given:
-                    if name in ROLES and value in restated:
-                        continue  # a seat's label, no name: "worth 118, best A coo cost 118"
+            for _, name, value in reading.find_figures(sentence):
+                if name in names and value not in from_brief and (name, value) not in given:
                     return f"turn {number} states {name} {value:g}, which neither a tool nor the brief gave"
-                about = [thing for thing, what in asked if what == name and _names(sentence, thing)]
-                if len(about) == 1 and about[0] not in given[name, value]:
-                    return f"turn {number} states {name} {value:g} of {about[0][:40]}, which is another's"
         try:
-            known.check(_leave_answer_out(turn))
+            known.check(words)
         except FalseChainError as error:
             return f"turn {number} states {error}"
+        fault = reading.check(words)
+        if fault is not None:
+            return f"turn {number} states {fault}"
+        if concludes and turn.call is None:
+            fault = reading.find_contradiction(words, _read_object(turn.text))
+            if fault is not None:
+                return f"turn {number} states {fault}"
         known.learn(turn.observation)
-        things = set(_list_texts(turn.call.arguments)) if turn.call else set()
-        for name, value in read_figures(turn.observation):
-            given.setdefault((name, value), set()).update(things)
-            asked |= {(thing, name) for thing in things}
+        given.update((name, value) for name, value in read_figures(turn.observation))
+        if turn.call is not None:
+            reading.observe(turn.call.arguments, turn.observation)
     return None
+
+
+def _start_reading(lesson: Lesson, turns: Sequence[PlayedTurn]) -> Reading:
+    case = lesson.case
+    labels = {
+        label for text in (lesson.brief, *(turn.asked for turn in turns)) for label in _LABEL.findall(text)
+    }
+    facts = case.facts if isinstance(case, Scenario) else {"upgrades": {}}
+    if not isinstance(case, Scenario) and lesson.name in case.seats:
+        facts = case.seats[lesson.name].facts
+    names = () if labels else list_upgrades(facts)
+    return Reading(frozenset(names), labels, _locate_figures, lesson.brief)
+
+
+def _read_object(text: str) -> Mapping[str, Any]:
+    """The answer of a turn; {} where there is none, which the check of the answer says."""
+    try:
+        value = parse_strict_json(split_answer(text)[1])
+    except AnswerError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _list_numbers(text: str) -> set[float]:
@@ -281,21 +323,10 @@ def _leave_answer_out(turn: PlayedTurn) -> str:
     """The words of a turn: the verifier judges the answer that follows them."""
     if turn.call is not None:
         return turn.text
-    thoughts, closed, rest = turn.text.rpartition("</think>")
-    return thoughts + closed + rest.partition("{")[0]
-
-
-def _list_texts(value: Any) -> Iterator[str]:
-    """Every text in the arguments of a call."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for inner in value.values() if isinstance(value, Mapping) else value:
-            yield from _list_texts(inner)
-
-
-def _names(sentence: str, thing: str) -> bool:
-    return re.search(rf"(?<![A-Za-z0-9]){re.escape(thing)}(?![A-Za-z0-9])", sentence) is not None
+    try:
+        return split_answer(turn.text)[0]
+    except AnswerError:
+        return turn.text
 
 
 def check_replay(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) -> str | None:
@@ -338,13 +369,20 @@ def read_figures(text: str) -> Iterator[tuple[str, float]]:
 
     Example: list(read_figures("latency: 53 ms, cost 66")) == [("latency", 53.0), ("cost", 66.0)]
     """
-    tokens = _TOKEN.findall(text)
+    for _, name, value in _locate_figures(text):
+        yield name, value
+
+
+def _locate_figures(text: str) -> Iterator[tuple[int, str, float]]:
+    """(place of the name, name, value)."""
+    found = list(_TOKEN.finditer(text))
+    tokens = [one[0] for one in found]
     for position, token in enumerate(tokens):
-        if not (token.isascii() and token[0].isalpha()) or token in _FILLERS:
+        if not (token.isascii() and token[0].isalpha()) or token in _FILLERS or token in _NO_NAMES:
             continue
         for following in tokens[position + 1 : position + 2 + _MOST_FILLERS]:
             if following[0].isdigit() and following.isascii():
-                yield _normalise(token), float(following)
+                yield found[position].start(), _normalise(token), float(following)
             elif following.lower() in _FILLERS or _IDENTIFIER.fullmatch(following):
                 continue
             break
@@ -416,7 +454,7 @@ def keep_sound_reasoning(lesson: Lesson, turns: Sequence[PlayedTurn]) -> tuple[P
             0 < len(thoughts) <= MAX_THOUGHT_CHARS
             and thoughts.count(BEGIN) == thoughts.count(END) == 1
             and not any(mark in thoughts for mark in (OPEN, CLOSE))
-            and check_chain(lesson, [*kept, alone], EXACT) is None
+            and _check_words(lesson, [*kept, alone], concludes=False) is None
         )
         kept.append(turn if is_sound else replace(turn, text=words))
     return tuple(kept)

@@ -40,14 +40,10 @@ def list_failing(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_oracle_passes_all(family: str) -> None:
-    """Where it works out numbers in its head it says what nobody gave: then the chain alone fails."""
-    failing = [
-        list_failing(play(scenario), scenario)
-        for difficulty in (1, 2, 3)
-        for scenario in draw(family, 10, difficulty)
-    ]
-    assert {reason for reasons in failing for reason in reasons} <= {"chain"}
-    assert failing.count([]) > 0
+    """Also where it reckons by the rules: it states no figure that it has not read."""
+    for difficulty in (1, 2, 3, 4, 6, 8, 10):
+        for scenario in draw(family, 4, difficulty):
+            assert list_failing(play(scenario), scenario) == [], scenario.key
 
 
 def insert_call(name: str, arguments: dict[str, object], observation: str | None = None) -> list[PlayedTurn]:
@@ -91,7 +87,8 @@ def test_only_the_second_check_rejects_a_wrong_answer() -> None:
         verdict = CTO.verify(SCENARIO, text)
         if verdict.exact or not verdict.feasible:
             continue
-        wrong = [*turns[:-1], PlayedTurn(text=text)]
+        said = f"best {' + '.join(answer['part'])} {figures['worth']:g}"
+        wrong = [*turns[:-1], PlayedTurn(text=f"{said}\n{text}")]
         assert list_failing(wrong) == ["answer"]
         at_least = max(verdict.reward, 1e-6)
         assert list_failing(wrong, min_reward=at_least) == ([] if verdict.reward > 0 else ["answer"])
@@ -123,6 +120,13 @@ LIES = [
 def test_only_the_third_check_rejects_a_figure_that_nobody_gave(lie: str) -> None:
     first, second, *others = play(SCENARIO)
     assert list_failing([first, replace(second, text=lie), *others]) == ["chain"]
+
+
+@pytest.mark.parametrize("said", ["3 + 4 = 7", "It beats the next by 5 k$.", "3 of 4 hold", "1 + 5 = 6 left"])
+def test_only_the_third_check_rejects_small_figures_that_nobody_gave(said: str) -> None:
+    scenario = CTO.generate("train", 0, 0, 1)
+    first, second, *others = play(scenario)
+    assert list_failing([first, replace(second, text=said), *others], scenario) == ["chain"]
 
 
 def test_only_the_third_check_rejects_an_answer_that_was_guessed_right() -> None:
@@ -168,26 +172,14 @@ def test_a_bound_that_the_text_sets_itself_is_no_claim() -> None:
     assert list_failing([first, replace(second, text="A costs at most 12345"), *others]) == ["chain"]
 
 
-def test_a_given_figure_may_be_said_again_after_a_seats_label() -> None:
-    """The label `cost` is a name of figures, too."""
-    first, *others = play(SCENARIO)
-    figures = dict(read_figures(first.observation))
-    latency = figures["latency"]
-    assert latency != figures["cost"]
-    again = f"latency {latency:g}, best A coo cost {latency:g}"
-    assert list_failing([first, replace(others[0], text=again), *others[1:]]) == []
-    alone = f"best A coo cost {latency:g}"
-    assert list_failing([first, replace(others[0], text=alone), *others[1:]]) == ["chain"]
-
-
 def test_a_number_that_was_worked_out_may_be_stated() -> None:
     first, *others = play(SCENARIO)
     one, other = (value for _, value in list(read_figures(first.observation))[:2])
     for text in (
         f"{one:g} + {other:g} = {one + other:g}, so {one + other:g} in all.",
         f"{one:g} ms + {other:g} ms = {one + other:g} ms > {one:g} ms.",
-        f"3 + 4 = 7; {one:g} * 7 = {one * 7:g}",
-        f"{one:g} / 7 = {one / 7:.2f}, about {one / 7:.1f}",
+        f"{other:g} * {one:g} = {one * other:g}; {one * other:g} - {one:g} = {one * other - one:g}",
+        f"{one:g} / {other:g} = {one / other:.2f}, about {one / other:.1f}",
         "latency:\n1. measure B\n2. decide",
         "availability first, then 2 more",
     ):

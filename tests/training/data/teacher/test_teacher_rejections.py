@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from teacher_server import Body, Model, Oracle, draw, expect_row, play_oracle, say, serve
+from teacher_server import Body, Model, Oracle, cut_words, draw, expect_row, play_oracle, say, serve
 from teaching import RULES, Pupil, give_wrong_answer, play_all, read_rows, reasons, teach
 
 from roles.registry import ROLES
@@ -146,7 +146,9 @@ def test_hostile_replies_are_rejections_that_can_be_written_down(family: str) ->
 
 def test_calls_in_one_breath_become_turns_of_their_own() -> None:
     (scenario,) = draw("cto", 1)
-    *measures, answer = play_oracle(scenario)
+    *measures, last = play_oracle(scenario)
+    found = json.loads(cut_words(last.text))
+    answer = replace(last, text=f"best {' + '.join(found['part'])} {found['worth']}\n{cut_words(last.text)}")
 
     def model(body: Body) -> Body:
         if len(body["messages"]) == 2:
@@ -171,8 +173,8 @@ def test_calls_in_one_breath_become_turns_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("thoughts", "rules", "is_kept"),
     [
-        ("{hm} I measure every option; 3 + 4 = 7.", RULES, True),
-        ("{hm} I measure every option; 3 + 4 = 7.", TeachingRules(reasoning="none"), False),
+        ("{hm} I measure every option; 7 + 11 = 18.", RULES, True),
+        ("{hm} I measure every option; 7 + 11 = 18.", TeachingRules(reasoning="none"), False),
         ("latency 1", RULES, False),
         ("2 + 2 = 5, therefore B", RULES, False),
         ("It must be 12345.", RULES, False),
