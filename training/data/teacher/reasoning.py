@@ -266,6 +266,7 @@ class Reading:
             found = _AFTER.match(masked, mention.end)
             if found is None or not mention.thing[1]:
                 continue
+            self.num_figures += float(found[1]) in self._given
             record = self._records.get(mention.thing, Record())
             if not any(float(found[1]) in values for values in record.figures.values()):
                 return f"{float(found[1]):g} of {' + '.join(sorted(mention.thing[1]))}, which nobody gave"

@@ -151,7 +151,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "no last turn": (change_json("messages", lambda chat: chat.pop()), "check of answer: no final answer"),
     "false observation": (
-        change_json("messages", lambda chat: chat[3].update(content="cost 1 latency 1 availability 1")),
+        change_json("messages", lambda chat: chat[3].update(content=f"latency 1 {chat[3]['content']}")),
         "check of replay",
     ),
     "unknown tool": (
