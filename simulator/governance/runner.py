@@ -35,10 +35,9 @@ from simulator.governance.outcomes import Outcomes
 from simulator.governance.precedents import PrecedentStore
 from simulator.governance.state import FullState, open_full_case
 from simulator.governance.store.checkpoint_saver import StoreSaver
-from simulator.governance.store.database import Store, naming_damage, open_store
-from simulator.governance.store.decision_log import DecisionLog
+from simulator.governance.store.database import Store, open_store
+from simulator.governance.store.decision_log import DecisionLog, marking, naming_damage
 from simulator.governance.store.effects import EffectsLedger
-from simulator.governance.store.high_water_mark import marking
 from simulator.governance.store.thread_claims import ThreadClaims
 from simulator.graph.concurrency import run_pool
 from simulator.graph.context import TeamAgents
@@ -118,9 +117,7 @@ async def open_services(
     with ExitStack() as stack:
         stack.enter_context(naming_damage(path))
         connection = stack.enter_context(closing(open_store(path)))
-        log = DecisionLog(connection, clock, key=key)
-        if path is not None:
-            stack.enter_context(marking(connection, log, path, key=key))
+        log = stack.enter_context(marking(connection, clock, path, key=key))
         requests = Requests(connection, key=key, log=log)
         reviewers = Reviewers(connection, key=key, log=log, four_eyes=four_eyes)
         yield GovernanceServices(
@@ -165,12 +162,10 @@ async def play_governed(
     if len(set(threads)) != len(threads):
         raise ValueError("one case stands twice in the call")
     seating.check(cases)
-    unsound = services.log.find_unsound()
-    if unsound is not None:
-        raise UserError(
-            f"entry {unsound} of the store's decision log is not as it was written with this key; "
-            "use the store's own key, or another store"
-        )
+    try:
+        services.log.head()
+    except NotApprovedError as error:
+        raise UserError(f"{error}; use the store's own key, or another store") from None
     with deferred_garbage_collection(concurrency), services.committing():
         return await _play_all(cases, threads, services, seating, reviewer, outcomes, rounds, concurrency)
 

@@ -127,9 +127,7 @@ async def close(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     """End the case: its status comes from the gate, not from the state; it becomes a precedent."""
     context = runtime.context
     proposal = read_proposal(state, context)
-    unsound = context.log.find_unsound(context.thread)
-    if unsound is not None:
-        refuse("tampered", f"entry {unsound} of the decision log was changed")
+    context.log.verify(context.thread)
     status = find_status(context, proposal)
     seen = [entry.body for entry in context.log.find(context.thread, "observed")]
     precedent = Precedent(

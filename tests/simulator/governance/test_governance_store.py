@@ -123,8 +123,8 @@ def test_after_a_failed_commit_everybody_is_told_and_nothing_is_written(tmp_path
 
     async def work(store: Store, other: sqlite3.Connection) -> None:
         store.execute("PRAGMA foreign_keys=ON")
-        store.execute("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
-        store.execute("CREATE TABLE children (id REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
+        store.execute("CREATE TEMP TABLE parents (id INTEGER PRIMARY KEY)")
+        store.execute("CREATE TEMP TABLE children (id REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
         with transaction(store):
             add(store, "a")
         waiting = [asyncio.create_task(store.committed()) for _ in range(3)]
@@ -148,8 +148,8 @@ def test_after_a_failed_commit_everybody_is_told_and_nothing_is_written(tmp_path
 def test_a_gate_transaction_does_not_outlive_the_commit_that_failed_before_it(tmp_path: Path) -> None:
     async def work(store: Store, other: sqlite3.Connection) -> None:
         store.execute("PRAGMA foreign_keys=ON")
-        store.execute("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
-        store.execute("CREATE TABLE children (id REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
+        store.execute("CREATE TEMP TABLE parents (id INTEGER PRIMARY KEY)")
+        store.execute("CREATE TEMP TABLE children (id REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
         with transaction(store):
             store.execute("INSERT INTO children VALUES (7)")
         with pytest.raises(InfrastructureError, match="FOREIGN KEY"), transaction(store, durable=True):

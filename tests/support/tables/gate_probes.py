@@ -2,7 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -227,11 +228,23 @@ async def copied_into_another_thread(stand: Stand) -> Any:
         assert await stand.go(Command(resume=record.model_dump()), other, context) is None
 
 
+@contextmanager
+def behind_our_back(path: Path) -> Iterator[sqlite3.Connection]:
+    """Write access to the file: whatever is done, its triggers stand as they were in the end."""
+    with sqlite3.connect(path) as connection:
+        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            connection.execute(f"DROP TRIGGER {name}")
+        yield connection
+        for _, text in triggers:
+            connection.execute(text)
+    connection.close()
+
+
 def on_disk(path: Path, statement: str, values: tuple[Any, ...] = ()) -> None:
     """What somebody with write access to the file does behind our back."""
-    with sqlite3.connect(path) as connection:
+    with behind_our_back(path) as connection:
         assert connection.execute(statement, values).rowcount > 0
-    connection.close()
 
 
 async def checkpoint_edited_on_disk(stand: Stand) -> Any:

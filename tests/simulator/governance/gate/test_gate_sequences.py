@@ -145,7 +145,7 @@ class Worker:
 
     def end(self, *, is_orderly: bool) -> None:
         if not is_orderly:  # what a kill leaves undone
-            self.services.connection.keep_mark = None
+            self.services.log.mark = None
         self._run(self._stack.aclose())
 
 
