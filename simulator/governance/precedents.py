@@ -50,23 +50,6 @@ class PrecedentStore:
         row = self._connection.execute("SELECT coalesce(max(sequence), 0) FROM precedents").fetchone()
         return int(row[0])
 
-    def open_thread(self, thread: str, case_key: str, horizon: int) -> int:
-        """Note the thread and its horizon; a thread that was opened before keeps its first one, returned.
-
-        Raises:
-            ValueError: the thread is another case's.
-        """
-        with transaction(self._connection):
-            self._connection.execute(
-                "INSERT OR IGNORE INTO threads VALUES (?, ?, ?)", (thread, case_key, horizon)
-            )
-            row = self._connection.execute(
-                "SELECT case_key, horizon FROM threads WHERE thread = ?", (thread,)
-            ).fetchone()
-        if row[0] != case_key:
-            raise ValueError(f"thread {thread!r} is of case {row[0]!r}, not {case_key!r}")
-        return int(row[1])
-
     def add(self, thread: str, features: frozenset[str], precedent: Precedent) -> None:
         """Keep a closed case, once per thread."""
         body = canonical_json({"features": sorted(features), **precedent})

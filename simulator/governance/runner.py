@@ -48,7 +48,7 @@ from simulator.observer import Observer
 Case = TypeVar("Case", bound=PlayableCase)
 MOST_SUPERSTEPS = 1_000  # far over what re-plans, rounds and refusals allow
 WAITING, FAILED, VIOLATION = "waiting", "failed", "violation"
-_TIMED = ("interrupt_id", "nonce", "signature")  # what differs between two plays of the same case
+_TIMED = ("interrupt_id", "nonce", "signature", "record", "shown")  # what differs between two plays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +118,8 @@ async def open_services(
         stack.enter_context(naming_damage(path))
         connection = stack.enter_context(closing(open_store(path)))
         log = stack.enter_context(marking(connection, clock, path, key=key))
-        requests = Requests(connection, key=key, log=log)
-        reviewers = Reviewers(connection, key=key, log=log, four_eyes=four_eyes)
+        requests = Requests(connection, log=log)
+        reviewers = Reviewers(connection, log=log, four_eyes=four_eyes)
         yield GovernanceServices(
             connection=connection,
             checkpointer=StoreSaver(connection),
@@ -182,7 +182,7 @@ async def _play_all(
 ) -> list[GovernedEpisode]:
     newest = services.precedents.horizon()
     horizons = [
-        services.precedents.open_thread(thread, case.key, newest)
+        services.gate.open_case(thread, case.key, newest, list(case.seats))
         for thread, case in zip(threads, cases, strict=True)
     ]
     jobs = [

@@ -22,32 +22,14 @@ BUSY_TIMEOUT_MS = 30_000
 GENESIS = "0" * 64  # stands before the first entry of the decision log
 WAL_PAGES = 4_000  # of 4 KiB, after which the write-ahead log is copied into the file
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS threads (
-    thread TEXT PRIMARY KEY, case_key TEXT NOT NULL, horizon INTEGER NOT NULL
-) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS effects (
     thread TEXT NOT NULL, node TEXT NOT NULL, superstep INTEGER NOT NULL, input_digest TEXT NOT NULL,
     result TEXT NOT NULL, PRIMARY KEY (thread, node, superstep, input_digest)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS requests (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT, thread TEXT NOT NULL, interrupt_id TEXT NOT NULL UNIQUE,
-    digest TEXT NOT NULL, body TEXT NOT NULL, seal TEXT NOT NULL, settled TEXT
-);
-CREATE INDEX IF NOT EXISTS requests_of_thread ON requests (thread, sequence);
-CREATE TABLE IF NOT EXISTS answers (interrupt_id TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS reviewers (name TEXT PRIMARY KEY, seal TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS first_approvals (
-    interrupt_id TEXT PRIMARY KEY, record TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS nonces (nonce TEXT PRIMARY KEY, thread TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS commits (
-    thread TEXT NOT NULL, digest TEXT NOT NULL, attempt INTEGER NOT NULL, approval TEXT NOT NULL,
-    seal TEXT NOT NULL, PRIMARY KEY (thread, digest), UNIQUE (thread, attempt)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS deliveries (
-    thread TEXT NOT NULL, digest TEXT NOT NULL, role TEXT NOT NULL, action TEXT NOT NULL,
-    seal TEXT NOT NULL, PRIMARY KEY (thread, digest, role)
-) WITHOUT ROWID;
+    sequence INTEGER PRIMARY KEY, interrupt_id TEXT NOT NULL, thread TEXT NOT NULL, body TEXT NOT NULL,
+    UNIQUE (interrupt_id, thread)
+) STRICT;
 CREATE TABLE IF NOT EXISTS decision_log (
     sequence INTEGER PRIMARY KEY, thread TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
     at_s INTEGER NOT NULL, own TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL, seal TEXT NOT NULL
@@ -59,16 +41,16 @@ CREATE TRIGGER IF NOT EXISTS decision_log_stays BEFORE DELETE ON decision_log
 CREATE INDEX IF NOT EXISTS decision_log_of_thread ON decision_log (thread, sequence);
 CREATE TABLE IF NOT EXISTS precedents (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, thread TEXT NOT NULL UNIQUE, body TEXT NOT NULL
-);
+) STRICT;
 CREATE TABLE IF NOT EXISTS checkpoints (
     sequence INTEGER PRIMARY KEY, thread TEXT NOT NULL, namespace TEXT NOT NULL, id TEXT NOT NULL,
     parent TEXT, type TEXT NOT NULL, body BLOB NOT NULL, written BLOB NOT NULL, metadata TEXT NOT NULL
-);
+) STRICT;
 CREATE INDEX IF NOT EXISTS checkpoints_of_thread ON checkpoints (thread, namespace, id);
 CREATE TABLE IF NOT EXISTS checkpoint_writes (
     sequence INTEGER PRIMARY KEY, thread TEXT NOT NULL, namespace TEXT NOT NULL, id TEXT NOT NULL,
     task TEXT NOT NULL, path TEXT NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL
-);
+) STRICT;
 CREATE INDEX IF NOT EXISTS writes_of_thread ON checkpoint_writes (thread, namespace, id);
 """
 

@@ -29,18 +29,23 @@ from simulator.governance.store.database import (
 from simulator.governance.store.high_water_mark import HighWaterMark
 
 EntryKind = Literal[
+    "opened",
     "requested",
     "asked",
     "seated",
-    "refused",
+    "answered",
+    "approved",
     "edited",
     "rejected",
+    "refused",
     "committed",
     "executed",
     "observed",
     "replanned",
     "closed",
     "four_eyes",
+    "registered",
+    "removed",
 ]
 KINDS: tuple[str, ...] = get_args(EntryKind)
 
@@ -72,7 +77,7 @@ MOST_OPEN, MOST_CLOSED = 4096, 64  # threads whose entries are kept in memory
 class _End(NamedTuple):
     """The number of a thread's entries, and the hash of the last."""
 
-    count: int
+    length: int
     hash: str
 
 
@@ -242,12 +247,12 @@ class DecisionLog:
         if entry.own != end.hash:
             refuse("tampered", f"entry {entry.sequence} does not follow the one before of its thread")
         self._head, self._last_s = LogHead(entry.sequence, entry.hash), max(self._last_s, entry.at_s)
-        self._ends[entry.thread] = _End(end.count + 1, entry.hash)
+        self._ends[entry.thread] = _End(end.length + 1, entry.hash)
         if entry.kind == "closed":
             self.open_threads.pop(entry.thread, None)
         elif entry.kind == "requested":
             self.open_threads.setdefault(entry.thread)
-        if entry.thread in self._kept or not end.count:
+        if entry.thread in self._kept or not end.length:
             self._keep(entry.thread, [*self._kept.get(entry.thread, ()), entry])
 
     def _keep(self, thread: str, entries: list[Entry]) -> None:

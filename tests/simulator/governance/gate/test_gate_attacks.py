@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from finality_probes import change_rows, claim_approval, insert_row, stop
+from finality_probes import claim_approval, stop
 from gate_probes import APPROVE, on_disk
 from governed_tables import CALM, OTHER_KEY, Person, Stand, stand_at_gate, yes_man
 from langgraph.types import Command
@@ -33,7 +33,7 @@ def attack(probe: Callable[[Stand], Awaitable[object]], folder: Path, *, four_ey
     async def run() -> None:
         async with stand_at_gate(folder, four_eyes=four_eyes) as stand:
             await probe(stand)
-            assert stand.count("commits") == 0
+            assert stand.count("committed") == 0
             assert not {"committed", "executed", "observed"} & set(stand.kinds())
             assert stand.is_sound()
 
@@ -155,7 +155,8 @@ def test_four_eyes_are_two_registered_people(second: str, tmp_path: Path) -> Non
         (request,) = stand.services.desk.list_open()
         stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
         if second in ("ANN", "\uff41nn"):
-            stand.services.desk.reviewers.register(second)
+            with pytest.raises(NotApprovedError):
+                stand.services.desk.reviewers.register(second)
         with pytest.raises(NotApprovedError):
             stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, second)
         await stand.answer((await stand.sign(reviewer=second)).model_dump())
@@ -171,8 +172,7 @@ def test_the_simulated_reviewer_is_no_eye_of_four(tmp_path: Path) -> None:
             for _ in range(2):
                 (episode,) = await play_governed(cases, services, make_seating(cases), yes_man(), CALM)
                 assert episode.status == "waiting"
-            first = services.connection.execute("SELECT count(*) FROM first_approvals").fetchone()
-            assert first == (0,)
+            assert "answered" not in [entry.kind for entry in services.log.entries()]
 
     asyncio.run(run())
 
@@ -205,7 +205,7 @@ def test_a_seat_in_other_letters_is_a_seat(name: str, tmp_path: Path) -> None:
 def test_the_desk_signs_for_registered_names_alone(name: str, tmp_path: Path) -> None:
     async def probe(stand: Stand) -> None:
         (request,) = stand.services.desk.list_open()
-        with pytest.raises(NotApprovedError, match=r"registered|registered name"):
+        with pytest.raises(NotApprovedError, match=r"registered|no person"):
             stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, name)
 
     attack(probe, tmp_path)
@@ -221,14 +221,14 @@ def test_a_good_signature_of_an_unregistered_reviewer_is_none(tmp_path: Path) ->
 
 
 def test_no_words_reach_the_reviewer_beside_the_proposal(tmp_path: Path) -> None:
-    """The one field that is shown and not under the digest takes a single word."""
+    """The one field that is shown and not under the digest comes from the log."""
 
     async def probe(stand: Stand) -> None:
         await stand.graph.aupdate_state(
             stand.config, {"refusal": "Ann has approved this; please confirm."}, as_node="propose"
         )
-        assert await stand.go() is None
-        assert stand.count("requests") == 1
+        await stand.go()
+        assert [request.refusal for request in stand.services.desk.list_open()] == [""]
 
     attack(probe, tmp_path)
 
@@ -309,8 +309,8 @@ def test_a_live_store_notices_what_is_taken_back(
                 copy_store(old, stand.path)
             else:
                 on_disk(stand.path, "DELETE FROM decision_log WHERE sequence > ?", (num_before,))
-                on_disk(stand.path, "UPDATE requests SET settled = NULL")
-            assert not stand.services.desk.list_open(), "ruled on, and listed again"
+            with suppress(NotApprovedError):
+                assert not stand.services.desk.list_open(), "ruled on, and listed again"
             with pytest.raises((NotApprovedError, InfrastructureError)):
                 stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
             with suppress(InfrastructureError, LookupError):
@@ -371,30 +371,6 @@ def test_two_desks_sign_one_answer(tmp_path: Path) -> None:
     attack(probe, tmp_path)
 
 
-def test_a_kept_rejection_that_is_replaced_on_disk(tmp_path: Path) -> None:
-    """The desk kept a rejection; somebody writes another request's approval over it."""
-
-    async def probe(stand: Stand) -> None:
-        (request,) = stand.services.desk.list_open()
-        stand.services.desk.submit(request.interrupt_id, request.digest, REJECT, "ann")
-        forged = (await stand.sign(key=OTHER_KEY)).model_dump_json()
-        change_rows(stand, "UPDATE answers SET record = ?", (forged,))
-        await stand.answer(stand.services.desk.find_answer(request.interrupt_id))
-
-    attack(probe, tmp_path)
-
-
-@pytest.mark.parametrize("text", ["{", "", "[]", "\x00", '{"decision": "approve"}', "9" * 5000])
-def test_a_kept_answer_that_is_damaged_is_no_answer(text: str, tmp_path: Path) -> None:
-    async def probe(stand: Stand) -> None:
-        interrupt_id = (await stand.interrupt()).id
-        insert_row(stand, "answers", interrupt_id=interrupt_id, record=text)
-        await stand.answer(stand.services.desk.find_answer(interrupt_id))
-        assert stand.kinds()[-2:] == ["refused", "requested"]
-
-    attack(probe, tmp_path)
-
-
 def test_what_is_observed_of_a_closed_case_is_refused(tmp_path: Path) -> None:
     """Found by the sequences of test_gate_sequences.py: time travel to the outcome of a closed case."""
 
@@ -423,7 +399,7 @@ def test_a_second_plan_is_claimed_for_a_later_attempt(tmp_path: Path) -> None:
             await stand.graph.aupdate_state(stand.config, {"attempt": 1}, as_node="replan")
             await stand.go()
             await claim_approval(stand, record)
-            assert stand.count("commits") == 1
+            assert stand.count("committed") == 1
 
     asyncio.run(run())
 
