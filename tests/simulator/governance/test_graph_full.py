@@ -23,11 +23,10 @@ from simulator.governance.context import FullContext, Place
 from simulator.governance.course import Course
 from simulator.governance.gate.approvals import NotApprovedError, Proposal, ReviewResponse, issue_approval
 from simulator.governance.gate.eligibility import Reviewers
-from simulator.governance.gate.gate import Gate
+from simulator.governance.gate.gate import MAX_REPLANS, Gate
 from simulator.governance.gate.requests import Requests
 from simulator.governance.governed_graph import (
     MAX_REFUSALS,
-    MAX_REPLANS,
     MAX_REVISIONS,
     after_monitor,
     after_reconcile,
