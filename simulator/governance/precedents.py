@@ -6,16 +6,17 @@ call recalls ends at a horizon that is fixed when its threads are opened, so tha
 order of arrival nor a resume.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from simulator.governance.gate.approvals import refuse
 from simulator.governance.outcomes import ActualEffect
-from simulator.governance.store.database import Store, canonical_json, transaction
+from simulator.governance.store.database import Store, canonical_json, read_json, transaction
 
 MAX_RECALLED, LEAST_SIMILARITY, MOST_COMPARED = 3, 0.3, 500
 MAX_OF_COMPANY = 8  # closed cases of the same company
@@ -36,6 +37,18 @@ class Precedent(TypedDict):
     worth: int  # k$ in place at the end
     promised: int  # k$ that the last plan promised
     actuals: list[ActualEffect]  # of everything that was bought in the case
+
+
+class _Kept(Precedent):
+    features: list[str]
+
+
+_KEPT = TypeAdapter(_Kept)
+
+
+def _without_features(kept: _Kept) -> Precedent:
+    told: Precedent = Precedent(**{name: kept[name] for name in Precedent.__annotations__})  # type: ignore[literal-required,typeddict-item]
+    return told
 
 
 class PrecedentStore:
@@ -80,8 +93,11 @@ class PrecedentStore:
             "SELECT body FROM precedents WHERE sequence <= ? ORDER BY sequence DESC LIMIT ?",
             (horizon, MOST_COMPARED),
         ).fetchall()
-        bodies = [json.loads(body) for (body,) in reversed(rows)]
-        return [(frozenset(body.pop("features")), body) for body in bodies]
+        try:
+            kept = [_KEPT.validate_python(read_json(body)) for (body,) in reversed(rows)]
+        except ValidationError:
+            refuse("tampered", "a precedent was damaged")
+        return [(frozenset(one["features"]), _without_features(one)) for one in kept]
 
 
 def list_features(briefs: Mapping[str, str]) -> frozenset[str]:

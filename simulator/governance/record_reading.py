@@ -8,19 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from roles.team import RECONCILER
 from scenarios.team import PlanGame
 from scenarios.team.playable import PlayableCase
 from simulator.game import MakeGame, TeamGame
+from simulator.governance.durable_agents import read_turns
 from simulator.governance.gate.standing import Standing
 from simulator.governance.runner import GovernanceServices, GovernedEpisode
 from simulator.governance.store.decision_log import Entry, verify_chain
 from simulator.governance.store.episode_record import Answer, Chapter, Draft, GovernedRecord
-from simulator.records import Episode, Question, Trajectory, Turn
+from simulator.records import Episode, Question, Trajectory
 
-_TURNS = TypeAdapter(tuple[Turn, ...])
 _Request = tuple[str, str, dict[str, Any]]  # interrupt, digest, proposal
 _Group = tuple[Mapping[str, str], tuple[Draft, ...]]  # reports and drafts of one proposal
 
@@ -83,7 +81,7 @@ def _join(role: str, session: str, spoken: Sequence[Mapping[str, Any]]) -> Traje
     return Trajectory(
         role=role,
         session=session,
-        turns=tuple(turn for one in spoken for turn in _TURNS.validate_python(one["turns"])),
+        turns=tuple(turn for one in spoken for turn in read_turns(role, one)),
         num_tool_calls=last["num_tool_calls"],
         num_valid_tool_calls=last["num_valid_tool_calls"],
         ended_by=last["ended_by"],

@@ -153,7 +153,8 @@ async def play_governed(
     """Play each case as far as it goes, in a thread named by the seating's stream and the case.
 
     Raises:
-        UserError: a seat without a policy, a case that cannot be played, or a decision log that was changed.
+        UserError: a seat without a policy, a case that cannot be played or has a name that cannot be printed,
+            or a decision log that was changed.
         ValueError: rounds < 0, concurrency < 1, or one case twice.
     """
     if rounds < 0:
@@ -161,6 +162,9 @@ async def play_governed(
     threads = [f"{seating.stream}/{case.key}" for case in cases]
     if len(set(threads)) != len(threads):
         raise ValueError("one case stands twice in the call")
+    for thread in threads:
+        if not thread.isprintable():  # half a character cannot be written
+            raise UserError(f"a case has the name {thread!r}; use characters that can be printed")
     seating.check(cases)
     try:
         services.log.head()

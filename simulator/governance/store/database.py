@@ -336,7 +336,7 @@ def canonical_json(value: Any) -> str:
 
 
 def read_json(text: Any) -> Any:
-    """Read a JSON text from the file; None for one that is damaged, which no signature and no seal fits."""
+    """Read a JSON text from the file; None for one that is damaged."""
     try:
         return json.loads(text)
     except (ValueError, TypeError, RecursionError):

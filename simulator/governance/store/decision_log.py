@@ -328,7 +328,7 @@ def naming_damage(path: Path | None) -> Iterator[None]:
     """
     try:
         yield
-    except NotApprovedError as error:
+    except (NotApprovedError, RecursionError, OverflowError, UnicodeEncodeError) as error:
         raise UserError(f"the store {str(path)!r} was changed: {error}; put a sound copy back") from error
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         is_damage = not isinstance(error, _OURS) or "decode" in str(error)  # a text that is no UTF-8

@@ -5,11 +5,12 @@ LangGraph runs a node again where a kill came between its work and its checkpoin
 way at the kill is made again, one whose result was recorded is not.
 """
 
-import json
 from typing import Any, NamedTuple
 
 from simulator.governance.gate.approvals import refuse
-from simulator.governance.store.database import Store, canonical_json, transaction
+from simulator.governance.store.database import Store, canonical_json, read_json, transaction
+
+SPOKEN = ("text", "turns")  # what every result holds
 
 
 class EffectKey(NamedTuple):
@@ -70,7 +71,7 @@ class EffectsLedger:
 
 
 def _load(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+    result = read_json(text)
+    if not isinstance(result, dict) or [*map(type, map(result.get, SPOKEN))] != [str, list]:
         refuse("tampered", "the recorded result of an effect was damaged")
+    return result
