@@ -1,6 +1,7 @@
 """Verbs that serve: a team (serve), people who review (review), environments (serve-env)."""
 
 import getpass
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -141,7 +142,7 @@ def review(
     settings = ReviewSettings(
         store=store,
         queue=queue,
-        reviewers=tuple(dict.fromkeys(reviewer or [getpass.getuser()])),
+        reviewers=tuple(dict.fromkeys(reviewer or [_name_user()])),
         labels_per_item=labels_per_answer,
         four_eyes=four_eyes,
         is_secure=https,
@@ -185,3 +186,8 @@ def serve_env(
     except ImportError:
         raise UserError("serving needs FastAPI and uvicorn; pip install 'emads[http]'") from None
     serve(port, kinds)
+
+
+def _name_user() -> str:
+    """Name the user of this machine with the letters that reviewers' names have."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", getpass.getuser()).strip("-")

@@ -11,7 +11,7 @@ from roles.base import Role
 from roles.registry import ROLES
 from roles.team import NO_OPTION
 from scenarios.team.playable import PlayableCase
-from simulator.governance.governed_graph import MAX_REPLANS
+from simulator.governance.gate.gate import MAX_REPLANS
 from simulator.governance.resolution import MAX_RISK
 from simulator.governance.store.decision_log import Entry
 from simulator.governance.store.episode_record import Answer, Chapter, GovernedRecord
@@ -241,7 +241,7 @@ def list_log(record: GovernedRecord) -> list[tuple[str, ...]]:
 
 def say_entry(kind: str, body: Mapping[str, Any]) -> str:
     """One entry of the decision log in words."""
-    hidden = ("digest", "interrupt_id", "nonce", "signature")
+    hidden = ("digest", "interrupt_id", "nonce", "signature", "shown", "record")
     kept = {name: value for name, value in body.items() if name not in hidden and value not in ("", None, [])}
     if kind == "observed":
         kpis = " ".join(f"{role} {kpi}" for role, kpi in body["kpis"].items())

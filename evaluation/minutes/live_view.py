@@ -158,7 +158,7 @@ class EpisodeView:
             words = f"alert of {fallen} on {_name(body['option'])}: planning again with {body['left']} k$"
             self._say(None, words, bad=True)
             self._wait_for([str(role) for role in body["changed"]] or [RECONCILER])
-        else:
+        elif kind == "closed":
             self._say(None, f"closed: {str(body['status']).replace('_', ' ')}")
 
     def on_end(self, error: str | None) -> None:

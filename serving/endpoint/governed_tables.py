@@ -142,7 +142,7 @@ class GovernedTables:
         return self._find_open(played.thread)
 
     def _find_open(self, thread: str) -> ReviewRequest | None:
-        return next((one for one in self._services.desk.list_open() if one.thread == thread), None)
+        return self._services.desk.find_open(thread)
 
     def _name_stream(self, task: str) -> str:
         return f"{self._tables.team.stream}/serve/{task}"

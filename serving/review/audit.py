@@ -15,6 +15,8 @@ from simulator.governance.store.database import GENESIS, canonical_json
 from simulator.governance.store.decision_log import Entry, entry_hash, verify_chain
 from simulator.line_files import LineFile, read_lines
 
+PRIVATE = 0o600
+
 
 class AuditLog:
     """The log in one file; it keeps other processes out while it is open."""
@@ -25,6 +27,9 @@ class AuditLog:
             UserError: a line is not as it was written with this key, or another process has the file open.
         """
         self._path, self._key = path, key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=PRIVATE)
+        path.chmod(PRIVATE)
         self._file = LineFile(path, alone=True)
         self._last: Entry | None = None
         for entry in self.read():
@@ -39,13 +44,14 @@ class AuditLog:
         sequence, previous = (self._last.sequence + 1, self._last.hash) if self._last else (1, GENESIS)
         body = {"reviewer": reviewer, "outcome": outcome, **told}
         at_s = int(time.time())
-        hashed = entry_hash(sequence, subject, action, canonical_json(body), at_s, previous)
+        hashed = entry_hash(sequence, subject, action, canonical_json(body), at_s, GENESIS, previous)
         entry = Entry(
             sequence=sequence,
             thread=subject,
             kind=action,
             body=body,
             at_s=at_s,
+            own=GENESIS,
             previous=previous,
             hash=hashed,
         )

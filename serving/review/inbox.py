@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from evaluation.minutes.governed_in_words import Tone, find_ruling, say_time
 from evaluation.minutes.transcript import visible
@@ -11,7 +11,6 @@ from roles.team import NO_OPTION
 from serving.review.room import Room
 from serving.review.turns import SeatTurn
 from simulator.governance.gate.request_form import ReviewRequest
-from simulator.governance.store.database import read_json
 from training.feedback.labels import Label, resolve_labels
 from training.feedback.queue import QueuedItem
 
@@ -147,43 +146,30 @@ def _list_turns(room: Room, reviewer: str) -> Iterator[InboxRow]:
 
 def _list_approvals(room: Room, reviewer: str) -> Iterator[InboxRow]:
     """Yield a row for every request, the newest first; what may be ruled on the gate alone says."""
-    rows = room.services.connection.execute(
-        "SELECT r.interrupt_id, r.settled, a.record, f.record,"
-        " r.sequence = (SELECT max(sequence) FROM requests WHERE thread = r.thread),"
-        " EXISTS (SELECT 1 FROM decision_log WHERE thread = r.thread AND kind = 'closed'),"
-        " (SELECT at_s FROM decision_log WHERE thread = r.thread AND kind = 'requested'"
-        "  AND json_extract(body, '$.interrupt_id') = r.interrupt_id)"
-        " FROM requests AS r LEFT JOIN answers AS a ON a.interrupt_id = r.interrupt_id"
-        " LEFT JOIN first_approvals AS f ON f.interrupt_id = r.interrupt_id"
-        " ORDER BY r.sequence DESC LIMIT ?",
-        (MOST_ROWS,),
+    services = room.services
+    rows = services.connection.execute(
+        "SELECT interrupt_id FROM requests ORDER BY sequence DESC LIMIT ?", (MOST_ROWS,)
     ).fetchall()
-    for interrupt_id, settled, answer, first, is_latest, is_closed, at_s in rows:
+    for (interrupt_id,) in rows:
         request = room.read_request(interrupt_id)
         if request is None:
             continue
-        is_open = settled is None and answer is None and is_latest and not is_closed
-        state: RowState = "waiting" if is_open else "done"
-        if is_open:
-            word, tone = "waits", "warn"
-            author = _read_record(first).get("reviewer")
+        shown = services.gate.stand(request.thread).find_shown(interrupt_id)
+        open_one = services.desk.find_open(request.thread)
+        state: RowState = "done"
+        if open_one is not None and open_one.interrupt_id == interrupt_id:
+            state, word, tone = "waiting", "waits", "warn"
+            author = services.desk.find_first(interrupt_id)
             if author == reviewer:
                 state, word, tone = "done", "approved by you, a second is needed", ""
             elif author is not None:
                 word = "one approval, a second is needed"
         else:
-            record = _read_record(answer)
-            ruling = record.get("decision", "superseded")
-            word, tone = find_ruling(ruling)
+            record = services.desk.find_answer(interrupt_id) or {}
+            word, tone = find_ruling(record.get("decision", "superseded"))
             if record:
-                word += f" by {visible(str(record.get('reviewer', '')))}"
-        yield _make_approval_row(request, state, word, tone, say_time(at_s))
-
-
-def _read_record(text: str | None) -> dict[str, Any]:
-    """Return a kept answer for display; {} for none, and for one that was damaged."""
-    record = None if text is None else read_json(text)
-    return record if isinstance(record, dict) else {}
+                word += f" by {visible(str(record['reviewer']))}"
+        yield _make_approval_row(request, state, word, tone, say_time(shown.at_s if shown else None))
 
 
 def _make_approval_row(

@@ -149,17 +149,17 @@ def show_request(request: ReviewRequest) -> RequestView:
 
 def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestState:
     """Return how far a request is, as gate, desk and log tell."""
-    closed = services.log.find(request.thread, "closed")
-    latest, _ = services.gate.requests.find_latest(request.thread)
+    standing = services.gate.stand(request.thread)
+    status, latest = standing.status, str(standing.require_latest().body["interrupt_id"])
     next_id = None if latest == request.interrupt_id else latest
-    settled = services.gate.requests.find_settled(request.interrupt_id)
+    settled = standing.find_settled(request.interrupt_id)
     answer = services.desk.find_answer(request.interrupt_id)
     if settled is None and answer is None:
-        if closed or next_id is not None:
+        if status or next_id is not None:
             return RequestState(
                 word="superseded", tone="", told="", next_id=next_id, is_open=False, is_over=True
             )
-        first = services.desk.reviewers.find_first(request.interrupt_id)
+        first = services.desk.find_first(request.interrupt_id)
         told = "" if first is None else f"{visible(first)} approved; a second reviewer is needed"
         return RequestState(word="waits for a ruling", tone="warn", told=told, next_id=None, is_open=True)
     who = visible(str((answer or {}).get("reviewer", "")))
@@ -170,11 +170,11 @@ def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestS
     told = f"by {who}" if who else ""
     if settled is None:
         told += "; its case goes on when it is played"
-    elif closed and next_id is None:
-        told += f". {STATUS.get(closed[0].body['status'], (closed[0].body['status'], ''))[0]}"
+    elif status and next_id is None:
+        told += f". {STATUS.get(status, (status, ''))[0]}"
     elif next_id is None:
         told += "; its case goes on"
-    is_over = next_id is not None or bool(closed)
+    is_over = next_id is not None or status is not None
     return RequestState(word=word, tone=tone, told=told, next_id=next_id, is_open=False, is_over=is_over)
 
 
@@ -205,7 +205,7 @@ def list_history(services: GovernanceServices, thread: str) -> list[tuple[str, s
     """(time, entry, words) of all that was logged of a case."""
     return [
         (say_time(entry.at_s), entry.kind, visible(say_entry(entry.kind, entry.body)))
-        for entry in services.log.entries(thread)
+        for entry in services.log.read(thread)
     ]
 
 

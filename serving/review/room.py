@@ -123,12 +123,12 @@ class Room:
 
     def find_case(self, turn: SeatTurn) -> tuple[str, str] | None:
         """Return thread and case of a seat's turn: its session ends in thread and seat."""
-        row = self.services.connection.execute(
-            "SELECT thread, case_key FROM threads WHERE substr(?, -length(thread) - 1) = '/' || thread"
-            " ORDER BY length(thread) DESC LIMIT 1",
-            (turn.session.removesuffix(f"/{turn.seat}"),),
-        ).fetchone()
-        return None if row is None else (str(row[0]), str(row[1]))
+        names = turn.session.removesuffix(f"/{turn.seat}").split("/")
+        for number in range(len(names)):
+            thread = "/".join(names[number:])
+            for entry in self.services.log.find(thread, "opened"):
+                return thread, str(entry.body["case"])
+        return None
 
     def read_request(self, interrupt_id: str) -> ReviewRequest | None:
         """Return a request as it was shown first; None where there is none, or its row was changed."""
@@ -152,9 +152,6 @@ async def open_room(settings: ReviewSettings) -> AsyncIterator[Room]:
     audit = AuditLog(settings.audit, key=key)
     try:
         async with open_services(settings.store, key=key, four_eyes=settings.four_eyes) as services:
-            unsound = services.log.find_unsound()
-            if unsound is not None:
-                raise UserError(f"entry {unsound} of the decision log of {settings.store} was changed")
             for name in settings.reviewers:
                 try:
                     services.desk.reviewers.register(name)

@@ -109,7 +109,7 @@ def _find_episode(line: str) -> str:
 
 
 _RECORD = TypeAdapter(GovernedRecord)
-SECRET = ("interrupt_id", "nonce", "signature")  # of the store alone
+SECRET = ("interrupt_id", "nonce", "signature", "record")  # of the store alone
 
 
 def governed_to_json(record: GovernedRecord) -> str:

@@ -15,9 +15,8 @@ from simulator.governance.gate.gate import Gate
 from simulator.governance.outcomes import Outcomes
 from simulator.governance.precedents import PrecedentStore
 from simulator.governance.state import FullState
-from simulator.governance.store.database import digest_json
 from simulator.governance.store.decision_log import DecisionLog
-from simulator.governance.store.effects import EffectKey, EffectsLedger
+from simulator.governance.store.effects import EffectsLedger
 from simulator.graph.context import EpisodeContext
 
 
@@ -86,25 +85,3 @@ def read_proposal(state: FullState, context: FullContext) -> Proposal:
     if not proposal.thread == context.thread == context.locate().thread:
         refuse("tampered", f"a proposal of thread {proposal.thread!r} stands in another thread's state")
     return proposal
-
-
-def make_effect_key(context: FullContext, node: str, digest: str) -> EffectKey:
-    """Return the key under which the ledger keeps what this run of a node did."""
-    superstep = context.locate().superstep
-    return EffectKey(thread=context.thread, node=node, superstep=superstep, input_digest=digest)
-
-
-def log_once(context: FullContext, key: EffectKey, kind: Any, body: dict[str, Any]) -> None:
-    """Append to the decision log, unless this run of the node did so before.
-
-    Raises:
-        NotApprovedError: "closed": nothing happens in a closed case any more.
-    """
-    key = key._replace(node=f"{key.node}/{kind}", input_digest=digest_json([key.input_digest, body]))
-
-    def act() -> dict[str, Any]:
-        context.gate.requests.require_unclosed(context.thread)
-        context.log.append(context.thread, kind, body)
-        return body
-
-    context.ledger.perform(key, act)

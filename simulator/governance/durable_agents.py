@@ -7,12 +7,13 @@ After a crash its transcript goes on from there, without a model call or a tool 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent
 from simulator.game import TeamGame
 from simulator.governance.context import Place, locate
+from simulator.governance.gate.approvals import refuse
 from simulator.governance.state import FullState
 from simulator.governance.store.database import digest_json
 from simulator.governance.store.effects import EffectKey, EffectsLedger
@@ -79,7 +80,7 @@ class DurableAgents:
         if agent is not None and live_heard == heard:
             return agent
         recorded = self._ledger.results_by_input(self._thread, digests)
-        turns = [turn for result in recorded for turn in _read_turns(role, result)]
+        turns = [turn for result in recorded for turn in read_turns(role, result)]
         self._seating.engine.end_session(f"{self._session}/{role}")
         last = (recorded[-1] if recorded else None) or {}
         return self._seating.resume_agent(
@@ -93,10 +94,16 @@ class DurableAgents:
         )
 
 
-def _read_turns(role: str, result: Any) -> tuple[Turn, ...]:
-    if result is None:
-        raise ValueError(f"the ledger lacks a turn of {role}: it does not belong to this checkpoint")
-    return _TURNS.validate_python(result["turns"])
+def read_turns(role: str, result: Any) -> tuple[Turn, ...]:
+    """Return the turns of a recorded result.
+
+    Raises:
+        NotApprovedError: "tampered": there is none, or it was damaged.
+    """
+    try:
+        return _TURNS.validate_python(result["turns"])
+    except (TypeError, KeyError, ValidationError):
+        refuse("tampered", f"the ledger lacks a turn of {role}, or it was damaged")
 
 
 def _digest(role: str, asked: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from langgraph.runtime import Runtime
 
 from roles.team import SPECIALISTS
 from simulator.governance.context import FullContext
+from simulator.governance.gate.gate import MAX_REPLANS
 from simulator.governance.judgement import judge
 from simulator.governance.nodes.execution import close, make_executor, monitor, outcome, replan
 from simulator.governance.nodes.opening import dispatch, intake, write_renewed_brief
@@ -29,7 +30,7 @@ from simulator.graph.nodes import (
     make_vote_node,
 )
 
-MAX_REPLANS, MAX_REVISIONS, MAX_REFUSALS = 3, 5, 5
+MAX_REVISIONS, MAX_REFUSALS = 5, 5
 
 FullGraph = CompiledStateGraph[FullState, FullContext, FullState, FullState]
 

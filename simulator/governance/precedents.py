@@ -6,16 +6,17 @@ call recalls ends at a horizon that is fixed when its threads are opened, so tha
 order of arrival nor a resume.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from simulator.governance.gate.approvals import refuse
 from simulator.governance.outcomes import ActualEffect
-from simulator.governance.store.database import Store, canonical_json, transaction
+from simulator.governance.store.database import Store, canonical_json, read_json, transaction
 
 MAX_RECALLED, LEAST_SIMILARITY, MOST_COMPARED = 3, 0.3, 500
 MAX_OF_COMPANY = 8  # closed cases of the same company
@@ -38,6 +39,18 @@ class Precedent(TypedDict):
     actuals: list[ActualEffect]  # of everything that was bought in the case
 
 
+class _Kept(Precedent):
+    features: list[str]
+
+
+_KEPT = TypeAdapter(_Kept)
+
+
+def _without_features(kept: _Kept) -> Precedent:
+    told: Precedent = Precedent(**{name: kept[name] for name in Precedent.__annotations__})  # type: ignore[literal-required,typeddict-item]
+    return told
+
+
 class PrecedentStore:
     """Closed cases of one store."""
 
@@ -49,23 +62,6 @@ class PrecedentStore:
         """Return the number of the newest precedent, 0 without any."""
         row = self._connection.execute("SELECT coalesce(max(sequence), 0) FROM precedents").fetchone()
         return int(row[0])
-
-    def open_thread(self, thread: str, case_key: str, horizon: int) -> int:
-        """Note the thread and its horizon; a thread that was opened before keeps its first one, returned.
-
-        Raises:
-            ValueError: the thread is another case's.
-        """
-        with transaction(self._connection):
-            self._connection.execute(
-                "INSERT OR IGNORE INTO threads VALUES (?, ?, ?)", (thread, case_key, horizon)
-            )
-            row = self._connection.execute(
-                "SELECT case_key, horizon FROM threads WHERE thread = ?", (thread,)
-            ).fetchone()
-        if row[0] != case_key:
-            raise ValueError(f"thread {thread!r} is of case {row[0]!r}, not {case_key!r}")
-        return int(row[1])
 
     def add(self, thread: str, features: frozenset[str], precedent: Precedent) -> None:
         """Keep a closed case, once per thread."""
@@ -97,8 +93,11 @@ class PrecedentStore:
             "SELECT body FROM precedents WHERE sequence <= ? ORDER BY sequence DESC LIMIT ?",
             (horizon, MOST_COMPARED),
         ).fetchall()
-        bodies = [json.loads(body) for (body,) in reversed(rows)]
-        return [(frozenset(body.pop("features")), body) for body in bodies]
+        try:
+            kept = [_KEPT.validate_python(read_json(body)) for (body,) in reversed(rows)]
+        except ValidationError:
+            refuse("tampered", "a precedent was damaged")
+        return [(frozenset(one["features"]), _without_features(one)) for one in kept]
 
 
 def list_features(briefs: Mapping[str, str]) -> frozenset[str]:

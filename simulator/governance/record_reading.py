@@ -4,24 +4,22 @@ The store is asked, not the graph's state: what was displayed, ruled, delivered 
 reports, the last votes, and what the world answered are the state's.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-from pydantic import TypeAdapter
 
 from roles.team import RECONCILER
 from scenarios.team import PlanGame
 from scenarios.team.playable import PlayableCase
 from simulator.game import MakeGame, TeamGame
+from simulator.governance.durable_agents import read_turns
+from simulator.governance.gate.standing import Standing
 from simulator.governance.runner import GovernanceServices, GovernedEpisode
 from simulator.governance.store.decision_log import Entry, verify_chain
 from simulator.governance.store.episode_record import Answer, Chapter, Draft, GovernedRecord
-from simulator.records import Episode, Question, Trajectory, Turn
+from simulator.records import Episode, Question, Trajectory
 
-_TURNS = TypeAdapter(tuple[Turn, ...])
-_Request = tuple[str, str, str, str | None]  # interrupt, digest, body, settled
+_Request = tuple[str, str, dict[str, Any]]  # interrupt, digest, proposal
 _Group = tuple[Mapping[str, str], tuple[Draft, ...]]  # reports and drafts of one proposal
 
 
@@ -83,7 +81,7 @@ def _join(role: str, session: str, spoken: Sequence[Mapping[str, Any]]) -> Traje
     return Trajectory(
         role=role,
         session=session,
-        turns=tuple(turn for one in spoken for turn in _TURNS.validate_python(one["turns"])),
+        turns=tuple(turn for one in spoken for turn in read_turns(role, one)),
         num_tool_calls=last["num_tool_calls"],
         num_valid_tool_calls=last["num_valid_tool_calls"],
         ended_by=last["ended_by"],
@@ -98,14 +96,15 @@ def _read_chapters(
     draft_groups: list[_Group],
 ) -> Iterator[Chapter]:
     """Yield one chapter per displayed proposal; takes its drafts off the head of `draft_groups`."""
-    requests = _read_requests(services, played.thread)
+    standing = services.gate.stand(played.thread)
+    requests = _read_requests(services, standing)
     history = {attempt["attempt"]: attempt for attempt in played.state["history"]}
     was_edited = False
     for digest in dict.fromkeys(request[1] for request in requests):
         shown = [request for request in requests if request[1] == digest]
-        proposal = json.loads(shown[0][2])["proposal"]
+        proposal = shown[0][2]
         reports, drafts = draft_groups.pop(0) if draft_groups and not was_edited else ({}, ())
-        answers = tuple(_read_answer(services, request, log) for request in shown)
+        answers = tuple(_read_answer(services, standing, request[0]) for request in shown)
         was_edited = answers[-1].ruling == "edit"
         done = [entry for entry in log if entry.body.get("digest") == digest]
         is_committed = any(entry.kind == "committed" for entry in done)
@@ -176,26 +175,22 @@ def _goes_on(before: Draft, after: Draft, game: TeamGame) -> bool:
     return is_objected and after.message == game.write_objection_brief(votes)
 
 
-def _read_requests(services: GovernanceServices, thread: str) -> list[_Request]:
-    """Return (interrupt, digest, body, settled) of every display, in order."""
-    rows = services.connection.execute(
-        "SELECT interrupt_id, digest, body, settled FROM requests WHERE thread = ? ORDER BY sequence",
-        (thread,),
-    )
-    return [tuple(row) for row in rows.fetchall()]
+def _read_requests(services: GovernanceServices, standing: Standing) -> list[_Request]:
+    """Return (interrupt, digest, proposal) of every display, in order."""
+    shown = [str(entry.body["interrupt_id"]) for entry in standing.find("requested")]
+    found = [(interrupt_id, services.gate.requests.read(interrupt_id)) for interrupt_id in shown]
+    return [(interrupt_id, request.digest, request.body["proposal"]) for interrupt_id, request in found]
 
 
-def _read_answer(services: GovernanceServices, row: _Request, log: Sequence[Entry]) -> Answer:
-    interrupt_id, _, _, text = row
-    settled = json.loads(text) if text else {}
-    signed = services.desk.find_answer(interrupt_id) or {}
-    shown = [entry.at_s for entry in log if entry.body.get("interrupt_id") == interrupt_id]
+def _read_answer(services: GovernanceServices, standing: Standing, interrupt_id: str) -> Answer:
+    settled, shown = standing.find_settled(interrupt_id), standing.find_shown(interrupt_id)
+    signed = services.desk.find_answer(interrupt_id) or {} if settled else {}
     return Answer(
-        shown_at_s=shown[0] if shown else None,
-        reviewer=str(signed.get("reviewer", "")) if settled else "",
-        ruling=settled.get("ruling", "waiting"),
-        reason=settled.get("reason", ""),
-        option=settled.get("option"),
-        feedback=settled.get("feedback", ""),
-        answered_at_s=signed.get("issued_at_s") if settled else None,
+        shown_at_s=shown.at_s if shown else None,
+        reviewer=str(signed.get("reviewer", "")),
+        ruling=settled["ruling"] if settled else "waiting",
+        reason=settled["reason"] if settled else "",
+        option=settled["option"] if settled else None,
+        feedback=settled["feedback"] if settled else "",
+        answered_at_s=signed.get("issued_at_s"),
     )

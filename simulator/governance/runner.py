@@ -35,10 +35,9 @@ from simulator.governance.outcomes import Outcomes
 from simulator.governance.precedents import PrecedentStore
 from simulator.governance.state import FullState, open_full_case
 from simulator.governance.store.checkpoint_saver import StoreSaver
-from simulator.governance.store.database import Store, naming_damage, open_store
-from simulator.governance.store.decision_log import DecisionLog
+from simulator.governance.store.database import Store, open_store
+from simulator.governance.store.decision_log import DecisionLog, marking, naming_damage
 from simulator.governance.store.effects import EffectsLedger
-from simulator.governance.store.high_water_mark import marking
 from simulator.governance.store.thread_claims import ThreadClaims
 from simulator.graph.concurrency import run_pool
 from simulator.graph.context import TeamAgents
@@ -49,7 +48,7 @@ from simulator.observer import Observer
 Case = TypeVar("Case", bound=PlayableCase)
 MOST_SUPERSTEPS = 1_000  # far over what re-plans, rounds and refusals allow
 WAITING, FAILED, VIOLATION = "waiting", "failed", "violation"
-_TIMED = ("interrupt_id", "nonce", "signature")  # what differs between two plays of the same case
+_TIMED = ("interrupt_id", "nonce", "signature", "record", "shown")  # what differs between two plays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +117,9 @@ async def open_services(
     with ExitStack() as stack:
         stack.enter_context(naming_damage(path))
         connection = stack.enter_context(closing(open_store(path)))
-        log = DecisionLog(connection, clock, key=key)
-        if path is not None:
-            stack.enter_context(marking(connection, log, path, key=key))
-        requests = Requests(connection, key=key, log=log)
-        reviewers = Reviewers(connection, key=key, log=log, four_eyes=four_eyes)
+        log = stack.enter_context(marking(connection, clock, path, key=key))
+        requests = Requests(connection, log=log)
+        reviewers = Reviewers(connection, log=log, four_eyes=four_eyes)
         yield GovernanceServices(
             connection=connection,
             checkpointer=StoreSaver(connection),
@@ -156,7 +153,8 @@ async def play_governed(
     """Play each case as far as it goes, in a thread named by the seating's stream and the case.
 
     Raises:
-        UserError: a seat without a policy, a case that cannot be played, or a decision log that was changed.
+        UserError: a seat without a policy, a case that cannot be played or has a name that cannot be printed,
+            or a decision log that was changed.
         ValueError: rounds < 0, concurrency < 1, or one case twice.
     """
     if rounds < 0:
@@ -164,13 +162,14 @@ async def play_governed(
     threads = [f"{seating.stream}/{case.key}" for case in cases]
     if len(set(threads)) != len(threads):
         raise ValueError("one case stands twice in the call")
+    for thread in threads:
+        if not thread.isprintable():  # half a character cannot be written
+            raise UserError(f"a case has the name {thread!r}; use characters that can be printed")
     seating.check(cases)
-    unsound = services.log.find_unsound()
-    if unsound is not None:
-        raise UserError(
-            f"entry {unsound} of the store's decision log is not as it was written with this key; "
-            "use the store's own key, or another store"
-        )
+    try:
+        services.log.head()
+    except NotApprovedError as error:
+        raise UserError(f"{error}; use the store's own key, or another store") from None
     with deferred_garbage_collection(concurrency), services.committing():
         return await _play_all(cases, threads, services, seating, reviewer, outcomes, rounds, concurrency)
 
@@ -187,7 +186,7 @@ async def _play_all(
 ) -> list[GovernedEpisode]:
     newest = services.precedents.horizon()
     horizons = [
-        services.precedents.open_thread(thread, case.key, newest)
+        services.gate.open_case(thread, case.key, newest, list(case.seats))
         for thread, case in zip(threads, cases, strict=True)
     ]
     jobs = [

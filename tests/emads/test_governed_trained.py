@@ -92,7 +92,8 @@ def test_a_killed_simulation_goes_on_where_it_stopped(
     for one in (store, tmp_path / "whole.db"):
         with closing(sqlite3.connect(one)) as connection:
             rows = connection.execute(
-                "SELECT thread, attempt, count(*) FROM commits GROUP BY 1, 2"
+                "SELECT thread, json_extract(body, '$.attempt'), count(*) FROM decision_log"
+                " WHERE kind = 'committed' GROUP BY 1, 2"
             ).fetchall()
             assert all(number == 1 for *_, number in rows)
 

@@ -27,7 +27,7 @@ from simulator.agents.scripted_policies import remember_cases
 from simulator.export.episode_files import write_governed, write_governed_atif
 from simulator.governance.free_outcomes import FreeOutcomes
 from simulator.governance.gate.approvals import KEY_BYTES, find_key
-from simulator.governance.gate.eligibility import SIMULATED, TERMINAL, WEB, Reviewers
+from simulator.governance.gate.eligibility import SIMULATED, TERMINAL, WEB
 from simulator.governance.gate.reviewers import (
     Reviewer,
     SimulatedReviewer,
@@ -218,7 +218,7 @@ async def _play(
         for cases in turns:
             if reviewer.name == SIMULATED:
                 is_named = named is not None
-                _check_nobody_waits(services.desk.reviewers, cases, seating.stream, is_named=is_named)
+                _check_nobody_waits(services, cases, seating.stream, is_named=is_named)
             # in the browser all cases wait side by side
             concurrency = {TERMINAL: 1, WEB: max(CONCURRENCY, len(cases))}.get(reviewer.name, CONCURRENCY)
             episodes = await play_governed(
@@ -244,13 +244,16 @@ def _choose_reviewer(named: str | None, services: GovernanceServices) -> Reviewe
             return make_reviewer()
 
 
-def _check_nobody_waits(reviewers: Reviewers, cases: Sequence[Case], stream: str, *, is_named: bool) -> None:
+def _check_nobody_waits(
+    services: GovernanceServices, cases: Sequence[Case], stream: str, *, is_named: bool
+) -> None:
     """Refuse the simulated reviewer over a case that waits for a person, and unnamed where people rule.
 
     Raises:
         UserError: the first such case, or no reviewer named in a store in which a person was asked.
     """
-    waiting = set(reviewers.list_awaiting())
+    threads = services.gate.requests.list_threads()
+    waiting = {thread for thread in threads if services.log.find(thread, "asked")}
     for case in cases:
         if f"{stream}/{case.key}" in waiting:
             raise UserError(f"{case.key} waits for a person; run again with --reviewer terminal or web")

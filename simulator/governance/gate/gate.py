@@ -1,26 +1,28 @@
-"""The human gate in the store: rulings on requests, and permissions to carry out.
+"""The human gate: rulings on requests, commits, and everything that is done under a commit.
 
-Nothing that the graph's state says is believed: the digest is computed again from the proposal, the record is
-verified again, and permission to act is a row under the store's seal that only `commit` writes.
+Nothing that the graph's state says is believed: the digest is computed again from the proposal, and whether
+something is permitted is asked of the case's standing, a fold over the log that only the key's holder writes.
 """
 
-import json
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from roles.team import NO_OPTION
 from simulator.governance.gate.approvals import (
     ApprovalRecord,
     NotApprovedError,
     PlanPart,
     Proposal,
-    read_approval,
     refuse,
     verify_approval,
 )
 from simulator.governance.gate.eligibility import Reviewers
-from simulator.governance.gate.requests import Requests, Settled, make_refusal
-from simulator.governance.gate.seals import is_sealed, seal
-from simulator.governance.store.database import Store, canonical_json, transaction
+from simulator.governance.gate.requests import Requests
+from simulator.governance.gate.standing import Settled, Standing
+from simulator.governance.store.database import Store, transaction
 from simulator.governance.store.decision_log import DecisionLog
+
+MAX_REPLANS = 3
 
 
 class Gate:
@@ -32,113 +34,139 @@ class Gate:
         self._connection, self._key, self._log = connection, key, log
         self.requests, self._reviewers = requests, reviewers
 
-    def settle(self, interrupt_id: str, proposal: Proposal, answer: Any) -> Settled:
-        """Judge an answer to a request, once: whatever comes later gets the first judgement.
+    def stand(self, thread: str) -> Standing:
+        """See Requests.stand."""
+        return self.requests.stand(thread)
 
-        An edit or a rejection uses its nonce up here. An approval is only handed on: `commit` uses it.
+    def open_case(self, thread: str, case_key: str, horizon: int, seats: Sequence[str]) -> int:
+        """Open a thread with its newest precedent; one that was opened before keeps its first, returned.
 
         Raises:
-            NotApprovedError: "forged": the ruling on disk is not one of ours.
+            ValueError: the thread is another case's.
         """
-        with transaction(self._connection, durable=True):
-            known = self.requests.find_settled(interrupt_id)
-            if known is not None:
-                return known
-            try:
-                settled = self._judge(interrupt_id, proposal, answer)
-            except NotApprovedError as error:
-                settled = make_refusal(error.reason)
-                self._log_refusal(proposal, error.reason, interrupt_id)
-            self.requests.settle(interrupt_id, settled)
-            return settled
+        with transaction(self._connection):
+            opened = self.stand(thread).find("opened")
+            if not opened:
+                body = {"case": case_key, "horizon": horizon, "seats": list(seats)}
+                self._log.append(thread, "opened", body)
+                return horizon
+        if opened[0].body["case"] != case_key:
+            raise ValueError(f"thread {thread!r} is of case {opened[0].body['case']!r}, not {case_key!r}")
+        return int(opened[0].body["horizon"])
 
-    def commit(self, proposal: Proposal, answer: Any) -> str:
+    def settle(self, interrupt_id: str, proposal: Proposal, answer: Any) -> Settled:
+        """Judge an answer to a request, once: whatever comes later gets the first judgement."""
+        with transaction(self._connection, durable=True):
+            standing = self.stand(proposal.thread)
+            if standing.find_ruling(interrupt_id) is None:
+                try:
+                    self._judge(standing, interrupt_id, proposal, answer)
+                except NotApprovedError as error:
+                    self._log_refusal(proposal, error.reason, interrupt_id)
+            settled = self.stand(proposal.thread).find_settled(interrupt_id)
+        assert settled is not None
+        return settled
+
+    def commit(self, proposal: Proposal) -> str:
         """Permit exactly this proposal to be carried out, or refuse it; return "" or the reason.
 
-        Uses the approval up. Committing the same proposal again by the same record changes nothing. A
-        refusal is logged in the same transaction, and it is final for the request that was approved.
+        It must be the latest that was displayed, and approved. The plan in force can be committed again.
+        A refusal is logged in the same transaction, and it is final for a request that was approved.
         """
         with transaction(self._connection, durable=True):
+            standing, interrupt_id = self.stand(proposal.thread), None
             try:
-                self._commit(proposal, answer)
+                if standing.is_in_force(proposal.digest):
+                    return ""
+                approved = self._find_approval(standing, proposal)
+                interrupt_id = str(approved["interrupt_id"])
+                self._commit(standing, proposal, approved)
             except NotApprovedError as error:
-                refused = self._revoke(proposal, answer, error.reason)
-                self._log_refusal(proposal, error.reason, refused)
+                self._log_refusal(proposal, error.reason, interrupt_id)
                 return error.reason
             return ""
 
-    def require_commit(self, proposal: Proposal) -> ApprovalRecord:
-        """Return the approval under which exactly this proposal was committed.
+    def require_in_force(self, proposal: Proposal) -> Standing:
+        """Return how the case stands, if exactly this proposal is the plan in force and the case is open.
 
         Raises:
-            NotApprovedError: it was not, or the commit on disk is not one of ours, or not in the log.
+            NotApprovedError: "not_committed", "superseded" or "closed".
         """
-        row = self._connection.execute(
-            "SELECT attempt, approval, seal FROM commits WHERE thread = ? AND digest = ?",
-            (proposal.thread, proposal.digest),
-        ).fetchone()
-        if row is None:
+        standing = self.stand(proposal.thread)
+        if not any(one.body["digest"] == proposal.digest for one in standing.find("committed")):
             refuse("not_committed", f"the proposal of thread {proposal.thread!r} was never committed")
-        attempt, text, sealed = row
-        if not is_sealed(self._key, "commit", [proposal.thread, proposal.digest, attempt, text], sealed):
-            refuse("forged", "the commit on disk is not one of the gate's")
-        record = read_approval(json.loads(text), key=self._key)
-        wanted = (proposal.thread, proposal.digest, "approve", proposal.attempt)
-        if (record.thread, record.proposal_digest, record.decision, attempt) != wanted:
-            refuse("forged", "the commit's approval is of something else")
-        for entry in self._log.find(proposal.thread, "committed"):
-            if entry.body == _log_body(record, proposal) and entry.at_s < record.expires_at_s:
-                return record
-        refuse("unlogged", "the decision log knows no such commit")
-
-    def is_committed(self, proposal: Proposal) -> bool:
-        """Return whether exactly this proposal was committed by an approval of ours."""
-        try:
-            self.require_commit(proposal)
-        except NotApprovedError:
-            return False
-        return True
+        if not standing.is_in_force(proposal.digest):
+            refuse("superseded", "a later plan is in force, or the case is planned anew")
+        standing.require_unclosed()
+        return standing
 
     def deliver(self, proposal: Proposal, part: PlanPart) -> None:
-        """Carry out one part of a committed proposal; a part that was delivered is not delivered again.
+        """Carry out one part of the plan in force; a part that was carried out is not carried out again.
 
         Raises:
-            NotApprovedError: not committed, not a part of it, or the case is closed.
+            NotApprovedError: not in force, not a part of it, or the case is closed.
         """
-        self.require_commit(proposal)
-        if part not in proposal.parts:
-            refuse("no_part", f"{part.role} has no such part in the proposal")
         with transaction(self._connection):
-            if part.role in self.list_delivered(proposal):
+            if part not in proposal.parts:
+                refuse("no_part", f"{part.role} has no such part in the proposal")
+            if part.role not in self.stand(proposal.thread).list_executed(proposal.digest):
+                self.require_in_force(proposal)
+                body = {"digest": proposal.digest, "role": part.role, "action": part.action}
+                self._log.append(proposal.thread, "executed", body)
+
+    def observe(self, proposal: Proposal, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return what was observed of a plan; log it when the plan in force is looked at first.
+
+        Raises:
+            NotApprovedError: not in force, closed, or "not_executed".
+        """
+        with transaction(self._connection):
+            known = self.stand(proposal.thread).find_observed(proposal.digest)
+            if known is not None:
+                return known
+            done = self.require_in_force(proposal).list_executed(proposal.digest)
+            if set(done) != {part.role for part in proposal.parts}:
+                refuse("not_executed", "parts of the plan were not carried out")
+            body = {"digest": proposal.digest, **look()}
+            self._log.append(proposal.thread, "observed", body)
+            return body
+
+    def replan(self, proposal: Proposal, told: dict[str, Any]) -> None:
+        """Open the case again, once, after an alert on the plan in force.
+
+        Raises:
+            NotApprovedError: not in force, closed, "no_alert" or "no_replan_left".
+        """
+        with transaction(self._connection):
+            if self.stand(proposal.thread).has_replanned(proposal.digest):
                 return
-            self.requests.require_unclosed(proposal.thread)
-            done = [proposal.thread, proposal.digest, part.role, part.action]
-            self._connection.execute(
-                "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?, ?)",
-                (*done, seal(self._key, "delivery", done)),
-            )
-            body = {"digest": proposal.digest, "role": part.role, "action": part.action}
-            self._log.append(proposal.thread, "executed", body)
+            standing = self.require_in_force(proposal)
+            if not (standing.find_observed(proposal.digest) or {}).get("alerts"):
+                refuse("no_alert", "monitoring raised no alert on the plan in force")
+            if standing.attempt >= MAX_REPLANS:
+                refuse("no_replan_left", f"the case was planned anew {MAX_REPLANS} times")
+            self._log.append(proposal.thread, "replanned", {"digest": proposal.digest, **told})
 
-    def list_delivered(self, proposal: Proposal) -> list[str]:
-        """Return the seats whose parts were delivered, in order of name; a row without our seal is none."""
-        rows = self._connection.execute(
-            "SELECT role, action, seal FROM deliveries WHERE thread = ? AND digest = ? ORDER BY role",
-            (proposal.thread, proposal.digest),
-        ).fetchall()
-        actions = {part.role: part.action for part in proposal.parts}
-        return [
-            str(role)
-            for role, action, sealed in rows
-            if actions.get(role) == action
-            and is_sealed(self._key, "delivery", [proposal.thread, proposal.digest, role, action], sealed)
-        ]
+    def close(self, proposal: Proposal) -> str:
+        """Close the case over the latest displayed plan; return its status, of a closed one the one it has.
 
-    def close(self, proposal: Proposal, status: str) -> None:
-        """Close the case with this status; one that is closed keeps the status that it has."""
+        completed, completed_with_alerts, handed_over (in force, but no part to do) or not_approved.
+
+        Raises:
+            NotApprovedError: "superseded" by a later plan, or "waits" for a ruling.
+        """
         with transaction(self._connection):
-            if not self._log.find(proposal.thread, "closed"):
-                self._log.append(proposal.thread, "closed", {"digest": proposal.digest, "status": status})
+            standing = self.stand(proposal.thread)
+            if standing.status is not None:
+                return standing.status
+            latest = standing.require_latest().body
+            if latest["digest"] != proposal.digest:
+                refuse("superseded", "a case is closed with the plan that was displayed last")
+            if standing.find_ruling(latest["interrupt_id"]) is None:
+                refuse("waits", "the case waits for a ruling on its latest plan")
+            status = _find_status(standing, proposal)
+            self._log.append(proposal.thread, "closed", {"digest": proposal.digest, "status": status})
+            return status
 
     def read_status(self, thread: str) -> str:
         """Return the status with which the case was closed.
@@ -146,52 +174,28 @@ class Gate:
         Raises:
             NotApprovedError: "tampered": it was not closed, or the log was changed.
         """
-        closed = self._log.find(thread, "closed")
-        if not closed:
+        status = self.stand(thread).status
+        if status is None:
             refuse("tampered", f"thread {thread!r} has ended, but its case was never closed")
-        return str(closed[0].body["status"])
+        return status
 
-    def _commit(self, proposal: Proposal, answer: Any) -> None:
-        interrupt_id, digest = self.requests.find_latest(proposal.thread)
-        if digest != proposal.digest:
+    def _find_approval(self, standing: Standing, proposal: Proposal) -> dict[str, Any]:
+        """Return the ruling that approves the latest request, if that displayed this proposal."""
+        standing.require_unclosed()
+        latest = standing.require_latest().body
+        if latest["digest"] != proposal.digest:
             refuse("other_proposal", "the latest request displayed another proposal")
-        record = self._verify(interrupt_id, proposal, answer)
-        if record.decision != "approve":
-            refuse("not_approve", f"the reviewer's decision is {record.decision}")
-        if self._committed_by(proposal, record):
-            return
-        self.requests.require_unclosed(proposal.thread)
-        self.requests.require_unruled(proposal.thread, interrupt_id)
-        settled = self.requests.find_settled(interrupt_id)
-        if settled is None or settled["approval"] != record.model_dump():
-            refuse("settled", "the gate did not rule that this answer approves the request")
-        if self._has_committed(proposal):
-            refuse("committed", f"attempt {proposal.attempt} of this thread was committed before")
-        self._use_nonce(record)
-        row = [proposal.thread, digest, proposal.attempt, canonical_json(record.model_dump())]
-        self._connection.execute(
-            "INSERT OR REPLACE INTO commits VALUES (?, ?, ?, ?, ?)", (*row, seal(self._key, "commit", row))
-        )
+        ruled = standing.find_ruling(latest["interrupt_id"])
+        if ruled is None or ruled.kind != "approved":
+            refuse("settled", "the gate did not rule that the request is approved")
+        return ruled.body
+
+    def _commit(self, standing: Standing, proposal: Proposal, approved: dict[str, Any]) -> None:
+        record = self._verify(approved["interrupt_id"], proposal, approved["record"])
+        self._require_approvers(standing, proposal, record)
+        if proposal.attempt != standing.attempt or standing.in_force is not None:
+            refuse("committed", f"attempt {proposal.attempt} is not to be committed now")
         self._log.append(proposal.thread, "committed", _log_body(record, proposal))
-
-    def _has_committed(self, proposal: Proposal) -> bool:
-        """Return whether the log tells of a commit of this attempt."""
-        committed = self._log.find(proposal.thread, "committed")
-        return any(entry.body["attempt"] == proposal.attempt for entry in committed)
-
-    def _revoke(self, proposal: Proposal, answer: Any, reason: str) -> str | None:
-        """Turn an approved request whose commit is refused into a refused one; return its interrupt."""
-        try:
-            interrupt_id, digest = self.requests.find_latest(proposal.thread)
-            settled = self.requests.find_settled(interrupt_id)
-        except NotApprovedError:
-            return None
-        if settled is None or settled["approval"] is None or settled["approval"] != answer:
-            return None
-        if digest != proposal.digest or self.is_committed(proposal):
-            return None
-        self.requests.settle(interrupt_id, make_refusal(reason))
-        return interrupt_id
 
     def _log_refusal(self, proposal: Proposal, reason: str, interrupt_id: str | None) -> None:
         body = {"digest": proposal.digest, "reason": reason}
@@ -199,32 +203,40 @@ class Gate:
             body["interrupt_id"] = interrupt_id
         self._log.append(proposal.thread, "refused", body)
 
-    def _judge(self, interrupt_id: str, proposal: Proposal, answer: Any) -> Settled:
+    def _judge(self, standing: Standing, interrupt_id: str, proposal: Proposal, answer: Any) -> None:
         shown = self.requests.require_open(interrupt_id)
         if (shown.thread, shown.digest) != (proposal.thread, proposal.digest):
             refuse("other_proposal", "the proposal is not the one that was displayed")
         record = self._verify(interrupt_id, proposal, answer)
-        self._reviewers.require_registered(record.reviewer)
-        self._reviewers.require_may_rule(record.reviewer, proposal)
+        if record.nonce in standing.list_used():
+            refuse("used", "the approval was used before")
+        self._reviewers.require_may_rule(record.reviewer, standing, proposal)
+        body = _log_body(record, proposal)
         if record.decision == "approve":
-            self._reviewers.require_second(record)
-            if self._is_used(record):
-                refuse("used", "the approval was used before")
+            self._require_approvers(standing, proposal, record)
+            self._log.append(proposal.thread, "approved", {**body, "record": record.model_dump()})
+        elif record.decision == "reject":
+            self._log.append(proposal.thread, "rejected", {**body, "to": None, "feedback": record.feedback})
         else:
-            self._use_nonce(record)
-            kind: Literal["edited", "rejected"] = "edited" if record.decision == "edit" else "rejected"
-            self._log.append(
-                proposal.thread,
-                kind,
-                _log_body(record, proposal) | {"to": record.option, "feedback": record.feedback},
-            )
-        return Settled(
-            ruling=record.decision,
-            reason="",
-            option=record.option,
-            feedback=record.feedback,
-            approval=record.model_dump() if record.decision == "approve" else None,
-        )
+            options = {NO_OPTION: True} | {one.option: one.worth is not None for one in proposal.options}
+            if not options.get(str(record.option)):
+                refuse(
+                    "cannot_be_run" if record.option in options else "unknown_option",
+                    f"option {record.option!r} cannot take the place of {proposal.option!r}",
+                )
+            self._log.append(proposal.thread, "edited", {**body, "to": record.option, "feedback": ""})
+
+    def _require_approvers(self, standing: Standing, proposal: Proposal, record: ApprovalRecord) -> None:
+        """Refuse unless every approval of the request holds now, of people who may rule on it now."""
+        kept = [
+            self._verify(record.interrupt_id, proposal, one)
+            for one in standing.list_answers(record.interrupt_id)
+            if one["decision"] == "approve" and one["nonce"] != record.nonce
+        ]
+        approvals = [*kept, record]
+        for one in approvals:
+            self._reviewers.require_may_rule(one.reviewer, standing, proposal)
+        self._reviewers.require_eyes([one.reviewer for one in approvals])
 
     def _verify(self, interrupt_id: str, proposal: Proposal, answer: Any) -> ApprovalRecord:
         return verify_approval(
@@ -236,27 +248,16 @@ class Gate:
             now_s=self._log.now(),
         )
 
-    def _committed_by(self, proposal: Proposal, record: ApprovalRecord) -> bool:
-        try:
-            return self.require_commit(proposal) == record
-        except NotApprovedError:
-            return False
 
-    def _is_used(self, record: ApprovalRecord) -> bool:
-        """Return whether the nonce was consumed; the log is read too, so a deleted row does not free it."""
-        consumed = self._connection.execute(
-            "SELECT 1 FROM nonces WHERE nonce = ?", (record.nonce,)
-        ).fetchone()
-        logged = self._connection.execute(
-            "SELECT 1 FROM decision_log WHERE thread = ? AND json_extract(body, '$.nonce') = ?",
-            (record.thread, record.nonce),
-        ).fetchone()
-        return consumed is not None or logged is not None
-
-    def _use_nonce(self, record: ApprovalRecord) -> None:
-        if self._is_used(record):
-            refuse("used", "the approval was used before")
-        self._connection.execute("INSERT INTO nonces VALUES (?, ?)", (record.nonce, record.thread))
+def _find_status(standing: Standing, proposal: Proposal) -> str:
+    """Return the status of a case that ends with this plan. See `Gate.close`."""
+    done = set(standing.list_executed(proposal.digest)) == {part.role for part in proposal.parts}
+    if not standing.is_in_force(proposal.digest) or not done:
+        return "not_approved"
+    if not proposal.parts:
+        return "handed_over"
+    observed = standing.find_observed(proposal.digest)
+    return "completed_with_alerts" if observed is None or observed["alerts"] else "completed"
 
 
 def _log_body(record: ApprovalRecord, proposal: Proposal) -> dict[str, Any]:

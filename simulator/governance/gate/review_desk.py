@@ -19,7 +19,8 @@ from simulator.governance.gate.eligibility import SIMULATED, TERMINAL, Reviewers
 from simulator.governance.gate.request_form import ReviewRequest
 from simulator.governance.gate.requests import Requests
 from simulator.governance.gate.reviewers import Reviewer
-from simulator.governance.store.database import Store, canonical_json, read_json, transaction
+from simulator.governance.gate.standing import Standing
+from simulator.governance.store.database import Store, transaction
 from simulator.governance.store.decision_log import DecisionLog
 
 LIFETIME_S = 24 * 3600
@@ -44,22 +45,20 @@ class ReviewDesk:
         self._lifetime_s, self._nonce = lifetime_s, nonce
 
     def list_open(self) -> list[ReviewRequest]:
-        """List the requests that can be answered, oldest first: none that was settled, superseded or closed.
+        """List the requests that can be answered: none that was settled, answered, superseded or closed.
 
-        One that was changed on disk is left out; it ends its episode when that is played.
+        One whose copy on disk was changed is left out; it ends its episode when that is played.
         """
-        rows = self._connection.execute(
-            "SELECT interrupt_id FROM requests AS r WHERE settled IS NULL"
-            " AND sequence = (SELECT max(sequence) FROM requests WHERE thread = r.thread)"
-            " AND NOT EXISTS (SELECT 1 FROM answers AS a WHERE a.interrupt_id = r.interrupt_id)"
-            " ORDER BY sequence"
-        ).fetchall()
-        shown = [self._find_open(interrupt_id) for (interrupt_id,) in rows]
-        return [request for request in shown if request is not None]
+        found = [self.find_open(thread) for thread in self._requests.list_threads()]
+        return [request for request in found if request is not None]
 
-    def _find_open(self, interrupt_id: str) -> ReviewRequest | None:
-        """Return the request as it was shown first; None where it cannot be ruled on."""
+    def find_open(self, thread: str) -> ReviewRequest | None:
+        """Return the request of this thread as it was shown first; None where none can be answered."""
         try:
+            standing = self._requests.stand(thread)
+            interrupt_id = str(standing.require_latest().body["interrupt_id"])
+            if self._find_answer(standing, interrupt_id) is not None:
+                return None
             return ReviewRequest.model_validate(self._requests.require_open(interrupt_id).body)
         except NotApprovedError:
             return None
@@ -73,7 +72,7 @@ class ReviewDesk:
 
         Raises:
             NotApprovedError: "unknown", "forged", "closed", "superseded", "settled", "answered",
-                "unregistered", "nameless", "self_approval" or "awaits_person" (see `Reviewers`), or
+                "unregistered", "self_approval", "awaits_person" or "one_pair_of_eyes" (see `Reviewers`), or
                 "other_proposal" where the digest shown is not the displayed one.
         """
         if reviewer in (SIMULATED, TERMINAL):
@@ -90,10 +89,13 @@ class ReviewDesk:
             request = ReviewRequest.model_validate(shown.body)
             if not digest_shown == request.digest == request.proposal.digest == shown.digest:
                 refuse("other_proposal", "the proposal shown is not the one that was requested")
-            self.reviewers.require_registered(reviewer)
-            self.reviewers.require_may_rule(reviewer, request.proposal)
-            if self.find_answer(interrupt_id) is not None:
+            standing = self._requests.stand(shown.thread)
+            self.reviewers.require_may_rule(reviewer, standing, request.proposal)
+            if self._find_answer(standing, interrupt_id) is not None:
                 refuse("answered", "the request has been answered")
+            before = [one["reviewer"] for one in standing.list_answers(interrupt_id)]
+            if before and response.decision == "approve":
+                self.reviewers.require_eyes([*before, reviewer])
             record = issue_approval(
                 response,
                 key=self._key,
@@ -105,22 +107,27 @@ class ReviewDesk:
                 lifetime_s=self._lifetime_s,
                 nonce=self._nonce(),
             )
-            if self.reviewers.keep_first(record):
-                return record
-            self._connection.execute(
-                "INSERT INTO answers VALUES (?, ?)", (interrupt_id, canonical_json(record.model_dump()))
-            )
+            told = {"decision": record.decision, "reviewer": reviewer, "record": record.model_dump()}
+            body = {"digest": request.digest, "interrupt_id": interrupt_id, **told}
+            self._log.append(request.thread, "answered", body)
         return record
 
     def find_answer(self, interrupt_id: str) -> dict[str, Any] | None:
-        """Return the kept answer, as the gate is to judge it; {} for a damaged one, None without one."""
-        row = self._connection.execute(
-            "SELECT record FROM answers WHERE interrupt_id = ?", (interrupt_id,)
-        ).fetchone()
-        if row is None:
-            return None
-        answer = read_json(row[0])
-        return answer if isinstance(answer, dict) else {}
+        """Return the kept answer, as the gate is to judge it; None while there is none."""
+        standing = self._requests.find_standing(interrupt_id)
+        return None if standing is None else self._find_answer(standing, interrupt_id)
+
+    def find_first(self, interrupt_id: str) -> str | None:
+        """Return who gave the first of two approvals of a request; None while nobody did."""
+        standing = self._requests.find_standing(interrupt_id)
+        answers = [] if standing is None else standing.list_answers(interrupt_id)
+        return str(answers[0]["reviewer"]) if answers else None
+
+    def _find_answer(self, standing: Standing, interrupt_id: str) -> dict[str, Any] | None:
+        """Return the answer with which there are enough: a first of two approvals waits for another."""
+        answers = standing.list_answers(interrupt_id)
+        is_enough = len(answers) > self.reviewers.wants_four_eyes()
+        return answers[-1] if answers and (is_enough or answers[-1]["decision"] != "approve") else None
 
     async def ask(self, request: ReviewRequest, reviewer: Reviewer) -> dict[str, Any] | None:
         """Return the kept answer, or ask the reviewer and sign the answer; None where there is none yet.

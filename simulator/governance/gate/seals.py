@@ -6,9 +6,7 @@ from typing import Any, Literal
 
 from simulator.governance.store.database import canonical_json
 
-Purpose = Literal[
-    "log", "request", "ruling", "commit", "delivery", "reviewer", "mark", "token", "session", "form"
-]
+Purpose = Literal["log", "mark", "token", "session", "form"]
 
 
 def seal(key: bytes, purpose: Purpose, value: Any) -> str:

@@ -1,37 +1,42 @@
 """Nodes of the human gate: the proposal is made, reviewed, and committed once it is approved."""
 
-import re
-from typing import Any
-
 from langgraph.runtime import Runtime
 
 from roles.team import NO_OPTION
 from scenarios.team.offers import CheckedReport
 from simulator.governance.case_words import list_changes
-from simulator.governance.context import FullContext, make_effect_key, read_proposal
+from simulator.governance.context import FullContext, read_proposal
 from simulator.governance.duties import assign_duty
-from simulator.governance.gate.approvals import OfferLine, Proposal, ReportLine, refuse
+from simulator.governance.gate.approvals import OfferLine, Proposal, ReportLine
 from simulator.governance.gate.request_form import ReviewRequest
-from simulator.governance.gate.requests import Settled
+from simulator.governance.gate.standing import Settled
 from simulator.governance.judgement import judge, read_draft, read_table
 from simulator.governance.resolution import Resolution, make_parts
 from simulator.governance.state import FullState
 from simulator.graph.state import Update
 
-REFUSAL = re.compile(r"[a-z_]{0,20}")
-
 
 async def propose(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
-    """Make the proposal: all that is displayed and carried out, an edited one from the reviewer's option."""
+    """Make the proposal: all that is displayed and carried out, an edited one from the reviewer's option.
+
+    What people ruled, what was spent and which plan was shown before is the log's to say.
+    """
     context = runtime.context
-    case = context.course.case
+    case, standing = context.course.case, context.gate.stand(context.thread)
+    state = {
+        **state,
+        "attempt": standing.attempt,
+        "revision": standing.revision,
+        "edited": standing.edited,
+        "ruled_out": standing.ruled_out,
+    }
     resolution = judge(state, case.public)
     parts = make_parts(list(state["briefs"]), resolution)
     duty = assign_duty(list(state["briefs"]), parts, state["precedents"])
     draft = None if state["edited"] is not None else read_draft(state)
     proposal = Proposal(
         thread=context.thread,
-        case=state["case"],
+        case=case.key,
         attempt=state["attempt"],
         revision=state["revision"],
         option=resolution.option,
@@ -54,7 +59,9 @@ async def propose(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
         reports=_list_reports(state, resolution),
         changes=[],
     )
-    proposal = proposal.model_copy(update={"changes": list_changes(state["proposal"], proposal)})
+    shown = standing.find("requested")
+    before = context.gate.requests.read(shown[-1].body["interrupt_id"]).body["proposal"] if shown else None
+    proposal = proposal.model_copy(update={"changes": list_changes(before, proposal)})
     return {"proposal": proposal.model_dump(), "duty": duty, "ruling": None, "committed": ""}
 
 
@@ -63,22 +70,25 @@ async def review(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
     context = runtime.context
     proposal = read_proposal(state, context)
     interrupt_id = context.locate().interrupt_id
-    settled = context.gate.requests.find_settled(interrupt_id)
+    standing = context.gate.stand(context.thread)
+    settled = standing.find_settled(interrupt_id)
     if settled is None:
-        request = _make_request(state, proposal, interrupt_id)
+        request = ReviewRequest(
+            thread=proposal.thread,
+            interrupt_id=interrupt_id,
+            digest=proposal.digest,
+            proposal=proposal,
+            refusal=standing.refusal,
+        ).model_dump()
         context.gate.requests.open(interrupt_id, proposal, request)
         settled = context.gate.settle(interrupt_id, proposal, context.ask(request))
     return _apply_ruling(state, proposal, settled)
 
 
 async def commit(state: FullState, *, runtime: Runtime[FullContext]) -> Update:
-    """Verify the approval anew and use it up: from here on exactly this proposal may be carried out."""
-    context = runtime.context
-    proposal = read_proposal(state, context)
-    approval = (state["ruling"] or {}).get("approval")
-    key = make_effect_key(context, "commit", proposal.digest)
-
-    refused = context.ledger.perform(key, lambda: context.gate.commit(proposal, approval), durable=True)
+    """Let the gate verify the approval anew: from here on exactly this proposal may be carried out."""
+    proposal = read_proposal(state, runtime.context)
+    refused = runtime.context.gate.commit(proposal)
     return _refused(state, refused) if refused else {"committed": proposal.digest}
 
 
@@ -108,33 +118,10 @@ def _spell_report(report: CheckedReport, resolution: Resolution) -> ReportLine:
     )
 
 
-def _make_request(state: FullState, proposal: Proposal, interrupt_id: str) -> dict[str, Any]:
-    request = ReviewRequest(
-        thread=proposal.thread,
-        interrupt_id=interrupt_id,
-        digest=proposal.digest,
-        proposal=proposal,
-        refusal=_read_refusal(state),
-    )
-    return request.model_dump()
-
-
-def _read_refusal(state: FullState) -> str:
-    """Read why the answer before did not count: one word of the gate's, for it is not under the digest."""
-    if not REFUSAL.fullmatch(state["refusal"]):
-        refuse("tampered", "the state holds no reason of a refusal")
-    return state["refusal"]
-
-
 def _apply_ruling(state: FullState, proposal: Proposal, settled: Settled) -> Update:
     ruling, option = settled["ruling"], settled["option"]
     if ruling == "refused":
         return _refused(state, settled["reason"])
-    if ruling == "edit" and option not in (*state["options"], NO_OPTION):
-        return _refused(state, "unknown_option")
-    open_options = [line.option for line in proposal.options if line.worth is not None]
-    if ruling == "edit" and option not in (*open_options, NO_OPTION):
-        return _refused(state, "cannot_be_run")
     update: Update = {"ruling": dict(settled), "refusal": ""}
     if ruling == "approve":
         return update

@@ -178,7 +178,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
         """
         try:
             return self._decode(row)
-        except (ValueError, TypeError, AttributeError, LookupError) as error:
+        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
             refuse("tampered", f"a checkpoint of thread {row[0]!r} was damaged ({type(error).__name__})")
 
     def _decode(self, row: _Row) -> CheckpointTuple:

@@ -8,11 +8,13 @@ event loop are committed together.
 import asyncio
 import hashlib
 import json
+import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from roles.errors import InfrastructureError, UserError
 
@@ -20,36 +22,18 @@ BUSY_TIMEOUT_MS = 30_000
 GENESIS = "0" * 64  # stands before the first entry of the decision log
 WAL_PAGES = 4_000  # of 4 KiB, after which the write-ahead log is copied into the file
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS threads (
-    thread TEXT PRIMARY KEY, case_key TEXT NOT NULL, horizon INTEGER NOT NULL
-) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS effects (
     thread TEXT NOT NULL, node TEXT NOT NULL, superstep INTEGER NOT NULL, input_digest TEXT NOT NULL,
     result TEXT NOT NULL, PRIMARY KEY (thread, node, superstep, input_digest)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS requests (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT, thread TEXT NOT NULL, interrupt_id TEXT NOT NULL UNIQUE,
-    digest TEXT NOT NULL, body TEXT NOT NULL, seal TEXT NOT NULL, settled TEXT
-);
-CREATE INDEX IF NOT EXISTS requests_of_thread ON requests (thread, sequence);
-CREATE TABLE IF NOT EXISTS answers (interrupt_id TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS reviewers (name TEXT PRIMARY KEY, seal TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS first_approvals (
-    interrupt_id TEXT PRIMARY KEY, record TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS nonces (nonce TEXT PRIMARY KEY, thread TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS commits (
-    thread TEXT NOT NULL, digest TEXT NOT NULL, attempt INTEGER NOT NULL, approval TEXT NOT NULL,
-    seal TEXT NOT NULL, PRIMARY KEY (thread, digest), UNIQUE (thread, attempt)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS deliveries (
-    thread TEXT NOT NULL, digest TEXT NOT NULL, role TEXT NOT NULL, action TEXT NOT NULL,
-    seal TEXT NOT NULL, PRIMARY KEY (thread, digest, role)
-) WITHOUT ROWID;
+    sequence INTEGER PRIMARY KEY, interrupt_id TEXT NOT NULL, thread TEXT NOT NULL, body TEXT NOT NULL,
+    UNIQUE (interrupt_id, thread)
+) STRICT;
 CREATE TABLE IF NOT EXISTS decision_log (
     sequence INTEGER PRIMARY KEY, thread TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
-    at_s INTEGER NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL, seal TEXT NOT NULL
-);
+    at_s INTEGER NOT NULL, own TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL, seal TEXT NOT NULL
+) STRICT;
 CREATE TRIGGER IF NOT EXISTS decision_log_keeps BEFORE UPDATE ON decision_log
     BEGIN SELECT RAISE(ABORT, 'the decision log is append-only'); END;
 CREATE TRIGGER IF NOT EXISTS decision_log_stays BEFORE DELETE ON decision_log
@@ -57,16 +41,16 @@ CREATE TRIGGER IF NOT EXISTS decision_log_stays BEFORE DELETE ON decision_log
 CREATE INDEX IF NOT EXISTS decision_log_of_thread ON decision_log (thread, sequence);
 CREATE TABLE IF NOT EXISTS precedents (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, thread TEXT NOT NULL UNIQUE, body TEXT NOT NULL
-);
+) STRICT;
 CREATE TABLE IF NOT EXISTS checkpoints (
     sequence INTEGER PRIMARY KEY, thread TEXT NOT NULL, namespace TEXT NOT NULL, id TEXT NOT NULL,
     parent TEXT, type TEXT NOT NULL, body BLOB NOT NULL, written BLOB NOT NULL, metadata TEXT NOT NULL
-);
+) STRICT;
 CREATE INDEX IF NOT EXISTS checkpoints_of_thread ON checkpoints (thread, namespace, id);
 CREATE TABLE IF NOT EXISTS checkpoint_writes (
     sequence INTEGER PRIMARY KEY, thread TEXT NOT NULL, namespace TEXT NOT NULL, id TEXT NOT NULL,
     task TEXT NOT NULL, path TEXT NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL
-);
+) STRICT;
 CREATE INDEX IF NOT EXISTS writes_of_thread ON checkpoint_writes (thread, namespace, id);
 """
 
@@ -79,6 +63,19 @@ class LogHead(NamedTuple):
 
     sequence: int
     hash: str
+
+
+class Keeper(Protocol):
+    """Watches over the transactions of a store: the decision log, with the store's mark."""
+
+    def begin(self) -> None:
+        """Look at the file once nobody else can write; raises OSError where it is not the one it was."""
+
+    def commit(self, *, durable: bool) -> None:
+        """Hear that all is in the file; raises OSError."""
+
+    def undo(self, *, is_over: bool) -> None:
+        """Hear that something was taken back; `is_over`: with the whole transaction."""
 
 
 class _Group:
@@ -96,7 +93,7 @@ class Store(sqlite3.Connection):
     earlier one. After a commit that failed nothing is written any more until the file is opened again.
     """
 
-    keep_mark: Callable[[LogHead], None] | None = None  # is told how far the log is on disk; raises OSError
+    keeper: Keeper | None = None
     is_inside = False  # a transaction of ours is under way
     _is_durable = False  # the last one that was begun waits for the disk
     _num_groupings = 0
@@ -178,6 +175,8 @@ class Store(sqlite3.Connection):
             self.execute("RELEASE one")
         else:
             self.execute("ROLLBACK")
+        if self.keeper is not None:
+            self.keeper.undo(is_over=not self.in_transaction)
 
     def _open_group(self, *, durable: bool) -> None:
         if self._group is not None and durable and not self._is_durable:
@@ -193,30 +192,31 @@ class Store(sqlite3.Connection):
             self.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._is_durable = durable
         self.execute("BEGIN IMMEDIATE")
-
-    def read_log_head(self) -> LogHead:
-        """Return the last entry of the decision log."""
-        last = self.execute("SELECT sequence, hash FROM decision_log ORDER BY sequence DESC LIMIT 1")
-        return LogHead(*(last.fetchone() or (0, GENESIS)))
-
-    def settle(self) -> None:
-        """Wait until all that was committed is on disk, and move the mark there."""
-        if self.keep_mark is None or self.in_transaction or self._error:
-            return
-        head = self.read_log_head()
-        self.execute("PRAGMA wal_checkpoint(PASSIVE)")  # waits for the disk first
-        self.keep_mark(head)
+        try:
+            foreign = _find_foreign(self)
+            if foreign is not None:
+                raise OSError(f"{foreign!r} in it is not as a store has it")
+            if self.keeper is not None:
+                self.keeper.begin()
+        except BaseException as error:
+            self.execute("ROLLBACK")
+            if self.keeper is not None:
+                self.keeper.undo(is_over=True)
+            if isinstance(error, OSError):
+                self._fail(str(error))
+            raise
 
     def _commit(self) -> None:
-        head = self.read_log_head() if self._is_durable and self.keep_mark else None
         try:
             self.execute("COMMIT")
         except sqlite3.Error:
             with suppress(sqlite3.Error):
                 self.execute("ROLLBACK")
+            if self.keeper is not None:
+                self.keeper.undo(is_over=True)
             raise
-        if head is not None and self.keep_mark is not None:
-            self.keep_mark(head)
+        if self.keeper is not None:
+            self.keeper.commit(durable=self._is_durable)
 
     def _flush_group(self, group: _Group) -> None:
         if self._group is group:
@@ -240,6 +240,8 @@ def open_store(path: Path | None) -> Store:
         raise UserError(f"--db {str(path)!r}: no folder {str(path.parent)!r}; make it first")
     with ExitStack() as stack:
         try:
+            if path is not None:
+                _keep_private(path)
             store = sqlite3.connect(path or ":memory:", isolation_level=None, factory=Store)
             stack.callback(store.close)
             store.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
@@ -249,38 +251,53 @@ def open_store(path: Path | None) -> Store:
             store.execute("PRAGMA temp_store=MEMORY")
             store.executescript(_SCHEMA)
             foreign = _find_foreign(store)
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise UserError(f"--db {str(path)!r} cannot be used ({error}); choose another file") from None
         if foreign is not None:
             raise UserError(
-                f"--db {str(path)!r} holds {foreign!r}, which is not a part of a store; remove it"
+                f"--db {str(path)!r}: {foreign!r} is not as this version's stores have it: somebody "
+                "changed the file, or another version made it; choose another file"
             )
         stack.pop_all()  # only a store that is refused is closed here
     return store
 
 
-@contextmanager
-def naming_damage(path: Path | None) -> Iterator[None]:
-    """Turn what SQLite says of a damaged file into a message that names the file.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+def _keep_private(path: Path) -> None:
+    """Make the file where it is missing; nobody but its owner may read it, and SQLite's files beside it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     try:
-        yield
-    except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.IntegrityError):
-        raise
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise UserError(f"the store {str(path)!r} is damaged ({error}); put a sound copy back") from error
+        if os.fstat(descriptor).st_mode & 0o077:
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+_Part = tuple[str, str, str, str | None]  # type, name, table, SQL
+
+
+def _list_parts(store: sqlite3.Connection) -> list[_Part]:
+    return store.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2").fetchall()
+
+
+@cache
+def _list_own_parts() -> list[_Part]:
+    """What a store consists of: its tables, indexes and triggers, each with its SQL."""
+    store = sqlite3.connect(":memory:")
+    store.executescript(_SCHEMA)
+    parts = _list_parts(store)
+    store.close()
+    return parts
 
 
 def _find_foreign(store: Store) -> str | None:
-    """Return the name of a trigger or a view that is not ours: it could drop what is written."""
-    found = store.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')")
-    for name, text in found.fetchall():
-        if f"CREATE TRIGGER IF NOT EXISTS {str(text).removeprefix('CREATE TRIGGER ')};" not in _SCHEMA:
-            return str(name)
-    return None
+    """Return the name of a part of the file that a store lacks, or that is not as a store has it.
+
+    An index that leaves out rows hides them, a trigger drops what is written, a view stands for a table.
+    """
+    found, own = _list_parts(store), _list_own_parts()
+    if found == own:
+        return None
+    return next((str(part[1]) for part in [*found, *own] if found.count(part) != own.count(part)), "a table")
 
 
 @contextmanager
@@ -319,7 +336,7 @@ def canonical_json(value: Any) -> str:
 
 
 def read_json(text: Any) -> Any:
-    """Read a JSON text from the file; None for one that is damaged, which no signature and no seal fits."""
+    """Read a JSON text from the file; None for one that is damaged."""
     try:
         return json.loads(text)
     except (ValueError, TypeError, RecursionError):

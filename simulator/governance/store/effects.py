@@ -1,17 +1,16 @@
-"""The effects ledger: an effect is recorded in its own transaction and never repeated.
+"""The effects ledger: what a model said is recorded in its own transaction and never asked again.
 
 LangGraph runs a node again where a kill came between its work and its checkpoint. The key of an effect is
-(thread, node, superstep, input digest): the second run finds the first one's result.
-Exactly once holds for what is written to this store. A call to the outside (a model) that was under way at
-the kill is made again, one whose result was recorded is not.
+(thread, node, superstep, input digest): the second run finds the first one's result. A call that was under
+way at the kill is made again, one whose result was recorded is not.
 """
 
-import json
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from simulator.governance.gate.approvals import refuse
-from simulator.governance.store.database import Store, canonical_json, transaction
+from simulator.governance.store.database import Store, canonical_json, read_json, transaction
+
+SPOKEN = ("text", "turns")  # what every result holds
 
 
 class EffectKey(NamedTuple):
@@ -27,26 +26,10 @@ class EffectKey(NamedTuple):
 
 
 class EffectsLedger:
-    """Effects of one store, each performed once."""
+    """Effects of one store, each recorded once."""
 
     def __init__(self, connection: Store) -> None:
         self._connection = connection
-
-    def perform(self, key: EffectKey, act: Callable[[], Any], *, durable: bool = False) -> Any:
-        """Return the recorded result; without one, run `act` and record its result in one transaction.
-
-        `act` writes to the store only; its result is a JSON value. Where it raises, nothing has happened.
-
-        Raises:
-            NotApprovedError: "tampered": the recorded result was damaged on disk.
-        """
-        with transaction(self._connection, durable=durable):
-            row = self._find(key)
-            if row is not None:
-                return _load(row)
-            result = act()
-            self._insert(key, result)
-            return result
 
     def recall(self, key: EffectKey) -> Any | None:
         """Return the recorded result, None where there is none."""
@@ -54,8 +37,14 @@ class EffectsLedger:
         return None if row is None else _load(row)
 
     def record(self, key: EffectKey, result: Any) -> Any:
-        """Record a result from outside, not None; where one was recorded meanwhile, that one stands."""
-        return self.perform(key, lambda: result)
+        """Record a result, not None; where one was recorded meanwhile, that one stands and is returned."""
+        with transaction(self._connection):
+            known = self.recall(key)
+            if known is None:
+                self._connection.execute(
+                    "INSERT INTO effects VALUES (?, ?, ?, ?, ?)", (*key, canonical_json(result))
+                )
+            return result if known is None else known
 
     def results_by_input(self, thread: str, input_digests: list[str]) -> list[Any | None]:
         """Return for each digest the result of the thread's latest effect on that input; None without one."""
@@ -80,12 +69,9 @@ class EffectsLedger:
         ).fetchone()
         return None if row is None else str(row[0])
 
-    def _insert(self, key: EffectKey, result: Any) -> None:
-        self._connection.execute("INSERT INTO effects VALUES (?, ?, ?, ?, ?)", (*key, canonical_json(result)))
-
 
 def _load(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+    result = read_json(text)
+    if not isinstance(result, dict) or [*map(type, map(result.get, SPOKEN))] != [str, list]:
         refuse("tampered", "the recorded result of an effect was damaged")
+    return result

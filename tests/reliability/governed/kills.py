@@ -70,13 +70,10 @@ def summarise(episodes: Sequence[GovernedEpisode], path: Path) -> dict[str, Any]
                     map(repr, services.connection.execute(f"SELECT {columns} FROM {table}").fetchall())
                 )
                 for table, columns in (
-                    ("deliveries", "*"),
-                    ("commits", "thread, digest, attempt"),
                     ("precedents", "thread, body"),
                     ("effects", "*"),
                 )
             }
-            tables["nonces"] = [str(services.connection.execute("SELECT count(*) FROM nonces").fetchone()[0])]
         return dict(tables)
 
     timeless = [

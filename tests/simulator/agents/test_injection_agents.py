@@ -67,7 +67,7 @@ def attack(kind: AgentKind, payload: str, store: Path | None = None) -> tuple[Go
             attacked = with_order(CASE, "cto", payload)
             (episode,) = await play_governed([attacked], services, seating, RejectingReviewer(""), CALM)
             counts = count(services)
-            assert counts == {"commits": 0, "deliveries": 0, "chain": None}
+            assert counts == {"committed": 0, "executed": 0, "chain": None}
             return episode
 
     return asyncio.run(run()), engine
@@ -133,7 +133,7 @@ def test_a_written_case_cannot_order_an_approval() -> None:
             (episode,) = await play_governed(
                 [attacked], services, seating, RejectingReviewer(""), FreeOutcomes
             )
-            assert count(services) == {"commits": 0, "deliveries": 0, "chain": None}
+            assert count(services) == {"committed": 0, "executed": 0, "chain": None}
             return episode
 
     episode = asyncio.run(run())

@@ -20,12 +20,12 @@ from simulator.governance.runner import open_services, play_governed
 from simulator.governance.store.database import Store, open_store, transaction
 
 
-def add(store: Store, nonce: str) -> None:
-    store.execute("INSERT INTO nonces VALUES (?, 't')", (nonce,))
+def add(store: Store, name: str) -> None:
+    store.execute("INSERT INTO precedents (thread, body) VALUES (?, '')", (name,))
 
 
-def list_nonces(store: sqlite3.Connection) -> list[str]:
-    return [nonce for (nonce,) in store.execute("SELECT nonce FROM nonces ORDER BY nonce")]
+def list_names(store: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in store.execute("SELECT thread FROM precedents ORDER BY thread")]
 
 
 def in_group(path: Path, work: Callable[[Store, sqlite3.Connection], Coroutine[Any, Any, None]]) -> list[str]:
@@ -49,9 +49,9 @@ def test_transactions_of_one_turn_of_the_loop_share_a_commit(tmp_path: Path) -> 
         async def write(number: int) -> None:
             with transaction(store):
                 add(store, f"{number:02}")
-            assert list_nonces(other) == []
+            assert list_names(other) == []
             await store.committed()
-            assert len(list_nonces(other)) == 50
+            assert len(list_names(other)) == 50
 
         await asyncio.gather(*map(write, range(50)))
 
@@ -63,7 +63,7 @@ def test_outside_a_group_every_transaction_is_on_disk_at_its_end(tmp_path: Path)
     for number in range(3):
         with transaction(store):
             add(store, str(number))
-        assert len(list_nonces(other)) == number + 1
+        assert len(list_names(other)) == number + 1
 
 
 def test_a_failure_takes_back_its_own_part_of_the_group_alone(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_failure_takes_back_its_own_part_of_the_group_alone(tmp_path: Path) ->
         with transaction(store):
             add(store, "d")
         await store.committed()
-        assert list_nonces(other) == ["a", "d"]
+        assert list_names(other) == ["a", "d"]
 
     in_group(tmp_path / "s.db", work)
 
@@ -92,12 +92,12 @@ def test_the_end_of_a_group_leaves_nothing_uncommitted(tmp_path: Path) -> None:
     async def work(store: Store, other: sqlite3.Connection) -> None:
         with store.grouping(), transaction(store):
             add(store, "a")
-        assert list_nonces(other) == ["a"]
+        assert list_names(other) == ["a"]
         with transaction(store):
             add(store, "b")
 
     in_group(tmp_path / "s.db", work)
-    assert list_nonces(open_store(tmp_path / "s.db")) == ["a", "b"]
+    assert list_names(open_store(tmp_path / "s.db")) == ["a", "b"]
 
 
 def test_a_group_with_a_gate_transaction_waits_for_the_disk(tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_a_group_with_a_gate_transaction_waits_for_the_disk(tmp_path: Path) -> N
         for number, durable in enumerate((False, True, False, True)):
             with transaction(store, durable=durable):
                 add(store, str(number))
-        assert list_nonces(other) == ["0"]
+        assert list_names(other) == ["0"]
         await store.committed()
-        assert len(list_nonces(other)) == 4
+        assert len(list_names(other)) == 4
         with transaction(store):
             add(store, "4")
 
@@ -123,8 +123,8 @@ def test_after_a_failed_commit_everybody_is_told_and_nothing_is_written(tmp_path
 
     async def work(store: Store, other: sqlite3.Connection) -> None:
         store.execute("PRAGMA foreign_keys=ON")
-        store.execute("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
-        store.execute("CREATE TABLE children (id REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
+        store.execute("CREATE TEMP TABLE parents (id INTEGER PRIMARY KEY)")
+        store.execute("CREATE TEMP TABLE children (id REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
         with transaction(store):
             add(store, "a")
         waiting = [asyncio.create_task(store.committed()) for _ in range(3)]
@@ -142,21 +142,21 @@ def test_after_a_failed_commit_everybody_is_told_and_nothing_is_written(tmp_path
             await store.committed()
 
     in_group(tmp_path / "s.db", work)
-    assert list_nonces(open_store(tmp_path / "s.db")) == ["a"]
+    assert list_names(open_store(tmp_path / "s.db")) == ["a"]
 
 
 def test_a_gate_transaction_does_not_outlive_the_commit_that_failed_before_it(tmp_path: Path) -> None:
     async def work(store: Store, other: sqlite3.Connection) -> None:
         store.execute("PRAGMA foreign_keys=ON")
-        store.execute("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
-        store.execute("CREATE TABLE children (id REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
+        store.execute("CREATE TEMP TABLE parents (id INTEGER PRIMARY KEY)")
+        store.execute("CREATE TEMP TABLE children (id REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)")
         with transaction(store):
             store.execute("INSERT INTO children VALUES (7)")
         with pytest.raises(InfrastructureError, match="FOREIGN KEY"), transaction(store, durable=True):
             add(store, "a")
 
     in_group(tmp_path / "s.db", work)
-    assert list_nonces(open_store(tmp_path / "s.db")) == []
+    assert list_names(open_store(tmp_path / "s.db")) == []
 
 
 @pytest.mark.parametrize(("is_batched", "fewest", "most"), [(True, 0.4, 2), (False, 35, 99)])
@@ -186,7 +186,9 @@ def test_many_episodes_share_their_commits(
 def test_a_reviewers_answer_is_on_disk_before_anybody_acts_on_it(asks: bool, tmp_path: Path) -> None:
     def count_answers() -> int:
         with sqlite3.connect(tmp_path / "store0.db") as other:
-            return int(other.execute("SELECT count(*) FROM answers").fetchone()[0])
+            return int(
+                other.execute("SELECT count(*) FROM decision_log WHERE kind = 'answered'").fetchone()[0]
+            )
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:

@@ -54,7 +54,8 @@ def play(
                 [RESTLESS], services, seating, reviewer or expert(), worlds(shock_share=1.0)
             )
             assert services.log.listeners == {}
-            return episode, list(services.log.entries())
+            entries = services.log.entries(episode.thread)
+            return episode, [entry for entry in entries if entry.kind != "opened"]
 
     return asyncio.run(run())
 

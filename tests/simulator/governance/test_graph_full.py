@@ -23,11 +23,10 @@ from simulator.governance.context import FullContext, Place
 from simulator.governance.course import Course
 from simulator.governance.gate.approvals import NotApprovedError, Proposal, ReviewResponse, issue_approval
 from simulator.governance.gate.eligibility import Reviewers
-from simulator.governance.gate.gate import Gate
+from simulator.governance.gate.gate import MAX_REPLANS, Gate
 from simulator.governance.gate.requests import Requests
 from simulator.governance.governed_graph import (
     MAX_REFUSALS,
-    MAX_REPLANS,
     MAX_REVISIONS,
     after_monitor,
     after_reconcile,
@@ -81,7 +80,7 @@ def make_context(agents: Lines | None = None, answer: Any = None, **outcomes: An
     """Services on a fresh store in memory; the reviewer's answer is given."""
     connection, clock = open_store(None), HandClock()
     log = DecisionLog(connection, clock, key=KEY)
-    reviewers = Reviewers(connection, key=KEY, log=log)
+    reviewers = Reviewers(connection, log=log)
     reviewers.register("ann")
     world = SimulatedOutcomes(CASE, **{"shock_share": 0.0, **outcomes})
     course = Course("t", world, lambda case: PlanGame(case, "short"), write_briefs, log)
@@ -93,7 +92,7 @@ def make_context(agents: Lines | None = None, answer: Any = None, **outcomes: An
             connection,
             key=KEY,
             log=log,
-            requests=Requests(connection, key=KEY, log=log),
+            requests=Requests(connection, log=log),
             reviewers=reviewers,
         ),
         ledger=EffectsLedger(connection),
@@ -310,15 +309,15 @@ def test_the_way_through_the_gate_node_by_node() -> None:
     assert state["history"][0]["option"] == "A"
     assert state["history"][0]["funded"] == {PLANNED.seat: list(PLANNED.choice)}
     assert run(close, state, context)["status"] in ("completed", "completed_with_alerts")
-    kinds = [entry.kind for entry in context.log.entries()]
-    assert kinds == ["requested", "committed", *["executed"] * 4, "observed", "closed"]
+    kinds = [entry.kind for entry in context.log.entries("t")]
+    assert kinds == ["requested", "approved", "committed", *["executed"] * 4, "observed", "closed"]
 
 
 def test_an_edit_is_a_new_proposal_and_a_rejection_goes_back() -> None:
     edit = make_context(answer=lambda request: sign(request, ReviewResponse(decision="edit", option="C")))
     state = after(review, after(propose, make_state()), edit)
     assert (state["edited"], state["revision"]) == ("C", 1)
-    assert run(propose, state)["proposal"]["option"] == "C"
+    assert run(propose, state, edit)["proposal"]["option"] == "C"
     no = ReviewResponse(decision="reject", feedback="too dear")
     state = after(
         review, after(propose, make_state()), make_context(answer=lambda request: sign(request, no))
@@ -403,8 +402,11 @@ def test_nothing_is_monitored_or_planned_anew_without_an_observation() -> None:
 
 
 def test_close_asks_the_gate_and_not_the_state() -> None:
+    context = make_context(answer="false")
     state = after(propose, make_state(status="completed", committed="d"))
-    assert run(close, state)["status"] == "not_approved"
+    with pytest.raises(NotApprovedError, match="nothing was ever displayed"):
+        run(close, state, context)
+    assert run(close, after(review, state, context), context)["status"] == "not_approved"
 
 
 def test_outcomes_are_seeded_and_calm_ones_are_as_promised() -> None:

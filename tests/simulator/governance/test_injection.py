@@ -137,7 +137,7 @@ def inject(family: str, role: str, carrier: str, control: GovernedEpisode, case:
     payload = FAMILIES[family]
     episode, engine, counts = attack(role, carrier, payload, case)
     assert episode.status == "waiting"
-    assert counts == {"commits": 0, "deliveries": 0, "chain": None}
+    assert counts == {"committed": 0, "executed": 0, "chain": None}
     check_permissions(role, carrier, payload, control, episode, case)
     for request in engine.requests:
         text = CHAT.decode(request.prompt_ids)

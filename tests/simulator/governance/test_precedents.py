@@ -1,7 +1,5 @@
 """Recall of past decisions: similarity by hand, a horizon that does not move, one precedent per thread."""
 
-import pytest
-
 from simulator.governance.outcomes import ActualEffect
 from simulator.governance.precedents import (
     MAX_OF_COMPANY,
@@ -65,14 +63,6 @@ def test_what_closes_later_is_not_recalled() -> None:
     horizon = store.horizon()
     close(store, 1, "a b")
     assert [one["case"] for one in store.recall(frozenset("ab"), horizon)] == ["case0"]
-
-
-def test_a_thread_keeps_its_first_horizon_and_its_case() -> None:
-    store = PrecedentStore(open_store(None))
-    assert store.open_thread("t", "case", 3) == 3
-    assert store.open_thread("t", "case", 9) == 3
-    with pytest.raises(ValueError, match="is of case"):
-        store.open_thread("t", "other", 9)
 
 
 def test_a_thread_closes_once() -> None:

@@ -1,6 +1,5 @@
 """Ways to revive what was ruled on, refused or closed, and to write permissions and deliveries on disk."""
 
-import json
 import sqlite3
 from typing import Any
 
@@ -61,22 +60,11 @@ async def edited_then_signed(stand: Stand) -> Any:
     return await claim_approval(stand, await sign_late(stand, interrupt_id, digest))
 
 
-async def rejected_and_emptied_on_disk(stand: Stand) -> Any:
-    interrupt_id, digest = (await stand.interrupt()).id, (await stand.proposal()).digest
-    before = (await stand.graph.aget_state(stand.config)).config
-    await stop(stand, "reconcile", (await stand.sign(ReviewResponse(decision="reject"))).model_dump())
-    with sqlite3.connect(stand.path) as connection:
-        connection.execute("UPDATE requests SET settled = NULL")
-    connection.close()
-    record = await sign_late(stand, interrupt_id, digest)
-    await stand.go(Command(resume={interrupt_id: record.model_dump()}), before)
-    return await claim_approval(stand, record)
-
-
 async def approved_after_the_close(stand: Stand) -> Any:
-    """The case closes without an approval; then its request, never answered, is signed."""
+    """The case closes without an approval; then its request, which was rejected, is signed."""
     before = (await stand.graph.aget_state(stand.config)).config
     interrupt_id, digest = (await stand.interrupt()).id, (await stand.proposal()).digest
+    await stop(stand, "reconcile", (await stand.sign(ReviewResponse(decision="reject"))).model_dump())
     closed = await stand.claim({"ruling": {"ruling": "refused"}, "refusals": 9}, "review")
     assert closed["status"] == "not_approved"
     record = await sign_late(stand, interrupt_id, digest)
@@ -111,86 +99,13 @@ async def expired_at_the_review_then_clock_set_back(stand: Stand) -> Any:
     stand.clock.now_s += 601
     await stop(stand, "review", record.model_dump())
     stand.clock.now_s -= 601
-    with sqlite3.connect(stand.path) as connection:
-        connection.execute("UPDATE requests SET settled = NULL")
-    connection.close()
     return await claim_approval(stand, record)
-
-
-async def expired_approval_in_commits(stand: Stand) -> Any:
-    record, proposal = await stand.sign(), await stand.proposal()
-    stand.clock.now_s += 601
-    text = json.dumps(record.model_dump())
-    insert_row(stand, "commits", thread=stand.thread, digest=proposal.digest, attempt=0, approval=text)
-    return await stand.claim({"committed": proposal.digest}, "commit")
-
-
-async def superseded_approval_in_commits(stand: Stand) -> Any:
-    record, proposal = await stand.sign(), await stand.proposal()
-    await stand.answer((await stand.sign(ReviewResponse(decision="reject"))).model_dump())
-    text = json.dumps(record.model_dump())
-    insert_row(stand, "commits", thread=stand.thread, digest=proposal.digest, attempt=0, approval=text)
-    return await stand.claim({"proposal": proposal.model_dump(), "committed": proposal.digest}, "commit")
-
-
-async def edit_written_on_disk(stand: Stand) -> Any:
-    settled = {"ruling": "edit", "reason": "", "option": "none", "feedback": "", "approval": None}
-    with sqlite3.connect(stand.path) as connection:
-        connection.execute("UPDATE requests SET settled = ?", (json.dumps(settled),))
-    connection.close()
-    await stand.go()
-    assert stand.count("requests") == 1
-    assert (await stand.proposal()).option != "none"
-
-
-async def close_written_on_disk(stand: Stand) -> Any:
-    """The effect of the close, recorded before it happened, must not become the status."""
-    digest = (await stand.proposal()).digest
-    await stand.graph.aupdate_state(
-        stand.config, {"ruling": {"ruling": "refused"}, "refusals": 9}, as_node="review"
-    )
-    step = await next_superstep(stand)
-    key = {"thread": stand.thread, "node": "close", "superstep": step, "input_digest": digest}
-    insert_row(stand, "effects", **key, result='"completed"')
-    assert await stand.go() is None
-    assert "closed" not in stand.kinds()
 
 
 def change_rows(stand: Stand, statement: str, values: tuple[Any, ...] = ()) -> None:
     with sqlite3.connect(stand.path) as connection:
         assert connection.execute(statement, values).rowcount > 0
     connection.close()
-
-
-def read_ruling(stand: Stand) -> str:
-    with sqlite3.connect(stand.path) as connection:
-        (text,) = connection.execute("SELECT settled FROM requests").fetchone()
-    connection.close()
-    return str(text)
-
-
-async def ruling_moved_to_a_later_request(stand: Stand) -> Any:
-    record = await stop_before_commit(stand)
-    approved = read_ruling(stand)
-    stand.clock.now_s += 601
-    await stand.go()
-    change_rows(stand, "UPDATE requests SET settled = ? WHERE settled IS NULL", (approved,))
-    stand.clock.now_s -= 601
-    await stand.go()
-    return await claim_approval(stand, record)
-
-
-async def revoked_ruling_restored(stand: Stand) -> Any:
-    """The approval's sealed ruling is put back after the gate refused its commit."""
-    await stop_before_commit(stand)
-    before, approved = (await stand.graph.aget_state(stand.config)).config, read_ruling(stand)
-    stand.clock.now_s += 601
-    await stop(stand, "review")
-    stand.clock.now_s -= 601
-    change_rows(stand, "UPDATE requests SET settled = ?", (approved,))
-    await stand.go(None, before)
-    fork = await stand.graph.aupdate_state(before, {"refusal": "x"}, as_node="review")
-    return await stand.go(None, fork)
 
 
 async def rejected_request_deleted(stand: Stand) -> Any:
@@ -203,26 +118,12 @@ async def rejected_request_deleted(stand: Stand) -> Any:
     return await claim_approval(stand, record)
 
 
-async def commit_effect_written_on_disk(stand: Stand) -> Any:
-    key = {"thread": stand.thread, "node": "commit", "input_digest": (await stand.proposal()).digest}
-    for later in range(3):
-        insert_row(stand, "effects", **key, superstep=await next_superstep(stand) + later, result='""')
-    return await stand.claim({"ruling": {"ruling": "approve", "approval": None}}, "review")
-
-
-COMMITS_ON_DISK = (expired_approval_in_commits, superseded_approval_in_commits)
 FINALITY_PROBES: dict[str, Probe] = {
     "rejected, then signed": rejected_then_signed,
     "edited away, then signed": edited_then_signed,
-    "rejected, and the ruling emptied on disk": rejected_and_emptied_on_disk,
     "approved after the close": approved_after_the_close,
     "committed after the close": committed_after_the_close,
     "expired, then the clock set back": expired_then_clock_set_back,
     "expired at the review, then the clock set back": expired_at_the_review_then_clock_set_back,
-    "edit written on disk": edit_written_on_disk,
-    "close written on disk": close_written_on_disk,
-    "ruling moved to a later request": ruling_moved_to_a_later_request,
-    "revoked ruling restored": revoked_ruling_restored,
     "rejected request deleted": rejected_request_deleted,
-    "commit effect written on disk": commit_effect_written_on_disk,
 }

@@ -2,7 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from simulator.governance.gate.approvals import (
     ReviewResponse,
     _sign,
 )
+from simulator.governance.gate.seals import seal
 from simulator.governance.runner import thread_config
 from simulator.governance.store.database import canonical_json
+from simulator.governance.store.decision_log import entry_hash
 
 Probe = Callable[[Stand], Awaitable[Any]]
 
@@ -227,11 +230,23 @@ async def copied_into_another_thread(stand: Stand) -> Any:
         assert await stand.go(Command(resume=record.model_dump()), other, context) is None
 
 
+@contextmanager
+def behind_our_back(path: Path) -> Iterator[sqlite3.Connection]:
+    """Write access to the file: whatever is done, its triggers stand as they were in the end."""
+    with sqlite3.connect(path) as connection:
+        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            connection.execute(f"DROP TRIGGER {name}")
+        yield connection
+        for _, text in triggers:
+            connection.execute(text)
+    connection.close()
+
+
 def on_disk(path: Path, statement: str, values: tuple[Any, ...] = ()) -> None:
     """What somebody with write access to the file does behind our back."""
-    with sqlite3.connect(path) as connection:
+    with behind_our_back(path) as connection:
         assert connection.execute(statement, values).rowcount > 0
-    connection.close()
 
 
 async def checkpoint_edited_on_disk(stand: Stand) -> Any:
@@ -251,24 +266,49 @@ async def checkpoint_edited_on_disk(stand: Stand) -> Any:
 async def request_edited_on_disk(stand: Stand) -> Any:
     record, swapped = await stand.sign(), swap_option(await stand.proposal())
     digest = Proposal.model_validate(swapped).digest
-    on_disk(stand.path, "UPDATE requests SET digest = ?", (digest,))
+    on_disk(
+        stand.path,
+        "UPDATE requests SET body = replace(body, ?, ?)",
+        ((await stand.proposal()).digest, digest),
+    )
     await stand.graph.aupdate_state(stand.config, {"proposal": swapped}, as_node="propose")
     await stand.go()
     return await stand.answer(record.model_dump())
 
 
+async def write_entry(stand: Stand, kind: str, **body: Any) -> None:
+    """Add an entry to the log behind our back, chained as it should be, under a seal of another key."""
+    with behind_our_back(stand.path) as connection:
+        last = "SELECT sequence, hash, at_s FROM decision_log {} ORDER BY sequence DESC LIMIT 1"
+        number, previous, at_s = connection.execute(last.format("")).fetchone()
+        _, own, _ = connection.execute(last.format("WHERE thread = ?"), (stand.thread,)).fetchone()
+        row = (number + 1, stand.thread, kind, canonical_json(body), at_s, own, previous)
+        hashed = entry_hash(*row)
+        connection.execute(
+            "INSERT INTO decision_log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, hashed, seal(OTHER_KEY, "log", hashed)),
+        )
+
+
 async def ruling_written_on_disk(stand: Stand) -> Any:
-    forged = {**(await stand.sign(key=OTHER_KEY)).model_dump()}
-    settled = {"ruling": "approve", "reason": "", "option": None, "feedback": "", "approval": forged}
-    on_disk(stand.path, "UPDATE requests SET settled = ?", (json.dumps(settled),))
-    return await stand.go()
+    record = (await stand.sign(key=OTHER_KEY)).model_dump()
+    told = {"digest": record["proposal_digest"], "interrupt_id": record["interrupt_id"]}
+    await write_entry(stand, "approved", **told, record=record)
+    await stand.go()
+    await take_last_back(stand)
 
 
 async def answer_written_on_disk(stand: Stand) -> Any:
-    forged = (await stand.sign(key=OTHER_KEY)).model_dump()
-    interrupt_id = (await stand.interrupt()).id
-    on_disk(stand.path, "INSERT INTO answers VALUES (?, ?)", (interrupt_id, json.dumps(forged)))
-    return await stand.answer(stand.services.desk.find_answer(interrupt_id))
+    record = (await stand.sign(key=OTHER_KEY)).model_dump()
+    told = {"digest": record["proposal_digest"], "interrupt_id": record["interrupt_id"]}
+    await write_entry(stand, "answered", **told, record=record)
+    with pytest.raises(NotApprovedError, match="not as it was written"):
+        stand.services.desk.find_answer(record["interrupt_id"])
+    await take_last_back(stand)
+
+
+async def take_last_back(stand: Stand) -> None:
+    on_disk(stand.path, "DELETE FROM decision_log WHERE sequence = (SELECT max(sequence) FROM decision_log)")
 
 
 async def display_changed_at_the_desk(stand: Stand) -> Any:

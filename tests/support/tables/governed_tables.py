@@ -138,8 +138,8 @@ class Stand:
         await self.graph.aupdate_state(self.config, values, as_node=as_node)
         return await self.go()
 
-    def count(self, table: str) -> int:
-        return int(self.services.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    def count(self, kind: str) -> int:
+        return self.kinds().count(kind)
 
     def kinds(self) -> list[str]:
         return [entry.kind for entry in self.services.log.entries()]

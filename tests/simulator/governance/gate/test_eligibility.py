@@ -2,11 +2,9 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
-from finality_probes import insert_row
-from governed_tables import CALM, OTHER_KEY, Person, stand_at_gate, yes_man
+from governed_tables import CALM, Person, stand_at_gate, yes_man
 
 from emads.cli import main
 from reliability.governed.cases import KEY, draw_cases, make_seating
@@ -30,19 +28,16 @@ def test_seats_and_blank_names_are_no_reviewers(name: str, tmp_path: Path) -> No
             with pytest.raises(NotApprovedError):
                 desk.submit(request.interrupt_id, request.digest, APPROVE, name)
             await stand.answer((await stand.sign(reviewer=name)).model_dump())
-            assert stand.count("commits") == 0
+            assert stand.count("committed") == 0
             assert stand.kinds()[-2:] == ["refused", "requested"]
 
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("is_on_disk", [False, True])
-def test_only_registered_people_are_signed_for(is_on_disk: bool, tmp_path: Path) -> None:
+def test_only_registered_people_are_signed_for(tmp_path: Path) -> None:
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
             (request,) = stand.services.desk.list_open()
-            if is_on_disk:
-                insert_row(stand, "reviewers", name="mallory")
             with pytest.raises(NotApprovedError, match="nobody registered"):
                 stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "mallory")
             stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
@@ -65,7 +60,7 @@ def test_the_simulated_reviewer_never_rules_where_a_person_was_asked(tmp_path: P
                 assert episode.status == status
         async with stand_at_gate(tmp_path) as stand:
             await stand.answer((await stand.sign(reviewer="simulated")).model_dump())
-            assert stand.count("commits") == 0
+            assert stand.count("committed") == 0
 
     asyncio.run(run())
 
@@ -115,19 +110,13 @@ def test_four_eyes_need_two_reviewers(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("first", ["none", "forged", "the same reviewer's"])
-def test_four_eyes_are_checked_at_the_gate_too(first: str, tmp_path: Path) -> None:
-    """One signed approval, handed to the gate past the desk, with a made-up first one on disk."""
+def test_four_eyes_are_checked_at_the_gate_too(tmp_path: Path) -> None:
+    """One signed approval, handed to the gate past the desk."""
 
     async def run() -> None:
         async with stand_at_gate(tmp_path, four_eyes=True) as stand:
-            record = await stand.sign()
-            changed: dict[str, Any] = {"reviewer": "bob", "key": OTHER_KEY} if first == "forged" else {}
-            if first != "none":
-                text = (await stand.sign(**changed)).model_dump_json()
-                insert_row(stand, "first_approvals", interrupt_id=record.interrupt_id, record=text)
-            await stand.answer(record.model_dump())
-            assert stand.count("commits") == 0
+            await stand.answer((await stand.sign()).model_dump())
+            assert stand.count("committed") == 0
             assert "refused" in stand.kinds()
 
     asyncio.run(run())

@@ -5,16 +5,17 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from finality_probes import change_rows, claim_approval, insert_row, stop
-from gate_probes import APPROVE
+from finality_probes import claim_approval, stop
+from gate_probes import APPROVE, on_disk
 from governed_tables import CALM, OTHER_KEY, Person, Stand, stand_at_gate, yes_man
 from langgraph.types import Command
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
-from roles.errors import UserError
+from roles.errors import InfrastructureError, UserError
 from simulator.governance.gate.approvals import (
     NotApprovedError,
     ReviewResponse,
@@ -32,7 +33,7 @@ def attack(probe: Callable[[Stand], Awaitable[object]], folder: Path, *, four_ey
     async def run() -> None:
         async with stand_at_gate(folder, four_eyes=four_eyes) as stand:
             await probe(stand)
-            assert stand.count("commits") == 0
+            assert stand.count("committed") == 0
             assert not {"committed", "executed", "observed"} & set(stand.kinds())
             assert stand.is_sound()
 
@@ -80,7 +81,7 @@ def test_an_old_copy_is_noticed_after_a_kill(tmp_path: Path) -> None:
             services.desk.reviewers.register("ann")
             cases = draw_cases(2)
             await play_governed(cases, services, make_seating(cases), Person(), CALM)
-            services.connection.keep_mark = None  # as a kill leaves it
+            services.log.mark = None  # as a kill leaves it
 
     asyncio.run(run())
     shutil.copy(old, path)
@@ -91,10 +92,7 @@ def test_an_old_copy_is_noticed_after_a_kill(tmp_path: Path) -> None:
 def test_a_log_that_was_cut_off_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     play(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TRIGGER decision_log_stays")
-        connection.execute("DELETE FROM decision_log WHERE kind = 'closed'")
-    connection.close()
+    on_disk(path, "DELETE FROM decision_log WHERE kind = 'closed'")
     with pytest.raises(UserError, match="its log was changed"):
         play(path)
 
@@ -130,8 +128,7 @@ def test_a_mark_moves_forward_only_and_belongs_to_its_key(tmp_path: Path) -> Non
     play(path)
     mark = HighWaterMark(path.with_name("s.db.mark"), key=KEY)
     head = mark.read()
-    assert head is not None
-    mark.advance(head._replace(sequence=1, hash="0" * 64))
+    mark.advance(head._replace(sequence=1, hash="0" * 64), durable=True)
     assert mark.read() == head
     mark.close()
     with pytest.raises(UserError, match="written with this key"):
@@ -158,7 +155,8 @@ def test_four_eyes_are_two_registered_people(second: str, tmp_path: Path) -> Non
         (request,) = stand.services.desk.list_open()
         stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
         if second in ("ANN", "\uff41nn"):
-            stand.services.desk.reviewers.register(second)
+            with pytest.raises(NotApprovedError):
+                stand.services.desk.reviewers.register(second)
         with pytest.raises(NotApprovedError):
             stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, second)
         await stand.answer((await stand.sign(reviewer=second)).model_dump())
@@ -174,8 +172,7 @@ def test_the_simulated_reviewer_is_no_eye_of_four(tmp_path: Path) -> None:
             for _ in range(2):
                 (episode,) = await play_governed(cases, services, make_seating(cases), yes_man(), CALM)
                 assert episode.status == "waiting"
-            first = services.connection.execute("SELECT count(*) FROM first_approvals").fetchone()
-            assert first == (0,)
+            assert "answered" not in [entry.kind for entry in services.log.entries()]
 
     asyncio.run(run())
 
@@ -208,7 +205,7 @@ def test_a_seat_in_other_letters_is_a_seat(name: str, tmp_path: Path) -> None:
 def test_the_desk_signs_for_registered_names_alone(name: str, tmp_path: Path) -> None:
     async def probe(stand: Stand) -> None:
         (request,) = stand.services.desk.list_open()
-        with pytest.raises(NotApprovedError, match=r"registered|registered name"):
+        with pytest.raises(NotApprovedError, match=r"registered|no person"):
             stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, name)
 
     attack(probe, tmp_path)
@@ -224,53 +221,131 @@ def test_a_good_signature_of_an_unregistered_reviewer_is_none(tmp_path: Path) ->
 
 
 def test_no_words_reach_the_reviewer_beside_the_proposal(tmp_path: Path) -> None:
-    """The one field that is shown and not under the digest takes a single word."""
+    """The one field that is shown and not under the digest comes from the log."""
 
     async def probe(stand: Stand) -> None:
         await stand.graph.aupdate_state(
             stand.config, {"refusal": "Ann has approved this; please confirm."}, as_node="propose"
         )
-        assert await stand.go() is None
-        assert stand.count("requests") == 1
+        await stand.go()
+        assert [request.refusal for request in stand.services.desk.list_open()] == [""]
 
     attack(probe, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "trigger",
-    [
-        "BEFORE INSERT ON decision_log WHEN NEW.kind = 'rejected' BEGIN SELECT RAISE(IGNORE); END",
-        "BEFORE UPDATE ON requests BEGIN SELECT RAISE(IGNORE); END",
-        "BEFORE INSERT ON nonces BEGIN SELECT RAISE(IGNORE); END",
+LEAVES_OUT = "ON decision_log (thread, sequence) WHERE kind NOT IN ('asked', 'closed')"
+CHANGES = {
+    "a trigger": [
+        "CREATE TRIGGER theirs BEFORE INSERT ON decision_log WHEN NEW.kind = 'rejected'"
+        " BEGIN SELECT RAISE(IGNORE); END"
     ],
-)
-def test_a_foreign_trigger_is_refused_when_the_store_is_opened(trigger: str, tmp_path: Path) -> None:
+    "a view": ["CREATE VIEW theirs AS SELECT 1"],
+    "a table": ["CREATE TABLE theirs (x)"],
+    "a trigger less": ["DROP TRIGGER decision_log_stays"],
+    "a partial index": [
+        "DROP INDEX decision_log_of_thread",
+        f"CREATE INDEX decision_log_of_thread {LEAVES_OUT}",
+    ],
+    "a partial index of another name": [
+        "DROP INDEX decision_log_of_thread",
+        f"CREATE INDEX theirs {LEAVES_OUT}",
+    ],
+    "a partial index besides": [f"CREATE INDEX theirs {LEAVES_OUT}"],
+}
+
+
+def change_parts(path: Path, change: str) -> None:
+    with sqlite3.connect(path) as connection:
+        for statement in CHANGES[change]:
+            connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_store_of_other_parts_writes_nothing(change: str, tmp_path: Path) -> None:
+    """Put into the file while the store is open: no ruling is taken, nothing is carried out."""
+
+    async def probe(stand: Stand) -> None:
+        change_parts(stand.path, change)
+        with pytest.raises(InfrastructureError, match="is not as a store has it"):
+            await stand.answer((await stand.sign(REJECT)).model_dump())
+        with pytest.raises(InfrastructureError, match="is not as a store has it"):
+            await stand.answer((await stand.sign()).model_dump())
+
+    attack(probe, tmp_path)
+
+
+@pytest.mark.parametrize("change", [one for one in CHANGES if "less" not in one])
+def test_a_store_of_other_parts_is_not_opened(change: str, tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     play(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"CREATE TRIGGER theirs {trigger}")
-    connection.close()
-    with pytest.raises(UserError, match="'theirs', which is not a part of a store"):
+    change_parts(path, change)
+    with pytest.raises(UserError, match="is not as this version's stores have it"):
         play(path)
 
 
-def test_a_trigger_that_drops_rejections_makes_them_refusals(tmp_path: Path) -> None:
-    """Put into the file while the store is open."""
+async def answer_honestly(stand: Stand) -> None:
+    await stand.answer((await stand.sign()).model_dump())
 
-    async def probe(stand: Stand) -> None:
-        interrupt_id = (await stand.interrupt()).id
-        with sqlite3.connect(stand.path) as connection:
-            connection.execute(
-                "CREATE TRIGGER theirs BEFORE INSERT ON decision_log WHEN NEW.kind = 'rejected'"
-                " BEGIN SELECT RAISE(IGNORE); END"
-            )
-        connection.close()
-        await stand.answer((await stand.sign(REJECT)).model_dump())
-        settled = stand.services.gate.requests.find_settled(interrupt_id)
-        assert settled is not None
-        assert (settled["ruling"], settled["reason"]) == ("refused", "tampered")
 
-    attack(probe, tmp_path)
+async def reject_honestly(stand: Stand) -> None:
+    await stand.answer((await stand.sign(REJECT)).model_dump())
+
+
+@pytest.mark.parametrize("by", ["copy", "cut"])
+@pytest.mark.parametrize("honestly", [answer_honestly, reject_honestly])
+def test_a_live_store_notices_what_is_taken_back(
+    honestly: Callable[[Stand], Awaitable[None]], by: str, tmp_path: Path
+) -> None:
+    """An old copy is put back under an open store, or its log is cut: nothing happens a second time."""
+
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            old, num_before = tmp_path / "old.db", len(stand.kinds())
+            copy_store(stand.path, old)
+            (request,) = stand.services.desk.list_open()
+            await honestly(stand)
+            if by == "copy":
+                copy_store(old, stand.path)
+            else:
+                on_disk(stand.path, "DELETE FROM decision_log WHERE sequence > ?", (num_before,))
+            with suppress(NotApprovedError):
+                assert not stand.services.desk.list_open(), "ruled on, and listed again"
+            with pytest.raises((NotApprovedError, InfrastructureError)):
+                stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+            with suppress(InfrastructureError, LookupError):
+                await answer_honestly(stand)
+            assert len(stand.kinds()) == num_before, "something was added to the old log"
+
+    asyncio.run(run())
+
+
+def test_what_another_process_wrote_is_missed_too(tmp_path: Path) -> None:
+    """The mark tells of it: the log is cut to what this process has seen."""
+
+    async def run() -> None:
+        async with stand_at_gate(tmp_path) as stand:
+            number = len(stand.kinds())
+            async with open_services(stand.path, key=KEY, clock=stand.clock) as other:
+                other.desk.reviewers.note_seated("another", "cto", "bob")
+            on_disk(stand.path, "DELETE FROM decision_log WHERE sequence > ?", (number,))
+            with pytest.raises(InfrastructureError, match="lacks entry"):
+                stand.services.desk.reviewers.note_seated("another", "cto", "bob")
+
+    asyncio.run(run())
+
+
+def test_nobody_else_may_read_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    path.touch(mode=0o644)
+    play(path)
+
+    async def run() -> None:
+        async with open_services(path, key=KEY):
+            assert {oct(one.stat().st_mode & 0o777) for one in tmp_path.iterdir()} == {"0o600"}
+            assert len(list(tmp_path.iterdir())) == 4  # with the mark and SQLite's files
+
+    asyncio.run(run())
 
 
 def test_an_approval_from_a_copy_of_the_store_at_another_place_in_its_course(tmp_path: Path) -> None:
@@ -292,30 +367,6 @@ def test_two_desks_sign_one_answer(tmp_path: Path) -> None:
             with pytest.raises(NotApprovedError, match="has been answered"):
                 stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
             assert stand.services.desk.list_open() == []
-
-    attack(probe, tmp_path)
-
-
-def test_a_kept_rejection_that_is_replaced_on_disk(tmp_path: Path) -> None:
-    """The desk kept a rejection; somebody writes another request's approval over it."""
-
-    async def probe(stand: Stand) -> None:
-        (request,) = stand.services.desk.list_open()
-        stand.services.desk.submit(request.interrupt_id, request.digest, REJECT, "ann")
-        forged = (await stand.sign(key=OTHER_KEY)).model_dump_json()
-        change_rows(stand, "UPDATE answers SET record = ?", (forged,))
-        await stand.answer(stand.services.desk.find_answer(request.interrupt_id))
-
-    attack(probe, tmp_path)
-
-
-@pytest.mark.parametrize("text", ["{", "", "[]", "\x00", '{"decision": "approve"}', "9" * 5000])
-def test_a_kept_answer_that_is_damaged_is_no_answer(text: str, tmp_path: Path) -> None:
-    async def probe(stand: Stand) -> None:
-        interrupt_id = (await stand.interrupt()).id
-        insert_row(stand, "answers", interrupt_id=interrupt_id, record=text)
-        await stand.answer(stand.services.desk.find_answer(interrupt_id))
-        assert stand.kinds()[-2:] == ["refused", "requested"]
 
     attack(probe, tmp_path)
 
@@ -348,7 +399,7 @@ def test_a_second_plan_is_claimed_for_a_later_attempt(tmp_path: Path) -> None:
             await stand.graph.aupdate_state(stand.config, {"attempt": 1}, as_node="replan")
             await stand.go()
             await claim_approval(stand, record)
-            assert stand.count("commits") == 1
+            assert stand.count("committed") == 1
 
     asyncio.run(run())
 

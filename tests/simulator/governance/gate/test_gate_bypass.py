@@ -22,8 +22,8 @@ async def break_in(name: str, folder: Path, *, index: int = 0, is_grouped: bool 
     async with stand_at_gate(folder, index=index) as stand:
         with stand.services.connection.grouping() if is_grouped else nullcontext():
             await ALL_PROBES[name](stand)
-        assert stand.count("commits") == 0
-        assert stand.count("deliveries") == 0
+        assert stand.count("committed") == 0
+        assert stand.count("executed") == 0
         assert not {"committed", "executed", "observed"} & set(stand.kinds())
         assert stand.is_sound()
 
@@ -41,8 +41,8 @@ def test_the_honest_way_is_open(tmp_path: Path) -> None:
         async with stand_at_gate(tmp_path) as stand:
             final = await stand.answer((await stand.sign()).model_dump())
             assert final["status"] == "completed"
-            assert stand.count("commits") == 1
-            assert stand.count("deliveries") == 4
+            assert stand.count("committed") == 1
+            assert stand.count("executed") == 4
 
     asyncio.run(run())
 
@@ -57,9 +57,9 @@ def test_an_edit_leads_to_a_new_proposal_that_can_be_approved(tmp_path: Path) ->
             second = await stand.proposal()
             assert (second.option, second.revision) == (other, 1)
             assert second.digest != first.digest
-            assert stand.count("commits") == 0
+            assert stand.count("committed") == 0
             final = await stand.answer((await stand.sign()).model_dump())
             assert final["status"].startswith("completed")
-            assert stand.count("commits") == 1
+            assert stand.count("committed") == 1
 
     asyncio.run(run())
