@@ -66,6 +66,7 @@ def train(
 ) -> None:
     """Train one stage of a run; what is done is kept.
 
+    \b
     emads train sft runs/trial --config configs/tiny.yaml --role cto
     emads train dpo runs/trial --labels labels.jsonl          (--set changes settings of the stage: epochs=2)
     """
