@@ -435,9 +435,10 @@ def test_every_sound_play_is_kept(family: str, level: int) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_sound_seat_is_kept(level: int) -> None:
     for index in range(NUM_SEATS):
-        game = PlanGame(generate("train", 0, index, level))
+        case = generate("train", 0, index, level)
+        game = PlanGame(case)
         meeting = hold_meeting(game)
-        for lesson in list_lessons(game.case):
+        for lesson in list_lessons(case):
             said = meeting.messages[lesson.name]
             heard = said if lesson.name == RECONCILER else (said[0], said[-1])
             turns = [
