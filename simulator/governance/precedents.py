@@ -39,16 +39,12 @@ class Precedent(TypedDict):
     actuals: list[ActualEffect]  # of everything that was bought in the case
 
 
-class _Kept(Precedent):
+class _Kept(TypedDict):
     features: list[str]
+    precedent: Precedent
 
 
 _KEPT = TypeAdapter(_Kept)
-
-
-def _without_features(kept: _Kept) -> Precedent:
-    told: Precedent = Precedent(**{name: kept[name] for name in Precedent.__annotations__})  # type: ignore[literal-required,typeddict-item]
-    return told
 
 
 class PrecedentStore:
@@ -65,7 +61,7 @@ class PrecedentStore:
 
     def add(self, thread: str, features: frozenset[str], precedent: Precedent) -> None:
         """Keep a closed case, once per thread."""
-        body = canonical_json({"features": sorted(features), **precedent})
+        body = canonical_json({"features": sorted(features), "precedent": precedent})
         with transaction(self._connection):
             self._connection.execute(
                 "INSERT OR IGNORE INTO precedents (thread, body) VALUES (?, ?)", (thread, body)
@@ -97,7 +93,7 @@ class PrecedentStore:
             kept = [_KEPT.validate_python(read_json(body)) for (body,) in reversed(rows)]
         except ValidationError:
             refuse("tampered", "a precedent was damaged")
-        return [(frozenset(one["features"]), _without_features(one)) for one in kept]
+        return [(frozenset(one["features"]), one["precedent"]) for one in kept]
 
 
 def list_features(briefs: Mapping[str, str]) -> frozenset[str]:
