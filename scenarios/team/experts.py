@@ -28,12 +28,12 @@ STRICT, EASY = Fraction(3, 2), Fraction(3, 5)  # least return of a step, k$ per 
 HURDLES: Mapping[Band, Fraction] = {"tight": Fraction(2), "middle": Fraction(1), "ample": EASY}
 # share of the experts who hold each habit
 REPORT_HABITS: Mapping[str, float] = {
-    "full": 0.15,
+    "full": 0.2,
     "lean": 0.1,
-    "fair": 0.1,
-    "strict": 0.15,
-    "easy": 0.1,
-    "searched": 0.4,  # the hardest to carry out: at .15 a trained team did so exactly in four of five reports
+    "fair": 0.15,
+    "strict": 0.2,
+    "easy": 0.15,
+    "searched": 0.2,
     "measured": 0.0,  # the best rule written by hand: scripted teams play it, demonstrations show `searched`
 }
 # of the experts whose reports a question to ReconcileGPT alone shows
