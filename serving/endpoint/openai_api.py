@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from roles.base import AnswerError, parse_strict_json
 from roles.errors import InfrastructureError, UserError, unknown
+from roles.limits import MAX_CALLS_PER_TURN
 from scenarios.written.written_case import FreeCase
 from serving.endpoint.served_team import list_role_models, read_message_case
 from serving.endpoint.tables import BusyError, PlayedTable, Tables, Tell, describe_play
@@ -35,7 +36,6 @@ from serving.endpoint.tool_talk import (
     write_calls,
 )
 from serving.guard import describe_error
-from simulator.tool_calls import MAX_CALLS_PER_TURN
 
 MOST_MESSAGES = 64
 IGNORED = frozenset(
