@@ -36,8 +36,9 @@ from simulator.governance.precedents import PrecedentStore
 from simulator.governance.state import FullState, open_full_case
 from simulator.governance.store.checkpoint_saver import StoreSaver
 from simulator.governance.store.database import Store, open_store
-from simulator.governance.store.decision_log import DecisionLog, marking, naming_damage
+from simulator.governance.store.decision_log import DecisionLog
 from simulator.governance.store.effects import EffectsLedger
+from simulator.governance.store.opening import marking, naming_damage
 from simulator.governance.store.thread_claims import ThreadClaims
 from simulator.graph.concurrency import run_pool
 from simulator.graph.context import TeamAgents

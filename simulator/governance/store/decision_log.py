@@ -7,13 +7,10 @@ Time in the log never runs backwards.
 """
 
 import hashlib
-import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from roles.errors import UserError
 from simulator.governance.gate.approvals import Clock, NotApprovedError, refuse
@@ -47,7 +44,6 @@ EntryKind = Literal[
     "registered",
     "removed",
 ]
-KINDS: tuple[str, ...] = get_args(EntryKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +66,6 @@ class Entry:
 
 _NOTHING = ("", "")
 _TYPES = (int, str, str, str, int, str, str, str, str)  # of a row
-_OURS = (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.IntegrityError)
 MOST_OPEN, MOST_CLOSED = 4096, 64  # threads whose entries are kept in memory
 
 
@@ -150,11 +145,6 @@ class DecisionLog:
         """Return the thread's entries of these kinds, in order. See `read`."""
         return [entry for entry in self.read(thread) if entry.kind in kinds]
 
-    def has_thread(self, thread: str) -> bool:
-        """Return whether there are entries of it."""
-        self._catch_up()
-        return thread in self._ends
-
     def verify(self, thread: str) -> None:
         """Read the thread's entries from the file again.
 
@@ -180,7 +170,7 @@ class DecisionLog:
                 self.mark.lock()
                 marked = self.mark.read()
             self._catch_up(is_locked=True)
-            if self.mark is not None and not self._reaches(marked):
+            if self.mark is not None and not self.reaches(marked):
                 refuse("tampered", f"it lacks entry {marked.sequence} of its decision log")
         except (NotApprovedError, UserError) as error:
             raise OSError(str(error)) from None
@@ -216,7 +206,7 @@ class DecisionLog:
         finally:
             self.mark.unlock()
 
-    def _reaches(self, head: LogHead) -> bool:
+    def reaches(self, head: LogHead) -> bool:
         """Return whether this entry is in the log."""
         if head.sequence in (0, self._head.sequence):
             return head in (LogHead(0, GENESIS), self._head)
@@ -317,52 +307,3 @@ def verify_chain(entries: Iterable[Entry], *, head: str | None = None) -> int | 
             return sequence
         previous = entry.hash
     return None if head is None or head == previous else sequence + 1
-
-
-@contextmanager
-def naming_damage(path: Path | None) -> Iterator[None]:
-    """Turn what SQLite says of a damaged file into a message that names the file.
-
-    Raises:
-        UserError: the file is damaged.
-    """
-    try:
-        yield
-    except (NotApprovedError, RecursionError, OverflowError, UnicodeEncodeError) as error:
-        raise UserError(f"the store {str(path)!r} was changed: {error}; put a sound copy back") from error
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        is_damage = not isinstance(error, _OURS) or "decode" in str(error)  # a text that is no UTF-8
-        if not is_damage:
-            raise
-        raise UserError(f"the store {str(path)!r} is damaged ({error}); put a sound copy back") from error
-
-
-@contextmanager
-def marking(store: Store, clock: Clock, path: Path | None, *, key: bytes) -> Iterator[DecisionLog]:
-    """Open the log of a store, with its mark in the file beside it, PATH.mark, which may be a link elsewhere.
-
-    Raises:
-        UserError: the log was changed, the store lacks what the mark knows, or the mark is another store's or
-            cannot be written.
-    """
-    place = path and path.with_name(f"{path.name}.mark")
-    mark = HighWaterMark(place, key=key) if place else None
-    log = DecisionLog(store, clock, key=key, mark=mark)
-    try:
-        known = mark.read() if mark else LogHead(0, GENESIS)
-        try:
-            log.head()
-        except NotApprovedError as error:
-            raise UserError(f"{path}: {error}; use the store's own key, or another store") from None
-        if not log._reaches(known):
-            raise UserError(
-                f"{path} lacks entry {known.sequence} of its decision log as {place} knows it: this is an"
-                " old copy, or its log was changed; put the newer store back, or delete that file to trust"
-                " this one"
-            )
-        yield log
-        with suppress(sqlite3.Error, OSError):  # the mark stays where it is
-            log.settle()
-    finally:
-        if mark is not None:
-            mark.close()

@@ -33,8 +33,11 @@ class EffectsLedger:
 
     def recall(self, key: EffectKey) -> Any | None:
         """Return the recorded result, None where there is none."""
-        row = self._find(key)
-        return None if row is None else _load(row)
+        row = self._connection.execute(
+            "SELECT result FROM effects WHERE thread = ? AND node = ? AND superstep = ? AND input_digest = ?",
+            key,
+        ).fetchone()
+        return None if row is None else _load(row[0])
 
     def record(self, key: EffectKey, result: Any) -> Any:
         """Record a result, not None; where one was recorded meanwhile, that one stands and is returned."""
@@ -61,13 +64,6 @@ class EffectsLedger:
             (thread,),
         )
         return [(superstep, node, _load(result)) for superstep, node, result in rows.fetchall()]
-
-    def _find(self, key: EffectKey) -> str | None:
-        row = self._connection.execute(
-            "SELECT result FROM effects WHERE thread = ? AND node = ? AND superstep = ? AND input_digest = ?",
-            key,
-        ).fetchone()
-        return None if row is None else str(row[0])
 
 
 def _load(text: str) -> Any:
