@@ -72,7 +72,18 @@ def read_fields(schema: type[BaseModel] | Mapping[str, Any], form: Form, *, pref
 def check_value(
     schema: type[BaseModel], value: Mapping[str, Any], *, prefix: str
 ) -> tuple[BaseModel | None, dict[str, str]]:
-    """Return the answer; or None, and by field's name what is wrong with it."""
+    """Return the answer; or None, and by field's name what is wrong with it.
+
+    A text over its length, which a model's answer is cut to, is refused: a person would lose words unseen.
+    """
+    parts = _spell(schema)["properties"]
+    too_long = {
+        f"{prefix}.{name}": f"at most {parts[name]['maxLength']} characters, not {len(text)}"
+        for name, text in value.items()
+        if isinstance(text, str) and len(text) > parts.get(name, {}).get("maxLength", len(text))
+    }
+    if too_long:
+        return None, too_long
     try:
         return schema.model_validate_json(json.dumps(value)), {}
     except ValidationError as error:

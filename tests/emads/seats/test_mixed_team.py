@@ -81,13 +81,13 @@ def test_a_cost_limit_stops_the_play_and_the_kept_replies_go_on(tmp_path: Path) 
                 played = fault.played
             return sum(one.episode.error is None for one in played), team.stop
 
-        whole, stop = play(8.0)
+        whole, stop = play(9.0)
         assert whole < len(CASES)
         assert stop is not None
-        assert "cost limit 8 reached" in stop
+        assert "cost limit 9 reached" in stop
         paid = len(server.bodies)
         assert paid > 0
-        assert play(8.0)[0] == whole
+        assert play(9.0)[0] == whole
         assert len(server.bodies) == paid
         assert play(1000.0) == (len(CASES), None)
         assert len(server.bodies) - paid < paid + 20  # what was paid for was not asked again

@@ -312,7 +312,7 @@ def test_what_is_no_case_file_is_refused(
 
 def test_index_and_count_are_for_test_scenarios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, GOOD)
-    assert "--index and --count" in fail(capsys, "simulate", "run", path, "--index", 0)
+    assert "--index and --count" in fail(capsys, "simulate", path, "--team", "scripted", "--index", 0)
 
 
 def test_a_good_file_gets_past_the_reader(

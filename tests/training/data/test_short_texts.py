@@ -15,12 +15,12 @@ from training.data.demonstrations import demonstration_row, role_scenario, seat_
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 NUM_CASES, DIFFICULTIES = 8, (1, 2)
 DIGESTS = {
-    "cto": "b1a2933bb827ac39",
-    "coo": "674f247d5210b3e6",
-    "risk": "8956c1473f84c014",
-    "cost": "dbcfa8da3910b1f4",
-    "reconcile": "4dea829b0fa64c34",
-    "team": "6bb4de83d06749bb",
+    "cto": "90b3d108e6ad9572",
+    "coo": "7b39305f3a2d1e53",
+    "risk": "823a53303bd4fefe",
+    "cost": "5529884aa92f0213",
+    "reconcile": "5b37d4e9f8ea1ecb",
+    "team": "a8434b5613f76990",
 }
 
 

@@ -157,7 +157,7 @@ CORRUPT: dict[str, tuple[Callable[[], bytes], str]] = {
     "final answer in words": (lambda: row(answer="#### seventy"), "is not a number"),
     "wrong annotation": (lambda: row(answer="<<1+1=3>>3 #### 3"), "is wrong: the value is 2"),
     "code as annotation": (lambda: row(answer="<<exit()=3>>3 #### 3"), "unexpected"),
-    "braces in the text": (lambda: row(answer="{so} #### 3"), "does not read as an answer"),
+    "braces in the text": (lambda: row(answer='{"answer": 4} #### 3'), "does not read as an answer"),
     "tool call in the text": (lambda: row(answer="<tool_call> #### 3"), "tool-call marker"),
 }
 BRACKETS = "[{" * 80  # in a text they nest nothing
