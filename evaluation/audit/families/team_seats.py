@@ -13,12 +13,13 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
-from evaluation.scoring.team_players import check_reports, play_optimum, write_reports
-from roles.team import RECONCILER, SPECIALISTS, Decision
+from evaluation.scoring.team_players import check_reports, play_optimum
+from roles.team import RECONCILER, SPECIALISTS, Decision, Report
 from scenarios.base import Scenario, Split
 from scenarios.company.domain import Terms, price_parts
 from scenarios.company.domains import DOMAINS
 from scenarios.company.records import CompanyCase, Plan
+from scenarios.team.experts import ASKED_HABITS, best_report, sample_habit
 from scenarios.team.funding import list_fundings
 from scenarios.team.game import PlanGame
 from scenarios.team.offers import CheckedReport, Table, TabledOffer, check_report, dump_report, is_needed
@@ -142,15 +143,20 @@ def _with_limits(case: TeamScenario, seat: str, terms: Terms) -> TeamScenario:
     )
 
 
+def _write_reports(case: TeamScenario, rng: random.Random) -> dict[str, Report]:
+    """Reports of experts of mixed habits, whose shares do not follow what teams learn from."""
+    return {seat: best_report(case, seat, sample_habit(rng, ASKED_HABITS)) for seat in case.seats}
+
+
 def _draw_table(case: TeamScenario, rng: random.Random) -> dict[str, CheckedReport | None]:
     """Reports of mixed experts, some of them silent."""
-    table = check_reports(case, write_reports(case, None, rng))
+    table = check_reports(case, _write_reports(case, rng))
     return {seat: None if rng.random() < SILENT_SHARE else report for seat, report in table.items()}
 
 
 def _draw_rich_table(case: TeamScenario, rng: random.Random) -> dict[str, CheckedReport | None]:
     """Reports of two offers per option, in any order, among which the optimum's are."""
-    sides = [write_reports(case, None, rng), write_reports(case, None, rng)]
+    sides = [_write_reports(case, rng), _write_reports(case, rng)]
     best = play_optimum(case, rng).reports
     table: dict[str, CheckedReport | None] = {}
     for seat, report in best.items():
@@ -179,7 +185,7 @@ def _draw_vote(
     option = rng.choice(case.options)
     if kind == "broken" and not is_needed(case, seat, option):
         case = _move_limit(case, seat, option) or case
-    table = check_reports(case, write_reports(case, None, rng))
+    table = check_reports(case, _write_reports(case, rng))
     if kind == "none":
         return case, table, None
     decision = _draw_decision(case, table, option, rng)
