@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from roles.errors import UserError, unknown
+from roles.errors import UserError, check_number, unknown
 from roles.registry import ROLES
 from scenarios import team
 from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY, SPLITS, Scenario, Split
@@ -52,12 +52,12 @@ def generate(
         raise unknown("split", split, list(SPLITS))
     if split == "test" and not unseal:
         raise UserError("the test split is sealed: generate(..., unseal=True) draws from it all the same")
-    _check_number("count", count, 1)
-    _check_number("seed", seed, 0)
+    check_number("count", count, 1)
+    check_number("seed", seed, 0)
     if isinstance(difficulties, str) or not isinstance(difficulties, Sequence) or not difficulties:
         raise UserError(f"difficulties {difficulties!r} must be a list such as [1, 2]")
     for difficulty in difficulties:
-        _check_number("difficulty", difficulty, MIN_DIFFICULTY)
+        check_number("difficulty", difficulty, MIN_DIFFICULTY)
         if difficulty > MAX_DIFFICULTY:
             raise UserError(f"difficulty {difficulty} must be {MAX_DIFFICULTY} or less")
     draw = team.generate if family == TEAM else FAMILIES[family].generate
@@ -174,11 +174,6 @@ def _hidden_script() -> Iterator[None]:
         main.__spec__ = spec
         if file is not None:
             main.__file__ = file
-
-
-def _check_number(name: str, value: object, minimum: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise UserError(f"{name} {value!r} must be a whole number of {minimum} or more")
 
 
 def _list_overrides(given: Sequence[str] | Mapping[str, Any], prefix: str = "") -> list[str]:

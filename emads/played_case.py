@@ -11,7 +11,7 @@ from emads.seats import STOPPED
 from emads.teams import Team
 from evaluation.minutes.minutes import NOT_SCORED
 from evaluation.minutes.transcript import render_text, transcript
-from roles.errors import UserError, unknown
+from roles.errors import UserError, check_number, unknown
 from roles.registry import ROLES
 from scenarios.team import TeamScenario
 from scenarios.team.playable import PlayableCase
@@ -172,8 +172,7 @@ def run_apart(call: Callable[[], Result]) -> Result:
 def _choose_cases(team: Team, cases: object, first_index: int) -> list[PlayableCase]:
     if not hasattr(team, "draw_case"):
         raise UserError(f"team {team!r} is no team: emads.load_team({str(team)!r}) returns one")
-    if isinstance(first_index, bool) or not isinstance(first_index, int) or first_index < 0:
-        raise UserError(f"first_index {first_index!r} must be a number of 0 or more")
+    check_number("first_index", first_index, 0)
     if isinstance(cases, int) and not isinstance(cases, bool):
         if cases < 1:
             raise UserError(f"cases {cases} must be 1 or more: a number of test scenarios, or case files")

@@ -15,7 +15,7 @@ from emads.seats.mixed_team import MixedTeam
 from emads.seats.players import STAGES, ApiPlayer, RunPlayer, ScriptPlayer, Seats, read_seats
 from emads.seats.prices import ApiOptions
 from emads.seats.scripts import check_habits, refuse_words
-from roles.errors import UserError, unknown
+from roles.errors import UserError, check_number, unknown
 from roles.registry import ROLES
 from scenarios.team import PlanGame, TeamScenario, generate
 from scenarios.team.playable import PlayableCase
@@ -146,8 +146,8 @@ def load_team(
     chosen = _read_seats(seats)
     if source is not None and not isinstance(source, str | Path):
         raise UserError(f'source {source!r} must be "scripted" or the folder of a run or an exported team')
-    if questions is not None and (isinstance(questions, bool) or questions < 0):
-        raise UserError(f"questions {questions!r} must be a number of 0 or more")
+    if questions is not None:
+        check_number("questions", questions, 0)
     stage = stage or (DEFAULT_STAGE if source is None else find_stage(Path(source)))
     if chosen.players:
         return _seat_team(chosen, source, stage, engine, api or ApiOptions(), questions)

@@ -19,6 +19,16 @@ class InfrastructureError(Exception):
     """An engine or a worker failed: recorded on the episode, its whole group is left out, never scored 0."""
 
 
+def check_number(name: str, value: object, minimum: int) -> None:
+    """Refuse what is no whole number of `minimum` or more; True and False are none.
+
+    Raises:
+        UserError: names the argument and its value.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise UserError(f"{name} {value!r} must be a whole number of {minimum} or more")
+
+
 def unknown(kind: str, value: str, known: list[str]) -> UserError:
     """A UserError for a name that is not in `known`, with the nearest match if there is one."""
     import difflib

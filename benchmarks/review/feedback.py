@@ -2,7 +2,7 @@
 
     python -m benchmarks.review.feedback runs/feedback --seeds 0 1 2
 
-Every seed trains a base and the role's SFT of `configs/demo.yaml`, cut short at `--sft-steps`, into
+Every seed trains a base and the role's SFT of the default config, cut short at `--sft-steps`, into
 FOLDER/seed-N; simulated reviewers label answers that it sampled there, each seed others. Every way of
 learning starts from these weights and ends in plays of the same sealed scenarios; changes are paired by
 scenario. FOLDER/measured.jsonl gets a line per measurement, and what it holds is not measured again; other
@@ -64,7 +64,7 @@ def main() -> None:
     """Measure what is not in the file yet, then print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--config", type=Path, default=Path("configs/demo.yaml"))
+    parser.add_argument("--config", type=Path, help="a model per role; default: the default config")
     parser.add_argument("--role", default="cto")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--counts", nargs="+", type=int, default=[200, 1000])

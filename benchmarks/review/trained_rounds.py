@@ -54,7 +54,7 @@ def main() -> None:
     """Measure what is not in the file yet, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--config", type=Path, default=Path("configs/demo.yaml"))
+    parser.add_argument("--config", type=Path, help="a model per role; default: the default config")
     parser.add_argument("--role", default="cto")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--sft-steps", type=int, default=200)

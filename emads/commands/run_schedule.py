@@ -9,18 +9,16 @@ attempts took together is shown after each phase, with what it cost at the confi
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, Thread
 
 from emads.commands.review_queue import STAGE, train_review
-from emads.commands.stage_tasks import role_tasks
+from emads.commands.stage_tasks import perform, role_tasks
 from roles.errors import UserError
-from training.config.run_config import RunConfig
 from training.models.adapters import list_owners
-from training.models.base_model import quiet_libraries
 from training.planning.workload import JOINT
 from training.runs.run_folder import Run
-from training.runs.workers import Task, run_tasks
+from training.runs.workers import Task
 
 CLOCK = "schedule_time.json"
 TICK_S = 10.0  # how much of the shown time a kill can lose
@@ -85,26 +83,8 @@ def describe_spent(run: Run) -> str:
 
 def _perform(run: Run, tasks: Sequence[Task], title: str) -> None:
     names = {task.name for task in tasks}
-    ready = [
-        Task(
-            name=t.name,
-            call=t.call,
-            args=t.args,
-            after=tuple(a for a in t.after if a in names),
-            units=t.units,
-            ranks=t.ranks,
-        )
-        for t in tasks
-    ]
-    config: RunConfig = run.config
-    run_tasks(
-        ready,
-        num_workers=config.num_workers,
-        num_threads=config.threads_per_worker,
-        title=title,
-        faults=run.faults,
-        prepare=quiet_libraries,
-    )
+    ready = [replace(task, after=tuple(name for name in task.after if name in names)) for task in tasks]
+    perform(run, ready, title)
 
 
 def _read_clock(run: Run) -> float:

@@ -125,7 +125,7 @@ def control_tasks(run: Run) -> list[Task]:
 
 
 def has_pretrained_base(run: Run) -> bool:
-    """Whether the untrained model is worth playing: random weights have nothing to show."""
+    """Return whether the untrained model is worth playing: random weights have nothing to show."""
     return run.config.model.preset != "tiny"
 
 

@@ -122,7 +122,8 @@ def read_api_options(given: Sequence[str]) -> ApiOptions:
         model = key.partition(".")[2] if "." in key else ANY_MODEL
         match key.partition(".")[0]:
             case "price":
-                prices |= {_split_model(one)[0]: _read_price(one, _split_model(one)[1])}
+                priced, figures = _split_model(one)
+                prices[priced] = _read_price(one, figures)
             case "key_env":
                 variables |= dict([_split_model(one)])
             case "prices" | "replies" if value and not model:

@@ -277,7 +277,7 @@ class LineView(LiveView):
 
 
 def _with_tools(role: Role, tools: Sequence[Tool]) -> Role:
-    """The role with the caller's tools, under a name of its own: chats keep what they render by name."""
+    """Return the role with the caller's tools; its name tells the tools, as chats keep openings by name."""
     if not tools:
         return role
     shown = json.dumps([tool.as_chat_tool() for tool in tools], sort_keys=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from python_process import run_python
 
 import emads
 from emads.cli import main
@@ -142,16 +143,7 @@ def test_a_script_without_a_main_guard_is_run_once(tmp_path: Path) -> None:
         "settings = {'num_workers': 1, 'model.hidden_size': 32, 'model.num_layers': 1}\n"
         "print(emads.train('run', overrides=settings, stages=['base']).is_done('base'))\n"
     )
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_python("script.py", folder=tmp_path, timeout_s=300)
     assert done.stdout.split() == ["begun", "True"], done.stderr
 
 

@@ -1,7 +1,6 @@
 """The command line: every mistake is one clear line on standard error, exit status 2, and nothing is lost."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import fail
+from python_process import run_python
 
 from emads.cli import main
 from emads.commands.new_runs import undone_where_nothing_began
@@ -264,16 +264,7 @@ def test_refusals_load_no_heavy_library(tmp_path: Path) -> None:
         "    heavy = {'torch', 'transformers', 'scipy.stats', 'langgraph', 'datasets'} & set(sys.modules)\n"
         "    assert not heavy, (call, heavy)\n"
     )
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", program, json.dumps(calls)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_python("-c", program, json.dumps(calls), folder=tmp_path, timeout_s=120)
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "runs").exists()
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from roles.errors import UserError
-from simulator.engines.embedded.engine_check import check_engine
+from simulator.engines.embedded.engine_check import check_engine, restored
 from simulator.engines.embedded.own_pass import long_text, tolerance
 from training.config.model_config import ModelConfig
 from training.learner.lora_batch import routed_roles
@@ -124,22 +124,19 @@ def _wearing_adapters(model: PreTrainedModel, config: ModelConfig) -> Iterator[A
     if config.adapter == "none":
         yield model
         return
-    learns = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     plain = config.model_copy(update={"adapter": "lora"})  # the base is not yet in 4 bits
-    worn: Any = attach(model, plain, seed=0, name=NAMES[0])
-    try:
-        worn.add_adapter(NAMES[1], worn.peft_config[NAMES[0]])
-        generator = torch.Generator().manual_seed(0)
-        with torch.no_grad():
-            for name, parameter in worn.named_parameters():
-                if "lora_B" in name:
-                    drawn = torch.randn(parameter.shape, generator=generator) * 0.02
-                    parameter.copy_(drawn)
-        yield worn
-    finally:
-        worn.unload()
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad_(name in learns)
+    with restored(model):
+        worn: Any = attach(model, plain, seed=0, name=NAMES[0])
+        try:
+            worn.add_adapter(NAMES[1], worn.peft_config[NAMES[0]])
+            generator = torch.Generator().manual_seed(0)
+            with torch.no_grad():
+                for name, parameter in worn.named_parameters():
+                    if "lora_B" in name:
+                        parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.02)
+            yield worn
+        finally:
+            worn.unload()
 
 
 def _first_line(error: Exception) -> str:

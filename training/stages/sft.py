@@ -150,7 +150,8 @@ def train_role(
         ]
         return [*take_turns(streams, count - num_replans), *take_turns(replans, num_replans)]
 
-    count, num_roles = count_rows(config, max_steps, len(roles_of(role))), len(roles_of(role))
+    num_roles = len(roles_of(role))
+    count = count_rows(config, max_steps, num_roles)
     own_count, rest = divmod(count, ranks.size * num_roles)
     if ranks.size == 1 or rest or config.data.replan_share:
         drawn = draw("train", count, first_row)

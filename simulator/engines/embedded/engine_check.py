@@ -1,8 +1,9 @@
 """A check of the embedded engine as policies are served: what it samples against the models' own passes."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from roles.errors import InfrastructureError, UserError
@@ -26,8 +27,13 @@ def check_engine(models: Mapping[str, Any]) -> float:
         UserError: it differs, or the engine cannot serve the models.
     """
     engine = TransformersEngine(end_id=None)
-    was_training = {id(model): (model, model.training) for model in models.values()}
-    before = {id(model): _trained(model) for model in models.values()}
+    with ExitStack() as stack:
+        for model in {id(model): model for model in models.values()}.values():
+            stack.enter_context(restored(model))
+        return _compare(engine, models)
+
+
+def _compare(engine: TransformersEngine, models: Mapping[str, Any]) -> float:
     try:
         for policy, model in models.items():
             engine.set_policy(policy, model, version=f"{policy}@check")
@@ -50,16 +56,20 @@ def check_engine(models: Mapping[str, Any]) -> float:
             worst = max(worst, difference)
     except InfrastructureError as error:
         raise UserError(f"the embedded engine cannot serve these models ({error}); use another one") from None
-    finally:
-        for model, mode in was_training.values():
-            model.train(mode)
-            for name, parameter in model.named_parameters():
-                parameter.requires_grad_(name in before[id(model)])
     return worst
 
 
-def _trained(model: Any) -> set[str]:
-    return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+@contextmanager
+def restored(model: Any) -> Iterator[None]:
+    """Give the model its mode, and its weights what of them is trained, back after the block."""
+    was_training = model.training
+    learns = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    try:
+        yield
+    finally:
+        model.train(was_training)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name in learns)
 
 
 async def _talk(engine: TransformersEngine, texts: Mapping[str, Sequence[int]]) -> dict[str, Talk]:

@@ -1,4 +1,4 @@
-"""How a case stands: a fold over its verified entries of the decision log, in memory.
+"""Folds the verified entries of a case's decision log, in memory, into the state of the case.
 
 Rulings, the plan in force, what was carried out, how often it was planned anew and the close are read here,
 and neither from the graph's state nor from other tables.
@@ -35,7 +35,7 @@ class Settled(TypedDict):
 
 
 class Standing:
-    """How one case stands. Example: Standing("t1", log.read("t1")).attempt == 0"""
+    """The state of one case by its log. Example: Standing("t1", log.read("t1")).attempt == 0"""
 
     def __init__(self, thread: str, entries: Sequence[Entry]) -> None:
         self.thread, self._entries = thread, entries
@@ -117,12 +117,12 @@ class Standing:
 
     @property
     def attempt(self) -> int:
-        """How often the case was planned anew."""
+        """The number of re-plans of the case."""
         return len(self.find("replanned"))
 
     @property
     def revision(self) -> int:
-        """How often people edited a proposal or sent it back."""
+        """The number of proposals that people edited or sent back."""
         return len(self.find("edited", "rejected"))
 
     @property

@@ -281,7 +281,7 @@ def _list_parts(store: sqlite3.Connection) -> list[_Part]:
 
 @cache
 def _list_own_parts() -> list[_Part]:
-    """What a store consists of: its tables, indexes and triggers, each with its SQL."""
+    """The parts of a store: its tables, indexes and triggers, each with its SQL."""
     store = sqlite3.connect(":memory:")
     store.executescript(_SCHEMA)
     parts = _list_parts(store)

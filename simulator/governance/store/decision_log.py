@@ -1,8 +1,8 @@
 """The decision log: append-only, every entry chained to the one before and sealed with the key.
 
-An entry holds the hash of the store's entry before and of its own thread's. A log that is open has verified
-every entry once, remembers how far it and each thread had come, and refuses what is not those entries and
-more: changed, removed, hidden, cut off or rolled back. `verify_chain` needs no key.
+An entry holds the hash of the store's previous entry and the hash of its thread's previous entry. A log that
+is open has verified every entry once, remembers how far it and each thread had come, and refuses what is not
+those entries and more: changed, removed, hidden, cut off or rolled back. `verify_chain` needs no key.
 Time in the log never runs backwards.
 """
 

@@ -270,7 +270,7 @@ def _gap(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def try_all(names: Sequence[str] = tuple(FAMILIES)) -> Iterator[tuple[str, Trial]]:
-    """Try families, each in a folder of its own."""
+    """Try each family in its own folder."""
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             yield name, try_family(name, Path(folder))

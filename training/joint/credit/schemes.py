@@ -50,7 +50,7 @@ class CrossValued:
 
 
 class Shapley:
-    """`shapley`: the exact Shapley value of the report among those of its own set.
+    """`shapley`: the exact Shapley value of the report among the reports of its set.
 
     It is the mean gain that the seat's offers bring to the best plan over all orders of speaking. The
     verifier values every coalition of seats. Source: Shapley Q-value (arXiv:1907.05707).
