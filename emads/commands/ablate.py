@@ -112,7 +112,7 @@ def _count_units(run: Run, stage: str, roles: Sequence[str]) -> int:
         "sft": sum(config.sft.steps_of(role) for role in roles),
         "sft_more": control,
         "sft_own": control,
-        "grpo": 5 * sum(config.grpo.steps_of(role) for role in roles),
+        "grpo": 5 * config.grpo.max_steps * len(roles),
         "marl": 10 * config.marl.max_steps + 40,
     }
     return 1 if stage == BASE else steps[stage] + 20 * num_roles

@@ -16,7 +16,7 @@ from evaluation.report.page import write_report
 from evaluation.summary.gates import failed_gates, unjudged_gates
 from evaluation.summary.run_summary import combine_seeds, write_summary
 from training.config.run_config import RunConfig
-from training.roles.alarm_files import read_alarms
+from training.rl.solo.alarm_files import read_alarms
 from training.runs.run_folder import Run
 from training.stages.controls import check_controls
 

@@ -178,7 +178,7 @@ def sft_control_task(run: Run, stage: str, owner: str, *, after: tuple[str, ...]
 
 
 def grpo_task(run: Run, role: str, *, after: tuple[str, ...]) -> Task:
-    units = 5 * run.config.grpo.steps_of(role)
+    units = 5 * run.config.grpo.max_steps
     return Task(
         name=f"grpo/{role}",
         call=partial(train_on_ranks, train_grpo),

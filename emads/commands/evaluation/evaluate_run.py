@@ -28,7 +28,7 @@ from roles.registry import ROLES
 from roles.team import TEAM_ROLES
 from scenarios.team.single import SINGLE
 from training.models.weights import stage_marker
-from training.roles.alarm_files import alarms_by_stage
+from training.rl.solo.alarm_files import alarms_by_stage
 from training.runs.provenance import find_versions
 from training.runs.run_folder import Run
 from training.stages.order import EVALUATED_AFTER, GOVERNED_STAGES, SINGLE_STAGES, TEAM_CONTROLS
