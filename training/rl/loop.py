@@ -162,7 +162,7 @@ class RLLearner:
         """
         groups = self.play_greedily(scenarios, "validation")
         release_engine_memory(self.engine)
-        return self.scorer.score_validation(groups)
+        return self.ranks.first(self.scorer.score_validation(groups))
 
     def play(self, scenarios: Sequence[Any], first_place: int = 0) -> Sequence[Any]:
         """Groups of all these scenarios by the present weights."""

@@ -29,9 +29,7 @@ from training.runs.run_folder import Run
 from training.runs.workers import report_progress
 
 Models = Mapping[str, PreTrainedModel]  # role -> its model
-Show = Callable[
-    [Mapping[str, float]], Mapping[str, float]
-]  # metrics of a step -> what its progress line shows
+Show = Callable[[Mapping[str, float]], Mapping[str, float]]  # metrics -> what the progress line shows
 
 
 def prepare_policies(

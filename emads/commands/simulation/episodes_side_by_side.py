@@ -5,10 +5,10 @@ from typing import Any
 
 from evaluation.minutes.stages_side_by_side import choose_cases, write_side_by_side
 from evaluation.minutes.transcript import Transcript, transcript
-from evaluation.scoring.sealed_plays import play_team
 from evaluation.summary.run_table import STAGE_TITLES
 from roles.team import TEAM_ROLES
 from simulator.export.episode_files import episode_to_dict
+from simulator.graph.runner import play_team
 from simulator.reward import score_episode
 from training.data.demonstrations import team_scenario
 from training.models.base_model import quiet_libraries

@@ -105,4 +105,13 @@ class SoloPlayer:
             )
             return await asyncio.gather(*plays, return_exceptions=True)
 
-        return asyncio.run(play_all())
+        return [_make_portable(one) for one in asyncio.run(play_all())]
+
+
+def _make_portable(played: SoloEpisode | Exception) -> SoloEpisode | Exception:
+    """Replace an exception by one that hosts and ranks can send to each other."""
+    if isinstance(played, SoloEpisode):
+        return played
+    if isinstance(played, InfrastructureError):
+        return InfrastructureError(str(played))
+    return RuntimeError(f"{type(played).__name__}: {played}")

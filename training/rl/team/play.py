@@ -9,12 +9,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaluation.scoring.sealed_plays import play_team
 from scenarios.team import TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame
-from simulator.graph.runner import play_decisions, play_episodes
+from simulator.graph.runner import play_decisions, play_episodes, play_team
 from simulator.records import Episode
 from training.config.marl_config import MarlConfig
 from training.rl.records import EpisodeGroup, ReportSet
