@@ -71,7 +71,8 @@ def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
     grpo = config.grpo
     batch = grpo.prompts_per_step * grpo.group_size
     played = dict.fromkeys(alone, grpo.max_steps * batch)
-    passes = grpo.updates_per_batch * (grpo.trained_per_group or grpo.group_size) / grpo.group_size
+    share = (grpo.trained_per_group or grpo.group_size) / grpo.group_size
+    passes = grpo.updates_per_batch * share
     row = statistics.fmean(lengths.row for lengths in alone.values())
     return Phase(
         name="GRPO per role",
@@ -80,7 +81,7 @@ def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
         sampled=sum(played[role] * lengths.own for role, lengths in alone.items()),
         batch=batch,
         row=row,
-        step_rows=min(batch, math.ceil(grpo.memory.micro_batch_tokens / row)),
+        step_rows=min(math.ceil(batch * share), math.ceil(grpo.memory.micro_batch_tokens / row)),
     )
 
 
