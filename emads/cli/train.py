@@ -96,7 +96,7 @@ def train(
             from training.stages.tasks import summarise_tasks, train_tasks
 
             scores = train_tasks(opened, tasks, typer.echo)
-            typer.echo("\n".join(summarise_tasks(scores, opened.config.evaluation.num_bootstrap)))
+            typer.echo("\n".join(summarise_tasks(scores)))
             return
         from emads.commands.train import take_stages, train_stage
 
@@ -196,6 +196,6 @@ def plan(
     """Estimate hours, memory and price of a config before anything runs."""
     check_at_least("--ranks", ranks, 1)
     resolved = choose_config(run, config, overrides)
-    from training.planning.table import show_plan
+    from training.planning.plan import show_plan
 
     typer.echo(show_plan(resolved, device, ranks, price, workload))

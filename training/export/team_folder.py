@@ -151,8 +151,6 @@ def open_team_folder(path: Path) -> TeamFolder:
             f"no exported team in {path} (no {RECORD} there); make one with `emads export RUN --to FOLDER`"
         )
     _check_files(path)
-    if read_record(path).weights == ADAPTERS and not (path / BASE).exists():
-        raise UserError(f"{path} came without its base: `emads verify {path} --add-base` makes it")
     try:
         manifest = verify(path, ignored=HUB_FILES)
     except DamagedCheckpointError as error:

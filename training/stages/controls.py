@@ -20,6 +20,7 @@ from scenarios.team import TeamScenario
 from scenarios.team.single import SINGLE
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
+from training.config.data_config import FIRST_GRPO_INDEX
 from training.config.grpo_config import GrpoConfig
 from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, demonstration_row, team_scenario
@@ -35,7 +36,7 @@ from training.stages.from_config import make_chat, test_cases
 from training.stages.grpo import train_on_scenarios
 from training.stages.grpo import train_role as train_role_by_grpo
 from training.stages.order import SOURCE
-from training.stages.sft import count_rows, first_further_row, train_on_rows
+from training.stages.sft import NUM_VALIDATION_ROWS, count_rows, first_further_row, train_on_rows
 from training.stages.sft import train_role as train_role_by_sft
 
 NUM_SEATS_IN_ONE = len(TEAM_ROLES) - 1  # the single agent's longest turn offers for all of them
@@ -104,7 +105,7 @@ def train_grpo_instead(path: Path, owner: str) -> None:
         return
     config = run.config
     grpo = config.grpo.model_copy(update={"max_steps": count_grpo_steps(config, owner)})
-    first_index = config.data.first_grpo_index + config.grpo.steps_of(owner) * config.grpo.prompts_per_step
+    first_index = FIRST_GRPO_INDEX + config.grpo.steps_of(owner) * config.grpo.prompts_per_step
     train_role_by_grpo(run, "grpo_instead", owner, grpo, first_index=first_index)
 
 
@@ -130,7 +131,7 @@ def train_single_sft(path: Path) -> None:
         model,
         tokenizer,
         write("train", count_rows(config, steps)),
-        write("validation", config.sft.num_validation_rows if config.sft.validate_every else 0),
+        write("validation", NUM_VALIDATION_ROWS if config.sft.validate_every else 0),
         start=(run, SOURCE["single_sft"], SINGLE),
         max_steps=steps,
     )
@@ -202,7 +203,7 @@ def evaluate_single(path: Path, stage: str) -> None:
             repeats=find_repeats(config),
             temperature=config.evaluation.temperature,
             with_greedy=config.evaluation.greedy,
-            block_size=config.evaluation.team_block,
+            block_size=config.evaluation.block_size,
         )
     store_scores(run, name, [scores])
     report_progress(20)

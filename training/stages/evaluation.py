@@ -23,6 +23,7 @@ from training.runs.workers import report_progress
 from training.stages.from_config import choose_game, make_chat, test_cases, test_difficulties
 from training.stages.order import EVALUATED_AFTER, GOVERNED
 
+NUM_TRIED_CASES = 100  # team cases, the first ones, that are played several times
 REPEATED_STAGES = ("grpo", "marl")  # whose team plays some cases several times
 
 
@@ -57,7 +58,7 @@ def play_sealed(run: Run, stage: str, role: str, num_scenarios: int, folder: Pat
             with_greedy=config.evaluation.greedy,
             folder=folder,
             style=config.model.prompts,
-            block_size=config.evaluation.role_block,
+            block_size=config.evaluation.block_size,
         )
 
 
@@ -84,7 +85,7 @@ def evaluate_team(path: Path, stage: str) -> None:
             with_greedy=config.evaluation.greedy,
             folder=outcomes_folder(run),
             make_game=choose_game(config),
-            block_size=config.evaluation.team_block,
+            block_size=config.evaluation.block_size,
         )
     store_scores(run, name, [scores])
     report_progress(40)
@@ -117,7 +118,7 @@ def evaluate_governed(path: Path, stage: str) -> None:
             temperature=config.evaluation.temperature,
             with_greedy=config.evaluation.greedy,
             folder=outcomes_folder(run),
-            block_size=config.evaluation.team_block,
+            block_size=config.evaluation.block_size,
         )
     store_scores(run, name, [scores])
     report_progress(40)
@@ -141,7 +142,7 @@ def evaluate_baselines(path: Path) -> None:
 
 def find_repeats(config: RunConfig) -> Repeats:
     """The sealed cases that are played several times, for the chance that all tries succeed."""
-    return Repeats(num_tries=config.evaluation.num_tries, num_cases=config.evaluation.num_tried_cases)
+    return Repeats(num_tries=config.evaluation.num_tries, num_cases=NUM_TRIED_CASES)
 
 
 def store_scores(

@@ -18,6 +18,7 @@ from scenarios.registry import families
 from scenarios.written.strict_yaml import read_settings
 from simulator.export.atomic_files import explain_os_errors, write_atomic
 from simulator.line_files import read_lines
+from training.config.data_config import FIRST_GRPO_INDEX
 from training.config.feedback_config import (
     FEEDBACK_CONFIGS,
     CorrectionsConfig,
@@ -219,7 +220,7 @@ def train_ppo(path: Path, role: str) -> None:
     model, tokenizer = load_trainable(run, settings.source, role)
     chat, grpo = make_chat(tokenizer, run.config), run.config.grpo
     before, name = copy_weights(model, role), f"ppo/{role}"
-    first = run.config.data.first_grpo_index + PPO_OFFSET
+    first = FIRST_GRPO_INDEX + PPO_OFFSET
     scenarios = draw_scenarios(run, role, "train", settings.max_steps * settings.prompts_per_step, first)
     checkpoints = StageCheckpoints(run, name, every_steps=settings.checkpoint_every)
     judge = load_reward_model(run, role).score if settings.model_weight else None

@@ -37,7 +37,7 @@ from training.stages.order import EVALUATED_AFTER, ROLE_CONTROLS
 
 
 def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> str:
-    """Equal exactly for configs whose weights after `stage` are equal, up to `model.adapter_dtype`.
+    """Equal exactly for configs whose weights after `stage` are equal.
 
     `owner`: whose weights; None: everybody's.
     """
@@ -49,7 +49,6 @@ def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> st
     if stage == JOINT:
         sections += ["marl", "team_reward"]
     dumped = without_neutral(config.model_dump(mode="json", include=set(sections)))
-    del dumped["model"]["adapter_dtype"]
     if stage != JOINT:
         del dumped["data"]["first_marl_index"]
     if stage not in ROLE_CONTROLS:

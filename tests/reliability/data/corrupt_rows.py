@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 
 from reliability.stages.prepared_runs import PreparedRuns
 from reliability.trials import Trial, Trials
-from training.data.folders.columns import encode_shard, load_messages, store_messages
 from training.data.folders.datasets import generate_folder
-from training.data.folders.rows import build_rows
+from training.data.folders.rows import build_rows, encode_shard, load_messages, store_messages
 from training.data.folders.validation import validate_folder
 
 Row = dict[str, Any]

@@ -12,15 +12,14 @@ from emads.cli import main
 from reliability.data import corrupt_rows
 from reliability.data.corrupt_rows import CORRUPTIONS, try_corrupt_rows
 from roles.errors import UserError
-from training.data.folders.cleaning import REJECTED
 from training.data.folders.datasets import generate_folder
 from training.data.folders.index import DatasetIndex
-from training.data.folders.validation import RowProblem, ValidationReport, validate_folder
+from training.data.folders.validation import REJECTED, RowProblem, ValidationReport, validate_folder
 
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.data.folders.requests.SCENARIOS_PER_SHARD", 10)
+    monkeypatch.setattr("training.data.folders.datasets.SCENARIOS_PER_SHARD", 10)
 
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
@@ -133,7 +132,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[s
     """A folder with two corrupt rows of every kind, and the reason each must get, by file and row."""
     folder = tmp_path_factory.mktemp("spoilt") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.data.folders.requests.SCENARIOS_PER_SHARD", 20)
+        patch.setattr("training.data.folders.datasets.SCENARIOS_PER_SHARD", 20)
         generate_folder(("cto",), NUM_ROWS, folder)
     expected: dict[tuple[str, int], str] = {}
     kinds = [kind for kind in CORRUPTIONS for _ in range(NUM_PER_KIND)]

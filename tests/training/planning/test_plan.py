@@ -24,13 +24,16 @@ from training.planning.memory import (
 )
 from training.planning.plan import (
     DEVICES,
+    TURN_READ,
+    TURN_SAMPLED,
     Device,
     estimate_time,
     sampling_bytes,
+    show_plan,
+    stated_workload,
     training_flops_per_token,
 )
 from training.planning.shapes import SHAPES, Shape, find_shape
-from training.planning.table import TURN_READ, TURN_SAMPLED, show_plan, stated_workload
 from training.planning.workload import JOINT, Phase, list_phases
 
 # 2 layers: queries 8x8, keys and values 8x4 each, output 8x8, three feed-forward maps 8x16: 576 per layer

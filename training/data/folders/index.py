@@ -1,4 +1,4 @@
-"""The index of a data folder: the finished shards, in one JSON file, whoever wrote the rows."""
+"""The index of a data folder: its finished shards in one JSON file, by the oracle or by a teacher."""
 
 import hashlib
 from collections.abc import Mapping
@@ -72,6 +72,11 @@ class FolderIndex(Record, Generic[AnyShard]):
             raise UserError(f"{path} is damaged or of another version; {cls.REMEDY}")
         return found
 
+    @classmethod
+    def of(cls, shards: Mapping[str, AnyShard]) -> Self:
+        """An index of these shards, by path."""
+        return cls(format=cls.FORMAT).with_shards(shards)
+
     def with_shards(self, shards: Mapping[str, AnyShard]) -> Self:
         """This index with other shards, by path."""
         return self.model_copy(update={"shards": tuple(shards[path] for path in sorted(shards))})
@@ -113,3 +118,32 @@ class DatasetIndex(FolderIndex[OracleShard]):
     FILE = "dataset.json"
     FORMAT = "emads-dataset/4"
     REMEDY = "delete it to have its shards made again"
+
+
+class TeacherShard(Shard):
+    """One Parquet file of a teacher's rows.
+
+    Example: TeacherShard(path="cto/train-00000.parquet", family="cto", split="train", author="teacher:qwen",
+                          seed=0, difficulties=(1, 2), min_reward=1.0, num_scenarios=1000, num_rows=812,
+                          rejected={"answer": 170, "chain": 18}, num_unfinished=0, cost=1.42,
+                          prompt_tokens=4000000, completion_tokens=310000, sha256="5c...")
+    """
+
+    author: str
+    seed: int
+    difficulties: tuple[int, ...]
+    min_reward: float  # of its rows' answers
+    num_scenarios: int  # asked for
+    rejected: dict[str, int]  # by reason
+    num_unfinished: int  # not played to their end yet: a failure, a limit
+    cost: float  # in the currency of the prices, all runs together
+    prompt_tokens: int  # as far as the endpoint said
+    completion_tokens: int
+
+
+class TeacherIndex(FolderIndex[TeacherShard]):
+    """Content of teacher.json."""
+
+    FILE = "teacher.json"
+    FORMAT = "emads-teacher/2"
+    REMEDY = "delete it to have it made again from the journals"

@@ -1,8 +1,12 @@
 """Checks a data folder row by row against the generators: names what is corrupt, keeps what is clean."""
 
+import hashlib
+import json
+import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,17 +17,27 @@ import pyarrow.parquet as pq
 from evaluation.audit.brief_facts import RULES
 from roles.errors import UserError
 from scenarios.base import SPLITS, Scenario, Split, check_coordinates
+from simulator.export.atomic_files import explain_os_errors, write_atomic
 from training.data.demonstrations import difficulty_of
-from training.data.folders.cleaning import CleanFolder
-from training.data.folders.columns import COLUMNS, SCHEMA
-from training.data.folders.index import DatasetIndex, OracleShard
-from training.data.folders.rows import SOLO_FAMILIES, TEAM, Row, build_rows, generate_case
+from training.data.folders.card import write_card
+from training.data.folders.datasets import compute_generator_digest
+from training.data.folders.index import DatasetIndex, OracleShard, TeacherIndex, TeacherShard
+from training.data.folders.rows import (
+    COLUMNS,
+    SCHEMA,
+    SOLO_FAMILIES,
+    TEAM,
+    Row,
+    build_rows,
+    encode_shard,
+    generate_case,
+)
 from training.data.teacher.checks import ANY_REWARD, find_teacher_fault, is_by_teacher
-from training.data.teacher.index import TeacherIndex, TeacherShard
 from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
 from training.data.teacher.paraphrase import find_paraphrase_fault
 from training.runs.progress import progress
 
+REJECTED = "rejected.jsonl"
 SHARD_NAME = re.compile(rf"(\w+)/({'|'.join(SPLITS)})-\d{{5}}\.parquet")
 
 
@@ -51,23 +65,6 @@ class ValidationReport:
     problems: tuple[RowProblem, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedFile:
-    """One file's rows and what is wrong with them. Example: CheckedFile(table=table, problems=[...])"""
-
-    table: pa.Table | None  # None where it cannot be read or holds something else
-    problems: list[RowProblem]
-
-    @property
-    def num_rows(self) -> int:
-        return 0 if self.table is None else self.table.num_rows
-
-    def list_clean(self) -> list[int]:
-        """Numbers of the rows that nothing is wrong with."""
-        corrupt = {problem.row for problem in self.problems}
-        return [number for number in range(self.num_rows) if number not in corrupt]
-
-
 def validate_folder(folder: Path, *, keep: Path | None = None) -> ValidationReport:
     """Generate every row again, score its answer again, and compare; clean rows go to `keep`.
 
@@ -83,23 +80,25 @@ def validate_folder(folder: Path, *, keep: Path | None = None) -> ValidationRepo
         raise UserError(
             f"no data in {folder} (no FAMILY/SPLIT-NUMBER.parquet there); make some with `emads generate`"
         )
-    clean = None if keep is None else CleanFolder(keep)
+    clean = None if keep is None else _CleanFolder(keep)
     missing = sorted({*shards, *by_teacher} - set(files))
     problems = [RowProblem(file=path, row=None, reason="file is missing") for path in missing]
     num_rows = num_clean = 0
     seen: dict[tuple[str, str], str] = {}
     with progress("validate", total=len(files)) as bar:
         for file in files:
-            checked = _check_file(folder, file, shards.get(file), by_teacher.get(file), seen)
-            rows = checked.list_clean()
-            num_rows += checked.num_rows
-            num_clean += len(rows)
-            problems += checked.problems
-            if clean is not None and checked.table is not None and rows:
-                clean.add(file, checked.table.take(rows), shards.get(file))
+            table, found = _check_file(folder, file, shards.get(file), by_teacher.get(file), seen)
+            problems += found
+            if table is not None:
+                corrupt = {problem.row for problem in found}
+                rows = [number for number in range(table.num_rows) if number not in corrupt]
+                num_rows += table.num_rows
+                num_clean += len(rows)
+                if clean is not None and rows:
+                    clean.add(file, table.take(rows), shards.get(file))
             bar.advance(1, corrupt=len(problems))
     if clean is not None:
-        clean.finish([{"file": p.file, "row": p.row, "reason": p.reason} for p in problems])
+        clean.finish(problems)
     return ValidationReport(num_rows=num_rows, num_clean=num_clean, problems=tuple(problems))
 
 
@@ -109,19 +108,19 @@ def _check_file(
     shard: OracleShard | None,
     by_teacher: TeacherShard | None,
     seen: dict[tuple[str, str], str],
-) -> CheckedFile:
-    """Faults of one file; `seen` grows by its rows."""
+) -> tuple[pa.Table | None, list[RowProblem]]:
+    """A file's rows (None where it holds no such rows) and its faults; `seen` grows by its rows."""
     place = SHARD_NAME.fullmatch(file)
     try:
         with pq.ParquetFile(folder / file, page_checksum_verification=True) as parquet:
             table = parquet.read()
     except (pa.ArrowException, OSError) as error:
         reason = f"truncated or corrupt Parquet file ({str(error).splitlines()[0][:200]})"
-        return _reject_file(file, reason)
-    if not table.schema.equals(SCHEMA):
-        return _reject_file(file, f"columns are not {', '.join(COLUMNS)}")
-    if place is None:
-        return _reject_file(file, "name is not FAMILY/SPLIT-NUMBER.parquet")
+        return None, [RowProblem(file=file, row=None, reason=reason)]
+    if not table.schema.equals(SCHEMA) or place is None:
+        columns = f"columns are not {', '.join(COLUMNS)}"
+        reason = "name is not FAMILY/SPLIT-NUMBER.parquet" if table.schema.equals(SCHEMA) else columns
+        return None, [RowProblem(file=file, row=None, reason=reason)]
     problems = []
     listed = shard or by_teacher
     if listed is not None and table.num_rows != listed.num_rows:
@@ -136,11 +135,7 @@ def _check_file(
             seen.setdefault(key, f"{file} row {number}")
         if fault is not None:
             problems.append(RowProblem(file=file, row=number, reason=fault))
-    return CheckedFile(table=table, problems=problems)
-
-
-def _reject_file(file: str, reason: str) -> CheckedFile:
-    return CheckedFile(table=None, problems=[RowProblem(file=file, row=None, reason=reason)])
+    return table, problems
 
 
 def _read_rows(table: pa.Table) -> Iterator[Row | str]:
@@ -171,7 +166,11 @@ def _find_fault(
         return f"key {row['key'][:80]!r} contradicts the coordinates {coordinates}"
     if (row["family"], row["split"]) != (family, split):
         return f"{row['key']} does not belong in a file of {family}/{split}"
-    if shard is not None and not _is_of_shard(row, shard):
+    if shard is not None and not (
+        row["seed"] == shard.seed
+        and shard.start <= row["index"] < shard.stop
+        and row["difficulty"] == difficulty_of(row["index"], shard.difficulties)
+    ):
         return f"{row['key']} is not among the scenarios that dataset.json gives this file"
     expected = _expected_rows(*coordinates).get(row["role"])
     if expected is None:
@@ -186,12 +185,6 @@ def _find_fault(
         fault = _first_difference(row, expected | free)
         return fault or find_teacher_fault(row, by_teacher.min_reward if by_teacher else ANY_REWARD)
     return _first_difference(row, expected)
-
-
-def _is_of_shard(row: Row, shard: OracleShard) -> bool:
-    index: int = row["index"]
-    is_drawn_here: bool = row["seed"] == shard.seed and shard.start <= index < shard.stop
-    return is_drawn_here and bool(row["difficulty"] == difficulty_of(index, shard.difficulties))
 
 
 @lru_cache(maxsize=8)
@@ -210,14 +203,9 @@ def _first_difference(row: Row, expected: Row) -> str | None:
 
 def _around_difference(found: Any, expected: Any) -> str:
     """Both texts from shortly before their first difference on."""
-    found, expected = str(found), str(expected)
-    start = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), None)
-    start = max(0, (min(len(found), len(expected)) if start is None else start) - 10)
-    return f"{_cut(found, start)} instead of {_cut(expected, start)}"
-
-
-def _cut(text: str, start: int, length: int = 40) -> str:
-    return repr(("..." if start else "") + text[start : start + length])
+    texts = [str(found), str(expected)]
+    start = max(0, len(os.path.commonprefix(texts)) - 10)  # noqa: RUF071 (texts, not paths)
+    return " instead of ".join(repr(("..." if start else "") + text[start : start + 40]) for text in texts)
 
 
 def summarise(report: ValidationReport, most: int = 20) -> Sequence[str]:
@@ -226,3 +214,69 @@ def summarise(report: ValidationReport, most: int = 20) -> Sequence[str]:
     if len(report.problems) > most:
         lines.append(f"... and {len(report.problems) - most} more problems")
     return [*lines, f"{report.num_clean} of {report.num_rows} rows are clean"]
+
+
+class _CleanFolder:
+    """Takes the clean rows file by file; `emads generate` fills the gaps of such a folder again."""
+
+    def __init__(self, path: Path) -> None:
+        """Make the folder.
+
+        Raises:
+            UserError: it holds something already, or cannot be written.
+        """
+        with explain_os_errors("write data folder", path):
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise UserError(f"--keep {path} is not empty; choose a new folder")
+            path.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._shards: dict[str, OracleShard] = {}
+
+    def add(self, file: str, table: pa.Table, source: OracleShard | None) -> None:
+        """Write the clean rows of one file; `source` is what dataset.json says of it, if anything."""
+        content = encode_shard(table.to_pylist())
+        path = self._path / file
+        with explain_os_errors("write", path):
+            path.parent.mkdir(exist_ok=True)
+            write_atomic(path, content)
+        rows_per_key = Counter(table["key"].to_pylist())
+        whole = max(rows_per_key.values())
+        shard = source or _describe(file, table.to_pylist())
+        self._shards[file] = shard.model_copy(
+            update={
+                "num_scenarios": sum(count == whole for count in rows_per_key.values()),
+                "num_rows": table.num_rows,
+                "sha256": hashlib.sha256(content).hexdigest(),
+            }
+        )
+
+    def finish(self, problems: Sequence[RowProblem]) -> None:
+        """Write index, card and the list of what was left out."""
+        lines = "".join(f"{json.dumps(asdict(problem))}\n" for problem in problems)
+        with explain_os_errors("write data folder", self._path):
+            write_atomic(self._path / REJECTED, lines)
+            index = DatasetIndex.of(self._shards)
+            index.write(self._path)
+            write_card(self._path, index, num_rejected=len(problems))
+
+
+def _describe(file: str, rows: Sequence[Mapping[str, Any]]) -> OracleShard:
+    """Describe a file that dataset.json does not list, from its rows."""
+    first = rows[0]
+    difficulties = tuple(sorted({row["difficulty"] for row in rows}))
+    return OracleShard(
+        path=file,
+        family=first["family"],
+        split=first["split"],
+        seed=first["seed"],
+        difficulties=difficulties,
+        generator=compute_generator_digest(first["family"], difficulties),
+        certified=False,
+        start=min(row["index"] for row in rows),
+        stop=max(row["index"] for row in rows) + 1,
+        num_scenarios=len(rows),
+        num_exact_repeats=0,
+        num_near_repeats=0,
+        num_rows=len(rows),
+        sha256="",
+    )

@@ -26,10 +26,18 @@ from scenarios.tasks.question_files import Rejection, choose_check, read_questio
 from scenarios.tasks.registry import TASK_FAMILIES
 from scenarios.tasks.splits import SealKey, Task, TaskSet, require_key, unseal_test
 from simulator.export.atomic_files import claim_folder, explain_os_errors, write_atomic
-from training.data.folders.card_header import write_card_file
-from training.data.folders.columns import COLUMNS, encode_shard, load_messages
+from training.data.folders.card import write_card_file
 from training.data.folders.index import FolderIndex, Record, Shard
-from training.data.folders.rows import TEAM, Row, list_tools, make_row, write_turn
+from training.data.folders.rows import (
+    COLUMNS,
+    TEAM,
+    Row,
+    encode_shard,
+    list_tools,
+    load_messages,
+    make_row,
+    write_turn,
+)
 from training.data.folders.validation import RowProblem, ValidationReport, validate_folder
 
 

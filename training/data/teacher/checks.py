@@ -17,8 +17,7 @@ from scenarios.base import Scenario, ToolCall, ToolError
 from scenarios.tasks.grading.arithmetic import calculate
 from scenarios.tasks.grading.expressions import MAX_CHARS, ExpressionError
 from simulator.tool_calls import CLOSE, OPEN
-from training.data.folders.columns import Message, load_messages, store_messages
-from training.data.folders.rows import Row, write_opening, write_turn
+from training.data.folders.rows import Message, Row, load_messages, store_messages, write_opening, write_turn
 from training.data.teacher.lessons import Lesson, open_lesson
 from training.data.teacher.reasoning import Reading, list_upgrades
 

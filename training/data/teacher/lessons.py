@@ -19,12 +19,12 @@ from scenarios.team.demonstrations import Meeting, hold_meeting, show_reply
 from scenarios.team.demonstrations import Message as Heard
 from scenarios.team.value import funded_plan
 from scenarios.team.verdicts import verify_decision, verify_report, verify_vote
-from training.data.folders.columns import Message
 from training.data.folders.rows import (
     SOLO_FAMILIES,
     SOLO_ROLES,
     TEAM,
     Case,
+    Message,
     Row,
     generate_case,
     list_tools,

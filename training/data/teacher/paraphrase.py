@@ -12,8 +12,7 @@ from evaluation.audit.brief_facts import RULES, UnreadableBriefError, read_facts
 from roles.base import Role
 from roles.errors import UserError
 from scenarios.base import Scenario, Verdict, rejected
-from training.data.folders.columns import load_messages, store_messages
-from training.data.folders.rows import Row, describe_case
+from training.data.folders.rows import Row, describe_case, load_messages, store_messages
 from training.data.teacher.lessons import Lesson, list_lessons
 
 AUTHOR_PREFIX = "paraphrase:"
