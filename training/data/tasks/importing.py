@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from roles.errors import UserError, unknown
-from scenarios.base import SPLITS, Scenario, Split, Step, ToolCall
+from scenarios.base import SPLITS, Scenario, Step, ToolCall
 from scenarios.registry import FAMILIES
 from scenarios.tasks.imported import ROLE, call_tool, demonstrate, list_scenarios, solve, verify
 from scenarios.tasks.question_files import Rejection, choose_check, read_questions
@@ -119,22 +119,24 @@ def import_tasks(
     shards: dict[str, Shard] = {}
     num_rows: dict[str, int] = {}
     with unseal_test() as key:
-        for split, scenarios in _by_split(TaskSet(name, tasks), key):
-            rows = [build_row(scenario) for scenario in scenarios]
+        for split in SPLITS:
+            rows = [build_row(scenario) for scenario in list_scenarios(TaskSet(name, tasks), split, key)]
             num_rows[split] = len(rows)
+            place = f"{SEALED}/{name}-test" if split == "test" else f"{name}/{split}"
             for number, start in enumerate(range(0, len(rows), ROWS_PER_SHARD)):
-                path, part = _path(name, split, number), rows[start : start + ROWS_PER_SHARD]
+                path, part = f"{place}-{number:05d}.parquet", rows[start : start + ROWS_PER_SHARD]
                 contents[path] = encode_shard(part)
-                shards[path] = Shard(
-                    path=path,
-                    family=name,
-                    split=split,
-                    num_rows=len(part),
-                    sha256=hashlib.sha256(contents[path]).hexdigest(),
-                )
+                sha256 = hashlib.sha256(contents[path]).hexdigest()
+                shards[path] = Shard(path=path, family=name, split=split, num_rows=len(part), sha256=sha256)
     report = ImportReport(num_rows=num_rows, rejections=tuple(rejections))
     index = ImportIndex(
-        format=ImportIndex.FORMAT, name=name, layout=layout, check=check, sources=_digests(paths)
+        format=ImportIndex.FORMAT,
+        name=name,
+        layout=layout,
+        check=check,
+        sources=tuple(
+            Source(file=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths
+        ),
     ).with_shards(shards)
     with explain_os_errors("write data folder", out):
         out.mkdir(parents=True, exist_ok=True)
@@ -186,21 +188,19 @@ def read_tasks(folder: Path) -> TaskSet:
 
 def _rebuild_task(row: Row, index: ImportIndex) -> Task:
     answer = json.loads(row["answer"])["answer"]
-    said = [message for message in load_messages(row["messages"]) if message["role"] == "assistant"]
+    steps = []
+    for message in load_messages(row["messages"]):
+        if message["role"] == "assistant":
+            calls = [ToolCall(**call["function"]) for call in message.get("tool_calls", ())]
+            steps.append(Step(text=message["content"], call=calls[0] if calls else None))
     return Task(
         question=row["brief"],
         answer=answer,
         check=choose_check(index.layout, index.check, answer),
-        steps=tuple(_rebuild_step(message) for message in said),
+        steps=tuple(steps),
         difficulty=row["difficulty"],
         source=row["key"],
     )
-
-
-def _rebuild_step(message: dict[str, Any]) -> Step:
-    for call in message.get("tool_calls", ()):
-        return Step(text=message["content"], call=ToolCall(**call["function"]))
-    return Step(text=message["content"])
 
 
 def summarise_import(report: ImportReport, most: int = 20) -> list[str]:
@@ -221,52 +221,24 @@ def _check_name(name: str) -> None:
         )
 
 
-def _by_split(tasks: TaskSet, key: SealKey) -> Iterator[tuple[Split, list[Scenario]]]:
-    splits: tuple[Split, ...] = ("train", "validation", "test")
-    for split in splits:
-        yield split, list_scenarios(tasks, split, key)
-
-
-def _path(name: str, split: str, number: int) -> str:
-    return f"{f'{SEALED}/{name}-test' if split == 'test' else f'{name}/{split}'}-{number:05d}.parquet"
-
-
-def _digests(paths: Sequence[Path]) -> tuple[Source, ...]:
-    return tuple(
-        Source(file=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths
-    )
-
-
 def _write_folder(out: Path, index: ImportIndex, contents: dict[str, bytes], report: ImportReport) -> None:
-    begun = index.with_shards({})
-    _require_own_folder(out, begun)
+    begun, found = index.with_shards({}), ImportIndex.find(out)
+    if found is None and any(out.iterdir()):
+        raise UserError(f"{out} already holds other files; choose another --out")
+    if found is not None and found.with_shards({}) != begun:
+        raise UserError(f"{out} already holds another import; choose another --out")
     begun.write(out)
     for path, content in contents.items():
         (out / path).parent.mkdir(exist_ok=True)
         write_atomic(out / path, content)
-    lines = [json.dumps(asdict(rejection)) + "\n" for rejection in report.rejections]
-    write_atomic(out / REJECTED, "".join(lines).encode())
-    _write_card(out, index, report)
-    index.write(out)
-
-
-def _require_own_folder(out: Path, begun: ImportIndex) -> None:
-    found = ImportIndex.find(out)
-    if found is not None:
-        if found.with_shards({}) != begun:
-            raise UserError(f"{out} already holds another import; choose another --out")
-    elif any(out.iterdir()):
-        raise UserError(f"{out} already holds other files; choose another --out")
-
-
-def _write_card(out: Path, index: ImportIndex, report: ImportReport) -> None:
-    """Write README.md, whose header names train and validation only."""
+    write_atomic(out / REJECTED, "".join(json.dumps(asdict(one)) + "\n" for one in report.rejections))
     files: dict[str, list[str]] = {}
     for shard in index.shards:
-        if shard.split != "test":
+        if shard.split != "test":  # the header names train and validation only
             files.setdefault(shard.split, []).append(shard.path)
     text = _TEXT.format(name=index.name, counts=_count(report), num_rejected=len(report.rejections))
     write_card_file(out, {index.name: files}, text, pretty_name=f"Imported tasks: {index.name}")
+    index.write(out)
 
 
 def _count(report: ImportReport) -> str:
@@ -312,31 +284,23 @@ def validate_import(folder: Path) -> ValidationReport:
     tasks = read_tasks(folder)
     with unseal_test() as key:
         for split in SPLITS:
-            rows = read_rows(folder, split, key)
-            num_rows += len(rows)
-            rebuilt = [
-                (build_row(scenario), verify(scenario, scenario.truth["steps"][-1][0]).reward)
-                for scenario in list_scenarios(tasks, split, key)  # type: ignore[arg-type]
-            ]
-            for number, reason in _find_faults(rows, rebuilt):
-                problems.append(RowProblem(file=f"{tasks.name}/{split}", row=number, reason=reason))
-    return ValidationReport(
-        num_rows=num_rows,
-        num_clean=num_rows - len({(p.file, p.row) for p in problems}),
-        problems=tuple(problems),
-    )
+            rebuilt = {
+                scenario.brief: (build_row(scenario), verify(scenario, scenario.truth["steps"][-1][0]).reward)
+                for scenario in list_scenarios(tasks, split, key)
+            }
+            for number, row in enumerate(read_rows(folder, split, key)):
+                num_rows += 1
+                reason = _find_fault(row, *rebuilt.get(row["brief"], (None, 0.0)))
+                if reason is not None:
+                    problems.append(RowProblem(file=f"{tasks.name}/{split}", row=number, reason=reason))
+    return ValidationReport(num_rows=num_rows, num_clean=num_rows - len(problems), problems=tuple(problems))
 
 
-def _find_faults(rows: list[Row], rebuilt: list[tuple[Row, float]]) -> Iterator[tuple[int, str]]:
-    """Row numbers with the first thing that is wrong with them."""
-    by_question = {row["brief"]: (row, reward) for row, reward in rebuilt}
-    for number, row in enumerate(rows):
-        if row["brief"] not in by_question:
-            yield number, "its question belongs to another split"
-            continue
-        expected, reward = by_question[row["brief"]]
-        differing = [name for name in COLUMNS if row[name] != expected[name]]
-        if differing:
-            yield number, f"{differing[0]} differs from what its question and solution give"
-        elif reward != 1:
-            yield number, f"its own solution scores {reward:g}"
+def _find_fault(row: Row, expected: Row | None, reward: float) -> str | None:
+    """The first thing that is wrong with a row; None if nothing is."""
+    if expected is None:
+        return "its question belongs to another split"
+    differing = [name for name in COLUMNS if row[name] != expected[name]]
+    if differing:
+        return f"{differing[0]} differs from what its question and solution give"
+    return None if reward == 1 else f"its own solution scores {reward:g}"
