@@ -212,24 +212,22 @@ def _check_files(path: Path) -> None:
     Raises:
         UserError: names the first such file.
     """
-    number = 0
-    for file in sorted(path.rglob("*")):
-        relative = file.relative_to(path)
-        if relative.parts[0] in HUB_FILES:
-            continue
-        number += 1
-        if number > MOST_FILES:
-            raise UserError(f"{path} holds more than {MOST_FILES} files: it is no exported team")
+    found = [file.relative_to(path) for file in sorted(path.rglob("*"))]
+    found = [relative for relative in found if relative.parts[0] not in HUB_FILES]
+    if len(found) > MOST_FILES:
+        raise UserError(f"{path} holds more than {MOST_FILES} files: it is no exported team")
+    for relative in found:
+        file = path / relative
         if file.is_symlink() or not (file.is_file() or file.is_dir()):
             raise UserError(f"{path}: {relative} is neither a plain file nor a folder; delete it")
-        if file.is_file():
-            _check_file(path, relative, file.stat().st_size)
-
-
-def _check_file(path: Path, relative: Path, size: int) -> None:
-    if relative.suffix not in SUFFIXES:
-        raise UserError(f"{path}: {relative} is no file of an exported team (it holds data alone); delete it")
-    if relative.suffix not in (".safetensors", ".gguf") and size > MOST_TEXT_BYTES:
-        raise UserError(
-            f"{path}: {relative} has {size} bytes, more than {MOST_TEXT_BYTES}; export the run again"
-        )
+        if file.is_dir():
+            continue
+        if relative.suffix not in SUFFIXES:
+            raise UserError(
+                f"{path}: {relative} is no file of an exported team (it holds data alone); delete it"
+            )
+        size = file.stat().st_size
+        if relative.suffix not in (".safetensors", ".gguf") and size > MOST_TEXT_BYTES:
+            raise UserError(
+                f"{path}: {relative} has {size} bytes, more than {MOST_TEXT_BYTES}; export the run again"
+            )

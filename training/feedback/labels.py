@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AwareDatetime,
@@ -33,6 +33,7 @@ from simulator.line_files import LineFile, read_lines
 MAX_NAME = 200
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 Text = Annotated[str, Field(max_length=200_000)]
+Item = TypeVar("Item")
 
 
 class _Record(BaseModel):
@@ -226,17 +227,26 @@ def read_labels(path: Path) -> list[Label]:
     """
     if not path.is_file():
         raise UserError(f"no label file {path}: make one with `emads review` or `emads label`")
-    return list(_parse_lines(path, read_lines(path)))
+    return parse_lines(LABEL, path, "label")
 
 
-def _parse_lines(path: Path, lines: Iterable[bytes]) -> Iterable[Label]:
-    for number, line in enumerate(lines, start=1):
+def parse_lines(kind: TypeAdapter[Item], path: Path, what: str) -> list[Item]:
+    """The whole lines of a file, each a value of this kind.
+
+    Raises:
+        UserError: a line that is none; names file, line and field.
+    """
+    found = []
+    for number, line in enumerate(read_lines(path), start=1):
         try:
-            yield LABEL.validate_json(line)
+            found.append(kind.validate_json(line))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "line"
-            raise UserError(f"{path}:{number} is no label ({where}: {first['msg']}); mend the line") from None
+            raise UserError(
+                f"{path}:{number} is no {what} ({where}: {first['msg']}); mend the line"
+            ) from None
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
