@@ -184,9 +184,7 @@ def plan(
     ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
-    device: Annotated[
-        str, typer.Option(help="cpu: this machine, measured for some seconds; or a100, h100, h200.")
-    ] = "cpu",
+    device: Annotated[str, typer.Option(help="a100, h100 or h200.")] = "h100",
     ranks: Annotated[int, typer.Option(help="Devices that share the work.")] = 1,
     price: Annotated[float | None, typer.Option(help="Price of one device per hour.")] = None,
     workload: Annotated[

@@ -27,10 +27,10 @@ from training.export.team_folder import (
     MERGED,
     RECORD,
     SUFFIXES,
-    Source,
     Stage,
     TeamFolder,
     TeamRecord,
+    WeightsSource,
     name_identity,
     open_team_folder,
 )
@@ -85,7 +85,7 @@ def export_team(
         gguf=with_gguf,
         base_model=_name_base(config),
         versions=describe_versions(config.model),
-        source=Source(
+        source=WeightsSource(
             run=config.name,
             digest=run.digest,
             steps={owner_of(config.model, role): path.name for role, path in sources.items()},

@@ -55,8 +55,8 @@ class Versions(_Record):
     verifier: Digest  # what verifiers say of pinned plays
 
 
-class Source(_Record):
-    """Origin of the weights. Example: Source(run="demo", digest="4f...", steps={"cto": "step_60"})"""
+class WeightsSource(_Record):
+    """Origin of the weights. Example: WeightsSource(run="demo", digest="4f...", steps={"cto": "step_60"})"""
 
     run: str
     digest: Digest  # of the run's config
@@ -78,7 +78,7 @@ class TeamRecord(_Record):
     gguf: bool
     base_model: str | None = Field(max_length=200)  # hub id of the frozen base; None: it has none
     versions: Versions
-    source: Source
+    source: WeightsSource
     config: RunConfig  # as resolved; addresses and paths of the machine left out
     evaluation: dict[str, Any] | None  # sealed scores of this stage; None: not evaluated
 

@@ -250,10 +250,10 @@ def parse_lines(kind: TypeAdapter[Item], path: Path, what: str) -> list[Item]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolution:
+class ResolvedLabels:
     """One label per item that reviewers agree on.
 
-    Example: Resolution(labels=(label,), num_replaced=0, disputed=(), agreement=None)
+    Example: ResolvedLabels(labels=(label,), num_replaced=0, disputed=(), agreement=None)
     """
 
     labels: tuple[Label, ...]  # one per settled item, in the order in which the items were first judged
@@ -270,7 +270,7 @@ def latest_by_reviewer(labels: Iterable[Label]) -> Mapping[str, Sequence[Label]]
     return {item: list(of_item.values()) for item, of_item in items.items()}
 
 
-def resolve_labels(labels: Sequence[Label]) -> Resolution:
+def resolve_labels(labels: Sequence[Label]) -> ResolvedLabels:
     """One ruling per item: an adjudicator's, else that of more than half of its reviewers.
 
     A reviewer's later label on an item replaces the earlier one. Items that stay open are left out.
@@ -288,7 +288,7 @@ def resolve_labels(labels: Sequence[Label]) -> Resolution:
             disputed.append(item)
         else:
             settled.append(found)
-    return Resolution(
+    return ResolvedLabels(
         labels=tuple(settled),
         num_replaced=len(labels) - sum(len(of_item) for of_item in items.values()),
         disputed=tuple(disputed),

@@ -13,7 +13,7 @@ from roles.registry import ROLES
 from training.config.run_config import RunConfig
 from training.planning.memory import Memory, estimate_memory, host_memory
 from training.planning.shapes import Shape, find_shape
-from training.planning.workload import JOINT, Phase, list_phases
+from training.planning.workload import JOINT, Workload, list_phases
 
 GIB = 2**30
 # Tokens of one turn of a stated workload: what is new to read before it, and what is said.
@@ -64,7 +64,7 @@ def attention_flops_per_token(shape: Shape, row: float) -> float:
     return 4 * shape.layers * shape.heads * shape.head_size * row / 2
 
 
-def estimate_time(shape: Shape, config: RunConfig, phase: Phase, device: Device, ranks: int) -> PhaseTime:
+def estimate_time(shape: Shape, config: RunConfig, phase: Workload, device: Device, ranks: int) -> PhaseTime:
     """Floors and expected seconds of a phase: joint training on all ranks, others with a role on each.
 
     On rollout hosts joint training plays beside the ranks; with `max_staleness` while they learn.
@@ -112,7 +112,7 @@ def host_gpus(config: RunConfig) -> float:
     return config.num_hosts * (config.rollouts.gpus_per_host if config.rollouts.backend == "ray" else 1.0)
 
 
-def sampling_bytes(shape: Shape, phase: Phase, config: RunConfig, ranks: int = 1) -> float:
+def sampling_bytes(shape: Shape, phase: Workload, config: RunConfig, ranks: int = 1) -> float:
     """Bytes read while sampling: all weights once per step of a batch, and each transcript's cache."""
     if not phase.sampled:
         return 0.0
@@ -127,31 +127,25 @@ def show_plan(config: RunConfig, device: str, ranks: int, price: float | None, w
     Raises:
         UserError: unknown device, unknown model sizes, a malformed workload.
     """
-    if device != "cpu" and device not in DEVICES:
-        raise unknown("device", device, ["cpu", *DEVICES])
+    if device not in DEVICES:
+        raise unknown("device", device, list(DEVICES))
     shape = find_shape(config.model)
     phases = list_phases(config) if workload is None else [stated_workload(workload)]
-    if device == "cpu":
-        from training.planning.measure import measure_times
-
-        times, title = measure_times(config, phases), "this CPU, measured"
-    else:
-        times = [estimate_time(shape, config, phase, DEVICES[device], ranks) for phase in phases]
-        title = f"{ranks} x {DEVICES[device].name}"
+    times = [estimate_time(shape, config, phase, DEVICES[device], ranks) for phase in phases]
+    title, limit = f"{ranks} x {DEVICES[device].name}", DEVICES[device].memory
     hosts = config.num_hosts if any(phase.name == JOINT for phase in phases) else 0
-    gpus = host_gpus(config) if hosts and device != "cpu" else 0.0
+    gpus = host_gpus(config) if hosts else 0.0
     lines = [f"{config.name}: {config.model.preset}, {shape.num_parameters / 1e6:,.1f} M parameters, {title}"]
-    limit = None if device == "cpu" else DEVICES[device].memory
-    memory = estimate_memory(shape, config, phases, ranks, device_bytes=limit or 0.0)
+    memory = estimate_memory(shape, config, phases, ranks, device_bytes=limit)
     lines.append(f"memory per rank: {_memory_text(memory)}")
     most = memory.total
     if hosts:
         (joint,) = (phase for phase in phases if phase.name == JOINT)
-        host = host_memory(shape, config, joint, device_bytes=limit or 0.0)
+        host = host_memory(shape, config, joint, device_bytes=limit)
         most = max(most, host.total)
-        where = "" if limit is None else f" on {gpus:g} GPUs beside the ranks'"
+        where = f" on {gpus:g} GPUs beside the ranks'"
         lines.append(f"memory of each of {hosts} rollout hosts{where}: {_memory_text(host)}")
-    if limit is not None and most > USABLE_SHARE * limit:
+    if most > USABLE_SHARE * limit:
         lines.append(
             f"does not fit into {limit / GIB:.0f} GiB, so it has no time and no price: more ranks (--ranks),"
             " an adapter (model.adapter=lora), model.gradient_checkpointing=true or smaller micro batches"
@@ -161,7 +155,7 @@ def show_plan(config: RunConfig, device: str, ranks: int, price: float | None, w
     return "\n".join(lines)
 
 
-def stated_workload(text: str) -> Phase:
+def stated_workload(text: str) -> Workload:
     """One epoch of TASKSxROLLOUTSxTURNS, every rollout trained on once.
 
     Example: stated_workload("500x8x5").sampled == 500 * 8 * 5 * TURN_SAMPLED
@@ -175,7 +169,7 @@ def stated_workload(text: str) -> Phase:
     tasks, rollouts, turns = (int(part) for part in match.groups())
     played = tasks * rollouts
     row = turns * (TURN_READ + TURN_SAMPLED)
-    return Phase(
+    return Workload(
         name=f"epoch of {played * turns:,} turns",
         trained=float(played * row),
         read=float(played * turns * TURN_READ),
@@ -193,7 +187,7 @@ def _memory_text(memory: Memory) -> str:
 
 
 def _time_lines(
-    phases: list[Phase], times: list[PhaseTime], devices: float, price: float | None
+    phases: list[Workload], times: list[PhaseTime], devices: float, price: float | None
 ) -> list[str]:
     heading = f"{'phase':<28}{'trained':>12}{'read':>12}{'sampled':>12}"
     heading += f"{'compute':>10}{'memory':>10}{'expected':>10}{'price':>10}"

@@ -17,7 +17,7 @@ from scenarios.base import Split, ToolCall
 from scenarios.registry import FAMILIES
 from training.data.folders import datasets
 from training.data.folders import rows as row_maker
-from training.data.folders.datasets import DrawnScenario, Request, draw_block, generate_folder
+from training.data.folders.datasets import DrawnScenario, FamilyRequest, draw_block, generate_folder
 from training.data.folders.index import DatasetIndex
 from training.data.folders.rows import (
     Case,
@@ -138,7 +138,7 @@ def test_sound_shards_are_kept_and_damaged_ones_made_again(
     kept_since = kept.stat().st_mtime_ns
     drawn: list[str] = []
 
-    def watch(request: Request, indices: range) -> list[DrawnScenario]:
+    def watch(request: FamilyRequest, indices: range) -> list[DrawnScenario]:
         drawn.append(request.family)
         return draw_block(request, indices)
 

@@ -53,10 +53,10 @@ NUM_PROBES = 3  # scenarios per difficulty that tell one version of a generator 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class FamilyRequest:
     """Scenarios of one family that are asked for.
 
-    Example: Request(family="cto", split="train", seed=0, difficulties=(1, 2), generator="5c", count=100)
+    Example: FamilyRequest(family="cto", split="train", seed=0, difficulties=(1,), generator="5c", count=9)
     """
 
     family: str
@@ -153,7 +153,7 @@ def make_requests(
     *,
     sector: str | None = None,
     unseal: bool = False,
-) -> list[Request]:
+) -> list[FamilyRequest]:
     """One request per family, each with the digest of its present generator.
 
     Raises:
@@ -182,7 +182,7 @@ def make_requests(
         if sector is not None and find_sector_rule(family) is None:
             raise UserError(f"the cases of {family} play in no sector; leave --sector or this family out")
     return [
-        Request(
+        FamilyRequest(
             family=family,
             split=cast(Split, split),
             seed=seed,
@@ -208,7 +208,7 @@ def compute_generator_digest(family: str, difficulties: Sequence[int]) -> str:
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
-def refuse_loss(out: Path, shard: OracleShard | TeacherShard, request: Request) -> None:
+def refuse_loss(out: Path, shard: OracleShard | TeacherShard, request: FamilyRequest) -> None:
     """Refuse a request for fewer scenarios than a shard of its family and split holds.
 
     Raises:
@@ -222,7 +222,7 @@ def refuse_loss(out: Path, shard: OracleShard | TeacherShard, request: Request) 
         )
 
 
-def _check_same_request(out: Path, requests: Sequence[Request]) -> None:
+def _check_same_request(out: Path, requests: Sequence[FamilyRequest]) -> None:
     """A folder may grow (more scenarios, families, splits) but never mixes seeds or loses scenarios."""
     if (out / TeacherIndex.FILE).exists():
         raise UserError(f"{out} holds demonstrations of a teacher; choose another --out")
@@ -248,7 +248,7 @@ def _check_same_request(out: Path, requests: Sequence[Request]) -> None:
         refuse_loss(out, shard, request)
 
 
-def _write_folder(out: Path, requests: Sequence[Request], processes: int | None) -> None:
+def _write_folder(out: Path, requests: Sequence[FamilyRequest], processes: int | None) -> None:
     shards = DatasetIndex.read(out).by_path()
     for request in requests:
         (out / request.family).mkdir(exist_ok=True)
@@ -270,7 +270,7 @@ def _write_folder(out: Path, requests: Sequence[Request], processes: int | None)
     write_card(out, DatasetIndex.read(out))
 
 
-def _is_complete(out: Path, request: Request, number: int, shards: dict[str, OracleShard]) -> bool:
+def _is_complete(out: Path, request: FamilyRequest, number: int, shards: dict[str, OracleShard]) -> bool:
     shard = shards.get(request.path(number))
     if shard is None or shard.num_scenarios != request.num_scenarios(number):
         return False
@@ -278,7 +278,7 @@ def _is_complete(out: Path, request: Request, number: int, shards: dict[str, Ora
 
 
 def _write_missing(
-    out: Path, request: Request, shards: dict[str, OracleShard], map_blocks: "MapBlocks", bar: Progress
+    out: Path, request: FamilyRequest, shards: dict[str, OracleShard], map_blocks: "MapBlocks", bar: Progress
 ) -> Iterator[OracleShard]:
     """Draw a request's scenarios and yield each shard that was not complete, once it is on the disk."""
     number = start = 0
@@ -299,7 +299,7 @@ def _write_missing(
 
 
 def _draw(
-    request: Request, map_blocks: "MapBlocks", bar: Progress, dropped: list[Repeat]
+    request: FamilyRequest, map_blocks: "MapBlocks", bar: Progress, dropped: list[Repeat]
 ) -> Iterator[DrawnScenario]:
     """The first `count` different scenarios; `dropped` gets the repeats before each."""
     repeats = RepeatFilter(request.load)
@@ -328,7 +328,7 @@ def _draw(
             )
 
 
-def draw_block(request: Request, indices: range) -> list[DrawnScenario]:
+def draw_block(request: FamilyRequest, indices: range) -> list[DrawnScenario]:
     """Generate, certify and describe the scenarios of these indices, those of the request's sector alone.
 
     Raises:
@@ -347,7 +347,9 @@ def draw_block(request: Request, indices: range) -> list[DrawnScenario]:
     return drawn
 
 
-MapBlocks = Callable[[Request, Iterable[range]], Iterator[list[DrawnScenario]]]  # in the order of the blocks
+MapBlocks = Callable[
+    [FamilyRequest, Iterable[range]], Iterator[list[DrawnScenario]]
+]  # in the order of the blocks
 
 
 @contextmanager
@@ -363,7 +365,7 @@ def open_map(num_processes: int) -> Iterator[MapBlocks]:
     context = get_context("spawn")  # fork is unsafe beside library threads
     pool = ProcessPoolExecutor(num_processes, mp_context=context, initializer=_start_worker)
 
-    def map_in_order(request: Request, blocks: Iterable[range]) -> Iterator[list[DrawnScenario]]:
+    def map_in_order(request: FamilyRequest, blocks: Iterable[range]) -> Iterator[list[DrawnScenario]]:
         waiting: deque[Future[list[DrawnScenario]]] = deque()
         for block in blocks:
             waiting.append(pool.submit(draw_block, request, block))
@@ -390,7 +392,7 @@ def _start_worker() -> None:
 
 def _write_shard(
     out: Path,
-    request: Request,
+    request: FamilyRequest,
     number: int,
     span: range,
     kept: Sequence[DrawnScenario],

@@ -12,13 +12,13 @@ from scenarios.base import Split
 from simulator.export.atomic_files import encode_json, write_atomic
 
 
-class Record(BaseModel):
+class IndexRecord(BaseModel):
     """A part of an index file."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Shard(Record):
+class ParquetShard(IndexRecord):
     """One finished Parquet file."""
 
     path: str  # inside the folder, with "/"
@@ -33,10 +33,10 @@ class Shard(Record):
         return file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == self.sha256
 
 
-AnyShard = TypeVar("AnyShard", bound=Shard)
+AnyShard = TypeVar("AnyShard", bound=ParquetShard)
 
 
-class FolderIndex(Record, Generic[AnyShard]):
+class FolderIndex(IndexRecord, Generic[AnyShard]):
     """Content of an index file; a subclass names the file, its format and its kind of shards."""
 
     FILE: ClassVar[str]
@@ -91,7 +91,7 @@ class FolderIndex(Record, Generic[AnyShard]):
         return {shard.path: shard for shard in self.shards}
 
 
-class OracleShard(Shard):
+class OracleShard(ParquetShard):
     """One Parquet file of generated demonstrations.
 
     Example: OracleShard(path="cto/train-00000.parquet", family="cto", split="train", seed=0,
@@ -120,7 +120,7 @@ class DatasetIndex(FolderIndex[OracleShard]):
     REMEDY = "delete it to have its shards made again"
 
 
-class TeacherShard(Shard):
+class TeacherShard(ParquetShard):
     """One Parquet file of a teacher's rows.
 
     Example: TeacherShard(path="cto/train-00000.parquet", family="cto", split="train", author="teacher:qwen",

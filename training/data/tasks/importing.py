@@ -27,7 +27,7 @@ from scenarios.tasks.registry import TASK_FAMILIES
 from scenarios.tasks.splits import SealKey, Task, TaskSet, require_key, unseal_test
 from simulator.export.atomic_files import claim_folder, explain_os_errors, write_atomic
 from training.data.folders.card import write_card_file
-from training.data.folders.index import FolderIndex, Record, Shard
+from training.data.folders.index import FolderIndex, IndexRecord, ParquetShard
 from training.data.folders.rows import (
     COLUMNS,
     TEAM,
@@ -41,18 +41,18 @@ from training.data.folders.rows import (
 from training.data.folders.validation import RowProblem, ValidationReport, validate_folder
 
 
-class Source(Record):
-    """A file that was imported. Example: Source(file="sums.jsonl", sha256="5c...")"""
+class ImportedFile(IndexRecord):
+    """A file that was imported. Example: ImportedFile(file="sums.jsonl", sha256="5c...")"""
 
     file: str
     sha256: str
 
 
-class ImportIndex(FolderIndex[Shard]):
+class ImportIndex(FolderIndex[ParquetShard]):
     """Content of import.json; without shards while they are being written.
 
     Example: ImportIndex(format=ImportIndex.FORMAT, name="sums", layout="qa", check="auto",
-                         sources=(Source(...),), shards=(Shard(path="sums/train-00000.parquet", ...),))
+                         sources=(ImportedFile(...),), shards=(ParquetShard(...),))
     """
 
     FILE = "import.json"
@@ -62,7 +62,7 @@ class ImportIndex(FolderIndex[Shard]):
     name: str
     layout: str
     check: str
-    sources: tuple[Source, ...]
+    sources: tuple[ImportedFile, ...]
 
 
 def read_import_index(folder: Path) -> ImportIndex:
@@ -116,7 +116,7 @@ def import_tasks(
     if not tasks:
         raise UserError(f"no row is a task; the first of {len(rejections)}: {rejections[0]}")
     contents: dict[str, bytes] = {}
-    shards: dict[str, Shard] = {}
+    shards: dict[str, ParquetShard] = {}
     num_rows: dict[str, int] = {}
     with unseal_test() as key:
         for split in SPLITS:
@@ -127,7 +127,9 @@ def import_tasks(
                 path, part = f"{place}-{number:05d}.parquet", rows[start : start + ROWS_PER_SHARD]
                 contents[path] = encode_shard(part)
                 sha256 = hashlib.sha256(contents[path]).hexdigest()
-                shards[path] = Shard(path=path, family=name, split=split, num_rows=len(part), sha256=sha256)
+                shards[path] = ParquetShard(
+                    path=path, family=name, split=split, num_rows=len(part), sha256=sha256
+                )
     report = ImportReport(num_rows=num_rows, rejections=tuple(rejections))
     index = ImportIndex(
         format=ImportIndex.FORMAT,
@@ -135,7 +137,8 @@ def import_tasks(
         layout=layout,
         check=check,
         sources=tuple(
-            Source(file=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths
+            ImportedFile(file=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+            for path in paths
         ),
     ).with_shards(shards)
     with explain_os_errors("write data folder", out):
@@ -246,7 +249,7 @@ def _count(report: ImportReport) -> str:
     return f"{total} tasks ({', '.join(f'{count} {split}' for split, count in report.num_rows.items())})"
 
 
-def _read_shard(folder: Path, shard: Shard) -> list[Row]:
+def _read_shard(folder: Path, shard: ParquetShard) -> list[Row]:
     path = folder / shard.path
     try:
         content = path.read_bytes()

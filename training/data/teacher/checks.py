@@ -197,8 +197,8 @@ class PlayedTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
-    """Fault of a play. Example: Rejection(reason="answer", detail="no final answer")"""
+class PlayRejection:
+    """Fault of a play. Example: PlayRejection(reason="answer", detail="no final answer")"""
 
     reason: Reason
     detail: str
@@ -260,7 +260,7 @@ def check_chain(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) 
 
 
 def _check_words(lesson: Lesson, turns: Sequence[PlayedTurn], *, concludes: bool) -> str | None:
-    names = {name for text in lesson.list_observations() for name, _ in read_figures(text)} | {
+    names = {name for text in lesson.observations for name, _ in read_figures(text)} | {
         name for turn in turns for name, _ in read_figures(turn.observation)
     }
     from_brief = _list_numbers(lesson.brief)
@@ -354,12 +354,12 @@ CHECKS: dict[Reason, Check] = {
 
 def find_rejection(
     lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float = EXACT
-) -> Rejection | None:
+) -> PlayRejection | None:
     """The first of the four checks that fails; None for a demonstration worth keeping."""
     for reason, check in CHECKS.items():
         detail = check(lesson, turns, min_reward)
         if detail is not None:
-            return Rejection(reason=reason, detail=detail)
+            return PlayRejection(reason=reason, detail=detail)
     return None
 
 

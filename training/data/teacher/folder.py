@@ -30,14 +30,14 @@ from simulator.engines.openai.request_limits import BudgetSpentError
 from simulator.export.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
 from simulator.line_files import LineFile, read_lines
 from training.data.folders.card import write_teacher_card
-from training.data.folders.datasets import Request, make_requests, refuse_loss
-from training.data.folders.index import DatasetIndex, Record, TeacherIndex, TeacherShard
+from training.data.folders.datasets import FamilyRequest, make_requests, refuse_loss
+from training.data.folders.index import DatasetIndex, IndexRecord, TeacherIndex, TeacherShard
 from training.data.folders.near_duplicates import RepeatFilter, compute_fingerprint
-from training.data.folders.rows import Case, count_roles, encode_shard, require_certificate
+from training.data.folders.rows import SOLO_FAMILIES, Case, count_roles, encode_shard, require_certificate
 from training.data.teacher.checks import AUTHOR_PREFIX
-from training.data.teacher.lessons import list_lessons
+from training.data.teacher.lessons import Lesson, list_lessons
 from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
-from training.data.teacher.paraphrase import check_can_paraphrase, make_paraphrase_lesson
+from training.data.teacher.paraphrase import ParaphraseLesson, check_can_paraphrase
 from training.data.teacher.teacher import Halt, TaughtLesson, TeachingRules, write_demonstrations
 from training.runs.progress import Progress, progress
 
@@ -46,7 +46,7 @@ SUFFIX = ".journal.jsonl"
 SPARE_DRAWS = 50  # besides twice the count: a family that repeats itself more often is given up
 
 
-class Heading(Record):
+class Heading(IndexRecord):
     """The first line of a journal: what the replies answer.
 
     Example: Heading(author="teacher:qwen2.5-72b", family="cto", split="train", seed=0, difficulties=(1, 2),
@@ -63,7 +63,7 @@ class Heading(Record):
     generator: str  # see `training.data.folders.datasets.compute_generator_digest`
 
 
-class JournalReply(Record):
+class JournalReply(IndexRecord):
     """A reply to a scenario; its replies are written in the order of their turns."""
 
     kind: Literal["reply"] = "reply"
@@ -72,7 +72,7 @@ class JournalReply(Record):
     reply: ChatReply
 
 
-class JournalFailure(Record):
+class JournalFailure(IndexRecord):
     """A request that got no reply; it is asked again in the next run."""
 
     kind: Literal["failure"] = "failure"
@@ -159,7 +159,7 @@ class Journal:
         if turn == len(before):
             self.replies[key] = (*before, reply)
 
-    def _add(self, line: Record) -> None:
+    def _add(self, line: IndexRecord) -> None:
         self._file.add(*(one.model_dump_json().encode() for one in (*self._first, line)))
         self._first = []
 
@@ -221,7 +221,7 @@ class _FolderTeacher:
         self._num_failures: Counter[str] = Counter()
         self._num_kept = self._num_rejected = 0
 
-    async def teach(self, requests: Sequence[Request]) -> TeachingReport:
+    async def teach(self, requests: Sequence[FamilyRequest]) -> TeachingReport:
         shards = TeacherIndex.read(self._out).by_path()
         written = []
         spent = sum(Journal(path).cost for path in sorted(self._out.glob(f"*/*{SUFFIX}")))
@@ -242,7 +242,7 @@ class _FolderTeacher:
         return self._report(written)
 
     async def _teach_shard(
-        self, request: Request, number: int, cases: Sequence[Case], client: ChatClient, bar: Progress
+        self, request: FamilyRequest, number: int, cases: Sequence[Case], client: ChatClient, bar: Progress
     ) -> TeacherShard | None:
         """The shard as far as it got; None where nothing was finished."""
 
@@ -254,11 +254,11 @@ class _FolderTeacher:
             counts = {"kept": self._num_kept, "rejected": self._num_rejected, "cost": client.budget.spent}
             bar.advance(int(taught.is_finished), **counts)
 
-        lessons = []
+        lessons: list[Lesson] = []
         for case in cases:
             if self._rules.writes == "brief":
                 assert isinstance(case, Scenario)
-                lessons.append(make_paraphrase_lesson(case))
+                lessons.append(ParaphraseLesson(case, SOLO_FAMILIES[case.family]))
             else:
                 lessons += list_lessons(case)
         folder = self._out / request.family
@@ -293,7 +293,7 @@ class _FolderTeacher:
         return self._write_shard(request, number, results, journal)
 
     def _write_shard(
-        self, request: Request, number: int, results: Sequence[TaughtLesson], journal: Journal
+        self, request: FamilyRequest, number: int, results: Sequence[TaughtLesson], journal: Journal
     ) -> TeacherShard:
         """Write rows and rejections; equal results give equal bytes."""
         path = request.path(number)
@@ -336,7 +336,7 @@ class _FolderTeacher:
         )
 
 
-def _draw_shards(requests: Sequence[Request]) -> Iterator[tuple[Request, int, list[Case]]]:
+def _draw_shards(requests: Sequence[FamilyRequest]) -> Iterator[tuple[FamilyRequest, int, list[Case]]]:
     """Request, number and cases of each shard in turn."""
     for request in requests:
         different = _draw(request)
@@ -344,7 +344,7 @@ def _draw_shards(requests: Sequence[Request]) -> Iterator[tuple[Request, int, li
             yield request, number, [next(different) for _ in range(request.num_scenarios(number))]
 
 
-def _draw(request: Request) -> Iterator[Case]:
+def _draw(request: FamilyRequest) -> Iterator[Case]:
     """Different cases in index order: one that repeats an earlier one, or nearly, is not worth its price.
 
     Raises:

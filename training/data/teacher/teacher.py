@@ -30,7 +30,7 @@ from simulator.tool_calls import OPEN, BadToolCallError, describe_tools, parse_t
 from training.data.folders.rows import Message, Row, list_tools
 from training.data.teacher.checks import (
     PlayedTurn,
-    Rejection,
+    PlayRejection,
     drop_reasoning,
     find_rejection,
     keep_sound_reasoning,
@@ -99,13 +99,13 @@ def resolve_teacher(
 class TaughtLesson:
     """Result of one lesson: a row, a rejection, a failure, or (none of these) no end yet.
 
-    Example: TaughtLesson(lesson=lesson, turns=turns, rejection=Rejection(reason="answer", detail="..."))
+    Example: TaughtLesson(lesson=lesson, turns=turns, rejection=PlayRejection(reason="answer", detail="..."))
     """
 
     lesson: Lesson
     turns: tuple[PlayedTurn, ...] = ()
     row: Row | None = None
-    rejection: Rejection | None = None
+    rejection: PlayRejection | None = None
     failure: EndpointError | None = None
 
     @property
@@ -238,7 +238,7 @@ class _Asker:
 
 async def _play(
     lesson: Lesson, asker: _Asker, rules: TeachingRules
-) -> tuple[tuple[PlayedTurn, ...], Rejection | None]:
+) -> tuple[tuple[PlayedTurn, ...], PlayRejection | None]:
     """Ask until the teacher answers, calls a tool in vain, is cut off, or has had `max_turns` turns.
 
     Returns its turns, and why they ended without an answer that could be checked. A failed call ends the work
@@ -257,11 +257,11 @@ async def _play(
         reply = await asker.ask(conversation)
         thoughts, text = _split_thoughts(reply)
         if reply.finish_reason in CUT:
-            return tuple(turns), Rejection(reason="answer", detail=f"turn cut off: {reply.finish_reason}")
+            return tuple(turns), PlayRejection(reason="answer", detail=f"turn cut off: {reply.finish_reason}")
         try:
             calls = [_read_call(call) for call in reply.calls] or _read_text_call(text)
         except BadToolCallError as error:
-            return tuple(turns), Rejection(reason="tools", detail=str(error))
+            return tuple(turns), PlayRejection(reason="tools", detail=str(error))
         if not calls:
             turns.append(PlayedTurn(text=thoughts + text, asked=asked))
             message = lesson.follow_up(list_answers(turns))
@@ -280,7 +280,7 @@ async def _play(
             if not is_accepted:
                 return tuple(turns), None
             conversation.append(_tell(observation, reply.calls[position] if reply.calls else None))
-    return tuple(turns), Rejection(reason="answer", detail=f"no answer in {rules.max_turns} turns")
+    return tuple(turns), PlayRejection(reason="answer", detail=f"no answer in {rules.max_turns} turns")
 
 
 def _split_thoughts(reply: ChatReply) -> tuple[str, str]:
