@@ -30,8 +30,7 @@ from training.models.adapters import list_owners, roles_of
 from training.models.engine_factory import serve
 from training.models.weights import is_finished, load_trainable, load_weights
 from training.runs.run_folder import Run
-from training.runs.workers import report_progress
-from training.stages.evaluation import find_repeats, outcomes_folder, store_scores
+from training.stages.evaluation import Scores, evaluate_once, find_repeats, play_options
 from training.stages.from_config import make_chat, test_cases
 from training.stages.grpo import train_on_scenarios
 from training.stages.grpo import train_role as train_role_by_grpo
@@ -167,46 +166,35 @@ def train_single_grpo(path: Path) -> None:
 
 def evaluate_single(path: Path, stage: str) -> None:
     """Score the single agent after one of its stages on the team's sealed cases."""
-    run = Run.open(path)
-    name = f"evaluate/{stage}/team"
-    if run.is_done(name):
-        return
-    config = run.config
-    model, tokenizer = load_weights(run, stage, SINGLE)
-    chat = make_chat(tokenizer, config)
-    grpo = _single_grpo_config(config)
-    with serve(run, {SINGLE: model}, stage, end_id=chat.end_id) as engine:
 
-        def play(
-            part: Sequence[TeamScenario], temperature: float, first_place: int, stream: str
-        ) -> list[tuple[Episode, TeamVerdict]]:
-            episodes = play_alone(
-                part,
-                engine=engine,
-                chat=chat,
-                temperature=temperature,
-                max_completion_tokens=grpo.max_completion_tokens,
-                stream=stream,
-                style=config.model.prompts,
-                policy=SINGLE,
-                max_turns=grpo.max_turns,
-                max_total_tokens=model.config.max_position_embeddings,  # it may call tools on and on
-                first_place=first_place,
-            )
-            return score_all(part, episodes, config.team_reward)
+    def score(run: Run) -> list[Scores]:
+        config, grpo = run.config, _single_grpo_config(run.config)
+        model, tokenizer = load_weights(run, stage, SINGLE)
+        chat = make_chat(tokenizer, config)
+        with serve(run, {SINGLE: model}, stage, end_id=chat.end_id) as engine:
 
-        scores = score_plays(
-            stage,
-            test_cases(config),
-            play,
-            folder=outcomes_folder(run),
-            repeats=find_repeats(config),
-            temperature=config.evaluation.temperature,
-            with_greedy=config.evaluation.greedy,
-            block_size=config.evaluation.block_size,
-        )
-    store_scores(run, name, [scores])
-    report_progress(20)
+            def play(
+                part: Sequence[TeamScenario], temperature: float, first_place: int, stream: str
+            ) -> list[tuple[Episode, TeamVerdict]]:
+                episodes = play_alone(
+                    part,
+                    engine=engine,
+                    chat=chat,
+                    temperature=temperature,
+                    max_completion_tokens=grpo.max_completion_tokens,
+                    stream=stream,
+                    style=config.model.prompts,
+                    policy=SINGLE,
+                    max_turns=grpo.max_turns,
+                    max_total_tokens=model.config.max_position_embeddings,  # it may call tools on and on
+                    first_place=first_place,
+                )
+                return score_all(part, episodes, config.team_reward)
+
+            repeats = find_repeats(config)
+            return [score_plays(stage, test_cases(config), play, repeats=repeats, **play_options(run))]
+
+    evaluate_once(path, f"evaluate/{stage}/team", 20, score)
 
 
 def list_control_owners(config: RunConfig) -> tuple[str, ...]:
