@@ -59,7 +59,6 @@ def test_counts_and_difficulties(folder: Path) -> None:
         "drawn": "15",
         "exact repeats left out": "0",
         "near repeats left out": "0",
-        "certified": "yes",
     }
     levels = {(row["family"], row["split"]): row for row in read_table(folder, "Scenarios by difficulty")}
     assert [levels["cto", "train"][level] for level in "124"] == ["8", "7", "0"]

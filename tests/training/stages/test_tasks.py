@@ -107,8 +107,6 @@ def test_an_imported_folder_is_validated_and_a_changed_row_is_named(
 ) -> None:
     assert main(["validate", str(folder)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "60 of 60 rows are clean"
-    with pytest.raises(UserError, match="leave --keep out"):
-        validate_data(folder, keep=folder / "clean")
     path = folder / "pens" / "train-00000.parquet"
     rows = pq.read_table(path).to_pylist()
     question = rows[3]["messages"][1]

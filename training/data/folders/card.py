@@ -46,7 +46,7 @@ Generated decision cases of the `emads` role families, each with an expert's pla
 of one scenario: `messages` is the whole chat with tool calls and their true observations, `tools` the tools'
 signatures (like the arguments of calls JSON text in the files, values once `load_dataset` has read them),
 `answer` the final answer as JSON text, `key` the scenario's coordinates.
-{gold}{certified}
+{gold}Every optimum was found again by a second, independent method while the data was made: 0 disagreements.
 Rows are a pure function of family, split, seed, index and difficulty; no split or seed draws from another's
 stream. The cases are synthetic: no person, company or real event is described. All text is English.
 
@@ -91,7 +91,7 @@ nobody vetoes.
 {baselines}
 {meetings}## Made with
 
-{rejected}emads {version}. The same commands give the same bytes:
+emads {version}. The same commands give the same bytes:
 
 ```bash
 {commands}
@@ -105,10 +105,6 @@ nobody vetoes.
 
 Apache-2.0, like the program that made it.
 """
-_CERTIFIED = (
-    "Every optimum was found again by a second, independent method while the data was made: 0 disagreements."
-)
-_NOT_CERTIFIED = "Not every optimum was checked by a second method: see the first table."
 _GOLD = """\
 Every answer of a role family is the exact optimum of its scenario and scored 1 by the family's verifier when
 it was written.
@@ -116,11 +112,6 @@ it was written.
 _TEAM_GOLD = """\
 Rows of `team` are experts' meetings and no optima: no seat sees the others' facts. Every report states true
 figures; what the funded plan is worth, as a share V of the optimum, stands under "Team meetings".
-"""
-_REJECTED = """\
-These are the clean rows of another folder: {} problems kept rows out, see rejected.jsonl. The commands below
-make all of them again.
-
 """
 _TEACHER_TEXT = """\
 # Company decision demonstrations by a teacher model
@@ -177,8 +168,8 @@ def write_card_file(
     write_atomic(folder / CARD, str(card).encode())
 
 
-def write_card(folder: Path, index: DatasetIndex, *, num_rejected: int = 0) -> None:
-    """Write README.md of the oracle's rows; `num_rejected` problems kept rows of another folder out of it."""
+def write_card(folder: Path, index: DatasetIndex) -> None:
+    """Write README.md of the oracle's rows."""
     groups = {
         place: list(shards)
         for place, shards in groupby(index.shards, key=lambda shard: (shard.family, str(shard.split)))
@@ -196,7 +187,7 @@ def write_card(folder: Path, index: DatasetIndex, *, num_rejected: int = 0) -> N
     write_card_file(
         folder,
         configs,
-        _write_text(groups, found, num_rejected),
+        _write_text(groups, found),
         pretty_name="Company decision demonstrations",
         license_name="apache-2.0",
         tags=TAGS,
@@ -233,8 +224,7 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in line)} |\n" for line in lines)
 
 
-def _write_text(groups: Groups, found: Found, num_rejected: int) -> str:
-    is_certified = all(shard.certified for shards in groups.values() for shard in shards)
+def _write_text(groups: Groups, found: Found) -> str:
     config, split = next(iter(groups), ("cto", "train"))
     families = {family for family, _ in groups}
 
@@ -253,12 +243,10 @@ def _write_text(groups: Groups, found: Found, num_rejected: int) -> str:
     worth = _table(("family", "split", "difficulty", "scenarios", "mean V", "optima"), meetings)
     return _TEXT.format(
         gold=(_GOLD if families - {TEAM} else "") + (_TEAM_GOLD if TEAM in families else ""),
-        certified=_CERTIFIED if is_certified else _NOT_CERTIFIED,
         config=config,
         split=split,
         similarity=LEAST_SIMILARITY,
         sample=SAMPLE_PER_DIFFICULTY,
-        rejected=_REJECTED.format(num_rejected) if num_rejected else "",
         version=importlib.metadata.version("emads"),
         counts=_tabulate_counts(groups),
         difficulties=table(
@@ -314,12 +302,11 @@ def _tabulate_counts(groups: Groups) -> str:
             sum(shard.stop - shard.start for shard in shards),
             sum(shard.num_exact_repeats for shard in shards),
             sum(shard.num_near_repeats for shard in shards),
-            "yes" if all(shard.certified for shard in shards) else "no",
         )
         for place, shards in groups.items()
     )
     left_out = ("exact repeats left out", "near repeats left out")
-    return _table(("family", "split", "seed", "scenarios", "rows", "drawn", *left_out, "certified"), rows)
+    return _table(("family", "split", "seed", "scenarios", "rows", "drawn", *left_out), rows)
 
 
 def _list_commands(groups: Groups) -> Iterator[str]:

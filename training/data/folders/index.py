@@ -95,7 +95,7 @@ class OracleShard(ParquetShard):
     """One Parquet file of generated demonstrations.
 
     Example: OracleShard(path="cto/train-00000.parquet", family="cto", split="train", seed=0,
-                         difficulties=(1, 2), generator="a1...", certified=True, start=0, stop=1001,
+                         difficulties=(1, 2), generator="a1...", start=0, stop=1001,
                          num_scenarios=1000, num_exact_repeats=0, num_near_repeats=1, num_rows=1000,
                          sha256="5c...")
     """
@@ -103,7 +103,6 @@ class OracleShard(ParquetShard):
     seed: int
     difficulties: tuple[int, ...]
     generator: str  # digest of what the family's generator makes: see `compute_generator_digest`
-    certified: bool  # every optimum was found again by a second method
     sector: str | None = None  # the only one whose cases were taken; None: all
     start: int  # first index that was drawn for it
     stop: int  # one after the last
@@ -116,7 +115,7 @@ class DatasetIndex(FolderIndex[OracleShard]):
     """Content of dataset.json."""
 
     FILE = "dataset.json"
-    FORMAT = "emads-dataset/4"
+    FORMAT = "emads-dataset/5"
     REMEDY = "delete it to have its shards made again"
 
 

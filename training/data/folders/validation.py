@@ -1,12 +1,9 @@
-"""Checks a data folder row by row against the generators: names what is corrupt, keeps what is clean."""
+"""Checks a data folder row by row against the generators and names what is corrupt."""
 
-import hashlib
-import json
 import os
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,10 +14,7 @@ import pyarrow.parquet as pq
 from evaluation.audit.brief_facts import RULES
 from roles.errors import UserError
 from scenarios.base import SPLITS, Scenario, Split, check_coordinates
-from simulator.export.atomic_files import explain_os_errors, write_atomic
 from training.data.demonstrations import difficulty_of
-from training.data.folders.card import write_card
-from training.data.folders.datasets import compute_generator_digest
 from training.data.folders.index import DatasetIndex, OracleShard, TeacherIndex, TeacherShard
 from training.data.folders.rows import (
     COLUMNS,
@@ -29,7 +23,6 @@ from training.data.folders.rows import (
     TEAM,
     Row,
     build_rows,
-    encode_shard,
     generate_case,
 )
 from training.data.teacher.checks import ANY_REWARD, find_teacher_fault, is_by_teacher
@@ -37,7 +30,6 @@ from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
 from training.data.teacher.paraphrase import find_paraphrase_fault
 from training.runs.progress import progress
 
-REJECTED = "rejected.jsonl"
 SHARD_NAME = re.compile(rf"(\w+)/({'|'.join(SPLITS)})-\d{{5}}\.parquet")
 
 
@@ -65,13 +57,11 @@ class ValidationReport:
     problems: tuple[RowProblem, ...]
 
 
-def validate_folder(folder: Path, *, keep: Path | None = None) -> ValidationReport:
-    """Generate every row again, score its answer again, and compare; clean rows go to `keep`.
-
-    `keep` becomes a data folder of its own; rejected.jsonl there lists every problem.
+def validate_folder(folder: Path) -> ValidationReport:
+    """Generate every row again, score its answer again, and compare.
 
     Raises:
-        UserError: no data there, a damaged dataset.json, or `keep` holds something already.
+        UserError: no data there, or a damaged dataset.json.
     """
     files = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*.parquet"))
     shards = DatasetIndex.read(folder).by_path()
@@ -80,7 +70,6 @@ def validate_folder(folder: Path, *, keep: Path | None = None) -> ValidationRepo
         raise UserError(
             f"no data in {folder} (no FAMILY/SPLIT-NUMBER.parquet there); make some with `emads generate`"
         )
-    clean = None if keep is None else _CleanFolder(keep)
     missing = sorted({*shards, *by_teacher} - set(files))
     problems = [RowProblem(file=path, row=None, reason="file is missing") for path in missing]
     num_rows = num_clean = 0
@@ -90,15 +79,9 @@ def validate_folder(folder: Path, *, keep: Path | None = None) -> ValidationRepo
             table, found = _check_file(folder, file, shards.get(file), by_teacher.get(file), seen)
             problems += found
             if table is not None:
-                corrupt = {problem.row for problem in found}
-                rows = [number for number in range(table.num_rows) if number not in corrupt]
                 num_rows += table.num_rows
-                num_clean += len(rows)
-                if clean is not None and rows:
-                    clean.add(file, table.take(rows), shards.get(file))
+                num_clean += table.num_rows - len({one.row for one in found} - {None})
             bar.advance(1, corrupt=len(problems))
-    if clean is not None:
-        clean.finish(problems)
     return ValidationReport(num_rows=num_rows, num_clean=num_clean, problems=tuple(problems))
 
 
@@ -214,69 +197,3 @@ def summarise(report: ValidationReport, most: int = 20) -> Sequence[str]:
     if len(report.problems) > most:
         lines.append(f"... and {len(report.problems) - most} more problems")
     return [*lines, f"{report.num_clean} of {report.num_rows} rows are clean"]
-
-
-class _CleanFolder:
-    """Takes the clean rows file by file; `emads generate` fills the gaps of such a folder again."""
-
-    def __init__(self, path: Path) -> None:
-        """Make the folder.
-
-        Raises:
-            UserError: it holds something already, or cannot be written.
-        """
-        with explain_os_errors("write data folder", path):
-            if path.exists() and (not path.is_dir() or any(path.iterdir())):
-                raise UserError(f"--keep {path} is not empty; choose a new folder")
-            path.mkdir(parents=True, exist_ok=True)
-        self._path = path
-        self._shards: dict[str, OracleShard] = {}
-
-    def add(self, file: str, table: pa.Table, source: OracleShard | None) -> None:
-        """Write the clean rows of one file; `source` is what dataset.json says of it, if anything."""
-        content = encode_shard(table.to_pylist())
-        path = self._path / file
-        with explain_os_errors("write", path):
-            path.parent.mkdir(exist_ok=True)
-            write_atomic(path, content)
-        rows_per_key = Counter(table["key"].to_pylist())
-        whole = max(rows_per_key.values())
-        shard = source or _describe(file, table.to_pylist())
-        self._shards[file] = shard.model_copy(
-            update={
-                "num_scenarios": sum(count == whole for count in rows_per_key.values()),
-                "num_rows": table.num_rows,
-                "sha256": hashlib.sha256(content).hexdigest(),
-            }
-        )
-
-    def finish(self, problems: Sequence[RowProblem]) -> None:
-        """Write index, card and the list of what was left out."""
-        lines = "".join(f"{json.dumps(asdict(problem))}\n" for problem in problems)
-        with explain_os_errors("write data folder", self._path):
-            write_atomic(self._path / REJECTED, lines)
-            index = DatasetIndex.of(self._shards)
-            index.write(self._path)
-            write_card(self._path, index, num_rejected=len(problems))
-
-
-def _describe(file: str, rows: Sequence[Mapping[str, Any]]) -> OracleShard:
-    """Describe a file that dataset.json does not list, from its rows."""
-    first = rows[0]
-    difficulties = tuple(sorted({row["difficulty"] for row in rows}))
-    return OracleShard(
-        path=file,
-        family=first["family"],
-        split=first["split"],
-        seed=first["seed"],
-        difficulties=difficulties,
-        generator=compute_generator_digest(first["family"], difficulties),
-        certified=False,
-        start=min(row["index"] for row in rows),
-        stop=max(row["index"] for row in rows) + 1,
-        num_scenarios=len(rows),
-        num_exact_repeats=0,
-        num_near_repeats=0,
-        num_rows=len(rows),
-        sha256="",
-    )

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from roles.errors import UserError, unknown
-from scenarios.base import SPLITS, Scenario, Step, ToolCall
+from scenarios.base import Scenario, Split, Step, ToolCall
 from scenarios.registry import FAMILIES
 from scenarios.tasks.imported import ROLE, call_tool, demonstrate, list_scenarios, solve, verify
 from scenarios.tasks.question_files import Rejection, choose_check, read_questions
@@ -81,6 +81,7 @@ def read_import_index(folder: Path) -> ImportIndex:
 
 REJECTED, SEALED = "rejected.jsonl", "sealed"
 ROWS_PER_SHARD = 1000
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 _TEXT = """\
@@ -263,17 +264,10 @@ def _read_shard(folder: Path, shard: ParquetShard) -> list[Row]:
     return rows
 
 
-def validate_data(folder: Path, *, keep: Path | None = None) -> ValidationReport:
-    """Check a data folder of any kind; clean rows go to `keep`, but not those of imported tasks.
-
-    Raises:
-        UserError: as `validate_folder` and `validate_import`.
-    """
-    if not (folder / ImportIndex.FILE).exists():
-        return validate_folder(folder, keep=keep)
-    if keep is not None:
-        raise UserError(f"{folder} holds imported tasks: leave --keep out and import the files again")
-    return validate_import(folder)
+def validate_data(folder: Path) -> ValidationReport:
+    """Check a data folder of any kind; raises as `validate_folder` and `validate_import`."""
+    is_import = (folder / ImportIndex.FILE).exists()
+    return validate_import(folder) if is_import else validate_folder(folder)
 
 
 def validate_import(folder: Path) -> ValidationReport:

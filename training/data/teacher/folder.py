@@ -251,8 +251,8 @@ class _FolderTeacher:
             self._num_rejected += taught.rejection is not None
             if taught.failure is not None:
                 self._num_failures[taught.failure.kind] += 1
-            counts = {"kept": self._num_kept, "rejected": self._num_rejected, "cost": client.budget.spent}
-            bar.advance(int(taught.is_finished), **counts)
+            kept, rejected, cost = self._num_kept, self._num_rejected, client.budget.spent
+            bar.advance(int(taught.is_finished), kept=kept, rejected=rejected, cost=cost)
 
         lessons: list[Lesson] = []
         for case in cases:

@@ -127,7 +127,8 @@ class TaughtLesson:
 class ReplyLog(Protocol):
     """Replies that were paid for; `training.data.teacher.folder.Journal` keeps them on disk."""
 
-    replies: Mapping[str, Sequence[ChatReply]]  # by key of the lesson
+    @property
+    def replies(self) -> Mapping[str, Sequence[ChatReply]]: ...  # by key of the lesson
 
     def note_reply(self, key: str, turn: int, reply: ChatReply) -> None: ...
     def note_failure(self, key: str, failure: str, cost: float) -> None: ...
