@@ -102,7 +102,7 @@ CHECKS: dict[str, ReliabilityCheck] = {
         trials=governed_kills,
     ),
     "R15": ReliabilityCheck(
-        probe="live processes on a store that is rolled back, cut, hidden, replayed: nothing twice, no ruling",
+        probe="live processes on a store that is rolled back, cut, hidden, replayed: 0 double effects",
         pr=6,
         full=200,
         trials=store_schedules,

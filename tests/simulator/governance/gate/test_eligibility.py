@@ -124,3 +124,27 @@ def test_four_eyes_are_checked_at_the_gate_too(tmp_path: Path) -> None:
             assert "refused" in stand.kinds()
 
     asyncio.run(run())
+
+
+def test_the_command_takes_a_registration_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the person has approved before does not count any more."""
+    path = tmp_path / "s.db"
+    path.with_name("s.db.key").write_text(KEY.hex())
+    path.with_name("s.db.key").chmod(0o600)
+    cases = draw_cases(1)
+
+    async def play(*, approve: bool) -> str:
+        async with open_services(path, key=KEY) as services:
+            if approve:
+                services.desk.reviewers.register("ann")
+            (episode,) = await play_governed(cases, services, make_seating(cases), AbsentReviewer(), CALM)
+            for request in services.desk.list_open() if approve else ():
+                services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+            return episode.status
+
+    assert asyncio.run(play(approve=True)) == "waiting"
+    assert main(["review", str(path), "--remove", "ann"]) == 0
+    assert "ann rules on nothing" in capsys.readouterr().out
+    assert main(["review", str(path), "--remove", "ann"]) == 2
+    assert "nobody registered the reviewer 'ann'" in capsys.readouterr().err
+    assert asyncio.run(play(approve=False)) == "waiting"  # for another ruling: the approval was refused
