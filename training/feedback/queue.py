@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from roles.errors import UserError
 from simulator.export.atomic_files import explain_os_errors, write_atomic
-from simulator.governance.store.database import digest_json
+from simulator.governance.seals import digest_json
 from training.feedback.labels import (
     Comparison,
     Conversation,
