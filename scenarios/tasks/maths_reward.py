@@ -14,8 +14,7 @@ from typing import Any
 from roles.errors import UserError, unknown
 from scenarios.base import Verdict
 from scenarios.rewards import is_parseable
-from scenarios.tasks.grading.arithmetic import calculate
-from scenarios.tasks.grading.expressions import MAX_CHARS, ExpressionError
+from scenarios.tasks.grading.arithmetic import MAX_CHARS, ExpressionError, calculate
 from scenarios.tasks.grading.text_checks import parse_quantity
 
 WEIGHTS: dict[str, float] = {"accuracy": 0.7, "format": 0.1, "reasoning": 0.1, "brevity": 0.1}

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from scenarios.base import Step, ToolCall
-from scenarios.tasks.grading.arithmetic import calculate, format_number
-from scenarios.tasks.grading.expressions import ExpressionError
+from scenarios.tasks.grading.arithmetic import ExpressionError, calculate, format_number
 from scenarios.tasks.grading.text_checks import parse_quantity
 
 OPEN, CLOSE, FINAL = "<<", ">>", "####"

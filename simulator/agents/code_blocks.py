@@ -1,6 +1,6 @@
 """Runs Python that an agent writes in a turn, in the sandbox; its output is an observation.
 
-Nothing is ever run outside `scenarios.tasks.sandbox.sandbox`; where that does not work here, nothing is run
+Nothing is ever run outside `scenarios.tasks.sandbox`; where that does not work here, nothing is run
 at all. Every block starts from nothing: no variable of an earlier one is left.
 """
 
@@ -8,7 +8,7 @@ import asyncio
 import re
 
 from scenarios.base import ToolError
-from scenarios.tasks.sandbox.sandbox import Limits, ProgramRun, run_program
+from scenarios.tasks.sandbox import Limits, ProgramRun, run_program
 from simulator.tool_calls import BadToolCallError
 
 FENCE = "```"

@@ -10,8 +10,8 @@ from roles.base import AnswerError, parse_answer
 from roles.team import Vote
 from scenarios.registry import FAMILIES
 from scenarios.tasks.grading.text_checks import Check, CheckKind, score_answer
-from scenarios.tasks.sandbox.program_cases import FunctionCase, _judge_line, judge_function
-from scenarios.tasks.sandbox.sandbox import Limits, run_program
+from scenarios.tasks.programs import FunctionCase, _judge_line, judge_function
+from scenarios.tasks.sandbox import Limits, run_program
 
 ACCEPT = '{"vote": "accept"}'
 # each looks like a right answer to somebody; none may be read as one

@@ -13,15 +13,25 @@ import pytest
 from sandboxes import put_on_path, run_or_be_refused, take_away, works_here
 
 from roles.errors import InfrastructureError, UserError
-from scenarios.tasks.sandbox.program_cases import (
+from scenarios.tasks.programs import (
     MAX_PROGRAM_CHARS,
     FunctionCase,
     judge_function,
     score_cases,
 )
-from scenarios.tasks.sandbox.sandbox import Limits, ProgramRun, build_command, find_sandbox, run_program
-from scenarios.tasks.sandbox.seccomp import DENIED, MACHINES, build_filter
-from scenarios.tasks.sandbox.trusted_program import TRUSTED_PATHS, is_new_enough, require_trusted
+from scenarios.tasks.sandbox import (
+    DENIED,
+    MACHINES,
+    TRUSTED_PATHS,
+    Limits,
+    ProgramRun,
+    build_command,
+    build_filter,
+    find_sandbox,
+    is_new_enough,
+    require_trusted,
+    run_program,
+)
 
 ROOT = Path(__file__).parent.parent.parent.parent
 ALLOW, DENY, KILL = 0x7FFF0000, 0x00050001, 0x80000000
@@ -279,7 +289,7 @@ def test_a_program_called_bwrap_on_the_path_is_not_trusted(
     trusted = TRUSTED_PATHS
     mark = tmp_path / "ran"
     path = put_on_path(monkeypatch, tmp_path, f"open({str(mark)!r}, 'w'); end(0)")
-    monkeypatch.setattr("scenarios.tasks.sandbox.sandbox.TRUSTED_PATHS", trusted)
+    monkeypatch.setattr("scenarios.tasks.sandbox.TRUSTED_PATHS", trusted)
     if works_here():
         assert find_sandbox() in trusted
     else:
