@@ -79,7 +79,7 @@ def test_right_and_rounded_annotations_are_accepted(annotation: str) -> None:
         ("<<10/3=3.34>> #### 3.34", "is wrong"),
         ("<<48/2>> #### 24", "is not expression=number"),
         ("<<48/2=24=24>> #### 24", "is not expression=number"),
-        ("<<=24>> #### 24", "ends too early"),
+        ("<<=24>> #### 24", "'' is no expression"),
         ("<<2x=10>> #### 10", "unexpected 'x'"),
         ("<<1/0=1>> #### 1", "division by zero"),
         ("<<9**9**9=1>> #### 1", "exponent"),
