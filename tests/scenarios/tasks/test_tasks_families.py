@@ -18,7 +18,7 @@ from scenarios.conformance import CHECKS, check
 from scenarios.registry import FAMILIES
 from scenarios.tasks import imported
 from scenarios.tasks.grading.arithmetic import calculate
-from scenarios.tasks.knowledge_base import RELATIONS, build_records, find_names, join, walk
+from scenarios.tasks.lookup import RELATIONS, build_records, find_names, join, walk
 from scenarios.tasks.programs import STEPS, compute, draw_specification, recompute, write_program
 from scenarios.tasks.question_files import read_questions
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
