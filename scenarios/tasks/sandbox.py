@@ -86,8 +86,8 @@ ProgramEnd = Literal["finished", "timeout", "output_limit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Bounds of a program. Example: Limits(cpu_s=1)"""
+class SandboxLimits:
+    """Bounds of a program. Example: SandboxLimits(cpu_s=1)"""
 
     wall_s: float = 6.0
     cpu_s: int = 2
@@ -119,7 +119,7 @@ class ProgramRun:
 
 
 def run_program(
-    source: str, *, function: str = "", stdin: str = "", limits: Limits | None = None
+    source: str, *, function: str = "", stdin: str = "", limits: SandboxLimits | None = None
 ) -> ProgramRun:
     """Run a program, or call one of its functions (see `sandbox_runner.py`), in the sandbox.
 
@@ -127,7 +127,7 @@ def run_program(
         UserError: no working sandbox here; nothing was run.
         InfrastructureError: the sandbox failed before the program started.
     """
-    return _run(find_sandbox(), source, function=function, stdin=stdin, limits=limits or Limits())
+    return _run(find_sandbox(), source, function=function, stdin=stdin, limits=limits or SandboxLimits())
 
 
 def find_sandbox() -> str:
@@ -148,7 +148,7 @@ def _find_working(paths: tuple[str, ...]) -> str:
 
 def _try_out(path: str) -> None:
     try:
-        run = _run(path, _TRIAL, function="", stdin="", limits=Limits())
+        run = _run(path, _TRIAL, function="", stdin="", limits=SandboxLimits())
         reason = run.stderr if run.stdout != f"{_GREETING}\n" else None
     except (InfrastructureError, OSError) as error:
         reason = str(error)
@@ -211,7 +211,9 @@ def _ask_version(path: str) -> str:
     return asked.stdout.decode(errors="replace")
 
 
-def build_command(path: str, *, function: str, limits: Limits, descriptors: Mapping[str, int]) -> list[str]:
+def build_command(
+    path: str, *, function: str, limits: SandboxLimits, descriptors: Mapping[str, int]
+) -> list[str]:
     """The whole bubblewrap command; `descriptors` of runner, program, filter and status are open files."""
     executable = Path(os.path.realpath(sys._base_executable))  # type: ignore[attr-defined]
     library = Path(os.__file__).parent
@@ -247,7 +249,7 @@ def _bind_shared_interpreter(folder: Path) -> Iterator[str]:
         yield from ("--ro-bind", str(library), f"/python/lib/{library.name}")
 
 
-def _run(path: str, source: str, *, function: str, stdin: str, limits: Limits) -> ProgramRun:
+def _run(path: str, source: str, *, function: str, stdin: str, limits: SandboxLimits) -> ProgramRun:
     contents = {
         "runner": RUNNER.read_bytes(),
         "program": source.encode("utf-8", "surrogatepass"),
@@ -297,7 +299,7 @@ def _memory_file(name: str, content: bytes) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _collect(process: subprocess.Popen[bytes], limits: Limits) -> tuple[ProgramEnd, bytes, bytes]:
+def _collect(process: subprocess.Popen[bytes], limits: SandboxLimits) -> tuple[ProgramEnd, bytes, bytes]:
     """Read what the program writes until it ends or passes a limit; at most `output_bytes` are kept."""
     assert process.stdout is not None
     assert process.stderr is not None

@@ -13,7 +13,7 @@ from roles.team import RECONCILER, Decision, Offer, Report, Vote
 from scenarios.base import Style
 from scenarios.jobs import allocation, architecture, bill, job, threats, tradeoff
 from scenarios.suites import table_talk
-from scenarios.suites.negotiation import NegotiationGame, Proposal
+from scenarios.suites.negotiation import DealProposal, NegotiationGame
 from scenarios.team import PlanGame, generate
 from scenarios.team.experts import best_report
 from scenarios.team.offers import MAX_NAME_CHARS
@@ -199,7 +199,7 @@ def test_words_of_votes_plans_and_statements_are_cut() -> None:
     assert GAME.read_vote(json.dumps({"vote": "object", "reason": long})) is not None
     plan = {"option": "none", "parts": {}, "escalate": True, "reason": long}
     assert SingleGame(CASE).read(json.dumps(plan))[1].escalate
-    assert len(Proposal.model_validate({"deal": {"A": 1}, "say": long}).say) == 4_000
+    assert len(DealProposal.model_validate({"deal": {"A": 1}, "say": long}).say) == 4_000
 
 
 @pytest.mark.parametrize("style", ["short"])

@@ -11,7 +11,7 @@ from roles.team import Vote
 from scenarios.registry import FAMILIES
 from scenarios.tasks.grading.text_checks import Check, CheckKind, score_answer
 from scenarios.tasks.programs import FunctionCase, _judge_line, judge_function
-from scenarios.tasks.sandbox import Limits, run_program
+from scenarios.tasks.sandbox import SandboxLimits, run_program
 
 ACCEPT = '{"vote": "accept"}'
 # each looks like a right answer to somebody; none may be read as one
@@ -174,5 +174,5 @@ def test_a_line_with_two_values_is_no_result() -> None:
 @pytest.mark.slow
 def test_a_program_that_stops_itself_ends_with_its_time() -> None:
     source = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)"
-    run = run_or_be_refused(lambda: run_program(source, limits=Limits(wall_s=1.0)))
+    run = run_or_be_refused(lambda: run_program(source, limits=SandboxLimits(wall_s=1.0)))
     assert run is None or run.outcome in ("timeout", "finished")
