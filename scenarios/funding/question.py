@@ -41,6 +41,7 @@ def read_question(facts: Mapping[str, Any]) -> Question:
         situation=facts["situation"],
         options={letter: Option(letter=letter, **option) for letter, option in facts["options"].items()},
         budget=facts["budget"],
+        wording=facts["wording"],
         seats=tuple(facts["reports"]),
     )
     return Question(
@@ -103,6 +104,7 @@ def _draw_facts(scenario: TeamScenario, rng: random.Random) -> dict[str, Any]:
     return {
         "sector": case.sector,
         "situation": case.situation,
+        "wording": case.wording,
         "options": {o.letter: {"name": o.name, "base": o.base} for o in case.options.values()},
         "budget": max(1, case.budget * rng.randint(*BUDGET_SHARES) // 100),
         "reports": reports,

@@ -8,6 +8,14 @@ from scenarios.funding.question import read_question
 from scenarios.team.texts import full, short
 from scenarios.team.tools import write_favours
 
+QUESTIONS = (  # by wording
+    "Which option is chosen, and which of its offers are funded?",
+    "Choose an option and say which of its offers the budget pays for.",
+    "What do you decide, and whom do you fund?",
+    "Decide for one option and for the offers on it that are funded.",
+    "Where does the budget go?",
+)
+
 
 def write_brief(facts: Mapping[str, Any], style: Style) -> str:
     """The user message.
@@ -21,4 +29,4 @@ def write_brief(facts: Mapping[str, Any], style: Style) -> str:
     if style != "full":
         assert_never(style)
     reports = full.write_decision_brief(question.public, question.table)
-    return f"{reports}\nWhich option is chosen, and which of its offers are funded?"
+    return f"{reports}\n{QUESTIONS[facts['wording']]}"

@@ -22,8 +22,7 @@ from scenarios.base import (
     check_coordinates,
     scenario_rng,
 )
-from scenarios.company.sectors import SECTORS
-from scenarios.company.sectors.sector import Sector
+from scenarios.company.sectors import Sector, draw_sector, draw_wording
 from scenarios.company.splits import belongs_to
 
 MAX_TRIES = 2000
@@ -79,9 +78,11 @@ def build_family(
         escalates = rng.random() < ESCALATION_SHARE
         is_trap = rng.random() < TRAP_SHARES[difficulty - 1]
         for _ in range(MAX_TRIES):
-            sector = SECTORS[rng.choice(list(SECTORS))]
-            company, wording = rng.choice(sector.companies), rng.randrange(4)
-            facts: Draft = {"sector": sector.name, "company": company, "wording": wording}
+            sector = draw_sector(rng, split)
+            company, wording = rng.choice(sector.companies), draw_wording(rng, split)
+            situation = rng.choice(sector.situations).replace("{company}", company)
+            facts: Draft = {"sector": sector.name, "company": company, "situation": situation}
+            facts |= {"wording": wording, "system": sector.systems[0]}
             facts |= draw(rng, sector, difficulty)
             if not belongs_to(split, [facts]):
                 continue
