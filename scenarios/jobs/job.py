@@ -6,7 +6,9 @@ steps. Money is in k$ a year. Everything that an answer depends on stands in the
 
 import heapq
 import random
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from roles.base import Answer, Role, Tool
@@ -122,6 +124,28 @@ def build_family(
         max_calls=MAX_CALLS,
         find_sector=lambda *where: str(generate(*where).facts["sector"]),
         infeasible_reward=LIMITS_SHARE,
+    )
+
+
+Wordings = tuple[str, ...]  # templates of one sentence, by the number of the wording
+
+
+def read_wording(templates: Wordings, line: str) -> dict[str, str] | None:
+    """The fields of a line that one of the templates wrote; None where none did.
+
+    Where several fit, the one that leaves least to the fields.
+
+    Example: read_wording(("Budget: {budget} k$.",), "Budget: 7 k$.") == {"budget": "7"}
+    """
+    found = [match.groupdict() for template in templates if (match := _compile(template).fullmatch(line))]
+    return min(found, key=lambda fields: sum(map(len, fields.values())), default=None)
+
+
+@lru_cache
+def _compile(template: str) -> re.Pattern[str]:
+    parts = re.split(r"\{(\w+)\}", template)
+    return re.compile(
+        "".join(f"(?P<{part}>.*)" if place % 2 else re.escape(part) for place, part in enumerate(parts))
     )
 
 
