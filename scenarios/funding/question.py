@@ -41,7 +41,7 @@ def read_question(facts: Mapping[str, Any]) -> Question:
         situation=facts["situation"],
         options={letter: Option(letter=letter, **option) for letter, option in facts["options"].items()},
         budget=facts["budget"],
-        wording=facts["wording"],
+        wording=facts.get("wording", 0),
         seats=tuple(facts["reports"]),
     )
     return Question(

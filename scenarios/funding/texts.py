@@ -29,4 +29,4 @@ def write_brief(facts: Mapping[str, Any], style: Style) -> str:
     if style != "full":
         assert_never(style)
     reports = full.write_decision_brief(question.public, question.table)
-    return f"{reports}\n{QUESTIONS[facts['wording']]}"
+    return f"{reports}\n{QUESTIONS[question.public.wording]}"

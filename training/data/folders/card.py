@@ -13,6 +13,7 @@ from statistics import fmean
 
 import pyarrow.parquet as pq
 
+from scenarios.base import SEALED
 from training.data.folders.baselines import BASELINES, SAMPLE_PER_DIFFICULTY, score_baselines, score_meetings
 from training.data.folders.card_header import TAGS, write_card_file
 from training.data.folders.index import DatasetIndex, OracleShard
@@ -125,7 +126,7 @@ def write_card(folder: Path, index: DatasetIndex, *, num_rejected: int = 0) -> N
                 bar.advance(shard.num_rows)
     configs: dict[str, dict[str, list[str]]] = {}
     for (family, split), shards in groups.items():
-        configs.setdefault(family, {})[split] = [shard.path for shard in shards]
+        configs.setdefault(family, {})[_name_split(split)] = [shard.path for shard in shards]
     write_card_file(
         folder,
         configs,
@@ -136,6 +137,11 @@ def write_card(folder: Path, index: DatasetIndex, *, num_rejected: int = 0) -> N
     )
 
 
+def _name_split(split: str) -> str:
+    """The split as `datasets` takes it: its names have no hyphen."""
+    return split.replace("-", "_")
+
+
 def _write_text(groups: Groups, found: Found, num_rejected: int) -> str:
     is_certified = all(shard.certified for shards in groups.values() for shard in shards)
     config, split = next(iter(groups), ("cto", "train"))
@@ -143,7 +149,7 @@ def _write_text(groups: Groups, found: Found, num_rejected: int) -> str:
         gold=_describe_gold({family for family, _ in groups}),
         certified=_CERTIFIED if is_certified else _NOT_CERTIFIED,
         config=config,
-        split=split,
+        split=_name_split(split),
         similarity=LEAST_SIMILARITY,
         sample=SAMPLE_PER_DIFFICULTY,
         rejected=_REJECTED.format(num_rejected) if num_rejected else "",
@@ -257,7 +263,7 @@ def _list_commands(groups: Groups) -> Iterator[str]:
         first = shards[0]
         count = sum(s.stop - s.start - s.num_exact_repeats - s.num_near_repeats for s in shards)
         options = f"--count {count} --seed {first.seed} --split {first.split}"
-        options += " --unseal" if first.split == "test" else ""
+        options += " --unseal" if first.split in SEALED else ""
         options += f" --difficulties {','.join(map(str, first.difficulties))}"
         if first.sector is not None:
             options += f" --sector {first.sector}"

@@ -58,7 +58,7 @@ def generate_folder(
     """
     families = check_families(families)
     checked_split = check_request(count, seed, difficulties, split, processes, unseal=unseal)
-    check_sector(families, sector)
+    check_sector(families, sector, checked_split)
     requests = make_requests(families, checked_split, seed, difficulties, count=count, sector=sector)
     check_same_request(out, requests)
     with explain_os_errors("write data folder", out):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from roles.errors import UserError, unknown
-from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY, SPLITS, Split
+from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY, NEW_SECTORS, SEALED, SPLITS, Split
 from scenarios.company.sectors import SECTORS
 from training.data.demonstrations import difficulty_of
 from training.data.folders.index import DatasetIndex
@@ -120,24 +120,25 @@ def check_request(
             raise UserError(f"difficulty {difficulty} must be {MIN_DIFFICULTY} to {MAX_DIFFICULTY}")
     if split not in SPLITS:
         raise unknown("split", split, list(SPLITS))
-    if split == "test" and not unseal:
+    if split in SEALED and not unseal:
         raise UserError(
-            "the test split is sealed: rows with its answers spoil the evaluation of what is trained on them;"
-            " use train or validation, or give --unseal"
+            f"the {split} split is sealed: rows with its answers spoil the evaluation of what is trained on "
+            "them; use train or validation, or give --unseal"
         )
     return cast(Split, split)
 
 
-def check_sector(families: Sequence[str], sector: str | None) -> None:
-    """Refuse a sector that is unknown, or families whose cases play in none.
+def check_sector(families: Sequence[str], sector: str | None, split: str) -> None:
+    """Refuse a sector that is unknown or not in the split, and families whose cases play in none.
 
     Raises:
         UserError: names the sectors, or the family.
     """
     if sector is None:
         return
-    if sector not in SECTORS:
-        raise unknown("sector", sector, list(SECTORS))
+    known = [name for name, about in SECTORS.items() if about.held_out == (split == NEW_SECTORS)]
+    if sector not in known:
+        raise unknown(f"sector of the split {split}", sector, known)
     for family in families:
         if find_sector_rule(family) is None:
             raise UserError(f"the cases of {family} play in no sector; leave --sector or this family out")
