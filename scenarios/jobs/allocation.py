@@ -166,7 +166,7 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
         ]
         people[name] = {"skills": skills, "rate": rng.randint(1, 5), "from": rng.choice((1, 1, 1, 2, 3, 4))}
         if difficulty >= ABSENT_FROM and rng.random() < 0.5:
-            first = rng.randint(3, 9)
+            first = max(rng.randint(3, 9), people[name]["from"] + 1)
             people[name]["absent"] = [first, first + rng.randint(0, 3)]
     for name in rng.sample(("Atlas agency", "Beacon agency"), num_contractors):
         people[name] = {"skills": needed, "rate": rng.randint(5, 8), "from": rng.choice((1, 1, 2))}

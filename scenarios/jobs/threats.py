@@ -327,10 +327,11 @@ def list_sets(facts: Facts) -> list[tuple[str, ...]]:
 def list_affordable(facts: Facts, risks: Risks) -> list[tuple[int, int, int, tuple[str, ...]]]:
     """(severity left, cost, highest left, controls) of every set within the budget."""
     names, found = list(facts["controls"]), []
+    costs = {name: control["cost"] for name, control in facts["controls"].items()}
     for size in range(len(names) + 1):
         for chosen in itertools.combinations(names, size):
-            cost, left, highest = apply_controls(facts, risks, chosen)
-            if cost <= facts["budget"]:
+            if sum(costs[name] for name in chosen) <= facts["budget"]:
+                cost, left, highest = apply_controls(facts, risks, chosen)
                 found.append((left, cost, highest, chosen))
     return found
 
@@ -362,6 +363,9 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
     if len(costs) < NUM_CONTROLS[difficulty - 1] or not 2 <= len(risks) <= 0.7 * num_pairs:
         raise NoCaseError
     facts["budget"] = rng.randint(min(costs), sum(costs) - 1)
+    sets = list_sets(facts)
+    if len(sets) > MOST_SETS[difficulty - 1]:
+        raise NoCaseError
     affordable = list_affordable(facts, risks)
     lowest = min(highest for _, _, highest, _ in affordable)
     facts["appetite"] = lowest - 1 if escalates else lowest + rng.choice((0, 0, 0, 1))
@@ -374,9 +378,6 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
         {"threat": threat, "asset": asset, "severity": likely * impact}
         for (threat, asset), (likely, impact) in risks.items()
     ]
-    sets = list_sets(facts)
-    if len(sets) > MOST_SETS[difficulty - 1]:
-        raise NoCaseError
     if escalates:
         nothing = {"controls": [], "escalate": True, "left": 0, "cost": 0, "blind": [0, 1]}
         return {"risks": said, **nothing}, len(sets)
