@@ -11,7 +11,7 @@ import random
 import re
 from statistics import fmean
 
-from scenarios.base import Family, Scenario
+from scenarios.base import Family, Scenario, Split
 from scenarios.registry import FAMILIES
 from scenarios.tasks.registry import JOBS, TASK_FAMILIES
 from scenarios.team import PlanGame
@@ -30,11 +30,11 @@ def list_grams(text: str, *, masked: bool) -> Grams:
     return frozenset(zip(*(words[place:] for place in range(SIZE)), strict=False))
 
 
-def draw(family: Family, split: str, count: int) -> list[Scenario]:
+def draw(family: Family, split: Split, count: int) -> list[Scenario]:
     return [family.generate(split, 0, index, LEVELS[index % len(LEVELS)]) for index in range(count)]
 
 
-def draw_briefs(name: str, split: str, count: int) -> list[str]:
+def draw_briefs(name: str, split: Split, count: int) -> list[str]:
     """Briefs of a family; `team` is what the COO's seat reads at the table."""
     if name == "team":
         cases = [generate_team(split, 0, index, LEVELS[index % len(LEVELS)]) for index in range(count)]
@@ -58,7 +58,7 @@ def measure_overlap(train: list[str], test: list[str]) -> tuple[float, float]:
     return fmean(shares), fmean(alike)
 
 
-def score_greedy(family: Family, split: str, count: int) -> float:
+def score_greedy(family: Family, split: Split, count: int) -> float:
     """Mean reward of the family's rule of thumb."""
     play = family.baselines["greedy"]
     cases = draw(family, split, count)
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=150, help="test cases; of training cases twice as many")
     parser.add_argument("--no-new-sectors", action="store_true", help="leave out the split test-new-sectors")
     arguments = parser.parse_args()
-    splits = ["test"] if arguments.no_new_sectors else ["test", "test-new-sectors"]
+    splits: list[Split] = ["test"] if arguments.no_new_sectors else ["test", "test-new-sectors"]
     print(f"| family | {' | '.join(f'8-grams, alike, rule of thumb: {split}' for split in splits)} |")
     print("|---" * (len(splits) + 1) + "|")
     for name in (*FAMILIES, *JOBS, "team"):
