@@ -2,8 +2,8 @@
 
     python -m benchmarks.scenarios.variety --count 150
 
-Alike: the share of its 8-grams, numbers masked, that a test brief has in common with the nearest training brief
-(both together are the whole), in the mean.
+Alike: 8-grams, numbers masked, that a test brief and the nearest training brief have in common, as a share of
+all that either has, in the mean.
 """
 
 import argparse
