@@ -36,6 +36,7 @@ from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.line_files import LineFile, read_lines
+from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import role_scenario
 from training.feedback.labels import Provenance, add_label
 from training.feedback.reviewers import EXACT, LabelWriter, claimed_worth
@@ -123,9 +124,7 @@ def play_cases(
     engine = serve_roles(TransformersEngine(end_id=chat.end_id, seed=config.seed), {role: model}, 0)
     style, data = config.model.prompts, config.data
     scenarios = [
-        role_scenario(
-            role, "train", data.seed, config.review.first_index + first + i, data.difficulties, style
-        )
+        role_scenario(role, "train", data.seed, FIRST_REVIEW_INDEX + first + i, data.difficulties, style)
         for i in range(settings.cases_per_round)
     ]
     repeated = [scenario for scenario in scenarios for _ in range(settings.plays_per_case)]

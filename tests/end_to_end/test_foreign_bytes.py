@@ -29,11 +29,11 @@ from evaluation.summary.gates import read_gate_file
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
 from scenarios.registry import FAMILIES
-from scenarios.tasks.grading.expressions import ExpressionError, parse_expression
-from scenarios.tasks.grading.latex import read_latex
+from scenarios.tasks.grading.arithmetic import ExpressionError, parse_expression
+from scenarios.tasks.grading.equality import read_latex
 from scenarios.tasks.grading.text_checks import Check, CheckKind, score_answer
+from scenarios.tasks.programs import _judge_line
 from scenarios.tasks.question_files import read_questions
-from scenarios.tasks.sandbox.program_cases import _judge_line
 from scenarios.team import PlanGame, generate
 from scenarios.written.written_case import read_case
 from serving.environments.http_env import make_app
@@ -41,8 +41,8 @@ from serving.environments.http_rows import make_row
 from serving.environments.plays import KINDS, Play
 from simulator.engines.openai.reply import EndpointError, read_error_text, read_message
 from simulator.export.episode_files import episode_to_json, read_episodes
-from simulator.governance.gate.approvals import read_or_create_key
 from simulator.governance.runner import open_services, play_governed
+from simulator.governance.seals import read_or_create_key
 from simulator.tool_calls import BadToolCallError, parse_tool_calls
 from training.config.loading import load_config
 from training.feedback.exchange import Tool, export_labels, import_labels

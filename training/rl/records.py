@@ -12,7 +12,7 @@ from typing import Literal
 from scenarios.base import Scenario
 from scenarios.team import TeamScenario
 from simulator.agents.solo import SoloEpisode
-from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.record import GovernedRecord
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
 

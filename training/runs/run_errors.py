@@ -14,12 +14,10 @@ MAX_SKIPPED_STEPS = 5  # in a row
 _SIGNS = ("out of memory", "can't allocate memory", "cannot allocate memory", "bad allocation")
 _HERE = "or first lower {} or num_workers in the run's config.yaml (the result stays the same)"
 REMEDIES = {
-    "sft": _HERE.format("sft.micro_batch_size"),
-    "sft_more": _HERE.format("sft.micro_batch_size"),
-    "sft_own": _HERE.format("sft.micro_batch_size"),
-    "sft_instead": _HERE.format("sft.micro_batch_size"),
-    "sft_best_habit": _HERE.format("sft.micro_batch_size"),
-    "single_sft": _HERE.format("sft.micro_batch_size"),
+    **dict.fromkeys(
+        ("sft", "sft_more", "sft_own", "sft_instead", "sft_best_habit", "single_sft"),
+        _HERE.format("sft.micro_batch_size"),
+    ),
     **dict.fromkeys(("grpo", "grpo_instead", "single_grpo"), _HERE.format("grpo.memory.micro_batch_tokens")),
     **dict.fromkeys(("dpo", "kto", "reward", "corrections"), "or begin the stage with a lower batch_size"),
     "ppo": "or begin the stage with a lower prompts_per_step",

@@ -10,6 +10,7 @@ from roles.base import Role
 from roles.registry import ROLES
 from scenarios.base import Family, Scenario, Split
 from scenarios.registry import FAMILIES, families
+from training.config.data_config import FIRST_GRPO_INDEX
 from training.config.grpo_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.data.drawn_scenarios import DrawnScenarios
@@ -34,8 +35,7 @@ def train_grpo(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
     with ranks.main_process_first():
         if is_finished(run, "grpo", role):
             return
-    first = run.config.data.first_grpo_index
-    train_role(run, "grpo", role, run.config.grpo, first_index=first, ranks=ranks)
+    train_role(run, "grpo", role, run.config.grpo, first_index=FIRST_GRPO_INDEX, ranks=ranks)
 
 
 def train_role(

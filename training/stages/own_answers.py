@@ -13,6 +13,7 @@ from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.export.atomic_files import write_atomic
+from training.config.data_config import FIRST_GRPO_INDEX
 from training.data.demonstrations import TokenRow
 from training.models.adapters import roles_of
 from training.models.weights import is_finished, load_weights
@@ -55,7 +56,7 @@ def sample_right(run: Run, owner: str) -> list[TokenRow]:
     models = dict.fromkeys(roles_of(owner), model)
     rows: dict[TokenRow, None] = {}
     size = grpo.prompts_per_step
-    scenarios = draw_scenarios(run, owner, "train", grpo.max_steps * size, config.data.first_grpo_index)
+    scenarios = draw_scenarios(run, owner, "train", grpo.max_steps * size, FIRST_GRPO_INDEX)
     for step in range(grpo.max_steps):
         engine = serve_roles(TransformersEngine(end_id=chat.end_id, seed=config.seed), models, step)
         groups = player.play(engine, scenarios[step * size : (step + 1) * size], f"{STAGE}/{step}")

@@ -21,7 +21,7 @@ from training.config.grpo_config import GrpoConfig
 from training.config.marl_config import MarlConfig
 from training.config.run_config import EngineConfig
 from training.data.demonstrations import role_scenario, team_scenario
-from training.models.engine_factory import close_engine, make_engine
+from training.models.engine_factory import open_engine
 from training.rl.records import ScoredGroup
 from training.rl.solo.algorithm import make_solo_learner
 from training.rl.solo.play import SoloPlayer
@@ -38,9 +38,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def engine(base: Path) -> Iterator[Any]:
     config = EngineConfig(name="vllm", vllm={"max_model_len": 1024})
-    opened = make_engine(config, end_id=tiny_chat().end_id, seed=0, base=base)
-    yield opened
-    close_engine(opened)
+    with open_engine(config, end_id=tiny_chat().end_id, seed=0, base=base) as opened:
+        yield opened
 
 
 def adapted(base: Path, names: tuple[str, ...]) -> PeftModel:
