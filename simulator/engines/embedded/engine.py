@@ -230,7 +230,9 @@ class TransformersEngine:
                 self._admit(lane)
                 if any(row.request for row in lane.rows):
                     self._decode(lane)
-        except (RuntimeError, MemoryError, IndexError) as error:  # out of memory, a bad kernel
+        except (torch.OutOfMemoryError, MemoryError) as error:  # a stage ends by it: others would meet it too
+            lane.fail(error)
+        except (RuntimeError, IndexError) as error:  # a bad kernel
             lane.fail(InfrastructureError(f"engine step failed: {error}"))
 
     def _admit(self, lane: Lane) -> None:
