@@ -18,9 +18,17 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx2
+from pydantic import SecretStr
 
 from roles.errors import UserError
-from simulator.engines.openai.endpoint import PATH, EndpointSettings, find_completions_url
+from simulator.engines.openai.endpoint import (
+    PATH,
+    Budget,
+    BudgetSpentError,
+    EndpointSettings,
+    RateLimit,
+    find_completions_url,
+)
 from simulator.engines.openai.reply import (
     ChatMessage,
     ChatReply,
@@ -28,8 +36,36 @@ from simulator.engines.openai.reply import (
     read_error_text,
     read_message,
 )
-from simulator.engines.openai.request_limits import Budget, BudgetSpentError, RateLimit
-from simulator.engines.openai.transport import ChatTransport
+
+SENT_HEADERS = (
+    "host",
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "user-agent",
+)
+
+
+class ChatTransport(httpx2.AsyncHTTPTransport):
+    """Sends requests directly to their address: no proxy, no credentials but the given key."""
+
+    def __init__(self, api_key: SecretStr | None, *, max_connections: int) -> None:
+        super().__init__(trust_env=False, limits=httpx2.Limits(max_connections=max_connections))
+        self._api_key = api_key
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a copy of the request with its own headers alone."""
+        headers = {name: value for name, value in request.headers.items() if name.lower() in SENT_HEADERS}
+        if self._api_key is not None:
+            headers["authorization"] = f"Bearer {self._api_key.get_secret_value()}"
+        own = httpx2.Request(
+            request.method, request.url, headers=headers, stream=request.stream, extensions=request.extensions
+        )
+        return await super().handle_async_request(own)
+
 
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 PERMANENT = ("refused", "too_large")  # kinds that the same request would meet again

@@ -18,10 +18,8 @@ from simulator.agents.agent import Agent
 from simulator.chat_messages import MessageChat
 from simulator.engines.base import Sampling
 from simulator.engines.loop_thread import LoopThread
-from simulator.engines.openai.chat_engine import ChatEngine, Ledger
-from simulator.engines.openai.endpoint import EndpointSettings
-from simulator.engines.openai.request_limits import Budget
-from simulator.engines.openai.stored_replies import ReplyFile
+from simulator.engines.openai.chat_engine import ChatEngine, Ledger, ReplyFile
+from simulator.engines.openai.endpoint import Budget, EndpointSettings
 from simulator.engines.openai.wire import NOT_RUN, ToolShape, write_messages
 from simulator.tool_calls import format_tool_call
 

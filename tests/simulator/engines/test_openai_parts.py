@@ -13,9 +13,14 @@ from teacher_server import complete
 from roles.errors import UserError
 from simulator.engines.openai import client as openai_client
 from simulator.engines.openai.client import is_too_long
-from simulator.engines.openai.endpoint import find_completions_url, read_api_key
+from simulator.engines.openai.endpoint import (
+    Budget,
+    BudgetSpentError,
+    RateLimit,
+    find_completions_url,
+    read_api_key,
+)
 from simulator.engines.openai.reply import EndpointError, read_message
-from simulator.engines.openai.request_limits import Budget, BudgetSpentError, RateLimit
 
 
 @pytest.mark.parametrize(

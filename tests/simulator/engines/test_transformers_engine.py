@@ -24,7 +24,7 @@ def _shapes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if "wide" in request.param:
         monkeypatch.setattr("simulator.engines.embedded.lanes.WIDE", 1)
         monkeypatch.setattr("simulator.engines.embedded.prompt_passes.MIN_TRUNK", 2)
-        monkeypatch.setattr("simulator.engines.embedded.block_pass.MOST_GIVEN", 2)
+        monkeypatch.setattr("simulator.engines.embedded.prompt_passes.MOST_GIVEN", 2)
 
 
 def make_model(seed: int = 0, key_heads: int = 2) -> LlamaForCausalLM:

@@ -18,8 +18,7 @@ from pathlib import Path
 from roles.errors import UserError
 from scenarios.base import Scenario
 from simulator.engines.openai.client import ChatClient
-from simulator.engines.openai.endpoint import EndpointSettings
-from simulator.engines.openai.request_limits import BudgetSpentError
+from simulator.engines.openai.endpoint import BudgetSpentError, EndpointSettings
 from simulator.export.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
 from training.data.folders.columns import encode_shard
 from training.data.folders.index import DatasetIndex

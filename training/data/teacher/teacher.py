@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from roles.errors import UserError
 from simulator.engines.openai.client import ChatClient
+from simulator.engines.openai.endpoint import BudgetSpentError
 from simulator.engines.openai.reply import ChatReply, EndpointError
-from simulator.engines.openai.request_limits import BudgetSpentError
 from simulator.engines.openai.wire import ToolShape
 from simulator.graph.concurrency import run_pool
 from training.data.folders.columns import Message
