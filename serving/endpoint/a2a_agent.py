@@ -43,7 +43,7 @@ from serving.endpoint.governed_tables import GovernedPlay, GovernedTables
 from serving.endpoint.served_team import ServedTeam, read_message_case
 from serving.endpoint.tables import BusyError
 from simulator.export.atomic_files import remove_leftovers, write_atomic
-from simulator.governance.gate.request_text import render_request
+from simulator.governance.reviewers import render_request
 
 MOST_TASK_BYTES = 4 << 20
 ENDING = ".json"
