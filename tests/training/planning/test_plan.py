@@ -270,14 +270,14 @@ def test_phases_count_every_role_and_pass() -> None:
 def test_a_joint_step_holds_every_transcript_as_wide_as_the_widest() -> None:
     """Blocks of 16 cases and 8 report sets took 640 rows of 4,864 columns at 135M on an H100: 72 GB."""
     config = load_config(Path("configs/schedules/smollm2.yaml"), ["marl.scenarios_per_step=16"])
-    marl = list_phases(config.changed(marl__report_sets=8, marl__decisions_per_set=1))[-1]
-    assert marl.batch == 640
+    marl = list_phases(config.changed(marl__report_sets=8, marl__decisions_per_set=2))[-1]
+    assert marl.batch == 768
     assert marl.widest > marl.row
     paged = estimate_memory(SHAPES["smollm2-135m"], config, [marl], 1, device_bytes=80e9)
     embedded = config.changed(engine__name="transformers")
     held = estimate_memory(SHAPES["smollm2-135m"], embedded, [marl], 1, device_bytes=80e9)
     value = 4
-    assert held.cache == 640 * 1.25 * marl.widest * SHAPES["smollm2-135m"].cache_bytes(value)
+    assert held.cache == 768 * 1.25 * marl.widest * SHAPES["smollm2-135m"].cache_bytes(value)
     assert paged.cache <= 0.4 * 80e9
 
 
