@@ -23,7 +23,7 @@ from evaluation.scoring.scores import RoleScores, TeamScores
 from roles.base import Role
 from scenarios.base import Family, Scenario
 from scenarios.registry import families
-from scenarios.tasks.splits import SealKey, unseal_test
+from scenarios.tasks.imported import SealKey, unseal_test
 from scenarios.team import Style, TeamScenario
 from simulator.agents.agent_kinds import AgentKind
 from simulator.agents.solo import SoloEpisode, play_solos

@@ -29,11 +29,11 @@ from evaluation.summary.gates import read_gate_file
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
 from scenarios.registry import FAMILIES
-from scenarios.tasks.grading.expressions import ExpressionError, parse_expression
-from scenarios.tasks.grading.latex import read_latex
+from scenarios.tasks.grading.arithmetic import ExpressionError, parse_expression
+from scenarios.tasks.grading.equality import read_latex
 from scenarios.tasks.grading.text_checks import Check, CheckKind, score_answer
+from scenarios.tasks.programs import _judge_line
 from scenarios.tasks.question_files import read_questions
-from scenarios.tasks.sandbox.program_cases import _judge_line
 from scenarios.team import PlanGame, generate
 from scenarios.written.written_case import read_case
 from serving.environments.http_env import make_app

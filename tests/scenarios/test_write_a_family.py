@@ -80,11 +80,11 @@ def test_a_file_may_import_its_neighbours(program: Path) -> None:
     assert load_family(f"{program.parent}/neighbour.py:THEIRS").name == "vendor"
 
 
-def test_the_environment_on_the_page_says_what_it_says() -> None:
+def test_the_functions_on_the_page_say_what_they_say() -> None:
     page = (DOCS / "how-to" / "use-other-trainers.md").read_text()
-    [block] = [block for block in find_python_blocks(page) if "environment.reset(" in block]
+    [block] = [block for block in find_python_blocks(page) if "role_reward(" in block]
     names: dict[str, Any] = {}
     exec(block, names)
     assert f'# "{names["observation"]}"' in block
     assert names["verdict"].reward == names["parts"]["correctness"]
-    assert names["reward"] == names["parts"]["total"]
+    assert names["parts"]["total"] > names["verdict"].reward

@@ -1,15 +1,26 @@
-"""Runs in a process of its own: proves with SymPy that one expression is zero, within a number of steps.
+"""Runs in a process of its own: proves with SymPy that two expressions are equal, within a number of steps.
 
-The expression arrives on standard input as JSON lists (`proof.py` writes them); SymPy's parser is never used,
-no text is read as an expression. Unknowns are positive. Prints "zero" or "unknown". A step is a call of a
-function, so that the same expression ends at the same step on any machine.
+The expressions arrive on standard input as the JSON of `arithmetic.Node`s; SymPy's parser is never used, no
+text is read as an expression. Unknowns are positive. Prints "zero" or "unknown". A step is a call of a
+function, so that the same expressions end at the same step on any machine.
 """
 
 import json
+import operator
 import resource
 import sys
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
+
+FUNCTIONS = {"ln": "log", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "abs": "Abs"}
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "**": operator.pow,
+}
 
 
 class OutOfStepsError(Exception):
@@ -20,23 +31,16 @@ def build(node: Any, sympy: Any) -> Any:
     """SymPy's object of a tree in lists."""
     kind, *rest = node
     if kind == "number":
-        return sympy.Rational(int(rest[0]), int(rest[1]))
+        value = Fraction(rest[0])
+        return sympy.Rational(value.numerator, value.denominator)
     if kind == "name":
         constants = {"pi": sympy.pi, "e": sympy.E}
         return constants.get(rest[0]) or sympy.Symbol(f"unknown_{rest[0]}", positive=True)
-    if kind == "negation":
+    if kind == "negative":
         return -build(rest[0], sympy)
     if kind == "call":
-        names = {"ln": "log", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "abs": "Abs"}
-        return getattr(sympy, names.get(rest[0], rest[0]))(build(rest[1], sympy))
-    one, other = build(rest[1], sympy), build(rest[2], sympy)
-    if rest[0] == "+":
-        return one + other
-    if rest[0] == "-":
-        return one - other
-    if rest[0] == "*":
-        return one * other
-    return one / other if rest[0] == "/" else one**other
+        return getattr(sympy, FUNCTIONS.get(rest[0], rest[0]))(build(rest[1], sympy))
+    return OPERATIONS[kind](build(rest[0], sympy), build(rest[1], sympy))
 
 
 def list_forms(difference: Any, sympy: Any) -> Iterator[Callable[[], Any]]:
