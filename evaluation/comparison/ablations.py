@@ -10,9 +10,7 @@ from evaluation.comparison.seeds import TEAM
 from evaluation.scoring.scores import read_scores
 from evaluation.stats.intervals import Interval
 from evaluation.stats.over_seeds import seeded_interval
-from evaluation.summary.details import owner_title, stage_title
-from evaluation.summary.run_table import change_cell, short
-from evaluation.summary.tables import PlainTable, write_markdown
+from evaluation.summary.tables import PlainTable, change_cell, role_title, short, stage_title, write_markdown
 from simulator.export.atomic_files import write_atomic
 
 ABLATION_FILE, MARKDOWN_FILE, PLOT_FILE = "ablation.json", "results.md", "plot.svg"
@@ -160,7 +158,7 @@ def table_rows(rows: Sequence[AblationRow]) -> tuple[list[str], list[list[str]]]
     compared = ["against the first"] if any(row.against_first for row in rows) else []
     titles = ["cell", "seeds", f"{stage} (greedy)", "gain", *compared]
     validated = ["validations: best, last (SE)"] if any(row.validations for row in rows) else []
-    titles += [*map(owner_title, owners), *validated, "training, s", "note"]
+    titles += [*map(role_title, owners), *validated, "training, s", "note"]
     cells = []
     for row in rows:
         greedy = f" ({short(row.greedy.mean)})" if row.greedy else ""

@@ -12,19 +12,20 @@ from evaluation.scoring.scores import RoleScores, Scores, read_scores
 from evaluation.stats.effects import cliffs_delta, cohens_dz
 from evaluation.stats.intervals import holm, paired_permutation_p
 from evaluation.stats.over_seeds import seeded_interval
-from evaluation.summary.details import owner_title, stage_title
-from evaluation.summary.joint_table import p_cell
 from evaluation.summary.run_summary import ROLE_COMPARISONS, TEAM_COMPARISONS
-from evaluation.summary.run_table import (
+from evaluation.summary.tables import (
     STAGE_TITLES,
     TEAM_TITLES,
+    PlainTable,
     change_cell,
     comparison_title,
     interval_cell,
+    p_cell,
+    role_title,
     short,
     short_change,
+    stage_title,
 )
-from evaluation.summary.tables import PlainTable
 from roles.errors import UserError
 from simulator.export.atomic_files import read_document, write_document
 
@@ -182,12 +183,12 @@ def _list_rows(comparison: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
         for stage in sorted(section["stages"], key=partial(_place, order)):
             row = section["stages"][stage]
             per_seed = ", ".join(short(value) for value in row["per_seed"])
-            stages.append((owner_title(owner), stage_title(stage), interval_cell(row), per_seed))
+            stages.append((role_title(owner), stage_title(stage), interval_cell(row), per_seed))
         for name, row in section["paired"].items():
             per_seed = ", ".join(short_change(value) for value in row["per_seed"])
             dz = "-" if row["dz"] is None else f"{row['dz']:+.2f}"
             cells = (change_cell(row), per_seed, p_cell(row["p"]), dz, f"{row['cliffs_delta']:+.2f}")
-            changes.append((owner_title(owner), comparison_title(name), *cells))
+            changes.append((role_title(owner), comparison_title(name), *cells))
     return stages, changes
 
 

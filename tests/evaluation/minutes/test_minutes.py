@@ -14,9 +14,9 @@ import pytest
 from html_pages import ATTACKS, Page
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, oracle_engine
 
-from evaluation.minutes.minutes import render_minutes
-from evaluation.minutes.page_files import make_index_row, minutes_file, write_index, write_page
-from evaluation.minutes.table_in_words import list_options
+from evaluation.minutes.meeting import list_options
+from evaluation.minutes.minutes import make_index_row, minutes_file, render_minutes, write_index
+from evaluation.pages import write_page
 from roles.registry import ROLES
 from scenarios.base import ToolCall
 from scenarios.company.coordination import is_hidden_profile
@@ -247,12 +247,12 @@ def test_options_say_who_favours_them_and_what_stands_in_their_way() -> None:
         if silent is not None and (report := table[silent]) is not None:
             table[silent] = replace(report, offers=())
         rows = list_options(case, table, None, ROLES)
-        assert any(row.favoured_by for row in rows)
+        assert any(row["favoured_by"] for row in rows)
         for row in rows:
-            vetoed = any(is_vetoed(case, role, row.letter) for role in SEATS)
-            lacking = silent is not None and is_needed(case, silent, row.letter)
-            assert ("vetoed by" in row.obstacles) == vetoed
-            assert ("would need a part" in row.obstacles) == lacking
+            vetoed = any(is_vetoed(case, role, row["letter"]) for role in SEATS)
+            lacking = silent is not None and is_needed(case, silent, row["letter"])
+            assert ("vetoed by" in row["obstacles"]) == vetoed
+            assert ("would need a part" in row["obstacles"]) == lacking
             num_vetoed, num_lacking = num_vetoed + vetoed, num_lacking + lacking
     assert num_lacking
 

@@ -9,7 +9,7 @@ import pytest
 from html_pages import Page
 from report_runs import ROLES, full_run, side, summarise
 
-from evaluation.minutes.stages_side_by_side import choose_cases, write_side_by_side
+from evaluation.minutes.transcript import choose_cases, write_side_by_side
 from evaluation.report.charts import (
     CURVE_CHARTS,
     Bar,
@@ -72,8 +72,8 @@ def test_the_page_shows_words_numbers_gates_episodes_and_provenance(page: str) -
         "roles better after GRPO",
         "experts of the best habits",
         "grpo_above_sft",
-        "badge fail",
-        "badge pass",
+        'badge bad">FAIL',
+        'badge good">pass',
         "option A",
         "option B",
         "1970-01-01 00:00:00 UTC",
@@ -87,7 +87,7 @@ def test_the_page_shows_words_numbers_gates_episodes_and_provenance(page: str) -
 
 def test_on_a_phone_every_cell_of_a_wide_table_keeps_its_column_title(page: str) -> None:
     cells = [cell.get("data-title") for cell in Page(page).named("td")]
-    assert "table.stack td::before { content: attr(data-title)" in page
+    assert ".stack td[data-title]::before { content: attr(data-title)" in page
     assert {"GRPO", "team reward R", "agreement C"} <= set(cells)
 
 
@@ -251,5 +251,5 @@ def test_charts_describe_negative_and_missing_values() -> None:
     bar = Bar(label="worse", stage="grpo", mean=-0.2, low=-0.3, high=-0.1, greedy=None)
     image = draw_bars("Team", [bar], axis="reward (n = 3)", ceiling=None, width_in=3.0)
     assert image.alt == "Bar chart, Team, reward (n = 3): worse -0.20 (-0.30 to -0.10)."
-    line = draw_curves("Loss $x$", [("CTO", Curve(name="cto", steps=(4,), values=(2.0,)))], unit="nats")
+    line = draw_curves("Loss $x$", [Curve(name="cto", steps=(4,), values=(2.0,))], unit="nats")
     assert line.alt == "Line chart, Loss $x$, nats: CTO from 2 to 2 over 4 steps."
