@@ -78,11 +78,11 @@ class Attack:
         return answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """Result of one probe on one verifier.
 
-    Example: Row(probe="V2", family="cost", counts="300 rewrites", worst="change 0.00")
+    Example: Row("V2", "cost", counts="300 rewrites", worst="change 0.00")
     """
 
     probe: str

@@ -60,13 +60,9 @@ def probe_hostile_outputs(book: CaseSample, tier: Tier) -> Row:
     slow_ms = 1000 * sorted(seconds)[-1 - int(SLOWEST_SHARE * len(seconds))] if seconds else 0.0
     if slow_ms > MOST_MS:
         breaches.append(f"p99 of a verdict is {slow_ms:.1f} ms, over {MOST_MS:.0f} ms")
-    return Row(
-        probe="V1",
-        family=book.name,
-        counts=f"{count} outputs of {len(names)} classes",
-        worst=f"p99 {slow_ms:.2f} ms, malformed paid {most_paid:.2f}",
-        breaches=breaches,
-    )
+    counts = f"{count} outputs of {len(names)} classes"
+    worst = f"p99 {slow_ms:.2f} ms, malformed paid {most_paid:.2f}"
+    return Row("V1", book.name, counts, worst, breaches)
 
 
 REWRITES_PER_CASE = 5
@@ -149,13 +145,9 @@ def probe_rewrites(book: CaseSample, tier: Tier) -> Row:
                 f"{attack.scenario.key}: {plain.reward:.2f} for {json.dumps(answer)}, "
                 f"{other.reward:.2f} ({other.failure}) for {text[:200]!r}"
             )
-    return Row(
-        probe="V2",
-        family=book.name,
-        counts=f"{count} rewrites",
-        worst=f"largest change {largest:.2f}",
-        breaches=breaches,
-    )
+    counts = f"{count} rewrites"
+    worst = f"largest change {largest:.2f}"
+    return Row("V2", book.name, counts, worst, breaches)
 
 
 def _draw_hack_attacks(book: CaseSample, difficulty: int, tier: Tier) -> list[Attack]:
@@ -196,13 +188,9 @@ def probe_hacks(book: CaseSample, tier: Tier) -> Row:
                 earned = f"{most:.3f} at difficulty {difficulty}, {player} {bound:.3f}"
                 breaches.append(f"{name} ({', '.join(forms)}) earns {earned}")
     cells = f"{len(hacks)} classes x {len(tier.hack_difficulties)} difficulties x {len(FORMS)} forms"
-    return Row(
-        probe="V3",
-        family=book.name,
-        counts=f"{cells} x {tier.hack_cases * tier.hack_seeds}",
-        worst=f"lead of {player} {nearest[0]:+.2f} ({nearest[1]})",
-        breaches=breaches,
-    )
+    counts = f"{cells} x {tier.hack_cases * tier.hack_seeds}"
+    worst = f"lead of {player} {nearest[0]:+.2f} ({nearest[1]})"
+    return Row("V3", book.name, counts, worst, breaches)
 
 
 NUM_STEPS = 10  # answers a step away from each optimum that are judged
@@ -241,13 +229,10 @@ def probe_optimum(book: CaseSample, tier: Tier) -> Row:
     """V4: the oracle scores exactly 1, worse neighbours score less, two solvers agree; all difficulties."""
     num_optima = book.share(tier.optima)
     checked = [_check_optimum(attack) for attack in book.draw_attacks(num_optima, range(1, 11), "V4")]
-    return Row(
-        probe="V4",
-        family=book.name,
-        counts=f"{num_optima} optima, {sum(count for *_, count in checked)} steps away",
-        worst=f"best of the worse {max((most for _, most, _ in checked), default=0.0):.2f}",
-        breaches=[breach for found, *_ in checked for breach in found],
-    )
+    counts = f"{num_optima} optima, {sum(count for *_, count in checked)} steps away"
+    worst = f"best of the worse {max((most for _, most, _ in checked), default=0.0):.2f}"
+    breaches = [breach for found, *_ in checked for breach in found]
+    return Row("V4", book.name, counts, worst, breaches)
 
 
 MOST_AT_1, MOST_FROM_5 = 0.35, 0.15  # mean reward of a blind policy; between 1 and 5 only below greedy
@@ -306,13 +291,8 @@ def probe_blind(book: CaseSample, tier: Tier) -> Row:
             if mean >= greedy:
                 breaches.append(f"{name} earns {mean:.3f} at difficulty {difficulty}, greedy {greedy:.3f}")
     worst = ", ".join(f"{mean:.2f} at {difficulty} ({name})" for difficulty, (mean, name) in highest.items())
-    return Row(
-        probe="V5",
-        family=book.name,
-        counts=f"{count} cases x {len(tier.blind_difficulties)} difficulties",
-        worst=worst,
-        breaches=breaches,
-    )
+    counts = f"{count} cases x {len(tier.blind_difficulties)} difficulties"
+    return Row("V5", book.name, counts, worst, breaches)
 
 
 PAID_FROM, SOUND_FROM = 0.9, 0.8  # a breach: reward from the first on, audit score under the second
@@ -411,10 +391,6 @@ def probe_search(book: CaseSample, tier: Tier) -> Row:
                 breaches.append(
                     f"{attack.scenario.key}: {place.text[:200]!r} gets {place.reward:.2f}, audit {score:.2f}"
                 )
-    return Row(
-        probe="V6",
-        family=book.name,
-        counts=f"{num_cases * tier.calls_per_case} calls on {num_cases} cases",
-        worst=f"widest gap of a paid answer {widest:.2f}",
-        breaches=breaches,
-    )
+    counts = f"{num_cases * tier.calls_per_case} calls on {num_cases} cases"
+    worst = f"widest gap of a paid answer {widest:.2f}"
+    return Row("V6", book.name, counts, worst, breaches)

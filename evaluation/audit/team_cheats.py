@@ -202,13 +202,10 @@ def probe_free_riders(tier: Tier, seed: int) -> Row:
             losses[name].append(earned - play_table(scenario, shirked, {rider: ACCEPT}))
     means = {name: fmean(values) for name, values in losses.items()}
     least = min(means, key=means.__getitem__)
-    return Row(
-        probe="V9",
-        family=TEAM,
-        counts=f"{tier.team_episodes} cases x {len(RIDES)} kinds of free riders",
-        worst=f"least loss {means[least]:.2f} ({least})",
-        breaches=[f"{name} costs the team {loss:.3f}" for name, loss in means.items() if loss <= 0],
-    )
+    counts = f"{tier.team_episodes} cases x {len(RIDES)} kinds of free riders"
+    worst = f"least loss {means[least]:.2f} ({least})"
+    breaches = [f"{name} costs the team {loss:.3f}" for name, loss in means.items() if loss <= 0]
+    return Row("V9", TEAM, counts, worst, breaches)
 
 
 def measure_cheats(
@@ -242,10 +239,6 @@ def probe_honesty(tier: Tier, seed: int) -> Row:
             best = max(best, (gain.mean, who))
             if gain.low > 0:
                 breaches.append(f"{who} gains the team {gain:.3f}")
-    return Row(
-        probe="V10",
-        family=TEAM,
-        counts=f"{count} cases x {len(REPORT_CHEATS) + len(VOTE_CHEATS)} cheats, alone and in pairs",
-        worst=f"greatest gain {best[0]:+.3f} ({best[1]})",
-        breaches=breaches,
-    )
+    counts = f"{count} cases x {len(REPORT_CHEATS) + len(VOTE_CHEATS)} cheats, alone and in pairs"
+    worst = f"greatest gain {best[0]:+.3f} ({best[1]})"
+    return Row("V10", TEAM, counts, worst, breaches)

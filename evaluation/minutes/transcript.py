@@ -158,8 +158,9 @@ class ChosenCase:
         first, last = self.plays[0].label, self.plays[-1].label
         return (
             f"Chosen by a fixed rule from {self.num_cases} sealed test cases, each played greedily by the"
-            f" team of every stage: the case with the median change of the team reward from {first} to {last},"
-            " then the one with the largest loss and the one with the largest gain, where there are any."
+            " team of every stage: the case with the median change of the team reward from"
+            f" {first} to {last}, then the one with the largest loss and the one with the largest gain, where"
+            " there are any."
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -99,60 +99,45 @@ def _cycled(count: int) -> list[tuple[str, object]]:
     return [LINE_STYLES[index % len(LINE_STYLES)] for index in range(count)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One bar: a mean with its interval, and the greedy score as a diamond.
+def draw_bars(
+    title: str, section: Mapping[str, Any], labels: Mapping[str, str], *, axis: str, width_in: float
+) -> Image:
+    """Horizontal bars with 95 % intervals, the greedy score as a diamond, the oracle's as a dashed line.
 
-    Example: Bar(label="GRPO", stage="grpo", mean=0.71, low=0.68, high=0.74, greedy=0.78)
+    `section`: stage -> mean, low, high, greedy; `labels`: shown stage -> its name.
     """
-
-    label: str
-    stage: str  # gives the colour
-    mean: float
-    low: float
-    high: float
-    greedy: float | None
-
-
-def draw_bars(title: str, bars: Sequence[Bar], *, axis: str, ceiling: float | None, width_in: float) -> Image:
-    """Horizontal bars with 95 % intervals; `ceiling` (the oracle's score) is a dashed line."""
-    row_in = 0.36 if any("\n" in bar.label for bar in bars) else 0.29
-    with _draw(width_in, 0.62 + row_in * len(bars), grid="x") as (figure, axes):
-        right = max([1.0, *(bar.high for bar in bars)])
-        for row, bar in enumerate(bars):
-            _draw_bar(axes, row, bar, right)
-        axes.set_yticks(range(len(bars)), [bar.label for bar in bars], linespacing=0.95)
-        axes.set_ylim(len(bars) - 0.4, -0.6)
-        axes.set_xlim(min([0.0, *(bar.low for bar in bars)]), right * 1.22)
+    row_in = 0.36 if any("\n" in label for label in labels.values()) else 0.29
+    rows = [section[stage] for stage in labels]
+    with _draw(width_in, 0.62 + row_in * len(rows), grid="x") as (figure, axes):
+        right = max([1.0, *(row["high"] for row in rows)])
+        for y, (stage, row) in enumerate(zip(labels, rows, strict=True)):
+            _draw_bar(axes, y, stage, row, right)
+        axes.set_yticks(range(len(rows)), list(labels.values()), linespacing=0.95)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlim(min([0.0, *(row["low"] for row in rows)]), right * 1.22)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1.0])
         axes.set_xlabel(axis)
-        if ceiling is not None:  # under the bars
+        if "oracle" in section:  # under the bars
+            ceiling = section["oracle"]["mean"]
             axes.axvline(ceiling, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=0.9)
     numbers = "; ".join(
-        f"{' '.join(bar.label.split())} {bar.mean:.2f} ({bar.low:.2f} to {bar.high:.2f})" for bar in bars
+        f"{' '.join(label.split())} {row['mean']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+        for label, row in zip(labels.values(), rows, strict=True)
     )
-    oracle = "" if ceiling is None else f"; oracle {ceiling:.2f}"
+    oracle = f"; oracle {section['oracle']['mean']:.2f}" if "oracle" in section else ""
     return Image(uri=as_uri(figure), alt=f"Bar chart, {title}, {axis}: {numbers}{oracle}.", title=title)
 
 
-def _draw_bar(axes: Axes, row: int, bar: Bar, right: float) -> None:
-    axes.barh(row, bar.mean, height=0.62, color=STAGE_COLOURS.get(bar.stage, BASELINE_COLOUR))
-    axes.plot([bar.low, bar.high], [row, row], color=INK, linewidth=1.3, solid_capstyle="butt")
-    for end in (bar.low, bar.high):
-        axes.plot([end, end], [row - 0.14, row + 0.14], color=INK, linewidth=1.3)
-    if bar.greedy is not None:
-        axes.plot(bar.greedy, row, marker="D", markersize=4.6, color="white", markeredgecolor=INK, zorder=5)
-    weight = "bold" if bar.stage in STAGE_COLOURS and bar.stage != "untrained" else "normal"
-    number = f"{bar.mean:.2f}".replace("-", "\N{MINUS SIGN}")
-    axes.text(right * 1.21, row, number, va="center", ha="right", fontsize=9, fontweight=weight)
-
-
-def _bars(section: Mapping[str, Any], labels: Mapping[str, str]) -> list[Bar]:
-    fields = ("mean", "low", "high", "greedy")
-    return [
-        Bar(label=label, stage=stage, **{field: section[stage][field] for field in fields})
-        for stage, label in labels.items()
-    ]
+def _draw_bar(axes: Axes, y: int, stage: str, row: Mapping[str, Any], right: float) -> None:
+    axes.barh(y, row["mean"], height=0.62, color=STAGE_COLOURS.get(stage, BASELINE_COLOUR))
+    axes.plot([row["low"], row["high"]], [y, y], color=INK, linewidth=1.3, solid_capstyle="butt")
+    for end in (row["low"], row["high"]):
+        axes.plot([end, end], [y - 0.14, y + 0.14], color=INK, linewidth=1.3)
+    if row["greedy"] is not None:
+        axes.plot(row["greedy"], y, marker="D", markersize=4.6, color="white", markeredgecolor=INK, zorder=5)
+    weight = "bold" if stage in STAGE_COLOURS and stage != "untrained" else "normal"
+    number = f"{row['mean']:.2f}".replace("-", "\N{MINUS SIGN}")
+    axes.text(right * 1.21, y, number, va="center", ha="right", fontsize=9, fontweight=weight)
 
 
 def team_chart(team: Mapping[str, Any]) -> Image | None:
@@ -163,20 +148,14 @@ def team_chart(team: Mapping[str, Any]) -> Image | None:
     if not labels:
         return None
     axis = f"team reward R (n = {least_n(team)})"
-    bars = _bars(team, labels)
-    return draw_bars("Team reward by stage", bars, axis=axis, ceiling=_ceiling(team), width_in=5.4)
+    return draw_bars("Team reward by stage", team, labels, axis=axis, width_in=5.4)
 
 
 def role_chart(role: str, section: Mapping[str, Any]) -> Image:
     """Draw a role's own reward at every stage, baseline and control."""
     labels = {one: stage_title(one) for one in list_stages([section], STAGE_TITLES) if one != "oracle"}
     axis = f"verified reward, 0 to 1 (n = {least_n(section)})"
-    bars = _bars(section, labels)
-    return draw_bars(role_title(role), bars, axis=axis, ceiling=_ceiling(section), width_in=3.5)
-
-
-def _ceiling(section: Mapping[str, Any]) -> float | None:
-    return section["oracle"]["mean"] if "oracle" in section else None
+    return draw_bars(role_title(role), section, labels, axis=axis, width_in=3.5)
 
 
 def difficulty_charts(details: Mapping[str, Any]) -> list[Image]:
@@ -372,11 +351,10 @@ class Curve:
     values: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurveChart:
+class CurveChart(NamedTuple):
     """One chart: what it shows and where its numbers stand in the metrics.
 
-    Example: CurveChart(title="SFT loss", stage="sft", metrics=("loss",), unit="nats per token")
+    Example: CurveChart("SFT: loss", "sft", ("loss",), "nats per token")
     """
 
     title: str
@@ -385,30 +363,19 @@ class CurveChart:
     unit: str
 
 
+TEAM_METRICS = ("team_reward", "reward/team", "reward/total", "reward", "reward_mean")
+OWN_METRICS = ("own_score", "own", "own_reward", "verified")
 CURVE_CHARTS = (
-    CurveChart(title="SFT: loss", stage="sft", metrics=("loss",), unit="loss (nats per token)"),
+    CurveChart("SFT: loss", "sft", ("loss",), "loss (nats per token)"),
     CurveChart(
-        title="GRPO: verified reward",
-        stage="grpo",
-        metrics=("verified", "reward/total", "reward"),
-        unit="verified reward (0 to 1)",
+        "GRPO: verified reward", "grpo", ("verified", "reward/total", "reward"), "verified reward (0 to 1)"
     ),
-    CurveChart(
-        title="MARL: team reward",
-        stage="marl",
-        metrics=("team_reward", "reward/team", "reward/total", "reward", "reward_mean"),
-        unit="team reward R",
-    ),
-    CurveChart(title="GRPO: entropy", stage="grpo", metrics=("entropy",), unit="nats per token"),
-    CurveChart(title="GRPO: KL to the SFT policy", stage="grpo", metrics=("kl",), unit="nats per token"),
-    CurveChart(
-        title="MARL: own score by role",
-        stage="marl",
-        metrics=("own_score", "own", "own_reward", "verified"),
-        unit="own verified reward (0 to 1)",
-    ),
-    CurveChart(title="MARL: entropy by role", stage="marl", metrics=("entropy",), unit="nats per token"),
-    CurveChart(title="MARL: KL to the GRPO team", stage="marl", metrics=("kl",), unit="nats per token"),
+    CurveChart("MARL: team reward", "marl", TEAM_METRICS, "team reward R"),
+    CurveChart("GRPO: entropy", "grpo", ("entropy",), "nats per token"),
+    CurveChart("GRPO: KL to the SFT policy", "grpo", ("kl",), "nats per token"),
+    CurveChart("MARL: own score by role", "marl", OWN_METRICS, "own verified reward (0 to 1)"),
+    CurveChart("MARL: entropy by role", "marl", ("entropy",), "nats per token"),
+    CurveChart("MARL: KL to the GRPO team", "marl", ("kl",), "nats per token"),
 )
 
 
@@ -419,17 +386,15 @@ def curve_charts(rows: Sequence[Mapping[str, Any]], roles: Sequence[str]) -> lis
 
 
 def draw_curves(title: str, curves: Sequence[Curve], *, unit: str) -> Image:
-    """Raw values faint, a moving average on top, each line named at its end."""
+    """Raw values faint, a moving average on top."""
     with _draw(4.0, 2.7) as (figure, axes):
-        ends = []
         for curve, (colour, dash) in zip(curves, _cycled(len(curves)), strict=True):
             smoothed = smooth(curve.values, window=max(1, len(curve.values) // 8))
             axes.plot(curve.steps, curve.values, color=colour, linewidth=0.8, alpha=0.22)
-            axes.plot(curve.steps, smoothed, color=colour, linewidth=1.7, linestyle=dash)
-            if len(curve.steps) == 1:
-                axes.plot(curve.steps, smoothed, color=colour, marker="o", markersize=4)
-            ends.append((smoothed[-1], role_title(curve.name), colour))
-        _name_ends(axes, ends)
+            look: dict[str, Any] = {"linewidth": 1.7, "linestyle": dash, "label": role_title(curve.name)}
+            marker = "o" if len(curve.steps) == 1 else ""
+            axes.plot(curve.steps, smoothed, color=colour, marker=marker, markersize=4, **look)
+        axes.legend(fontsize=8, frameon=False, loc="best")
         points = max(len(curve.steps) for curve in curves)
         axes.set_xlabel(f"optimizer step (n = {points} logged points per line)")
         axes.set_ylabel(unit)
@@ -439,38 +404,6 @@ def draw_curves(title: str, curves: Sequence[Curve], *, unit: str) -> Image:
         for one in curves
     )
     return Image(uri=as_uri(figure), alt=f"Line chart, {title}, {unit}: {spans}.", title=title)
-
-
-def _name_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Names at the right end of the lines (value, name, colour), pushed apart so that none covers another."""
-    (low, high), (left, right) = axes.get_ylim(), axes.get_xlim()
-    heights = spread([value for value, _, _ in sorted(ends)], low=low, high=high, gap=(high - low) * 0.08)
-    for height, (_, name, colour) in zip(heights, sorted(ends), strict=True):
-        axes.annotate(
-            name,
-            xy=(right, height),
-            xytext=(3, 0),
-            textcoords="offset points",
-            color=colour,
-            va="center",
-            fontsize=8.5,
-            fontweight="bold",
-            annotation_clip=False,
-        )
-    axes.set_xlim(left, right)
-    axes.set_ylim(low, high)
-
-
-def spread(heights: Sequence[float], *, low: float, high: float, gap: float) -> list[float]:
-    """Ascending heights moved as little as needed to stand `gap` apart, from the top of [low, high] down."""
-    placed = list(heights)
-    for index in range(1, len(placed)):
-        placed[index] = max(placed[index], placed[index - 1] + gap)
-    ceiling = high
-    for index in reversed(range(len(placed))):
-        placed[index] = max(low, min(placed[index], ceiling))
-        ceiling = placed[index] - gap
-    return placed
 
 
 def smooth(values: Sequence[float], *, window: int) -> list[float]:

@@ -108,6 +108,16 @@ def make_cards(summary: Summary) -> list[Card]:
                 tone=_tone(gain),
             )
         )
+    stage, singles = _find_singles(summary)
+    if stage is not None and singles:
+        best = max(singles, key=lambda name: summary["team"][name]["mean"])
+        card = Card(
+            value=f"{summary['team'][stage]['mean']:.2f} / {summary['team'][best]['mean']:.2f}",
+            label="team reward of the team / of one player that sees all facts",
+            note=f"{TEAM_TITLES[stage]} / {TEAM_TITLES[best]}",
+            tone="neutral",
+        )
+        cards.append(card)
     for name, label in (
         ("marl-heuristic", "roles above their rule of thumb"),
         ("grpo-sft", "roles better after GRPO"),
@@ -191,11 +201,16 @@ def _say_team(summary: Summary) -> list[str]:
     return [finding]
 
 
-def _say_singles(summary: Summary) -> list[str]:
-    """Set the trained team beside the players that see every seat's brief at once."""
+def _find_singles(summary: Summary) -> tuple[str | None, list[str]]:
+    """Return the team's last stage, and the players that see every seat's brief at once."""
     team = summary["team"]
     stage = next((name for name in ("marl", "grpo", "sft") if name in team), None)
-    singles = [name for name in SINGLES if name in team]
+    return stage, [name for name in SINGLES if name in team]
+
+
+def _say_singles(summary: Summary) -> list[str]:
+    """Set the trained team beside the players that see every seat's brief at once."""
+    team, (stage, singles) = summary["team"], _find_singles(summary)
     if stage is None or not singles:
         return []
     finding = f"The {TEAM_TITLES[stage]} team, in which no seat sees it all, earns {team[stage]['mean']:.2f}"

@@ -88,11 +88,9 @@ def build_summary(
             raise ValueError(f"team: stage {team_record.stage!r} given twice")
         team[team_record.stage] = team_record
     changes = {role: _list_changes(one, ROLE_COMPARISONS, num_bootstrap) for role, one in by_role.items()}
-    for name in {name for of_role in changes.values() for name in of_role}:
-        same = {role: of_role[name] for role, of_role in changes.items() if name in of_role}
-        _adjust(same, ("p", "p_exact"))
+    adjust_over_roles(changes, ("p", "p_exact"))
     team_changes = _list_changes(team, TEAM_COMPARISONS, num_bootstrap)
-    _adjust(team_changes, ("p",))
+    adjust(team_changes, ("p",))
     summary: dict[str, Any] = {
         "roles": {
             role: {stage: _describe_role(record, num_bootstrap) for stage, record in stages.items()}
@@ -208,11 +206,17 @@ def _measure_change(after: Sequence[float], before: Sequence[float], num_bootstr
     }
 
 
-def _adjust(changes: Mapping[str, dict[str, Any]], tests: Iterable[str]) -> None:
-    """Replace each p by its Holm adjustment over all these changes."""
+def adjust(changes: Mapping[str, dict[str, Any]], tests: Iterable[str]) -> None:
+    """Replace each p of these tests by its Holm adjustment over all these changes."""
     for test in tests:
         for name, p in holm({name: change[test] for name, change in changes.items()}).items():
             changes[name][test] = p
+
+
+def adjust_over_roles(changes: Mapping[str, Mapping[str, dict[str, Any]]], tests: Sequence[str]) -> None:
+    """Adjust each comparison over the roles that have it."""
+    for name in {name for of_role in changes.values() for name in of_role}:
+        adjust({role: of_role[name] for role, of_role in changes.items() if name in of_role}, tests)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -274,7 +278,7 @@ def _measure_hidden(team: Mapping[str, TeamScores], num_bootstrap: int) -> dict[
                 "solved": statistics.fmean(solved[AFTER]) - statistics.fmean(solved[other]),
                 "p_solved": mcnemar_p(solved[AFTER], solved[other]),
             }
-    _adjust(changes, ("p", "p_solved"))
+    adjust(changes, ("p", "p_solved"))
     return {
         "n": len(places),
         "share": len(places) / len(flags),

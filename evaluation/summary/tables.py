@@ -38,20 +38,20 @@ TEAM_TITLES = {
     "random": "random team",
     "greedy": "heuristic team",
     "majority": "majority vote",
-    "single": "one head that sees all, by return",
+    "single": "one rule that sees every seat's facts",
     "oracle_common": "experts of mixed habits",
     "oracle_best": "experts of the best habits",
     "oracle_searched": "best policy without seeing each other",
     "reachable": "hindsight bound: each seat's best habit",
     "oracle": "optimum",
     **TRAINED_TITLES,
+    "single_sft": "single agent that sees all, SFT",
+    "single_grpo": "single agent that sees all, GRPO",
     "grpo_governed": "GRPO, governed episodes",
     "marl_governed": "MARL, governed episodes",
     "sft_instead": "SFT in place of MARL",
     "grpo_instead": "role GRPO in place of MARL",
     "sft_best_habit": "SFT on the best habits (upper control)",
-    "single_sft": "single agent that sees all, SFT",
-    "single_grpo": "single agent that sees all, GRPO",
 }
 
 

@@ -153,6 +153,15 @@ def test_the_page_runs_and_loads_nothing() -> None:
         assert query in source
 
 
+def test_on_a_phone_cells_wrap_and_nothing_is_wider_than_the_page() -> None:
+    (case,) = draw_scenarios(1)
+    source = render(case, play([case])[0])
+    phone = source[source.index("@media (max-width: 640px)") : source.index("@media print")]
+    assert ".stack th[scope=row], #log th, #log td { white-space: normal; }" in phone
+    assert "minmax(0, 1fr)" in phone
+    assert ".scroll { overflow-x: auto;" in source
+
+
 def test_scores_stand_beside_the_truth() -> None:
     cases = draw_scenarios(20)
     for case, episode in zip(cases, play(cases), strict=True):
