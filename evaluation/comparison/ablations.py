@@ -175,7 +175,7 @@ def ablation_table(title: str, rows: Sequence[AblationRow]) -> PlainTable:
         )
         for row in rows
     ]
-    return PlainTable(title=title, titles=tuple(titles), rows=tuple(cells), caption=CAPTION)
+    return PlainTable(title, tuple(titles), list(cells), CAPTION)
 
 
 def _cell(interval: Interval | None) -> str:

@@ -172,17 +172,17 @@ def seed_comparison_tables(comparison: Mapping[str, Any]) -> list[PlainTable]:
             changes.append((role_title(owner), comparison_title(name), *cells))
     return [
         PlainTable(
-            title=f"Seeds {', '.join(map(str, comparison['seeds']))} together",
-            titles=("who", "stage", "reward", "by seed"),
-            rows=tuple(stages),
-            caption=CAPTION,
+            f"Seeds {', '.join(map(str, comparison['seeds']))} together",
+            ("who", "stage", "reward", "by seed"),
+            list(stages),
+            CAPTION,
             num_names=2,
         ),
         PlainTable(
-            title="Changes over these seeds",
-            titles=("who", "paired change", "reward", "by seed", "p", "dz", "delta"),
-            rows=tuple(changes),
-            caption=CAPTION,
+            "Changes over these seeds",
+            ("who", "paired change", "reward", "by seed", "p", "dz", "delta"),
+            list(changes),
+            CAPTION,
             num_names=2,
         ),
     ]

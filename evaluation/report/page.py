@@ -160,9 +160,9 @@ def _make_seeds_table(seeds: Sequence[Mapping[str, Any]]) -> PlainTable:
         for one in seeds
     )
     return PlainTable(
-        title="Every seed (the rest of this page is the first one)",
-        titles=("seed", "team GRPO", "team MARL", "paired change", "gates passed"),
-        rows=tuple(rows),
+        "Every seed (the rest of this page is the first one)",
+        ("seed", "team GRPO", "team MARL", "paired change", "gates passed"),
+        list(rows),
     )
 
 

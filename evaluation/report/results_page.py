@@ -119,4 +119,4 @@ def _make_run_table(runs: Sequence[Path], summaries: Sequence[Mapping[str, Any]]
         gates = f"{passed} of {len(summary['gates'])}"
         rows.append((path.name, str(summary["seed"]), minutes, str(min(counts, default=0)), gates, red))
     titles = ("run", "seed", "wall time", "team cases", "gates passed", "red")
-    return PlainTable(title="Runs", titles=titles, rows=tuple(rows))
+    return PlainTable("Runs", titles, list(rows))

@@ -99,7 +99,7 @@ def _by_role(
         for role, section in summary["roles"].items()
     )
     titles = ("role", *map(stage_title, stages))
-    return PlainTable(title=title, titles=titles, rows=tuple(rows), caption=caption)
+    return PlainTable(title, titles, list(rows), caption)
 
 
 def _stacked_cell(section: Tree, stage: str) -> str:
@@ -143,9 +143,9 @@ def role_change_table(summary: Tree) -> PlainTable:
         for name in _change_names(sections)
     )
     return PlainTable(
-        title="Paired changes (* apart from 0, p by permutation, Holm-adjusted over roles)",
-        titles=("paired change", *map(role_title, sections)),
-        rows=tuple(rows),
+        "Paired changes (* apart from 0, p by permutation, Holm-adjusted over roles)",
+        ("paired change", *map(role_title, sections)),
+        list(rows),
     )
 
 
@@ -166,13 +166,13 @@ def team_title(stage: str) -> str:
 def team_table(summary: Tree) -> PlainTable:
     """Team stages and baselines with the parts of the team reward."""
     return PlainTable(
-        title=f"Whole team: team reward R and its parts ({_count([summary['team']])})",
-        titles=("team", "team reward R", *PART_TITLES.values()),
-        rows=tuple(
+        f"Whole team: team reward R and its parts ({_count([summary['team']])})",
+        ("team", "team reward R", *PART_TITLES.values()),
+        [
             (team_title(stage), score_cell(row), *(short(row.get(part)) for part in PART_TITLES))
             for stage, row in team_rows(summary["team"])
-        ),
-        caption="R: mean [95 % interval] (greedy); C: share of right votes; U: hard limits it breaks;\n"
+        ],
+        "R: mean [95 % interval] (greedy); C: share of right votes; U: hard limits it breaks;\n"
         "H: needless or missed hand-over to a human; last: votes to accept a worthless decision",
     )
 
@@ -204,15 +204,15 @@ def markdown(summary: Tree) -> str:
 
     names = _change_names(roles)
     changes = PlainTable(
-        title="",
-        titles=("paired change", *map(comparison_title, names)),
-        rows=tuple(
+        "",
+        ("paired change", *map(comparison_title, names)),
+        [
             (role_title(role), *(change_cell(section.get("paired", {}).get(name)) for name in names))
             for role, section in roles.items()
-        ),
+        ],
     )
     parts = [part.replace("_", " ") for part in PART_TITLES]
-    team = PlainTable(title="", titles=("team", "reward", *parts), rows=team_table(summary).rows)
+    team = PlainTable("", ("team", "reward", *parts), team_table(summary).rows)
     blocks = (
         write_markdown(_by_role(summary, list_stages(roles.values(), STAGE_TITLES), write, "")),
         write_markdown(changes),
@@ -240,41 +240,40 @@ def joint_tables(summary: Tree) -> list[PlainTable]:
     solved = hidden.get("stages", {})
     tables = [
         PlainTable(
-            title="Changes of the team",
-            titles=("paired change", "team reward", "p", "detectable"),
-            rows=tuple(
+            "Changes of the team",
+            ("paired change", "team reward", "p", "detectable"),
+            [
                 (comparison_title(name), change_cell(one), p_cell(one["p"]), _detectable(one))
                 for name, one in summary["team"].get("paired", {}).items()
-            ),
-            caption=CHANGE_CAPTION,
+            ],
+            CHANGE_CAPTION,
         ),
         PlainTable(
-            title="Gap to the best policy without seeing each other that joint training closes",
-            titles=("play", "GRPO team", "after joint training", "searched policy", "closed"),
-            rows=tuple(
+            "Gap to the best policy without seeing each other that joint training closes",
+            ("play", "GRPO team", "after joint training", "searched policy", "closed"),
+            [
                 (
                     way,
                     *(short(one[key]) for key in ("before", "after", "ceiling")),
                     f"{percent(one['mean'])} [{percent(one['low'])}, {percent(one['high'])}]",
                 )
                 for way, one in joint.get("gap", {}).items()
-            ),
-            caption="searched policy: experts who offer by it, funded exactly; [95 % interval]",
+            ],
+            "searched policy: experts who offer by it, funded exactly; [95 % interval]",
         ),
         PlainTable(
-            title=f"Hidden profiles: {hidden.get('n', 0)} cases, {percent(hidden.get('share', 0.0))} of all",
-            titles=("team", "solved", "V"),
-            rows=tuple(
+            f"Hidden profiles: {hidden.get('n', 0)} cases, {percent(hidden.get('share', 0.0))} of all",
+            ("team", "solved", "V"),
+            [
                 (team_title(stage), percent(solved[stage]["solved"]), short(solved[stage]["value"]))
                 for stage in list_stages([solved], TEAM_TITLES)
-            ),
-            caption="neither the public facts nor any single seat names the best option;"
-            " solved: it was decided",
+            ],
+            "neither the public facts nor any single seat names the best option; solved: it was decided",
         ),
         PlainTable(
-            title="Changes on hidden profiles",
-            titles=("paired change", "solved", "p", "V", "p", "detectable"),
-            rows=tuple(
+            "Changes on hidden profiles",
+            ("paired change", "solved", "p", "V", "p", "detectable"),
+            [
                 (
                     comparison_title(name),
                     f"{100 * one['solved']:+.0f} points",
@@ -284,32 +283,29 @@ def joint_tables(summary: Tree) -> list[PlainTable]:
                     _detectable(one),
                 )
                 for name, one in hidden.get("paired", {}).items()
-            ),
-            caption="p of solved by McNemar, of V by permutation, each Holm-adjusted over these rows",
+            ],
+            "p of solved by McNemar, of V by permutation, each Holm-adjusted over these rows",
         ),
         PlainTable(
-            title=f"Several sampled tries ({min((one['n'] for one in passes.values()), default=0)} cases)",
-            titles=("team", "mean V", *(f"pass^{k}" for k in range(1, num_tries + 1))),
-            rows=tuple(
+            f"Several sampled tries ({min((one['n'] for one in passes.values()), default=0)} cases)",
+            ("team", "mean V", *(f"pass^{k}" for k in range(1, num_tries + 1))),
+            [
                 (team_title(stage), short(one["mean_value"]), *map(short, one["chances"]))
                 for stage, one in passes.items()
-            ),
-            caption="pass^k: chance that k tries at a case all reach V of .9 or more",
+            ],
+            "pass^k: chance that k tries at a case all reach V of .9 or more",
         ),
         PlainTable(
-            title="Joint training: best and last validation",
-            titles=("validation", "step", "team reward, greedy", "below the best"),
-            rows=tuple(_validation_rows(joint.get("validation", {}))),
-            caption="cases of the validation split; the best one is chosen on them:"
-            " it looks a little too good",
+            "Joint training: best and last validation",
+            ("validation", "step", "team reward, greedy", "below the best"),
+            list(_validation_rows(joint.get("validation", {}))),
+            "cases of the validation split; the best one is chosen on them: it looks a little too good",
         ),
         PlainTable(
-            title="Joint training: gradient mass",
-            titles=("role", "share"),
-            rows=tuple(
-                (role_title(role), percent(share)) for role, share in joint.get("gradient_mass", {}).items()
-            ),
-            caption="share of the squared gradient norms before clipping, mean over steps",
+            "Joint training: gradient mass",
+            ("role", "share"),
+            [(role_title(role), percent(share)) for role, share in joint.get("gradient_mass", {}).items()],
+            "share of the squared gradient norms before clipping, mean over steps",
         ),
     ]
     return [table for table in tables if table.rows]
@@ -334,10 +330,10 @@ def _validation_rows(validation: Tree) -> list[tuple[str, ...]]:
 def seeds_joint_table(summaries: Sequence[Tree]) -> PlainTable:
     """Joint training seed by seed: team reward, share of the gap closed, hidden profiles, best and last."""
     return PlainTable(
-        title="Joint training by seed",
-        titles=("seed", "team reward", "gap closed", "hidden solved", "hidden V", "best validation", "last"),
-        rows=tuple(_seed_row(one) for one in summaries if one.get("joint")),
-        caption="before and after joint training, sampled plays; validations are greedy",
+        "Joint training by seed",
+        ("seed", "team reward", "gap closed", "hidden solved", "hidden V", "best validation", "last"),
+        [_seed_row(one) for one in summaries if one.get("joint")],
+        "before and after joint training, sampled plays; validations are greedy",
     )
 
 
@@ -391,10 +387,10 @@ def process_table(details: Tree) -> PlainTable:
         faults = ", ".join(f"{kind} {count}" for kind, count in list(sampled["failures"].items())[:3])
         rows.append((role_title(owner), stage_title(stage), *cells, f"{numbers['n']:.0f}", faults))
     return PlainTable(
-        title="Sampled plays: means per play",
-        titles=("who", "stage", *(title for _, title, _ in PROCESS), "n", "most frequent faults"),
-        rows=tuple(rows),
-        caption="well formed, cut off and escalated are shares",
+        "Sampled plays: means per play",
+        ("who", "stage", *(title for _, title, _ in PROCESS), "n", "most frequent faults"),
+        list(rows),
+        "well formed, cut off and escalated are shares",
         num_names=2,
     )
 
@@ -407,11 +403,7 @@ def _difficulty_table(details: Tree) -> PlainTable:
         for (owner, stage), row in by_stage.items()
     )
     return PlainTable(
-        title="Reward by difficulty",
-        titles=("who", "stage", *values),
-        rows=tuple(rows),
-        caption="mean [95 % interval]",
-        num_names=2,
+        "Reward by difficulty", ("who", "stage", *values), list(rows), "mean [95 % interval]", num_names=2
     )
 
 
@@ -425,7 +417,7 @@ def category_table(details: Tree, category: str, stage: str) -> PlainTable:
         for value in sorted({value for rows in sections.values() for value in rows})
     )
     titles = (category, *map(role_title, sections))
-    return PlainTable(title=f"Reward by {category}, {stage_title(stage)}", titles=titles, rows=tuple(rows))
+    return PlainTable(f"Reward by {category}, {stage_title(stage)}", titles, list(rows))
 
 
 def offer_table(details: Tree, stage: str) -> PlainTable:
@@ -443,7 +435,7 @@ def offer_table(details: Tree, stage: str) -> PlainTable:
     )
     titles = ("seat", "reports read", "offers per report", "false claims per report", "plans that fund it")
     title = "Offers, seat by seat (reports read and plans that fund it: shares)"
-    return PlainTable(title=title, titles=titles, rows=rows)
+    return PlainTable(title, titles, rows)
 
 
 def fault_table(details: Tree, stages: Sequence[str]) -> PlainTable:
@@ -461,7 +453,7 @@ def fault_table(details: Tree, stages: Sequence[str]) -> PlainTable:
             who = f"{role_title(owner)}, {stage_title(stage)}"
             rows.append((who, percent(sampled["process"]["exact"]), ", ".join(kinds) or "none"))
     titles = ("who and when", "exact optimum", "what went wrong, share of plays")
-    return PlainTable(title="How plays fall short", titles=titles, rows=tuple(rows))
+    return PlainTable("How plays fall short", titles, list(rows))
 
 
 FINDING_TITLES = {
@@ -501,36 +493,32 @@ def diagnostic_tables(diagnostics: Tree) -> list[PlainTable]:
 
     return [
         PlainTable(
-            title=f"{diagnostics['stage']} team, role by role ({n} cases, greedy)",
-            titles=("role", *ROLE_PROBES.values()),
-            rows=tuple(
+            f"{diagnostics['stage']} team, role by role ({n} cases, greedy)",
+            ("role", *ROLE_PROBES.values()),
+            [
                 (role_title(role), *(write(probe, field) for field in ROLE_PROBES))
                 for role, probe in diagnostics["probe"]["roles"].items()
-            ),
-            caption="marginal value: what the decision's value falls by without the report;\n"
+            ],
+            "marginal value: what the decision's value falls by without the report;\n"
             "offers made: share of the options on which it could gain something;\n"
             "offers used: share of the decisions that should pay its part",
         ),
         PlainTable(
-            title=f"Team reward, greedy, {n} cases: specialists of the row, ReconcileGPT of the column",
-            titles=("specialists", *swaps),
-            rows=tuple(
-                (row, *(interval_cell(cells[column]) for column in swaps)) for row, cells in swaps.items()
-            ),
-            caption="mean [95 % interval]",
+            f"Team reward, greedy, {n} cases: specialists of the row, ReconcileGPT of the column",
+            ("specialists", *swaps),
+            [(row, *(interval_cell(cells[column]) for column in swaps)) for row, cells in swaps.items()],
+            "mean [95 % interval]",
         ),
         PlainTable(
-            title=f"Change of the team reward when another player takes one seat ({n} cases)",
-            titles=("player", *map(role_title, seats)),
-            rows=tuple(
+            f"Change of the team reward when another player takes one seat ({n} cases)",
+            ("player", *map(role_title, seats)),
+            [
                 (stage_title(name), *(change_cell(cells.get(role)) for role in seats))
                 for name, cells in substitutes.items()
-            ),
-            caption="mean [95 % interval], * apart from 0",
+            ],
+            "mean [95 % interval], * apart from 0",
         ),
-        PlainTable(
-            title="Findings", titles=("finding", "who", "numbers"), rows=tuple(finding_rows(diagnostics))
-        ),
+        PlainTable("Findings", ("finding", "who", "numbers"), list(finding_rows(diagnostics))),
     ]
 
 

@@ -129,16 +129,16 @@ def change_cell(change: Mapping[str, float] | None) -> str:
     return f"{mean} [{low}, {high}]{' *' if is_claimed(change) else ''}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PlainTable:
     """Rows of text under a title, for a terminal, a page or a document; the first cell of a row names it.
 
-    Example: PlainTable(title="Gradient mass", titles=("role", "share"), rows=(("CTO", ".31"),), caption="")
+    Example: PlainTable("Gradient mass", ("role", "share"), [("CTO", ".31")], caption="of all steps")
     """
 
     title: str
-    titles: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    titles: Sequence[str]
+    rows: Sequence[Sequence[str]]
     caption: str = ""
     num_names: int = 1  # columns that name a row: aligned to the left
 
