@@ -404,7 +404,8 @@ def _read_chapters(record: GovernedRecord, cases: Sequence[PlayableCase]) -> Ite
 
 def make_plan_chapters(record: GovernedRecord, course: PlannedCourse, roles: Roles) -> list[Shown]:
     """Return all chapters of the page in order, each a proposal from its first draft to what came of it."""
-    made, before, kpi_scale = [], None, measure_kpi_scale(record)
+    made: list[Shown] = []
+    before, kpi_scale = None, measure_kpi_scale(record)
     read = _read_chapters(record, course.cases)
     chapters = zip(record.chapters, list_titles(record), course.cases, read, course.truths, strict=True)
     for chapter, title, case, episode, truth in chapters:
