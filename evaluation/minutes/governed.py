@@ -18,13 +18,13 @@ from scenarios.company.optimum import plan_parts, plan_worth
 from scenarios.execution.situation import look_back
 from scenarios.team import PlayableCase, TeamScenario
 from simulator.conflicts import Conflict
-from simulator.governance.course import read_plan
-from simulator.governance.gate.approvals import Proposal
-from simulator.governance.gate.gate import MAX_REPLANS
+from simulator.governance.gate import MAX_REPLANS
 from simulator.governance.governed_reward import list_carried
+from simulator.governance.nodes import read_plan
 from simulator.governance.outcomes import Outcomes, SimulatedOutcomes
+from simulator.governance.proposal import Proposal
+from simulator.governance.record import Answer, Chapter, GovernedRecord
 from simulator.governance.resolution import MAX_RISK
-from simulator.governance.store.episode_record import Answer, Chapter, GovernedRecord
 from simulator.reading import ReadEpisode, read_episode
 
 MAX_KPI_SCALE = 400  # percent; a KPI above it fills its bar and is marked
@@ -44,7 +44,7 @@ STATUS: Mapping[str, tuple[str, Tone]] = {
     "failed": ("Broke off: an engine failed", "bad"),
     "violation": ("Stopped at the gate", "bad"),
 }
-HIDDEN_KEYS = ("digest", "interrupt_id", "nonce", "signature", "shown", "record")  # of log entries
+HIDDEN_KEYS = ("digest", "interrupt_id", "request", "expires_at_s", "precedent", "features")  # of log entries
 
 
 def find_ruling(ruling: str) -> tuple[str, Tone]:

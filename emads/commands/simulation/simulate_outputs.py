@@ -10,7 +10,7 @@ from evaluation.minutes.minutes import make_index_row, minutes_file, write_index
 from evaluation.pages import write_page
 from scenarios.team.playable import PlayableCase
 from simulator.export.telemetry import write_spans
-from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.record import GovernedRecord
 from simulator.observer import Watch, join_watches
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
