@@ -262,15 +262,12 @@ def audit(
         list[str] | None, typer.Option(help="Only this probe (V1-V6, V9, V10). Repeatable; default: all.")
     ] = None,
     processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,
-    keep: Annotated[
-        Path | None, typer.Option(help="File of rows: started again with it, the audit goes on where it was.")
-    ] = None,
 ) -> None:
     """Attack every verifier and show each breach that was found."""
     check_at_least("--processes", processes, 1)
     from evaluation.audit.run_probes import show_audit
 
-    broken = show_audit(tier, family or (), 0, typer.echo, probes=probe or (), processes=processes, keep=keep)
+    broken = show_audit(tier, family or (), 0, typer.echo, probes=probe or (), processes=processes)
     if broken:
         raise UserError(f"{len(broken)} breaches are listed, the first: {broken[0]}")
 

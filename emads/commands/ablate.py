@@ -28,8 +28,8 @@ from evaluation.comparison.ablations import (
     measure_cell,
     write_ablation,
 )
-from evaluation.report.detail_charts import plot_cells
-from evaluation.summary.joint_section import describe_validation
+from evaluation.report.charts import plot_cells
+from evaluation.summary.run_summary import describe_validation
 from evaluation.summary.tables import print_tables
 from roles.registry import ROLES
 from training.models.base_model import quiet_libraries

@@ -10,8 +10,8 @@ from emads.commands.evaluation.evaluation_store import store_details
 from emads.commands.simulation.episodes_side_by_side import write_episodes_side_by_side
 from emads.commands.stage_tasks import control_tasks, demo_tasks, perform
 from evaluation.comparison.seeds import compare_seeds, read_seed, write_seed_comparison
-from evaluation.minutes.episode_in_words import join_words
-from evaluation.minutes.stages_side_by_side import read_side_by_side, render_side_by_side_text
+from evaluation.minutes.transcript import read_side_by_side, render_side_by_side_text
+from evaluation.minutes.words import join_words
 from evaluation.report.page import write_report
 from evaluation.summary.gates import failed_gates, unjudged_gates
 from evaluation.summary.run_summary import combine_seeds, write_summary

@@ -2,9 +2,16 @@
 
 from pathlib import Path
 
-from evaluation.probes.diagnostics import find_faults, probe_team, replace_roles, swap_matrix
+from evaluation.probes.diagnostics import (
+    describe_diagnostics,
+    find_faults,
+    probe_team,
+    replace_roles,
+    swap_matrix,
+    write_diagnostics,
+)
 from evaluation.probes.probe_setup import ProbeSetup, Team, adversary_team
-from evaluation.report.diagnostic_table import describe_diagnostics, diagnostic_tables, write_diagnostics
+from evaluation.summary.run_tables import diagnostic_tables
 from evaluation.summary.tables import print_tables
 from roles.team import TEAM_ROLES
 from simulator.chat import Chat

@@ -13,10 +13,10 @@ from evaluation.comparison.seeds import (
     seed_comparison_tables,
     write_seed_comparison,
 )
-from evaluation.summary.details import detail_tables, read_details
 from evaluation.summary.gates import Gate, GateRule, check_gate_rules, read_gate_file
+from evaluation.summary.plays import read_details
 from evaluation.summary.run_summary import combine_seeds, read_summary, write_summary
-from evaluation.summary.run_table import gate_table
+from evaluation.summary.run_tables import detail_tables, gate_table
 from evaluation.summary.tables import print_tables
 from roles.errors import UserError
 from training.config.run_config import compute_digest

@@ -20,8 +20,8 @@ from emads.commands.stage_tasks import (
     perform,
 )
 from evaluation.scoring.scores import RoleScores, TeamScores, read_scores
-from evaluation.summary.joint_table import summary_tables
 from evaluation.summary.run_summary import build_summary, read_summary, write_summary
+from evaluation.summary.run_tables import summary_tables
 from evaluation.summary.tables import print_tables
 from roles.errors import UserError
 from roles.registry import ROLES

@@ -12,8 +12,7 @@ from evaluation.scoring.external_tasks import (
     sum_up_tasks,
 )
 from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, describe_solo
-from evaluation.summary.run_table import role_title, short
-from evaluation.summary.tables import PlainTable, print_tables
+from evaluation.summary.tables import PlainTable, print_tables, role_title, short
 from scenarios.base import Family, Scenario
 from scenarios.tasks.imported import ROLE
 from simulator.agents.solo import SoloEpisode, play_solo

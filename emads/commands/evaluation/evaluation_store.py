@@ -3,8 +3,14 @@
 import shutil
 
 from evaluation.scoring.scores import read_scores
-from evaluation.summary.details import OUTCOMES_FOLDER, build_details, read_outcomes, write_details
-from evaluation.summary.plays_table import flatten, write_results
+from evaluation.summary.plays import (
+    OUTCOMES_FOLDER,
+    build_details,
+    flatten,
+    read_outcomes,
+    write_details,
+    write_results,
+)
 from training.runs.run_folder import Run
 
 

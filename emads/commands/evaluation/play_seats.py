@@ -10,9 +10,16 @@ from emads.seats.mixed_team import MixedTeam
 from emads.seats.players import RunPlayer, Seats
 from emads.seats.prices import ApiOptions
 from emads.teams import load_team
-from evaluation.probes.diagnostics import find_faults, probe_team, replace_roles, swap_matrix
+from evaluation.probes.diagnostics import (
+    describe_diagnostics,
+    find_faults,
+    probe_team,
+    replace_roles,
+    swap_matrix,
+    write_diagnostics,
+)
 from evaluation.probes.probe_setup import ProbeSetup, adversary_team
-from evaluation.report.diagnostic_table import describe_diagnostics, diagnostic_tables, write_diagnostics
+from evaluation.summary.run_tables import diagnostic_tables
 from evaluation.summary.tables import print_tables
 from roles.errors import UserError
 from roles.team import TEAM_ROLES

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from evaluation.minutes.transcript import visible
+from evaluation.minutes.words import visible
 from evaluation.stats.intervals import mean_interval, paired_interval
-from evaluation.summary.run_table import role_title
-from evaluation.summary.tables import PlainTable, print_tables
+from evaluation.summary.tables import PlainTable, print_tables, role_title
 from roles.errors import UserError
 from scenarios.base import Scenario
 from scenarios.registry import families

@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from evaluation.minutes.stages_side_by_side import choose_cases, write_side_by_side
-from evaluation.minutes.transcript import Transcript, transcript
+from evaluation.minutes.transcript import Transcript, choose_cases, transcript, write_side_by_side
 from evaluation.scoring.sealed_plays import play_team
-from evaluation.summary.run_table import STAGE_TITLES
+from evaluation.summary.tables import STAGE_TITLES
 from roles.team import TEAM_ROLES
 from simulator.export.episode_files import episode_to_dict
 from simulator.reward import score_episode

@@ -13,8 +13,7 @@ from emads.played_case import FaultyPlayError
 from emads.seats.players import Seats, has_person
 from emads.seats.prices import ApiOptions
 from emads.teams import SCRIPTED, Team, load_team
-from evaluation.minutes.governed_in_words import render_governed
-from evaluation.minutes.governed_truth import plan_course
+from evaluation.minutes.governed import plan_course, render_governed
 from evaluation.minutes.minutes import render_minutes
 from roles.errors import UserError, unknown
 from roles.registry import ROLES

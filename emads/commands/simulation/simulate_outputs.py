@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.minutes.live_view import LiveView
-from evaluation.minutes.page_files import make_index_row, minutes_file, write_index, write_page
+from evaluation.minutes.minutes import make_index_row, minutes_file, write_index
+from evaluation.pages import write_page
 from scenarios.team.playable import PlayableCase
 from simulator.export.telemetry import write_spans
 from simulator.governance.record import GovernedRecord

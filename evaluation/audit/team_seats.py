@@ -1,4 +1,4 @@
-"""Draws what one seat of a team case reads (brief, reports, decision), and builds its table independently.
+"""Draws what one seat of a team case reads (brief, reports, decision), and measures its parts anew.
 
 Reports are those of experts of mixed habits, some of them silent; where value counts, every seat makes two
 offers per option, its part of the optimum among them. Half of the decisions put to the vote are to be
@@ -13,16 +13,17 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
+from evaluation.audit.text_solvers import PricedPart
 from evaluation.scoring.team_players import check_reports, play_optimum
 from roles.team import RECONCILER, SPECIALISTS, Decision, Report
 from scenarios.base import Scenario, Split
 from scenarios.company.domain import Terms, price_parts
 from scenarios.company.domains import DOMAINS
-from scenarios.company.records import CompanyCase, Plan
+from scenarios.company.records import Plan
 from scenarios.team.experts import ASKED_HABITS, best_report, sample_habit
 from scenarios.team.funding import list_fundings
 from scenarios.team.game import PlanGame
-from scenarios.team.offers import CheckedReport, Table, TabledOffer, check_report, dump_report, is_needed
+from scenarios.team.offers import CheckedReport, Table, check_report, dump_report, is_needed, offers_on
 from scenarios.team.playable import PublicCase
 from scenarios.team.scenario import TeamScenario, generate, seat_team
 from scenarios.team.value import funded_plan
@@ -48,18 +49,10 @@ class SeatScenario(Scenario):
             return None
         return funded_plan(self.table, self.decision)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PricedPart:
-    """One part, measured by the second method of its domain.
-
-    Example: PricedPart(choice=("spare gateway",), cost=9, worth=14, keeps_limit=True)
-    """
-
-    choice: tuple[str, ...]
-    cost: int
-    worth: int
-    keeps_limit: bool
+    @property
+    def own_parts(self) -> Mapping[str, Sequence[PricedPart]]:
+        """Return the seat's parts by option, measured again."""
+        return {option: price_again(self.case, self.role, option) for option in self.case.options}
 
 
 @lru_cache(maxsize=1024)
@@ -80,12 +73,8 @@ def case_of(scenario: Scenario) -> SeatScenario:
 
 def price_again(case: TeamScenario, seat: str, option: str) -> Sequence[PricedPart]:
     """Every part of the seat on the option by the domain's second method."""
-    terms = tuple((name, tuple(of[seat].items())) for name, of in _terms_of(case.case))
-    return _price_again((case.split, case.seed, case.index, case.difficulty), seat, option, terms)
-
-
-def _terms_of(case: CompanyCase) -> tuple[tuple[str, Mapping[str, Mapping[str, int]]], ...]:
-    return (("rates", case.rates), ("limits", case.limits))
+    rates, limits = (tuple(of[seat].items()) for of in (case.case.rates, case.case.limits))
+    return _price_again((case.split, case.seed, case.index, case.difficulty), seat, option, rates, limits)
 
 
 @lru_cache(maxsize=20_000)
@@ -93,24 +82,18 @@ def _price_again(
     place: tuple[Split, int, int, int],
     seat: str,
     option: str,
-    terms: tuple[tuple[str, tuple[tuple[str, int], ...]], ...],
+    rates: tuple[tuple[str, int], ...],
+    limits: tuple[tuple[str, int], ...],
 ) -> Sequence[PricedPart]:
-    domain = DOMAINS[seat]
-    of_seat = Terms(**{name: dict(values) for name, values in terms})
+    domain, terms = DOMAINS[seat], Terms(rates=dict(rates), limits=dict(limits))
     structure = _draw_case(*place).case.structures[seat][option]
     _, nothing = domain.measure_again(structure, ())
-    before = domain.value(of_seat, nothing)
+    before = domain.value(terms, nothing)
     priced = []
     for choice in domain.list_choices(structure):
         cost, figures = domain.measure_again(structure, choice)
-        priced.append(
-            PricedPart(
-                choice=choice,
-                cost=cost,
-                worth=domain.value(of_seat, figures) - before,
-                keeps_limit=domain.keeps_limit(of_seat, figures),
-            )
-        )
+        worth = domain.value(terms, figures) - before
+        priced.append(PricedPart(choice, cost, worth, domain.keeps_limit(terms, figures)))
     return priced
 
 
@@ -134,13 +117,8 @@ def _with_limits(case: TeamScenario, seat: str, terms: Terms) -> TeamScenario:
         option: price_parts(DOMAINS[seat], structure, terms, option)
         for option, structure in structures.items()
     }
-    return seat_team(
-        replace(
-            case.case,
-            limits={**case.case.limits, seat: terms.limits},
-            parts={**case.case.parts, seat: own},
-        )
-    )
+    limits, parts = {**case.case.limits, seat: terms.limits}, {**case.case.parts, seat: own}
+    return seat_team(replace(case.case, limits=limits, parts=parts))
 
 
 def _write_reports(case: TeamScenario, rng: random.Random) -> dict[str, Report]:
@@ -170,13 +148,6 @@ def _draw_rich_table(case: TeamScenario, rng: random.Random) -> dict[str, Checke
     return table
 
 
-def _draw_decision(case: TeamScenario, table: Table, option: str, rng: random.Random) -> Decision:
-    """A decision that can be run by the reports, or the option with nothing funded."""
-    plans = list_fundings(case.public, table, option)
-    fund = [offer.label for offer in rng.choice(plans).offers] if plans else []
-    return Decision(option=option, fund=fund, escalate=False)
-
-
 def _draw_vote(
     case: TeamScenario, seat: str, rng: random.Random
 ) -> tuple[TeamScenario, Table, Decision | None]:
@@ -188,10 +159,10 @@ def _draw_vote(
     table = check_reports(case, _write_reports(case, rng))
     if kind == "none":
         return case, table, None
-    decision = _draw_decision(case, table, option, rng)
-    if kind == "broken":
-        decision = decision.model_copy(update={"fund": [label for label in decision.fund if label != seat]})
-    return case, table, decision
+    plans = list_fundings(case.public, table, option)  # that can be run by the reports
+    fund = [offer.label for offer in rng.choice(plans).offers] if plans else []
+    fund = [label for label in fund if kind != "broken" or label != seat]
+    return case, table, Decision(option=option, fund=fund, escalate=False)
 
 
 def seat_generator(kind: SeatKind) -> Callable[..., Scenario]:
@@ -247,9 +218,7 @@ def worth_by_reports(public: PublicCase, table: Table, option: str, fund: Sequen
     """k$ of the option with these labels funded; None where the reports say that it cannot be run."""
     if option not in public.options:
         return None
-    known: dict[str, TabledOffer] = {}
-    for report in table.values():
-        known |= {offer.label: offer for offer in (report.offers if report else ()) if offer.option == option}
+    known = {offer.label: offer for offer in offers_on(table, option)}
     if not set(fund) <= set(known) or len({known[label].seat for label in fund}) < len(fund):
         return None
     paid = {known[label].seat for label in fund}
@@ -265,22 +234,12 @@ def list_worths(public: PublicCase, table: Table) -> list[int]:
     """k$ of every plan that can be run by the reports."""
     worths = []
     for option in public.options:
-        labels = [
-            offer.label
-            for report in table.values()
-            for offer in (report.offers if report else ())
-            if offer.option == option
-        ]
+        labels = [offer.label for offer in offers_on(table, option)]
         for bits in range(2 ** len(labels)):
             fund = [label for place, label in enumerate(labels) if bits >> place & 1]
             worth = worth_by_reports(public, table, option, fund)
             worths += [] if worth is None else [worth]
     return worths
-
-
-def best_by_reports(public: PublicCase, table: Table) -> int | None:
-    """k$ of the best of these; None where nothing can be run."""
-    return max(list_worths(public, table), default=None)
 
 
 def best_by_structures(case: TeamScenario) -> int | None:
@@ -307,6 +266,19 @@ def _extend(reached: Mapping[int, int], offered: Iterable[tuple[int, int]], budg
     return extended
 
 
+def _list_plan_worths(
+    case: TeamScenario, buy: Callable[[Sequence[PricedPart]], PricedPart | None]
+) -> list[int | None]:
+    """k$ of every option where each seat buys by itself; None where a seat cannot or the money runs out."""
+    worths: list[int | None] = []
+    for option, facts in case.public.options.items():
+        bought = [buy(price_again(case, seat, option)) for seat in case.seats]
+        parts = [part for part in bought if part is not None]
+        is_open = len(parts) == len(bought) and sum(part.cost for part in parts) <= case.public.budget
+        worths.append(facts.base + sum(part.worth for part in parts) if is_open else None)
+    return worths
+
+
 def blind_by_structures(case: TeamScenario) -> Fraction:
     """k$ of a blind plan: per option each seat buys its best part within an equal share of the budget.
 
@@ -314,38 +286,23 @@ def blind_by_structures(case: TeamScenario) -> Fraction:
     so count as the least of the others; where none can, the blind plan is the poorest that can be run.
     """
     share = case.public.budget // len(case.seats)
-    worths: list[int | None] = []
-    for option, facts in case.public.options.items():
-        bought = [_buy(price_again(case, seat, option), share) for seat in case.seats]
-        parts = [part for part in bought if part is not None]
-        is_open = len(parts) == len(bought) and sum(part.cost for part in parts) <= case.public.budget
-        worths.append(facts.base + sum(part.worth for part in parts) if is_open else None)
+
+    def buy(parts: Sequence[PricedPart]) -> PricedPart | None:
+        keeping = [part for part in parts if part.keeps_limit]
+        within = [part for part in keeping if part.cost <= share]
+        if within:
+            return max(within, key=lambda part: (part.worth, -part.cost))
+        return min(keeping, key=lambda part: (part.cost, -part.worth), default=None)
+
+    def buy_poorest(parts: Sequence[PricedPart]) -> PricedPart | None:
+        keeping = (part for part in parts if part.keeps_limit)
+        return min(keeping, key=lambda part: (part.cost, part.worth), default=None)
+
+    worths = _list_plan_worths(case, buy)
     known = [worth for worth in worths if worth is not None]
     if known:
         return Fraction(sum(min(known) if worth is None else worth for worth in worths), len(worths))
-    return Fraction(min(_cheapest_worths(case)))
-
-
-def _buy(parts: Sequence[PricedPart], amount: int) -> PricedPart | None:
-    keeping = [part for part in parts if part.keeps_limit]
-    within = [part for part in keeping if part.cost <= amount]
-    if within:
-        return max(within, key=lambda part: (part.worth, -part.cost))
-    return min(keeping, key=lambda part: (part.cost, -part.worth), default=None)
-
-
-def _cheapest_worths(case: TeamScenario) -> list[int]:
-    """k$ of every option that can be run, with the cheapest parts that keep the limits."""
-    worths = []
-    for option, facts in case.public.options.items():
-        keeping = [
-            [part for part in price_again(case, seat, option) if part.keeps_limit] for seat in case.seats
-        ]
-        if all(keeping):
-            chosen = [min(parts, key=lambda part: (part.cost, part.worth)) for parts in keeping]
-            if sum(part.cost for part in chosen) <= case.public.budget:
-                worths.append(facts.base + sum(part.worth for part in chosen))
-    return worths
+    return Fraction(min(worth for worth in _list_plan_worths(case, buy_poorest) if worth is not None))
 
 
 def value_by_structures(case: TeamScenario, option: str, choices: Mapping[str, Sequence[str]]) -> float:
