@@ -26,7 +26,7 @@ from simulator.chat import Chat
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.openai.chat_engine import Ledger
-from simulator.engines.openai.request_limits import Budget
+from simulator.engines.openai.endpoint import Budget
 from simulator.engines.scripted import ScriptedEngine
 from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights

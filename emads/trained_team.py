@@ -134,7 +134,7 @@ def load_trained_team(
     if is_team_folder(path):
         return _load_exported(path, stage, engine, questions)
     run = Run.open(path)
-    chosen = choose_engine(run.config.engine, engine)
+    chosen = choose_engine(run.config, engine)
     models, tokenizer = load_models(run, stage)
     return TrainedTeam(
         source=f"run {run.path.resolve().name}",
@@ -162,7 +162,7 @@ def _load_exported(path: Path, stage: str, engine: str | None, questions: int | 
             file=sys.stderr,
         )
     models, tokenizer = load_exported_models(folder)
-    chosen = choose_engine(record.config.engine, engine)
+    chosen = choose_engine(record.config, engine)
     if chosen.name == "transformers":
         check_engine(models)
     return TrainedTeam(

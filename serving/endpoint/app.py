@@ -12,8 +12,7 @@ from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from fastapi import FastAPI, Response
 
-from serving.endpoint.a2a_agent import TeamExecutor, make_card
-from serving.endpoint.a2a_tasks import FileTaskStore
+from serving.endpoint.a2a_agent import FileTaskStore, TeamExecutor, make_card
 from serving.endpoint.governed_tables import GovernedTables, without_grouped_commits
 from serving.endpoint.mcp_server import make_mcp_app, make_mcp_server
 from serving.endpoint.metrics import CONTENT_TYPE

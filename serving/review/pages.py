@@ -13,10 +13,10 @@ from starlette.responses import HTMLResponse, Response
 from evaluation.minutes.words import say_titles
 from roles.registry import ROLES
 from roles.team import RECONCILER
-from serving.review.room import Room
-from serving.review.sessions import (
+from serving.review.room import (
     COOKIE,
     SESSION_S,
+    Room,
     Session,
     is_form_token,
     make_form_token,

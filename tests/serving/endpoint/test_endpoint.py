@@ -65,9 +65,12 @@ def test_null_and_empty_are_not_set_and_an_own_reply_is_taken_back() -> None:
     async def run() -> None:
         async with serve_scripted() as served:
             create = served.openai().chat.completions.create
-            unset: dict[str, Any] = {"stop": None, "tools": [], "logprobs": False, "n": 1}
+            unset: dict[str, Any] = {
+                "stop": "", "tools": [], "logprobs": False, "n": 1, "tool_choice": "", "top_logprobs": None
+            }  # fmt: skip
             first = await create(**ask(), extra_body=unset)
-            talk = [*ask()["messages"], first.choices[0].message, *ask()["messages"]]
+            own = {**first.choices[0].message.model_dump(), "name": "", "refusal": "", "audio": {}}
+            talk = [*ask()["messages"], first.choices[0].message, *ask()["messages"], own, *ask()["messages"]]
             second = await create(**{**ask(), "messages": talk})
             assert (first.choices[0].finish_reason, second.choices[0].finish_reason) == ("stop", "stop")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from review_site import Browser, Site, open_site
 
-from serving.review.sessions import make_token
+from serving.review.room import make_token
 from simulator.governance.proposal import ReviewRequest
 from simulator.governance.reviewers import WebReviewer
 

@@ -24,9 +24,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from roles.errors import UserError
 from scenarios.base import Scenario, Split
 from simulator.engines.openai.client import ChatClient
-from simulator.engines.openai.endpoint import EndpointSettings
+from simulator.engines.openai.endpoint import BudgetSpentError, EndpointSettings
 from simulator.engines.openai.reply import ChatReply
-from simulator.engines.openai.request_limits import BudgetSpentError
 from simulator.export.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
 from simulator.line_files import LineFile, read_lines
 from training.data.folders.card import write_teacher_card

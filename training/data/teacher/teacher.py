@@ -21,9 +21,13 @@ from roles.errors import UserError
 from scenarios.base import ToolCall
 from scenarios.written.strict_yaml import read_settings
 from simulator.engines.openai.client import ChatClient
-from simulator.engines.openai.endpoint import EndpointSettings, find_completions_url, read_api_key
+from simulator.engines.openai.endpoint import (
+    BudgetSpentError,
+    EndpointSettings,
+    find_completions_url,
+    read_api_key,
+)
 from simulator.engines.openai.reply import CUT, ChatReply, EndpointError, RequestedCall
-from simulator.engines.openai.request_limits import BudgetSpentError
 from simulator.engines.openai.wire import ToolShape
 from simulator.graph.concurrency import run_pool
 from simulator.tool_calls import OPEN, BadToolCallError, describe_tools, parse_tool_calls
