@@ -11,7 +11,7 @@ from command_line import fail
 from python_process import run_python
 
 from emads.cli import main
-from emads.commands.new_runs import undone_where_nothing_began
+from emads.cli.checks import undone_where_nothing_began
 from roles.errors import UserError
 from training.config.loading import load_config
 from training.config.run_config import RunConfig

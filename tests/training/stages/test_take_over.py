@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from tiny_models import make_untrained_run
 
 from emads.cli import main
-from emads.commands.train import train_stage
+from emads.commands.stages import train_stage
 from roles.errors import UserError
 from training.models.weights import find_weights, load_weights
 from training.runs.run_folder import Run

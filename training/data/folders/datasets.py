@@ -91,7 +91,8 @@ def _write_folder(out: Path, requests: Sequence[Request], processes: int | None)
     num_scenarios = sum(request.count for request in missing)
     if processes is None:
         processes = len(os.sched_getaffinity(0)) if num_scenarios >= WORTH_A_POOL else 1
-    with open_block_map(processes) as block_map, progress("generate", total=num_scenarios) as bar:
+    shown = progress("generate", total=num_scenarios, unit="scenarios")
+    with open_block_map(processes) as block_map, shown as bar:
         for request in missing:
             complete = {
                 number: shards[request.path(number)]
