@@ -114,6 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _complain(f"{error.strerror}: {error.filename or 'while writing'}")
     except (KeyboardInterrupt, typer.Abort):
+        status = INTERRUPTED
+    if status == INTERRUPTED:  # which typer returns by itself, in silence
         return _complain(describe_interruption(arguments), INTERRUPTED)
     return status if isinstance(status, int) else 0
 

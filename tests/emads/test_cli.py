@@ -186,6 +186,31 @@ def test_an_existing_run_brings_its_own_config(tmp_path: Path, capsys: pytest.Ca
         assert "max_steps: 3" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        (["demo", "runs/x", "--config", str(DEMO)], "finished stages and the newest checkpoints are kept"),
+        (["evaluate", "runs/x"], "finished plays are kept"),
+    ],
+)
+def test_ctrl_c_says_what_is_kept_and_the_command_that_goes_on(
+    arguments: list[str],
+    kept: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupt(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Run, "create", interrupt)
+    monkeypatch.setattr("emads.cli.evaluate.refuse_missing_run", interrupt)
+    assert main(arguments) == 130
+    line = capsys.readouterr().err
+    assert line == f"error: interrupted; {kept}, the same command goes on: emads {' '.join(arguments)}\n"
+
+
 def test_without_a_verb_the_verbs_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "Commands:" in capsys.readouterr().err

@@ -107,7 +107,7 @@ def host_memory(shape: Shape, config: RunConfig, phase: Phase, *, device_bytes: 
 
 
 def role_memory(shape: Shape, config: RunConfig, phase: Phase) -> Memory:
-    """Of SFT or RLVR of one role, which is trained on one GPU."""
+    """Of SFT or GRPO of one role, which is trained on one GPU."""
     model = config.model
     trained = float(_trained_by_owner(shape, model))
     width, checkpointing = phase.step_rows * phase.row, model.gradient_checkpointing

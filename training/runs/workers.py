@@ -82,7 +82,7 @@ def _start_worker(
 ) -> None:
     global _reports
     _reports = reports
-    sys.stderr = LineSender(reports.put)  # type: ignore[assignment]
+    sys.stderr = LineSender(reports.put)
     enter_worker(num_threads, gpus, numbers.get())
     plan_faults(faults)
     if prepare is not None:
@@ -193,7 +193,7 @@ def run_tasks(
     raised as itself.
     Every worker has one of the visible GPUs to itself, or shares it where there are more workers.
     `faults` are planned in every process that performs tasks. `prepare`, a module-level function, is called
-    in each worker process before its first task.
+    in each process that performs tasks, before its first one.
 
     Raises:
         ValueError: a task waits for one that is not in `tasks`, or tasks wait for each other.
@@ -203,6 +203,8 @@ def run_tasks(
     if num_workers == 0:
         plan_faults(faults)
         claim_gpu(visible_gpus(), 0)
+        if prepare is not None:
+            prepare()
         return _run_here(tasks, title)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # no advice on data parallel passes in every worker
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))
