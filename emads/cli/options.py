@@ -54,7 +54,7 @@ ApiOption = Annotated[
     list[str] | None,
     typer.Option(
         "--api",
-        help="How endpoints are asked: price=2.5,10 (a million tokens; price.MODEL=...), prices=FILE,"
+        help="How endpoints are asked: price=2.5,10 (a million tokens; price.MODEL=...),"
         " max_cost=5 (then exit status 8), key_env=VARIABLE (key_env.MODEL=...), replies=FILE (every paid"
         " reply is kept), requests_per_minute=60, concurrency=4, timeout_s=60, max_retries=2,"
         " temperature=1, max_completion_tokens=4096, tools=text. Repeatable.",
