@@ -49,7 +49,7 @@ MOST = 20  # of --count
 SKIPPED = {  # pattern: why a command is not run here
     r"^(make|source|pre-commit|ruff|mypy|pytest|export|inspect|vf-|trl) ?": "CI, or other environments",
     r"^(python -m|torchrun|accelerate)": "a measurement, or several processes",
-    r"openai:|--teacher |runs/taught": "an endpoint: tests/emads/seats and tests/training/data/teacher serve one",
+    r"openai:|--teacher |runs/taught": "an endpoint: tests/emads/seats, tests/training/data/teacher",
     r"emads (serve|review|serve-env)|--reviewer web|=human": "waits for callers or people: tests/serving",
     r"legal": "tests/end_to_end/test_new_role.py follows the page in a copy of the repository",
     r"smollm2|qwen\.yaml": "a pretrained model: CI's section smollm2",
@@ -59,7 +59,7 @@ SKIPPED = {  # pattern: why a command is not run here
     r"reasoning-gym": "an extra package: make interop",
     r"runs/gaia|questions.jsonl|gsm8k|vendor.py": "files of the reader: tests/training/data, tests/scenarios",
     r"runs/idle": "60,000 rows: minutes",
-    r"emads labels|--labels|emads train ppo": "a role that errs at times: tests/training/stages/test_feedback_stages.py",
+    r"emads labels|--labels|emads train ppo": "a trained role: tests/training/stages/test_feedback_stages.py",
     r"emads train tasks": "tests/training/stages/test_tasks.py",
     r"--device cpu": "times this machine for some seconds",
     r"runs/spans": "an extra package: tests/simulator/export/test_telemetry.py",
