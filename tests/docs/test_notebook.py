@@ -1,8 +1,9 @@
 """The notebook runs from its first cell to its last, and its page shows every cell."""
 
 import json
-from importlib import util
+from importlib import import_module, util
 from pathlib import Path
+from typing import Any
 
 import pytest
 from doc_pages import ROOT
@@ -15,13 +16,12 @@ def test_the_notebook_plays_trains_plots_and_plays_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its cells take about two minutes on two cores."""
-    import nbformat
-    from nbclient import NotebookClient
-
+    nbformat: Any = import_module("nbformat")
+    nbclient: Any = import_module("nbclient")
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    NotebookClient(
+    nbclient.NotebookClient(
         notebook, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
     kinds = [
