@@ -92,6 +92,8 @@ DEMO = ROOT / "configs" / "demo.yaml"
         ("plan --set model.preset=qwen2.5-3b", ["not 'qwen2.5-3b'", "--device a100"]),
         ("plan r --config x.yaml", ["not both"]),
         ("demo --seeds 0", ["--seeds 0 must be 1 or more"]),
+        ("serve scripted --url team.example", ["--url team.example is no address", "https://team.example.com"]),
+        ("review r --url ftp://x", ["--url ftp://x is no address"]),
         ("demo --resume --config x.yaml", ["leave out --config and --set"]),
     ],
 )
