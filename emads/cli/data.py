@@ -85,7 +85,7 @@ def generate(
             f"--processes {processes} does not go with --teacher; use --teacher-set concurrency=N"
         )
     from training.data.teacher.folder import summarise_teaching, teach_folder
-    from training.data.teacher.settings import resolve_teacher
+    from training.data.teacher.teacher import resolve_teacher
 
     endpoint, rules = resolve_teacher(teacher, model, teacher_set or ())
     report = teach_folder(
@@ -106,9 +106,6 @@ def generate(
 
 def validate(
     folder: Annotated[Path, typer.Argument(help="Data folder.")],
-    keep: Annotated[
-        Path | None, typer.Option(help="New data folder for the clean rows; the rejected are listed there.")
-    ] = None,
 ) -> None:
     """Check every row of a data folder by making and scoring it again."""
     if not any(folder.rglob("*.parquet")):
@@ -116,7 +113,7 @@ def validate(
     from training.data.folders.validation import summarise
     from training.data.tasks.importing import validate_data
 
-    report = validate_data(folder, keep=keep)
+    report = validate_data(folder)
     typer.echo("\n".join(summarise(report)))
     if report.problems:
         raise UserError(f"{folder}: {len(report.problems)} problems, the first: {report.problems[0]}")

@@ -105,6 +105,10 @@ def review(
             help="Address by which browsers come, as through a proxy; with https cookies are sent so alone."
         ),
     ] = None,
+    remove: Annotated[
+        str | None,
+        typer.Option("--remove", help="Take this reviewer's registration back, and end; nothing is served."),
+    ] = None,
 ) -> None:
     """Open the review app: people approve plans, compare and correct answers in the browser.
 
@@ -116,12 +120,16 @@ def review(
     try:
         from serving.guard import settle_access
         from serving.review.room import ReviewSettings
-        from serving.review.serve import find_store, serve_review
+        from serving.review.serve import find_store, remove_reviewer, serve_review
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette"):
             raise
         raise UserError("reviewing needs FastAPI and uvicorn; pip install 'emads[http]'") from None
     store, queue = find_store(where)
+    if remove is not None:
+        remove_reviewer(store, remove)
+        print(f"{remove} rules on nothing of {store} any more")
+        return
     access = settle_access(port=port, host=host, is_public=public, names=names, has_own_tokens=True)
     settings = ReviewSettings(
         store=store,
@@ -201,9 +209,6 @@ def export(
     gguf: Annotated[
         bool, typer.Option("--gguf", help="Also files for llama.cpp: the base once, a LoRA per role.")
     ] = False,
-    without_base: Annotated[
-        bool, typer.Option("--without-base", help="Leave out the frozen base, which others make anew.")
-    ] = False,
 ) -> None:
     """Write a run's team as one folder that stands for itself: weights, prompts' version, figures, digests.
 
@@ -213,15 +218,12 @@ def export(
     refuse_missing_run(run)
     from emads.commands.export import export_run
 
-    lines = export_run(run, to, stage=stage, with_base=not without_base, with_merged=merged, with_gguf=gguf)
+    lines = export_run(run, to, stage=stage, with_merged=merged, with_gguf=gguf)
     typer.echo("\n".join(lines))
 
 
 def verify(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of an exported team.")],
-    base: Annotated[
-        bool, typer.Option("--add-base", help="First make the base of a team exported without it.")
-    ] = False,
 ) -> None:
     """Check every file of an exported team against its SHA-256, and say what the team is."""
     if not (folder / "team.json").is_file():
@@ -230,4 +232,4 @@ def verify(
         )
     from emads.commands.export import verify_folder
 
-    typer.echo("\n".join(verify_folder(folder, adds_base=base)))
+    typer.echo("\n".join(verify_folder(folder)))

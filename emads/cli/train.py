@@ -85,12 +85,12 @@ def train(
         return
     if stage == TASKS and tasks is None:
         raise UserError("name the TASKS: a folder of emads import, or a task family such as maths")
-    with starting_run(run, config, overrides, resume, print_config=print_config) as (opened, resolved):
+    with starting_run(run, config, overrides, resume, print_config=print_config) as (opened, _):
         if tasks is not None:
             from training.stages.tasks import summarise_tasks, train_tasks
 
             scores = train_tasks(opened, tasks, typer.echo)
-            typer.echo("\n".join(summarise_tasks(scores, resolved.evaluation.num_bootstrap)))
+            typer.echo("\n".join(summarise_tasks(scores)))
             return
         from emads.commands.stages import take_stages, train_stage
 
@@ -178,9 +178,7 @@ def plan(
     ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
-    device: Annotated[
-        str, typer.Option(help="cpu: this machine, measured for some seconds; or a100, h100, h200.")
-    ] = "cpu",
+    device: Annotated[str, typer.Option(help="a100, h100 or h200.")] = "h100",
     ranks: Annotated[int, typer.Option(help="Devices that share the work.")] = 1,
     price: Annotated[float | None, typer.Option(help="Price of one device per hour.")] = None,
     workload: Annotated[
@@ -195,6 +193,6 @@ def plan(
 
     source = config if run is None else open_existing(run) / "config.yaml"
     resolved = load_config(source, overrides or ())
-    from training.planning.table import show_plan
+    from training.planning.plan import show_plan
 
     typer.echo(show_plan(resolved, device, ranks, price, workload))

@@ -109,8 +109,7 @@ def run_demo(
     write_summary(path, summary)
     if seeds > 1:
         scored = [read_seed(run.path, one["seed"]) for run, one in zip(runs, summaries, strict=True)]
-        repeats = config.evaluation.num_bootstrap
-        write_seed_comparison(path, compare_seeds(scored, same_scenarios=False, num_bootstrap=repeats))
+        write_seed_comparison(path, compare_seeds(scored, same_scenarios=False))
     report = write_report(path)
     print_summary(summary)
     cases = read_side_by_side(path)
@@ -223,7 +222,7 @@ def _sum_up(run: Run, wall_s: float) -> dict[str, Any]:
         write_episodes_side_by_side(run)
     write_summary(run.path, summarise(run, wall_s=wall_s))
     outcomes = read_outcomes(run.path)
-    write_details(run.path, build_details(outcomes, num_bootstrap=run.config.evaluation.num_bootstrap))
+    write_details(run.path, build_details(outcomes))
     write_results(run.path, flatten(run.config.name, run.config.seed, outcomes))
     return read_summary(run.path)
 
@@ -251,7 +250,6 @@ def summarise(run: Run, *, wall_s: float) -> dict[str, Any]:
         versions={name: version or "not installed" for name, version in find_versions().items()},
         weights_changed=changed,
         signal=signal,
-        num_bootstrap=run.config.evaluation.num_bootstrap,
         joint_steps=list_joint_steps(run),
         temperature=run.config.evaluation.temperature,
     )
@@ -306,7 +304,6 @@ def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
     comparison = compare_seeds(
         [read_seed(run.path, run.config.seed) for run in runs],
         same_scenarios=all(run.config.data == first.data for run in runs),
-        num_bootstrap=first.evaluation.num_bootstrap,
     )
     write_seed_comparison(runs[0].path, comparison)
     summaries = [read_summary(run.path) for run in runs]

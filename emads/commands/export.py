@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from training.export.base_apart import add_base
-from training.export.commands import list_serve_commands
+from training.export.card import list_serve_commands
 from training.export.export import check_target, export_team
 from training.export.team_folder import TeamFolder, open_team_folder
 from training.export.versions import describe_versions, find_changes
@@ -12,9 +11,7 @@ from training.models.base_model import quiet_libraries
 from training.runs.run_folder import Run
 
 
-def export_run(
-    run: Path, to: Path, *, stage: Any, with_base: bool, with_merged: bool, with_gguf: bool
-) -> list[str]:
+def export_run(run: Path, to: Path, *, stage: Any, with_merged: bool, with_gguf: bool) -> list[str]:
     """Export a run's team; say what it is and how to serve it.
 
     Raises:
@@ -22,21 +19,19 @@ def export_run(
     """
     check_target(to)
     quiet_libraries()
-    folder = export_team(
-        Run.open(run), to, stage=stage, with_base=with_base, with_merged=with_merged, with_gguf=with_gguf
-    )
+    folder = export_team(Run.open(run), to, stage=stage, with_merged=with_merged, with_gguf=with_gguf)
     commands = list_serve_commands(folder.record, str(to))
     return [f"exported {to}: {describe_folder(folder)}", *(f"\n{what}:\n{line}" for what, line in commands)]
 
 
-def verify_folder(path: Path, *, adds_base: bool = False) -> list[str]:
-    """Say what an exported team is, after a check of every file; with `adds_base` a missing base is made.
+def verify_folder(path: Path) -> list[str]:
+    """Say what an exported team is, after a check of every file.
 
     Raises:
         UserError: what is damaged, missing or foreign.
     """
     quiet_libraries()
-    folder = add_base(path) if adds_base else open_team_folder(path)
+    folder = open_team_folder(path)
     versions = folder.record.versions
     changes = find_changes(versions, describe_versions(folder.record.config.model))
     same = "graph, prompts and verifier are those of this installation"

@@ -16,7 +16,7 @@ from serving.endpoint.app import LIMITS, Governance, make_app
 from serving.endpoint.tables import Tables
 from serving.guard import MIN_TOKEN_CHARACTERS, settle_access
 from serving.server import name_address, open_socket, run_server
-from simulator.governance.gate.approvals import KEY_BYTES, find_key
+from simulator.governance.seals import KEY_BYTES, find_key
 
 MOST_AT_ONCE = 16  # jobs at work
 MOST_WAITING = 256  # jobs in the queue; one more is refused with 429

@@ -20,8 +20,7 @@ from roles.registry import ROLES
 from scenarios.base import Scenario, Split, Style, Verdict
 from scenarios.registry import FAMILIES, families
 from training.data.demonstrations import difficulty_of
-from training.data.folders.columns import load_messages, load_tools
-from training.data.folders.rows import build_rows
+from training.data.folders.rows import build_rows, load_messages, load_tools
 
 COORDINATES = ("family", "split", "seed", "index", "difficulty", "style")
 _MESSAGE = {"role": Value("string"), "content": Value("string")}

@@ -17,7 +17,7 @@ from scenarios.base import Step, ToolCall
 from scenarios.tasks.question_files import MAX_QUESTION_CHARS, MAX_ROW_BYTES, read_questions
 from scenarios.tasks.splits import assign_split, unseal_test
 from scenarios.tasks.worked_solutions import read_solution
-from training.data.folders.columns import COLUMNS, SCHEMA, load_messages
+from training.data.folders.rows import COLUMNS, SCHEMA, load_messages
 from training.data.tasks.importing import import_tasks, read_rows
 
 NATALIA = (
