@@ -61,7 +61,6 @@ SKIPPED = {  # pattern: why a command is not run here
     r"runs/idle": "60,000 rows: minutes",
     r"emads labels|--labels|emads train ppo": "a trained role: tests/training/stages/test_feedback_stages.py",
     r"emads train tasks": "tests/training/stages/test_tasks.py",
-    r"--device cpu": "times this machine for some seconds",
     r"runs/spans": "an extra package: tests/simulator/export/test_telemetry.py",
 }
 
@@ -101,7 +100,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(source.read_bytes())
     for name in CONFIGS:
-        review = {"num_scenarios": 2, "decisions_per_case": 2, "max_cases": 2}
+        review = {"num_scenarios": 2, "max_cases": 2}
         values = {**SMALL, "name": Path(name).stem, "review": review}
         (folder / "configs" / name).write_text(yaml.safe_dump(values))
     plan = yaml.safe_load((ROOT / "configs/ablations/small/kl.yaml").read_text())

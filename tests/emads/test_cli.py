@@ -89,7 +89,6 @@ DEMO = ROOT / "configs" / "demo.yaml"
         ("train sft --run typo", ["No such option: --run"]),
         ("demo r --set grpo.max_steps=99999999999", ["grpo.max_steps = 99999999999", "equal to 1000000"]),
         ("demo r --set grpo.max_steps=999999", ["grpo.max_steps = 999999", "at most 125,000"]),
-        ("plan --set model.preset=qwen2.5-3b", ["not 'qwen2.5-3b'", "--device a100"]),
         ("plan r --config x.yaml", ["not both"]),
         ("demo --seeds 0", ["--seeds 0 must be 1 or more"]),
         ("serve scripted --url team.example", ["--url team.example is no address", "https://team.example.com"]),

@@ -137,7 +137,6 @@ def test_mistakes_are_one_line(arguments: tuple[object, ...], message: str) -> N
 
 
 CASE = team_scenario("train", 0, 0, (1,))
-LOW_MARGIN = 0.5
 
 
 def episode(decision: str, votes: dict[str, str] | None = None, case: TeamScenario = CASE) -> Episode:
@@ -156,14 +155,14 @@ def test_reasons_by_hand() -> None:
     sure = [episode(decide(first))] * 4
     torn = [episode(decide(first))] * 2 + [episode(decide(second)), episode("nonsense")]
     accept, objection = {"cto": '{"vote": "accept"}'}, {"cto": '{"vote": "object"}'}
-    assert measure_doubt(CASE, episode(decide(first), accept), sure, LOW_MARGIN).reasons == ()
-    doubtful = measure_doubt(CASE, episode(decide(first)), torn, LOW_MARGIN)
+    assert measure_doubt(CASE, episode(decide(first), accept), sure).reasons == ()
+    doubtful = measure_doubt(CASE, episode(decide(first)), torn)
     assert doubtful.reasons == ("low margin",)
     assert doubtful.margin == 0.25  # 2 of 4 against 1 of 4
     assert doubtful.decisions == {first: 2, second: 1, "none valid": 1}
-    assert measure_doubt(CASE, episode(decide("none")), sure, LOW_MARGIN).reasons == ("escalated",)
-    assert measure_doubt(CASE, episode("nonsense"), sure, LOW_MARGIN).reasons == ("no valid decision",)
-    assert measure_doubt(CASE, episode(decide(first), objection), sure, LOW_MARGIN).reasons == ("objection",)
+    assert measure_doubt(CASE, episode(decide("none")), sure).reasons == ("escalated",)
+    assert measure_doubt(CASE, episode("nonsense"), sure).reasons == ("no valid decision",)
+    assert measure_doubt(CASE, episode(decide(first), objection), sure).reasons == ("objection",)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +175,6 @@ def test_reasons_by_hand() -> None:
 )
 def test_a_damaged_queue_is_named_with_its_line(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "queue.jsonl").write_text(line + "\n")
-    with pytest.raises(UserError, match=r"queue\.jsonl:1: ") as error:
+    with pytest.raises(UserError, match=r"queue\.jsonl:1 is no item") as error:
         read_queue(tmp_path / "queue.jsonl")
     assert message in str(error.value)
