@@ -104,12 +104,6 @@ def measure_cell(
     )
 
 
-def best_low(rows: Sequence[AblationRow]) -> float:
-    """Return the lower end of the best cell's interval."""
-    best = max((row.mean for row in rows if row.mean is not None), key=lambda mean: mean.mean, default=None)
-    return best.low if best is not None else float("-inf")
-
-
 def _file(path: Path, stage: str, owner: str) -> Path:
     return path / "scores" / f"{stage}-{owner}.jsonl"
 

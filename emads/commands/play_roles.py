@@ -27,7 +27,7 @@ TRAINED = ("sft", "grpo", "marl")
 TITLES = ("role", "stage", "plays", "reward", "exact", "feasible", "gain", "own tokens", "faults")
 
 
-def play_validation(
+def play_roles(
     path: Path,
     roles: Sequence[str],
     stages: Sequence[str],
