@@ -39,9 +39,8 @@ from simulator.chat_messages import MessageChat
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.loop_thread import LoopThread
-from simulator.engines.openai.chat_engine import ChatEngine, Ledger, Usage
-from simulator.engines.openai.request_limits import Budget
-from simulator.engines.openai.stored_replies import ReplyFile
+from simulator.engines.openai.chat_engine import ChatEngine, Ledger, ReplyFile, Usage
+from simulator.engines.openai.endpoint import Budget
 from simulator.engines.routed import Route, RoutedEngine
 from simulator.engines.scripted import ScriptedEngine
 from simulator.game import MakeGame

@@ -130,10 +130,6 @@ def review(
         remove_reviewer(store, remove)
         print(f"{remove} rules on nothing of {store} any more")
         return
-    if remove is not None:
-        remove_reviewer(store, remove)
-        print(f"{remove} rules on nothing of {store} any more")
-        return
     access = settle_access(port=port, host=host, is_public=public, names=names, has_own_tokens=True)
     settings = ReviewSettings(
         store=store,
