@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from roles.errors import UserError, check_number, unknown
 from roles.registry import ROLES
 from scenarios import team
-from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY, SPLITS, Scenario, Split
+from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY, SEALED, SPLITS, Scenario, Split
 from scenarios.registry import FAMILIES
 from scenarios.team import TeamScenario
 
@@ -50,8 +50,8 @@ def generate(
         raise unknown("family", family, [*FAMILIES, TEAM])
     if split not in SPLITS:
         raise unknown("split", split, list(SPLITS))
-    if split == "test" and not unseal:
-        raise UserError("the test split is sealed: generate(..., unseal=True) draws from it all the same")
+    if split in SEALED and not unseal:
+        raise UserError(f"the {split} split is sealed: generate(..., unseal=True) draws from it all the same")
     check_number("count", count, 1)
     check_number("seed", seed, 0)
     if isinstance(difficulties, str) or not isinstance(difficulties, Sequence) or not difficulties:
@@ -115,7 +115,7 @@ def train(
     for role in roles:
         if role not in ROLES:
             raise unknown("role", role, list(ROLES))
-    from emads.commands.train import train_stage
+    from emads.commands.stages import train_stage
     from emads.played_case import run_apart
     from training.config.loading import load_config
     from training.runs.run_folder import Run
@@ -152,7 +152,7 @@ def evaluate(path: str | Path, *, again: bool = False) -> dict[str, Any]:
         roles.errors.UserError: no run in runs/none (no config.yaml there); start one with ...
     """
     run = open_run(path)
-    from emads.commands.evaluation.evaluate_run import evaluate_run
+    from emads.commands.evaluate import evaluate_run
     from emads.played_case import run_apart
 
     with _hidden_script():

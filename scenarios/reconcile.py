@@ -1,42 +1,217 @@
 """The reconcile family: which option to choose and what to fund on it, given the checked reports of experts.
 
-Asked: option, funded offers, whether to escalate, and the seats that favour other options (conflicts).
-Right is the plan of the greatest worth that can be run by the reports; of equal worth the cheaper; escalating
-where none can be run. An answer earns 0.6 for its worth over a blind plan's, 0.3 for the best plan, 0.1 for
-the share of seats told rightly as conflicts or not; a plan that cannot be run and needless escalation earn 0.
-Certified by dynamic programming over money (`scenarios.funding.question`). No term for a fair share: any that
-changes the best plan would train against the team's value, any other is implied by the plan.
+Asked: option, funded offers, whether to escalate, and the seats that favour other options (conflicts). Right
+is the plan of the greatest worth that can be run by the reports; of equal worth the cheaper; escalating where
+none can be run. An answer earns 0.6 for its worth over a blind plan's, 0.3 for the best plan, 0.1 for the
+share of seats told rightly as conflicts or not; a plan that cannot be run and needless escalation earn 0. The
+reports are those of experts whose habits are drawn, on the team case of the same coordinates; every claim was
+checked. A question has one best plan, or none that can be run. Certified by dynamic programming over money.
+No term for a fair share: any that changes the best plan would train against the team's value, any other is
+implied by the plan.
 """
 
+import json
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
 
 from roles.base import AnswerError
 from roles.reconcile import MAX_CALLS
 from roles.team import Decision
 from scenarios.base import Family, Scenario, Split, Step, Style, ToolCall, Verdict, rejected
+from scenarios.company.comparison import beats
+from scenarios.company.records import Option
 from scenarios.company.setting import find_sector
-from scenarios.funding.baselines import (
-    answer_first_option,
-    answer_greedily,
-    answer_honestly,
-    answer_randomly,
-)
-from scenarios.funding.demonstrations import demonstrate
-from scenarios.funding.question import (
-    Question,
-    answer_of,
-    draw_question,
-    find_best_again,
-    read_question,
-)
-from scenarios.funding.texts import write_brief
+from scenarios.company.splits import belongs_to
 from scenarios.headroom import blind_baseline, share_of_room
-from scenarios.team.funding import choose_best, find_obstacle, list_all_fundings, list_conflicts, make_funding
-from scenarios.team.offers import offers_on
+from scenarios.team.experts import ASKED_HABITS, best_report, sample_habit
+from scenarios.team.funding import (
+    Funding,
+    best_in_order,
+    choose_best,
+    find_obstacle,
+    list_all_fundings,
+    list_conflicts,
+    make_funding,
+)
+from scenarios.team.offers import CheckedReport, TabledOffer, check_report, offers_on
+from scenarios.team.playable import PublicCase
 from scenarios.team.reading import read_decision
-from scenarios.team.tools import call_reconciler_tool
+from scenarios.team.scenario import TeamScenario
+from scenarios.team.scenario import generate as generate_team
+from scenarios.team.texts import full, short
+from scenarios.team.texts.comparing import explain_best, name_plan
+from scenarios.team.tools import call_reconciler_tool, write_favours
+
+MAX_TRIES = 2000  # draws of habits and of a budget
+BUDGET_SHARES = (40, 100)  # percent of the team case's budget
+LEAST_PLANS = 4  # that can be run, unless none can
+FUNDING_QUESTIONS = (  # by wording
+    "Which option is chosen, and which of its offers are funded?",
+    "Choose an option and say which of its offers the budget pays for.",
+    "What do you decide, and whom do you fund?",
+    "Decide for one option and for the offers on it that are funded.",
+    "Where does the budget go?",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FundingQuestion:
+    """A question to ReconcileGPT, as its facts state it.
+
+    Example: read_question(scenario.facts).public.budget == 40
+    """
+
+    public: PublicCase
+    table: Mapping[str, CheckedReport | None]
+
+
+def read_question(facts: Mapping[str, Any]) -> FundingQuestion:
+    """The question that the facts hold."""
+    public = PublicCase(
+        sector=facts["sector"],
+        situation=facts["situation"],
+        options={letter: Option(letter=letter, **option) for letter, option in facts["options"].items()},
+        budget=facts["budget"],
+        wording=facts.get("wording", 0),
+        seats=tuple(facts["reports"]),
+    )
+    return FundingQuestion(
+        public=public, table={seat: _read_report(seat, r) for seat, r in facts["reports"].items()}
+    )
+
+
+def _read_report(seat: str, report: Mapping[str, Any]) -> CheckedReport:
+    offers = tuple(
+        TabledOffer(
+            label=seat,
+            seat=seat,
+            option=offer["option"],
+            choice=tuple(offer["part"]),
+            cost=offer["cost"],
+            worth=offer["worth"],
+        )
+        for offer in report["offers"]
+    )
+    return CheckedReport(
+        offers=offers,
+        needs=tuple(report["needs"]),
+        veto=tuple(report["veto"]),
+        note=report["note"],
+        false_claims=(),
+    )
+
+
+def draw_question(split: Split, seed: int, index: int, difficulty: int) -> dict[str, Any]:
+    """Facts of one question on the team case of the same coordinates, as JSON values.
+
+    Raises:
+        ValueError: coordinates out of range.
+    """
+    scenario = generate_team(split, seed, index, difficulty)
+    rng = random.Random(f"reconcile/{scenario.key}")
+    for _ in range(MAX_TRIES):
+        facts = _draw_facts(scenario, rng)
+        question = read_question(facts)
+        if belongs_to(split, _list_figures(question)) and _is_clear(question):
+            return facts
+    raise RuntimeError(f"no reconcile question on {scenario.key} in {MAX_TRIES} draws")
+
+
+def _draw_facts(scenario: TeamScenario, rng: random.Random) -> dict[str, Any]:
+    case, reports = scenario.case, {}
+    for seat in scenario.seats:
+        report = best_report(scenario, seat, sample_habit(rng, ASKED_HABITS))
+        checked = check_report(scenario, seat, report)
+        offers = [
+            {"option": offer.option, "part": list(offer.choice), "cost": offer.cost, "worth": offer.worth}
+            for offer in checked.offers
+        ]
+        reports[seat] = {
+            "offers": offers,
+            "needs": list(checked.needs),
+            "veto": list(checked.veto),
+            "note": checked.note,
+        }
+    return {
+        "sector": case.sector,
+        "situation": case.situation,
+        "wording": case.wording,
+        "options": {o.letter: {"name": o.name, "base": o.base} for o in case.options.values()},
+        "budget": max(1, case.budget * rng.randint(*BUDGET_SHARES) // 100),
+        "reports": reports,
+    }
+
+
+def _list_figures(question: FundingQuestion) -> list[Any]:
+    """All figures that the texts of either style show: texts that are equal show equal figures."""
+    offers = [
+        [offer.label, offer.option, offer.cost, offer.worth]
+        for option in question.public.base
+        for offer in offers_on(question.table, option)
+    ]
+    return [question.public.budget, list(question.public.base.values()), offers]
+
+
+def _is_clear(question: FundingQuestion) -> bool:
+    """Return whether there is one best plan among several, or none at all."""
+    plans = list_all_fundings(question.public, question.table)
+    if not plans:
+        return True
+    ranks = sorted(((plan.worth, -plan.cost) for plan in plans), reverse=True)
+    return len(plans) >= LEAST_PLANS and ranks[0] != ranks[1] and ranks[0][0] > ranks[-1][0]
+
+
+def answer_of(question: FundingQuestion, plan: Funding | None) -> dict[str, Any]:
+    """The answer object that chooses this plan; None escalates."""
+    if plan is None:
+        return {"option": "none", "fund": [], "escalate": True, "conflicts": []}
+    return {
+        "option": plan.option,
+        "fund": [offer.label for offer in plan.offers],
+        "escalate": False,
+        "conflicts": list_conflicts(question.public, question.table, plan.option),
+    }
+
+
+def find_best_again(question: FundingQuestion) -> tuple[int, int] | None:
+    """Worth and cost of the best plan by dynamic programming over money; None where nothing can be run."""
+    best: tuple[int, int] | None = None
+    for option, base in question.public.base.items():
+        worth_at = {0: base}  # k$ spent so far -> greatest worth
+        for report in question.table.values():
+            assert report is not None
+            moves = [(offer.cost, offer.worth) for offer in report.offers if offer.option == option]
+            if option in report.veto:
+                moves = []
+            elif option not in report.needs:
+                moves.append((0, 0))
+            grown: dict[int, int] = {}
+            for spent, worth in worth_at.items():
+                for cost, gain in moves:
+                    if spent + cost <= question.public.budget:
+                        grown[spent + cost] = max(grown.get(spent + cost, worth + gain), worth + gain)
+            worth_at = grown
+        for spent, worth in worth_at.items():
+            if best is None or (worth, -spent) > (best[0], -best[1]):
+                best = worth, spent
+    return best
+
+
+def write_brief(facts: Mapping[str, Any], style: Style) -> str:
+    """The user message.
+
+    Example (short): "A 30: cto 9 14, coo 7 10\\nB 26: risk 13 20\\nBudget 40.\\nexact\\nA 54: cto coo\\n..."
+    """
+    question = read_question(facts)
+    if style == "short":
+        reports = short.write_decision_brief(question.public, question.table)
+        return f"{reports}\n{write_favours(question.public, question.table)}"
+    if style != "full":
+        assert_never(style)
+    reports = full.write_decision_brief(question.public, question.table)
+    return f"{reports}\n{FUNDING_QUESTIONS[question.public.wording]}"
 
 
 def generate(style: Style, split: Split, seed: int, index: int, difficulty: int) -> Scenario:
@@ -102,7 +277,7 @@ def verify(scenario: Scenario, text: str) -> Verdict:
     return _weigh(graded, exact, right, f"worth {plan.worth} at cost {plan.cost} ({best})")
 
 
-def _check_conflicts(question: Question, decision: Decision) -> None:
+def _check_conflicts(question: FundingQuestion, decision: Decision) -> None:
     conflicts = decision.conflicts
     if "conflicts" not in decision.model_fields_set:
         raise AnswerError("schema", "conflicts: missing")
@@ -113,7 +288,7 @@ def _check_conflicts(question: Question, decision: Decision) -> None:
         raise AnswerError("duplicate_id", "conflicts names one seat twice")
 
 
-def _share_right(question: Question, named: Sequence[str], wanted: Sequence[str]) -> float:
+def _share_right(question: FundingQuestion, named: Sequence[str], wanted: Sequence[str]) -> float:
     seats = question.public.seats
     return sum((seat in named) == (seat in wanted) for seat in seats) / len(seats)
 
@@ -148,6 +323,74 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
     """
     question = read_question(scenario.facts)
     return call_reconciler_tool(question.public, question.table, call)
+
+
+def _ask_total(plan: Funding, text: str) -> Step:
+    fund = [offer.label for offer in plan.offers]
+    return Step(text=text, call=ToolCall(name="total", arguments={"option": plan.option, "fund": fund}))
+
+
+def _say_answer(question: FundingQuestion, plan: Funding | None) -> str:
+    answer = json.dumps(answer_of(question, plan))
+    if plan is None:
+        return f"none can be run\n{answer}"
+    against = list_conflicts(question.public, question.table, plan.option)
+    favours = (f"{seat} {'no' if seat in against else 'yes'}" for seat in question.public.seats)
+    return f"best {name_plan(plan)}\nfavour {plan.option}: {', '.join(favours)}\n{answer}"
+
+
+def improve_sheet(question: FundingQuestion) -> tuple[Step, ...]:
+    """Reads the sheet, compares its plans, exchanges offers of the best one, totals a plan that beats it."""
+    steps = [Step(text="", call=ToolCall(name="sheet", arguments={}))]
+    best = choose_best(list_all_fundings(question.public, question.table))
+    lines, leader = explain_best(question.public, question.table, best)
+    if best is not None and beats(best, leader):
+        steps.append(_ask_total(best, "\n".join(lines)))
+        lines = []
+    return (*steps, Step(text="\n".join([*lines, _say_answer(question, best)])))
+
+
+def read_sheet(question: FundingQuestion) -> tuple[Step, ...]:
+    """Takes the best plan as the short brief lists it, and names the way of funding that led to it."""
+    best = choose_best(list_all_fundings(question.public, question.table))
+    return (Step(text=f"exact\n{json.dumps(answer_of(question, best))}"),)
+
+
+def demonstrate(question: FundingQuestion, style: Style) -> tuple[Step, ...]:
+    """The demonstration; in short style the brief lists the best plans."""
+    return read_sheet(question) if style == "short" else improve_sheet(question)
+
+
+def answer_randomly(scenario: Scenario, rng: random.Random) -> str:
+    """Any option, any of its offers, any conflicts."""
+    question = read_question(scenario.facts)
+    option = rng.choice(list(question.public.base))
+    fund = [offer.label for offer in offers_on(question.table, option) if rng.random() < 0.5]
+    conflicts = [seat for seat in question.public.seats if rng.random() < 0.5]
+    return json.dumps({"option": option, "fund": fund, "escalate": False, "conflicts": conflicts})
+
+
+def answer_first_option(_scenario: Scenario, _rng: random.Random) -> str:
+    """The first option with nothing funded: the one plan that can be named without reading."""
+    return json.dumps({"option": "A", "fund": [], "escalate": False, "conflicts": []})
+
+
+def answer_greedily(scenario: Scenario, _rng: random.Random) -> str:
+    """Funds by worth per k$ while money lasts, takes the best option so; overlooks needs and vetoes."""
+    question = read_question(scenario.facts)
+    blithe: Mapping[str, CheckedReport | None] = {
+        seat: report and replace(report, needs=(), veto=()) for seat, report in question.table.items()
+    }
+    return json.dumps(answer_of(question, best_in_order(question.public, blithe, by_return=True)))
+
+
+def answer_honestly(scenario: Scenario, _rng: random.Random) -> str:
+    """Fund needed parts first, then by worth per k$ while money lasts; escalate if nothing can be run."""
+    question = read_question(scenario.facts)
+    plan = best_in_order(question.public, question.table, by_return=True)
+    return json.dumps(
+        answer_of(question, plan or choose_best(list_all_fundings(question.public, question.table)))
+    )
 
 
 def _build(style: Style) -> Family:

@@ -31,10 +31,21 @@ def resolve_weights(preset: str, weights: Mapping[str, Any] | None) -> dict[str,
     """
     if preset not in PRESETS:
         raise unknown("reward preset", preset, sorted(PRESETS))
-    resolved = dict(PRESETS[preset])
+    return replace_weights(PRESETS[preset], weights, f"weight of reward preset {preset!r}")
+
+
+def replace_weights(
+    defaults: Mapping[str, float], weights: Mapping[str, Any] | None, what: str
+) -> dict[str, float]:
+    """The default weights with `weights` laid over them.
+
+    Raises:
+        UserError: an unknown weight (named as `what`), or one that is not a finite number >= 0.
+    """
+    resolved = dict(defaults)
     for name, value in (weights or {}).items():
         if name not in resolved:
-            raise unknown(f"weight of reward preset {preset!r}", name, sorted(resolved))
+            raise unknown(what, name, sorted(resolved))
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise UserError(f"reward weight {name!r} must be a finite number >= 0, got {value!r}")
         resolved[name] = float(value)

@@ -7,23 +7,15 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from scenarios.base import Family, Scenario, ToolCall, ToolError
 
+# the tool and the facts that a result depends on, and the result
+_Entry = tuple[Callable[[Scenario, ToolCall], str], Mapping[str, Any], str | ToolError]
+
 MAX_ENTRIES = 4096
 MAX_KEY_CHARS = 2000  # longer arguments are not worth keeping
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
-    """Result of a tool call, and the inputs that it depends on."""
-
-    call_tool: Callable[[Scenario, ToolCall], str]
-    facts: Mapping[str, Any]
-    text: str
-    is_error: bool
 
 
 class ResultCache:
@@ -37,7 +29,7 @@ class ResultCache:
             raise ValueError(f"max_entries must be at least 1, got {max_entries}")
         self.num_hits = self.num_misses = 0
         self._max_entries = max_entries
-        self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()  # by scenario and call
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -53,30 +45,26 @@ class ResultCache:
         if words is None:
             return family.call_tool(scenario, call)
         key = (scenario.key, words)
-        entry = self._find(key, family, scenario)
-        if entry is None:
-            entry = _ask(family, scenario, call)
-            self._keep(key, entry)
-        if entry.is_error:
-            raise ToolError(entry.text)
-        return entry.text
-
-    def _find(self, key: tuple[str, str], family: Family, scenario: Scenario) -> _Entry | None:
         with self._lock:
-            entry = self._entries.get(key)
-            known = entry is not None and entry.call_tool is family.call_tool and _same(entry, scenario)
-            if known:
+            tool, facts, result = self._entries.get(key) or (None, None, "")
+            is_known = tool is family.call_tool and (facts is scenario.facts or facts == scenario.facts)
+            if is_known:
                 self._entries.move_to_end(key)
-            self.num_hits += known
-            self.num_misses += not known
-            return entry if known else None
-
-    def _keep(self, key: tuple[str, str], entry: _Entry) -> None:
-        with self._lock:
-            self._entries[key] = entry
-            self._entries.move_to_end(key)
-            while len(self._entries) > self._max_entries:
-                self._entries.popitem(last=False)
+            self.num_hits += is_known
+            self.num_misses += not is_known
+        if not is_known:
+            try:
+                result = family.call_tool(scenario, call)
+            except ToolError as error:
+                result = error
+            with self._lock:
+                self._entries[key] = family.call_tool, scenario.facts, result
+                self._entries.move_to_end(key)
+                while len(self._entries) > self._max_entries:
+                    self._entries.popitem(last=False)
+        if isinstance(result, ToolError):
+            raise ToolError(str(result))
+        return result
 
 
 class ToolExecutor:
@@ -114,18 +102,6 @@ class ToolExecutor:
         if self._results is None:
             return self._family.call_tool(self._scenario, call)
         return self._results.call(self._family, self._scenario, call)
-
-
-def _ask(family: Family, scenario: Scenario, call: ToolCall) -> _Entry:
-    try:
-        text, is_error = family.call_tool(scenario, call), False
-    except ToolError as error:
-        text, is_error = str(error), True
-    return _Entry(call_tool=family.call_tool, facts=scenario.facts, text=text, is_error=is_error)
-
-
-def _same(entry: _Entry, scenario: Scenario) -> bool:
-    return entry.facts is scenario.facts or entry.facts == scenario.facts
 
 
 def _spell(call: ToolCall) -> str | None:

@@ -20,9 +20,9 @@ Measure = Callable[[Names], tuple[int, int, bool]]  # names -> (cost, value, whe
 
 @dataclass(frozen=True, slots=True)
 class PricedPart:
-    """A part as the texts price it. Example: PricedPart(("spare gateway",), 9, 14, True)"""
+    """A part as a second method prices it. Example: PricedPart(("spare gateway",), 9, 14, True)"""
 
-    names: Names
+    choice: Names
     cost: int
     worth: int
     keeps_limit: bool
@@ -35,7 +35,7 @@ def solve_from_text(seat: str, brief: str, description: str) -> dict[str, Any]:
         (part for part in parts if part.keeps_limit and part.cost <= amount),
         key=lambda part: (part.worth, -part.cost),
     )
-    return {"part": list(best.names), "cost": best.cost, "worth": best.worth}
+    return {"part": list(best.choice), "cost": best.cost, "worth": best.worth}
 
 
 def list_parts_from_text(seat: str, brief: str, description: str) -> tuple[int, list[PricedPart]]:
@@ -134,12 +134,12 @@ def read_work(terms: Terms, description: str) -> tuple[Measure, dict[str, str]]:
             )
             hired = [e for e in effects if e.startswith(f"a contractor does {name} in ")]
             if hired:
-                ends[name] = start + int(_find(r"in (\d+) days", hired[0]))
+                ends[name] = start + int(_find(r"in (\d+) days?", hired[0]))
                 continue
             if f"packages of {owner} take a fifth less" in effects:
                 days -= days // 5
             for effect in effects:
-                if found := re.fullmatch(rf"(\d+) days less for {re.escape(name)}", effect):
+                if found := re.fullmatch(rf"(\d+) days? less for {re.escape(name)}", effect):
                     days = max(1, days - int(found.group(1)))
             ends[name] = busy[owner] = max(start, busy.get(owner, 0)) + days
         finish = max(ends.values())
@@ -213,7 +213,7 @@ READERS: dict[str, Callable[[Terms, str], tuple[Measure, dict[str, str]]]] = {
 }
 
 
-_OPTION = re.compile(r"Option ([A-Z]): .+\. Worth (-?\d+) k\$ before any spending\.")
+_OPTION = re.compile(r"Option ([A-Z]): .+\. Worth (-?\d+) k\$ [a-z ]+\.")
 _OFFER = re.compile(r"- \[(\w+)\] .+: cost (\d+) k\$, worth (-?\d+) k\$\.( Needed)?")
 _CLOSED = ("vetoes it", "it cannot be run")
 

@@ -14,9 +14,16 @@ from scenarios.company.domains import DOMAINS
 from scenarios.company.domains.architecture import WHOLE
 from scenarios.company.optimum import best_on_option, blind_worth, plan_parts, plan_worth, scale_worth
 from scenarios.company.records import CompanyCase, Plan
-from scenarios.execution.shocks import Shock, measure_worth, price_option, read_terms, strike
-from scenarios.execution.traits import describe_effect, measure_lost
-from scenarios.execution.world import World
+from scenarios.execution.world import (
+    Shock,
+    World,
+    describe_effect,
+    measure_lost,
+    measure_worth,
+    price_option,
+    read_terms,
+    strike,
+)
 
 MAX_KPI = 999
 

@@ -148,15 +148,15 @@ def _describe(subject: str, topics: tuple[tuple[str, tuple[str, ...]], ...]) -> 
     return "\n".join([f"Four departments negotiate about {subject}.", "Issues and options:", *lines])
 
 
-class Proposal(Answer):
-    """A party's opening. Example: Proposal(deal={"A": 2, "B": 1}, say="B1 matters most to me.")"""
+class DealProposal(Answer):
+    """A party's opening. Example: DealProposal(deal={"A": 2, "B": 1}, say="B1 matters most to me.")"""
 
     deal: dict[str, int]
     say: Words = ""
 
 
-class Draft(Answer):
-    """ReconcileGPT's draft. Example: Draft(deal={"A": 2, "B": 1}, reason="CTO gets B1.")"""
+class DealDraft(Answer):
+    """ReconcileGPT's draft. Example: DealDraft(deal={"A": 2, "B": 1}, reason="CTO gets B1.")"""
 
     deal: dict[str, int]
     reason: Words = ""
@@ -181,7 +181,7 @@ class NegotiationGame(TalkGame):
     """
 
     name = NAME
-    report, decision, vote = Proposal, Draft, Vote
+    report, decision, vote = DealProposal, DealDraft, Vote
     mandates = MappingProxyType(
         {
             False: "You negotiate for your department and get the points that the deal is worth to you. First"

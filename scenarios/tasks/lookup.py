@@ -1,37 +1,58 @@
 """Family lookup: questions over a company's records that take two to four look-ups in a row.
 
 At low difficulty the first entity is named; then it is only described ("the Falcon product made at ..."), and
-search gives several candidates of which one fits. The answer is one name: right or wrong.
+search gives several candidates of which one fits. The answer is one name: right or wrong. Every relation
+gives an entity exactly one value, so that a chain of relations has exactly one end.
 """
 
+import itertools
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roles.base import Tool
-from scenarios.base import (
-    Family,
-    Scenario,
-    Split,
-    Step,
-    ToolCall,
-    ToolError,
-    Verdict,
-    check_coordinates,
-    scenario_rng,
+from scenarios.base import Scenario, Split, Step, ToolCall, ToolError, check_coordinates, scenario_rng
+from scenarios.tasks.solver import ToolFunction, build_task_family, make_solver, read_text_arguments
+
+FIRST_NAMES = (
+    *("Ada", "Bruno", "Carla", "Dario", "Elin", "Farid", "Greta", "Hugo", "Ines", "Jonas", "Kaya", "Lars"),
+    *("Mira", "Nils", "Olga", "Pavel", "Rosa", "Sven", "Tara", "Umar", "Vera", "Wim", "Yara", "Zeno"),
 )
-from scenarios.tasks.grading.text_checks import Check
-from scenarios.tasks.knowledge_base import (
-    RELATIONS,
-    Records,
-    build_records,
-    find_names,
-    join,
-    say_chain,
-    walk,
+LAST_NAMES = (
+    *("Adler", "Berg", "Costa", "Dahl", "Ekman", "Falk", "Gallo", "Holm", "Ivers", "Jansen", "Kovac"),
+    *("Lind", "Moreau", "Novak", "Okafor", "Petrov", "Quist", "Rossi", "Sato", "Thorn", "Unger", "Voss"),
 )
-from scenarios.tasks.solver import call_one_of, judge_answer, make_solver, read_text_arguments
+LINES = ("Falcon", "Orion", "Delta", "Polar", "Vector", "Comet", "Zephyr", "Quartz")
+WARES = ("pump", "sensor", "turbine", "router", "battery", "scanner", "valve", "drive")
+PLACES = (
+    *("Halden", "Brisco", "Corvo", "Dunmore", "Estrel", "Fenwick", "Garda", "Hollin", "Istra", "Jarrow"),
+    *("Kelso", "Lomond", "Marren", "Norby", "Oswin", "Parva"),
+)
+COUNTRIES = ("Nordmark", "Velland", "Sorrenia", "Castova", "Ilmaria", "Ostland", "Perrin", "Quellia")
+SUPPLIER_NAMES = (
+    *("Orbis", "Tandem", "Kestrel", "Mosaic", "Pylon"),
+    *("Sable", "Triton", "Umbra", "Vesper", "Willow"),
+)
+TEAM_NAMES = ("Payments", "Logistics", "Research", "Quality", "Safety", "Design", "Support", "Audit")
+
+# relation: (kind it is asked of, kind of its value, how a question says it)
+RELATIONS: Mapping[str, tuple[str, str, str]] = {
+    "owner": ("product", "person", "the owner of {}"),
+    "made_at": ("product", "site", "the site where {} is made"),
+    "main_supplier": ("product", "supplier", "the main supplier of {}"),
+    "head": ("site", "person", "the head of {}"),
+    "city": ("site", "city", "the city of {}"),
+    "contact": ("supplier", "person", "the contact person at {}"),
+    "headquarters": ("supplier", "city", "the city with the headquarters of {}"),
+    "manager": ("person", "person", "the manager of {}"),
+    "team": ("person", "team", "the team of {}"),
+    "office": ("person", "site", "the site with the office of {}"),
+    "lead": ("team", "person", "the lead of {}"),
+    "country": ("city", "country", "the country of {}"),
+}
+
+Records = Mapping[str, Mapping[str, str]]  # entity -> relation -> value
 
 NUM_HOPS = (2, 2, 2, 3, 3, 3, 3, 4, 4, 4)  # by difficulty 1-10
 NUM_CANDIDATES = (1, 1, 2, 2, 3, 3, 4, 4, 4, 4)  # products that search finds
@@ -67,6 +88,68 @@ ROLE = make_solver(
         ),
     ),
 )
+
+
+def build_records(rng: random.Random, *, num_lines: int, num_people: int) -> dict[str, dict[str, str]]:
+    """Records with `num_lines` product lines of five wares each; entities in a random order."""
+    kinds = _name_entities(rng, num_lines, num_people)
+    records = {
+        entity: {
+            relation: rng.choice([other for other in kinds[value_kind] if other != entity])
+            for relation, (kind, value_kind, _) in RELATIONS.items()
+            if kind == entity_kind
+        }
+        for entity_kind, entities in kinds.items()
+        for entity in entities
+    }
+    shuffled = sorted(records)
+    rng.shuffle(shuffled)
+    return {entity: records[entity] for entity in shuffled}
+
+
+def _name_entities(rng: random.Random, num_lines: int, num_people: int) -> dict[str, list[str]]:
+    people = [f"{first} {last}" for first, last in itertools.product(FIRST_NAMES, LAST_NAMES)]
+    places = rng.sample(PLACES, 12)
+    return {
+        "person": rng.sample(people, num_people),
+        "product": [
+            f"{line} {ware}" for line in rng.sample(LINES, num_lines) for ware in rng.sample(WARES, 5)
+        ],
+        "site": [f"{place} plant" for place in places[:6]],
+        "city": [f"{place} City" for place in places[6:]],
+        "supplier": [f"{name} Metals" for name in rng.sample(SUPPLIER_NAMES, 5)],
+        "team": [f"{name} team" for name in rng.sample(TEAM_NAMES, 5)],
+        "country": rng.sample(COUNTRIES, 5),
+    }
+
+
+def find_names(records: Records, text: str, most: int = 10) -> list[str]:
+    """The first names that contain `text`, in any case, in the order of the records."""
+    wanted = text.strip().casefold()
+    return [name for name in records if wanted and wanted in name.casefold()][:most]
+
+
+def walk(records: Records, start: str, path: Sequence[str]) -> str:
+    """Return the end of a chain of relations; KeyError where an entity lacks one."""
+    for relation in path:
+        start = records[start][relation]
+    return start
+
+
+def join(records: Records, starts: Sequence[str], path: Sequence[str]) -> set[str]:
+    """The same by joins over the table of all (entity, relation, value)."""
+    rows = [(name, relation, value) for name, about in records.items() for relation, value in about.items()]
+    found = set(starts)
+    for step in path:
+        found = {value for name, relation, value in rows if relation == step and name in found}
+    return found
+
+
+def say_chain(start: str, path: Sequence[str]) -> str:
+    """A chain in words: "the manager of the owner of the Falcon pump"."""
+    for relation in path:
+        start = RELATIONS[relation][2].format(start)
+    return start
 
 
 def _draw_path(rng: random.Random, kind: str, count: int) -> list[str]:
@@ -134,17 +217,6 @@ def _say_relation(relation: str) -> str:
     return {"made_at": "production site", "main_supplier": "main supplier"}[relation]
 
 
-def solve(scenario: Scenario) -> dict[str, Any]:
-    """The oracle's answer."""
-    return {"answer": scenario.truth["answer"]}
-
-
-def verify(scenario: Scenario, text: str) -> Verdict:
-    """1 for the name, 0 for everything else."""
-    check = Check(kind="exact", expected=scenario.truth["answer"])
-    return judge_answer(text, check)
-
-
 def certify(scenario: Scenario) -> tuple[float, float]:
     """1, and 1 if joins from every candidate that fits the description end in the oracle's answer alone."""
     facts = scenario.facts
@@ -153,18 +225,13 @@ def certify(scenario: Scenario) -> tuple[float, float]:
     return 1.0, float(join(facts["records"], fitting, facts["path"]) == {scenario.truth["answer"]})
 
 
-def call_tool(scenario: Scenario, call: ToolCall) -> str:
-    """search(text) or lookup(entity, relation).
-
-    Raises:
-        ToolError: another tool, other arguments, an unknown entity, a relation that it does not have.
-    """
+def list_tools(scenario: Scenario) -> dict[str, ToolFunction]:
+    """search(text) and lookup(entity, relation) on the scenario's records."""
     records = scenario.facts["records"]
-    tools: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    return {
         "search": lambda arguments: search_names(records, arguments),
         "lookup": lambda arguments: read_relation(records, arguments),
     }
-    return call_one_of(tools, call)
 
 
 def search_names(records: Records, arguments: Mapping[str, Any]) -> str:
@@ -197,7 +264,7 @@ def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
     for relation in facts["path"]:
         steps.append(_look_up(text, name, relation))
         name, text = facts["records"][name][relation], ""
-    return (*steps, Step(text=json.dumps(solve(scenario))))
+    return (*steps, Step(text=json.dumps({"answer": scenario.truth["answer"]})))
 
 
 def _look_up(text: str, entity: str, relation: str) -> Step:
@@ -205,30 +272,22 @@ def _look_up(text: str, entity: str, relation: str) -> Step:
     return Step(text=text, call=ToolCall(name="lookup", arguments=arguments))
 
 
-def random_answer(scenario: Scenario, rng: random.Random) -> str:
-    """Any name in the records."""
-    return json.dumps({"answer": rng.choice(list(scenario.facts["records"]))})
-
-
-def constant_answer(_scenario: Scenario, _rng: random.Random) -> str:
-    """Always the same name, of the kind with the fewest names."""
-    return json.dumps({"answer": "Nordmark"})
-
-
-def greedy_answer(scenario: Scenario, _rng: random.Random) -> str:
+def answer_greedily(scenario: Scenario, _rng: random.Random) -> str:
     """Starts from the first name that search finds."""
     facts = scenario.facts
-    return json.dumps({"answer": walk(facts["records"], facts["candidates"][0], facts["path"])})
+    return walk(facts["records"], facts["candidates"][0], facts["path"])
 
 
-FAMILY = Family(
-    name="lookup",
-    role=ROLE.name,
+FAMILY = build_task_family(
+    ROLE,
+    kind="exact",
     generate=generate,
-    verify=verify,
-    solve=solve,
     certify=certify,
-    call_tool=call_tool,
+    list_tools=list_tools,
     demonstrate=demonstrate,
-    baselines={"random": random_answer, "constant": constant_answer, "greedy": greedy_answer},
+    baselines={
+        "random": lambda scenario, rng: str(rng.choice(list(scenario.facts["records"]))),
+        "constant": lambda _scenario, _rng: "Nordmark",  # of the kind with the fewest names
+        "greedy": answer_greedily,
+    },
 )

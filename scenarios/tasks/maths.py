@@ -11,19 +11,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from scenarios.base import (
-    Family,
-    Scenario,
-    Split,
-    Step,
-    ToolCall,
-    Verdict,
-    check_coordinates,
-    scenario_rng,
-)
+from scenarios.base import Scenario, Split, Step, ToolCall, check_coordinates, scenario_rng
 from scenarios.tasks.grading.arithmetic import CALCULATOR, calculate, call_calculator, format_number
-from scenarios.tasks.grading.text_checks import Check
-from scenarios.tasks.solver import call_one_of, judge_answer, make_solver
+from scenarios.tasks.solver import build_task_family, make_solver
 
 NUM_CHANGES = (1, 2, 2, 3, 3, 4, 4, 5, 5, 6)  # by difficulty 1-10
 NUM_RULES = (0, 1, 1, 1, 2, 2, 2, 3, 3, 4)  # changes that apply only above a threshold
@@ -171,17 +161,6 @@ def _write_brief(rng: random.Random, opening: str, changes: Sequence[Change], di
     return " ".join([*sentences, question])
 
 
-def solve(scenario: Scenario) -> dict[str, Any]:
-    """The oracle's answer."""
-    return {"answer": scenario.truth["answer"]}
-
-
-def verify(scenario: Scenario, text: str) -> Verdict:
-    """1 for the exact number, 0 for everything else."""
-    check = Check(kind="number", expected=scenario.truth["answer"])
-    return judge_answer(text, check)
-
-
 def certify(scenario: Scenario) -> tuple[float, float]:
     """The oracle's value, and that of one expression nested from all changes that apply."""
     nested: str = scenario.facts["start"]
@@ -191,15 +170,6 @@ def certify(scenario: Scenario) -> tuple[float, float]:
     return float(scenario.truth["answer"]), float(calculate(nested))
 
 
-def call_tool(scenario: Scenario, call: ToolCall) -> str:
-    """calculator(expression).
-
-    Raises:
-        ToolError: another tool, other arguments, no value.
-    """
-    return call_one_of({"calculator": call_calculator}, call)
-
-
 def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
     """One calculator call per step, in order, then the answer."""
     said = rng.choice(("That is {}.", "So far {} k$."))
@@ -207,33 +177,25 @@ def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
     for expression, value in scenario.truth["steps"]:
         steps.append(Step(text=text, call=ToolCall(name="calculator", arguments={"expression": expression})))
         text = said.format(value)
-    return (*steps, Step(text=f"{text}\n{json.dumps(solve(scenario))}"))
+    return (*steps, Step(text=f"{text}\n{json.dumps({'answer': scenario.truth['answer']})}"))
 
 
-def random_answer(scenario: Scenario, rng: random.Random) -> str:
-    """Any number of plausible size."""
-    return json.dumps({"answer": str(rng.randint(10, 5000))})
-
-
-def constant_answer(_scenario: Scenario, _rng: random.Random) -> str:
-    """Always the same number."""
-    return json.dumps({"answer": "1000"})
-
-
-def greedy_answer(scenario: Scenario, _rng: random.Random) -> str:
+def answer_greedily(scenario: Scenario, _rng: random.Random) -> str:
     """Applies every rule, whether its threshold is passed or not."""
     steps = _play(scenario.facts["start"], scenario.facts["changes"], ignore_thresholds=True)
-    return json.dumps({"answer": format_number(steps[-1][1])})
+    return format_number(steps[-1][1])
 
 
-FAMILY = Family(
-    name="maths",
-    role=ROLE.name,
+FAMILY = build_task_family(
+    ROLE,
+    kind="number",
     generate=generate,
-    verify=verify,
-    solve=solve,
     certify=certify,
-    call_tool=call_tool,
+    list_tools=lambda _scenario: {"calculator": call_calculator},
     demonstrate=demonstrate,
-    baselines={"random": random_answer, "constant": constant_answer, "greedy": greedy_answer},
+    baselines={
+        "random": lambda _scenario, rng: str(rng.randint(10, 5000)),
+        "constant": lambda _scenario, _rng: "1000",
+        "greedy": answer_greedily,
+    },
 )

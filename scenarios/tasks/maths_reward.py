@@ -5,17 +5,14 @@ anything. Weights are config; the defaults stand in WEIGHTS and add up to 1.
 """
 
 import itertools
-import math
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from roles.errors import UserError, unknown
 from scenarios.base import Verdict
-from scenarios.rewards import is_parseable
-from scenarios.tasks.grading.arithmetic import calculate
-from scenarios.tasks.grading.expressions import MAX_CHARS, ExpressionError
+from scenarios.rewards import is_parseable, replace_weights
+from scenarios.tasks.grading.arithmetic import MAX_CHARS, ExpressionError, calculate
 from scenarios.tasks.grading.text_checks import parse_quantity
 
 WEIGHTS: dict[str, float] = {"accuracy": 0.7, "format": 0.1, "reasoning": 0.1, "brevity": 0.1}
@@ -41,12 +38,12 @@ def maths_reward(
     FREE_CHARS, falling to 0.
 
     Raises:
-        UserError: an unknown weight, or one that is not a finite number >= 0.
+        UserError: see `replace_weights`.
         ValueError: impossible counts.
     """
     if not 0 <= num_valid_calls <= num_calls:
         raise ValueError(f"impossible counts: {num_valid_calls} valid of {num_calls} calls")
-    weight = _resolve(weights)
+    weight = replace_weights(WEIGHTS, weights, "weight of the maths reward")
     text = "\n".join(turns)
     right, written = count_equations(text)
     right, written = right + num_valid_calls, written + num_calls
@@ -103,14 +100,3 @@ def _is_right(expression: str, result: str) -> bool:
 
 def _brevity(num_chars: int) -> float:
     return min(1.0, max(0.0, (MAX_WORKING_CHARS - num_chars) / (MAX_WORKING_CHARS - FREE_CHARS)))
-
-
-def _resolve(weights: Mapping[str, Any] | None) -> dict[str, float]:
-    resolved = dict(WEIGHTS)
-    for name, value in (weights or {}).items():
-        if name not in resolved:
-            raise unknown("weight of the maths reward", name, sorted(resolved))
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise UserError(f"reward weight {name!r} must be a finite number >= 0, got {value!r}")
-        resolved[name] = float(value)
-    return resolved

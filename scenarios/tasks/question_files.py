@@ -5,23 +5,23 @@ A file is JSON Lines, or one JSON list, of objects with `question` and `answer`;
 annotations `<<48/2=24>>` that become calculator calls and are checked (arXiv:2110.14168).
 """
 
-import io
 import json
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, Literal, get_args
 
 from roles.base import MAX_JSON_DEPTH
 from roles.errors import UserError, unknown
-from scenarios.base import MAX_DIFFICULTY, Step
+from scenarios.base import MAX_DIFFICULTY, Step, ToolCall
+from scenarios.tasks.grading.arithmetic import ExpressionError, calculate, format_number
 from scenarios.tasks.grading.text_checks import Check, check_definition, parse_quantity
+from scenarios.tasks.imported import ImportedTask, normalise_question
 from scenarios.tasks.solver import judge_answer
-from scenarios.tasks.splits import Task, normalise_question
-from scenarios.tasks.worked_solutions import read_solution
 
 Layout = Literal["qa", "gsm8k"]
 CheckChoice = Literal["auto", "exact", "number", "f1", "symbolic"]
@@ -34,6 +34,8 @@ MAX_SOLUTION_CHARS = 8_000
 # A string that is not closed ends with the text, so every quote starts a match and the scan is linear.
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.?)*+(?:"|\Z)', re.DOTALL)
 _BRACKETS = re.compile(r"[\[\]{}]")
+OPEN, CLOSE, FINAL = "<<", ">>", "####"
+MAX_ANNOTATIONS = 30
 EXPECTED_ROW = '{"question": "...", "answer": "..."}'
 MAX_SHOWN_KEYS = 5
 
@@ -67,7 +69,7 @@ class _NotJson(_Unfit):
 
 def read_questions(
     paths: Sequence[Path], layout: str, check: str = "auto"
-) -> tuple[list[Task], list[Rejection]]:
+) -> tuple[list[ImportedTask], list[Rejection]]:
     """Tasks and rejected rows of files, both in their order; a question counts once over all files.
 
     `check` says how answers are compared; `auto` takes numbers as numbers and all else exactly.
@@ -81,7 +83,7 @@ def read_questions(
         raise unknown("check", check, list(CHECK_CHOICES))
     read = _read_gsm8k if layout == "gsm8k" else _read_qa
     tasks, rejections = [], []
-    seen: dict[str, Task] = {}
+    seen: dict[str, ImportedTask] = {}
     for path in paths:
         row, has_json = 0, False
         for row, content in _iterate_rows(path):
@@ -110,34 +112,21 @@ def choose_check(layout: str, choice: str, answer: str) -> Check:
 
 
 def _iterate_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """The number and content of every element of a JSON list, or of every line that is not blank."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise UserError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; split it")
-        with path.open("rb") as file:
-            start = len(BYTE_ORDER_MARK) if file.read(3) == BYTE_ORDER_MARK else 0
-            file.seek(start)
-            first = file.read(1 << 16).lstrip()[:1]
-            file.seek(start)
-            if first == b"[":
-                yield from enumerate(_parse_list(path, file.read()), start=1)
-            else:
-                yield from _iterate_lines(file)
+        content = path.read_bytes().removeprefix(BYTE_ORDER_MARK)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
-
-
-def _iterate_lines(file: BinaryIO) -> Iterator[tuple[int, Any]]:
-    """The number and content of every line that is not blank; lines end in LF, CRLF or CR."""
-    row = 0
-    lines = io.TextIOWrapper(file, encoding="latin-1", newline=None)  # Latin-1 keeps every byte
-    while line := lines.readline(MAX_ROW_BYTES + 1):
-        row += 1
+    if content[: 1 << 16].lstrip()[:1] == b"[":
+        yield from enumerate(_parse_list(path, content), start=1)
+        return
+    for row, line in enumerate(content.splitlines(), start=1):  # they end in LF, CRLF or CR
         if len(line) > MAX_ROW_BYTES:
-            while line and not line.endswith("\n"):
-                line = lines.readline(MAX_ROW_BYTES)
             yield row, _Unfit(f"row of more than {MAX_ROW_BYTES} bytes")
         elif line.strip():
-            yield row, _parse_row(line.encode("latin-1"))
+            yield row, _parse_row(line)
 
 
 class _NestedError(ValueError):
@@ -197,12 +186,12 @@ def _explain(error: Exception) -> str:
     return "nested too deep" if isinstance(error, _NestedError) else "a number too large"
 
 
-def _read_qa(content: Any, choice: str, source: str) -> Task:
+def _read_qa(content: Any, choice: str, source: str) -> ImportedTask:
     question, answer = _read_pair(content)
     return _make_task(question, answer, choose_check("qa", choice, answer), (), "", source)
 
 
-def _read_gsm8k(content: Any, choice: str, source: str) -> Task:
+def _read_gsm8k(content: Any, choice: str, source: str) -> ImportedTask:
     question, text = _read_pair(content)
     try:
         solution = read_solution(text)
@@ -214,7 +203,7 @@ def _read_gsm8k(content: Any, choice: str, source: str) -> Task:
 
 def _make_task(
     question: str, answer: str, check: Check, calls: tuple[Step, ...], ending: str, source: str
-) -> Task:
+) -> ImportedTask:
     try:
         check_definition(check)
     except UserError as error:
@@ -222,7 +211,7 @@ def _make_task(
     final = f"{ending}\n{json.dumps({'answer': answer}, ensure_ascii=False)}".lstrip()
     if judge_answer(final, check).reward != 1:
         raise RowError("its own solution does not read as an answer (braces in its text?)")
-    return Task(
+    return ImportedTask(
         question=question,
         answer=answer,
         check=check,
@@ -278,8 +267,69 @@ def _is_unfit(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\r\t"
 
 
-def _refuse_repetition(task: Task, seen: dict[str, Task]) -> None:
+def _refuse_repetition(task: ImportedTask, seen: dict[str, ImportedTask]) -> None:
     first = seen.setdefault(normalise_question(task.question), task)
     if first is not task:
         other = "" if first.answer == task.answer else " with another answer"
         raise RowError(f"repeats the question of {first.source}{other}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkedSolution:
+    """A solution cut at its annotations.
+
+    Example: read_solution("Half is 48/2 = <<48/2=24>>24.\\n#### 24") has one call with text "Half is 48/2 =",
+             ending "24." and answer "24"
+    """
+
+    calls: tuple[Step, ...]  # each with the words before its annotation and a calculator call
+    ending: str  # the words after the last annotation
+    answer: str  # the number after ####, as written
+
+
+def read_solution(text: str) -> WorkedSolution:
+    """Cut a solution and check every annotation.
+
+    Raises:
+        ValueError: no or several `####`, no number after it, a malformed or wrong annotation; says which.
+    """
+    if text.count(FINAL) != 1:
+        raise ValueError(f"{text.count(FINAL)} times #### (exactly one must introduce the final number)")
+    body, answer = text.split(FINAL)
+    answer = answer.strip()
+    if parse_quantity(answer) is None:
+        raise ValueError(f"final answer {answer[:40]!r} is not a number")
+    calls, rest = [], body
+    while OPEN in rest:
+        before, rest = rest.split(OPEN, 1)
+        if CLOSE in before or CLOSE not in rest:
+            raise ValueError("annotation without both << and >>")
+        annotation, rest = rest.split(CLOSE, 1)
+        call = ToolCall(name="calculator", arguments={"expression": _check_annotation(annotation)})
+        calls.append(Step(text=before.strip(), call=call))
+        if len(calls) > MAX_ANNOTATIONS:
+            raise ValueError(f"more than {MAX_ANNOTATIONS} annotations")
+    if CLOSE in rest:
+        raise ValueError("annotation without both << and >>")
+    return WorkedSolution(calls=tuple(calls), ending=rest.strip(), answer=answer)
+
+
+def _check_annotation(annotation: str) -> str:
+    """The expression of `expression=result`, whose value the result must be, or be rounded from."""
+    expression, sign, result = annotation.partition("=")
+    written = parse_quantity(result)
+    if not sign or written is None:
+        raise ValueError(f"annotation <<{annotation[:60]}>> is not expression=number")
+    try:
+        value = calculate(expression)
+    except ExpressionError as error:
+        raise ValueError(f"annotation <<{annotation[:60]}>>: {error}") from None
+    if value != written.value and not _is_rounded(value, written.value, result):
+        raise ValueError(f"annotation <<{annotation[:60]}>> is wrong: the value is {format_number(value)}")
+    return expression.strip()
+
+
+def _is_rounded(value: Fraction, written: Fraction, text: str) -> bool:
+    """Tell whether a result with decimals is the value rounded to them; whole results must be exact."""
+    decimals = len(text.strip().rstrip("%").partition(".")[2])
+    return decimals > 0 and abs(value - written) <= Fraction(1, 2 * 10**decimals)

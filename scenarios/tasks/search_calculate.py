@@ -6,29 +6,17 @@ relations to a percentage (from the fifth difficulty on), and calculates. Splits
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from roles.base import Tool
-from scenarios.base import (
-    Family,
-    Scenario,
-    Split,
-    Step,
-    ToolCall,
-    ToolError,
-    Verdict,
-    check_coordinates,
-    scenario_rng,
-)
+from scenarios.base import Scenario, Split, Step, ToolCall, ToolError, check_coordinates, scenario_rng
 from scenarios.company.splits import belongs_to
+from scenarios.tasks import lookup
 from scenarios.tasks.grading.arithmetic import CALCULATOR, call_calculator, format_number
-from scenarios.tasks.grading.text_checks import Check
-from scenarios.tasks.knowledge_base import build_records, find_names, join, say_chain, walk
-from scenarios.tasks.lookup import ROLE as LOOKUP_ROLE
-from scenarios.tasks.lookup import read_relation, search_names
-from scenarios.tasks.solver import call_one_of, judge_answer, make_solver, read_text_arguments
+from scenarios.tasks.lookup import build_records, find_names, join, say_chain, walk
+from scenarios.tasks.solver import ToolFunction, build_task_family, make_solver, read_text_arguments
 
 NUM_PRODUCTS = (1, 1, 2, 2, 2, 3, 3, 3, 4, 4)  # by difficulty 1-10
 FORMULAS = ("sales", "margin", "sales", "margin", "margin", "sales", "margin", "kept", "margin", "kept")
@@ -52,7 +40,7 @@ ROLE = make_solver(
     "follow relations with lookup, and work out the result with the calculator; call several tools at once "
     "where none needs the other's result. Prices and costs are in k$. Answer with the exact number alone.",
     (
-        *LOOKUP_ROLE.tools,
+        *lookup.ROLE.tools,
         Tool(
             name="figures",
             description="All numbers of one entity.",
@@ -66,8 +54,6 @@ ROLE = make_solver(
         CALCULATOR,
     ),
 )
-
-Figures = Mapping[str, Mapping[str, int]]  # entity -> name -> number
 
 
 def generate(split: Split, seed: int, index: int, difficulty: int) -> Scenario:
@@ -182,16 +168,6 @@ def _compute(facts: Mapping[str, Any]) -> Fraction:
     return Fraction(total * (100 - (_find_rate(facts["figures"][end]) if facts["path"] else 0)), 10_000)
 
 
-def solve(scenario: Scenario) -> dict[str, Any]:
-    """The oracle's answer."""
-    return {"answer": scenario.truth["answer"]}
-
-
-def verify(scenario: Scenario, text: str) -> Verdict:
-    """1 for the exact number, 0 for everything else."""
-    return judge_answer(text, Check(kind="number", expected=scenario.truth["answer"]))
-
-
 def certify(scenario: Scenario) -> tuple[float, float]:
     """The oracle's number, and that of the written calculation over names found by search and by joins."""
     facts = scenario.facts
@@ -205,13 +181,9 @@ def certify(scenario: Scenario) -> tuple[float, float]:
     return float(scenario.truth["answer"]), float(call_calculator({"expression": text}))
 
 
-def call_tool(scenario: Scenario, call: ToolCall) -> str:
-    """search(text), lookup(entity, relation), figures(entity) or calculator(expression).
-
-    Raises:
-        ToolError: another tool, other arguments, an unknown entity, one without figures, no value.
-    """
-    records, numbers = scenario.facts["records"], scenario.facts["figures"]
+def list_tools(scenario: Scenario) -> dict[str, ToolFunction]:
+    """The tools of `lookup`, figures(entity) and the calculator."""
+    numbers = scenario.facts["figures"]
 
     def read_figures(arguments: Mapping[str, Any]) -> str:
         (entity,) = read_text_arguments(arguments, ("entity",))
@@ -219,13 +191,7 @@ def call_tool(scenario: Scenario, call: ToolCall) -> str:
             raise ToolError("no figures of that name; search for a product's, supplier's or city's full name")
         return ", ".join(f"{name} {value}" for name, value in numbers[entity].items())
 
-    tools: dict[str, Callable[[Mapping[str, Any]], str]] = {
-        "search": lambda arguments: search_names(records, arguments),
-        "lookup": lambda arguments: read_relation(records, arguments),
-        "figures": read_figures,
-        "calculator": call_calculator,
-    }
-    return call_one_of(tools, call)
+    return {**lookup.list_tools(scenario), "figures": read_figures, "calculator": call_calculator}
 
 
 def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
@@ -241,7 +207,7 @@ def demonstrate(scenario: Scenario, rng: random.Random) -> tuple[Step, ...]:
     order = [*products, *chain] if rng.random() < 0.5 or not opening else [*chain, *products]
     expression = _write_expression(facts)
     value = call_calculator({"expression": expression})
-    answer = Step(text=f"{value} k$ a month.\n{json.dumps(solve(scenario))}")
+    answer = Step(text=f"{value} k$ a month.\n{json.dumps({'answer': scenario.truth['answer']})}")
     return (*opening, *order, _call("calculator", expression=expression), answer)
 
 
@@ -249,30 +215,27 @@ def _call(name: str, **arguments: str) -> Step:
     return Step(text="", call=ToolCall(name=name, arguments=arguments))
 
 
-def random_answer(scenario: Scenario, rng: random.Random) -> str:
+def answer_randomly(scenario: Scenario, rng: random.Random) -> str:
     """The oracle's number of digits, at random."""
-    return json.dumps({"answer": str(rng.randint(1, 10 ** len(scenario.truth["answer"].split(".")[0])))})
+    return str(rng.randint(1, 10 ** len(scenario.truth["answer"].split(".")[0])))
 
 
-def constant_answer(_scenario: Scenario, _rng: random.Random) -> str:
-    """Always the same number."""
-    return json.dumps({"answer": "100000"})
-
-
-def greedy_answer(scenario: Scenario, _rng: random.Random) -> str:
+def answer_greedily(scenario: Scenario, _rng: random.Random) -> str:
     """Reads the first product alone, at its new price, and follows no chain."""
     facts = {**scenario.facts, "products": scenario.facts["products"][:1], "path": []}
-    return json.dumps({"answer": format_number(_compute(facts))})
+    return format_number(_compute(facts))
 
 
-FAMILY = Family(
-    name="search_calculate",
-    role=ROLE.name,
+FAMILY = build_task_family(
+    ROLE,
+    kind="number",
     generate=generate,
-    verify=verify,
-    solve=solve,
     certify=certify,
-    call_tool=call_tool,
+    list_tools=list_tools,
     demonstrate=demonstrate,
-    baselines={"random": random_answer, "constant": constant_answer, "greedy": greedy_answer},
+    baselines={
+        "random": answer_randomly,
+        "constant": lambda _scenario, _rng: "100000",
+        "greedy": answer_greedily,
+    },
 )

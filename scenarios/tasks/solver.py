@@ -3,12 +3,17 @@
 Solvers of different task families differ in mandate and tools, and stand outside `roles.registry`.
 """
 
+import json
+import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from roles.base import Answer, AnswerError, Role, Tool, parse_answer
-from scenarios.base import ToolCall, ToolError, Verdict, rejected
-from scenarios.tasks.grading.text_checks import Check, Score, score_answer
+from scenarios.base import Family, Scenario, Step, ToolCall, ToolError, Verdict, rejected
+from scenarios.tasks.grading.text_checks import Check, CheckKind, Score, score_answer
+
+ToolFunction = Callable[[Mapping[str, Any]], str]  # of the arguments; raises ToolError
+Choose = Callable[[Scenario, random.Random], str]
 
 
 class SolverAnswer(Answer):
@@ -49,7 +54,7 @@ def judge_answer(text: str, check: Check) -> Verdict:
     return judge(text, lambda answer: score_answer(check, answer))
 
 
-def call_one_of(tools: Mapping[str, Callable[[Mapping[str, Any]], str]], call: ToolCall) -> str:
+def call_one_of(tools: Mapping[str, ToolFunction], call: ToolCall) -> str:
     """The observation of a call to one of these tools.
 
     Raises:
@@ -74,3 +79,34 @@ def read_text_arguments(arguments: Mapping[str, Any], names: tuple[str, ...]) ->
     if not all(isinstance(value, str) for value in values):
         raise ToolError(f"{' and '.join(names)} must be text")
     return values
+
+
+def build_task_family(
+    role: Role,
+    *,
+    kind: CheckKind,
+    generate: Callable[..., Scenario],
+    certify: Callable[[Scenario], tuple[float, float]],
+    list_tools: Callable[[Scenario], Mapping[str, ToolFunction]],
+    demonstrate: Callable[[Scenario, random.Random], tuple[Step, ...]],
+    baselines: Mapping[str, Choose],
+) -> Family:
+    """A family whose answer is `truth["answer"]`, right or wrong by one kind of check.
+
+    The tools are those of `list_tools`; a baseline gives the text of its answer.
+    """
+
+    def answer_as_json(choose: Choose) -> Choose:
+        return lambda scenario, rng: json.dumps({"answer": choose(scenario, rng)})
+
+    return Family(
+        name=role.name,
+        role=role.name,
+        generate=generate,
+        verify=lambda scenario, text: judge_answer(text, Check(kind=kind, expected=scenario.truth["answer"])),
+        solve=lambda scenario: {"answer": scenario.truth["answer"]},
+        certify=certify,
+        call_tool=lambda scenario, call: call_one_of(list_tools(scenario), call),
+        demonstrate=demonstrate,
+        baselines={name: answer_as_json(choose) for name, choose in baselines.items()},
+    )

@@ -8,8 +8,7 @@ from typing import Protocol
 from roles.errors import UserError
 from roles.registry import ROLES
 from roles.team import RECONCILER
-from scenarios.written.case_text import MAX_CASE_BYTES
-from scenarios.written.written_case import FreeCase
+from scenarios.written.written_case import MAX_CASE_BYTES, FreeCase
 from simulator.chat import Chat
 from simulator.engines.base import Sampling
 from simulator.game import MakeGame

@@ -9,7 +9,7 @@ from typing import Any
 from roles.base import Role
 from roles.limits import MAX_OBSERVATION_CHARS
 from scenarios.base import ToolCall, ToolError
-from scenarios.tasks.sandbox.sandbox import find_sandbox
+from scenarios.tasks.sandbox import find_sandbox
 from simulator.agents.agent_kinds import AgentKind, introduce
 from simulator.agents.code_blocks import parse_code, run_code
 from simulator.agents.seat_tools import SeatTools

@@ -1,6 +1,6 @@
 """Runs Python that an agent writes in a turn, in the sandbox; its output is an observation.
 
-Nothing is ever run outside `scenarios.tasks.sandbox.sandbox`; where that does not work here, nothing is run
+Nothing is ever run outside `scenarios.tasks.sandbox`; where that does not work here, nothing is run
 at all. Every block starts from nothing: no variable of an earlier one is left.
 """
 
@@ -8,12 +8,12 @@ import asyncio
 import re
 
 from scenarios.base import ToolError
-from scenarios.tasks.sandbox.sandbox import Limits, ProgramRun, run_program
+from scenarios.tasks.sandbox import ProgramRun, SandboxLimits, run_program
 from simulator.tool_calls import BadToolCallError
 
 FENCE = "```"
 MAX_CODE_CHARS = 20_000
-CODE_LIMITS = Limits(wall_s=6.0, cpu_s=2, output_bytes=16 << 10)
+CODE_LIMITS = SandboxLimits(wall_s=6.0, cpu_s=2, output_bytes=16 << 10)
 _OPENING = re.compile(r"^[ \t]*```(?:python|py)[ \t]*$", re.MULTILINE)
 _CLOSING = re.compile(r"^[ \t]*```[ \t]*$", re.MULTILINE)
 
@@ -39,7 +39,7 @@ def parse_code(text: str) -> str | None:
     return source
 
 
-async def run_code(source: str, *, limits: Limits = CODE_LIMITS) -> str:
+async def run_code(source: str, *, limits: SandboxLimits = CODE_LIMITS) -> str:
     """Run the program and return what it printed.
 
     Raises:
@@ -53,7 +53,7 @@ async def run_code(source: str, *, limits: Limits = CODE_LIMITS) -> str:
     raise ToolError(f"{_say_end(run, limits)}: {_last_words(run)}")
 
 
-def _say_end(run: ProgramRun, limits: Limits) -> str:
+def _say_end(run: ProgramRun, limits: SandboxLimits) -> str:
     if run.outcome == "timeout":
         return f"the program was stopped after {limits.wall_s:g} seconds"
     if run.outcome == "output_limit":

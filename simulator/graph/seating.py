@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from roles.base import Role
 from roles.errors import unknown
 from roles.team import RECONCILER
-from scenarios.tasks.sandbox.sandbox import find_sandbox
+from scenarios.tasks.sandbox import find_sandbox
 from scenarios.team import PlanGame
 from scenarios.team.playable import PlayableCase
 from simulator.agents.agent import Agent

@@ -17,8 +17,7 @@ from evaluation.audit.text_solvers import solve_reports_from_text
 from roles.registry import ROLES
 from roles.team import SPECIALISTS
 from scenarios.base import Scenario, ToolCall
-from scenarios.funding.question import read_question
-from scenarios.reconcile import FAMILY, SHORT_FAMILY, certify
+from scenarios.reconcile import FAMILY, SHORT_FAMILY, certify, read_question
 from scenarios.team.funding import list_all_fundings
 
 ILLEGAL = {"too_long", "no_answer", "not_json", "duplicate_key", "trailing_text", "schema", "unknown_id"}

@@ -1,10 +1,14 @@
 """Role reward: hand-computed totals of both presets, and the ways in which it must not pay."""
 
+import ast
+import inspect
 import json
 from typing import Any
 
 import pytest
 
+import roles.base
+from roles.base import FORMAT_FAILURES
 from roles.errors import UserError
 from scenarios.base import Verdict, rejected
 from scenarios.registry import FAMILIES
@@ -58,10 +62,17 @@ def test_total_is_clamped_at_zero() -> None:
     assert scored["total"] == 0
 
 
+def test_the_list_of_format_failures_is_what_the_parser_raises() -> None:
+    raised = {
+        ast.literal_eval(node.args[0])
+        for node in ast.walk(ast.parse(inspect.getsource(roles.base)))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "AnswerError"
+    }
+    assert raised == set(FORMAT_FAILURES)
+
+
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize(
-    "failure", ["too_long", "no_answer", "not_json", "duplicate_key", "trailing_text", "schema"]
-)
+@pytest.mark.parametrize("failure", FORMAT_FAILURES)
 def test_an_answer_that_does_not_parse_earns_nothing_however_good_the_calls(
     preset: str, failure: str
 ) -> None:

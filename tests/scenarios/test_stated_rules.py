@@ -11,10 +11,9 @@ from roles.base import MAX_ANSWER_CHARS, Role
 from roles.registry import ROLES
 from roles.team import RECONCILER, Decision, Offer, Report, Vote
 from scenarios.base import Style
-from scenarios.environment import MAX_STEPS
 from scenarios.jobs import allocation, architecture, bill, job, threats, tradeoff
 from scenarios.suites import table_talk
-from scenarios.suites.negotiation import NegotiationGame, Proposal
+from scenarios.suites.negotiation import DealProposal, NegotiationGame
 from scenarios.team import PlanGame, generate
 from scenarios.team.experts import best_report
 from scenarios.team.offers import MAX_NAME_CHARS
@@ -100,7 +99,7 @@ def test_jobs_state_the_same_rules(role: Role) -> None:
 
 
 def test_the_simulator_keeps_the_limits_that_prompts_state() -> None:
-    assert min(GrpoConfig().max_turns, MAX_STEPS, MAX_TURNS) >= limits.SURE_TURNS
+    assert min(GrpoConfig().max_turns, MAX_TURNS) >= limits.SURE_TURNS
     assert vars(agent)["MAX_OBSERVATION_CHARS"] == limits.MAX_OBSERVATION_CHARS
     assert vars(seat_tools)["MAX_SEAT_CALLS"] == limits.MAX_SEAT_CALLS
     call = '<tool_call>{"name": "sheet", "arguments": {}}</tool_call>'
@@ -200,7 +199,7 @@ def test_words_of_votes_plans_and_statements_are_cut() -> None:
     assert GAME.read_vote(json.dumps({"vote": "object", "reason": long})) is not None
     plan = {"option": "none", "parts": {}, "escalate": True, "reason": long}
     assert SingleGame(CASE).read(json.dumps(plan))[1].escalate
-    assert len(Proposal.model_validate({"deal": {"A": 1}, "say": long}).say) == 4_000
+    assert len(DealProposal.model_validate({"deal": {"A": 1}, "say": long}).say) == 4_000
 
 
 @pytest.mark.parametrize("style", ["short"])

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from scenarios.base import Style
-from scenarios.environment import MAX_STEPS
 from scenarios.registry import families
 from scenarios.team import PlanGame, generate
 from scenarios.team.demonstrations import hold_meeting
@@ -33,7 +32,7 @@ def count_most_turns() -> int:
 
 
 def test_experts_take_several_turns() -> None:
-    assert 8 <= count_most_turns() <= MAX_STEPS
+    assert count_most_turns() >= 8
 
 
 def test_the_default_suffices() -> None:

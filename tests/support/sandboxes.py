@@ -8,8 +8,8 @@ from typing import TypeVar
 import pytest
 
 from roles.errors import UserError
-from scenarios.tasks.sandbox import sandbox
-from scenarios.tasks.sandbox.sandbox import find_sandbox
+from scenarios.tasks import sandbox
+from scenarios.tasks.sandbox import find_sandbox
 
 T = TypeVar("T")
 

@@ -108,7 +108,7 @@ def host_memory(shape: Shape, config: RunConfig, phase: Workload, *, device_byte
 
 
 def role_memory(shape: Shape, config: RunConfig, phase: Workload) -> Memory:
-    """Of SFT or RLVR of one role, which is trained on one GPU."""
+    """Of SFT or GRPO of one role, which is trained on one GPU."""
     model = config.model
     trained = float(_trained_by_owner(shape, model))
     width, checkpointing = phase.step_rows * phase.row, model.gradient_checkpointing

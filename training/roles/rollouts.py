@@ -17,7 +17,7 @@ from roles.registry import ROLES
 from scenarios.base import Family, Scenario
 from scenarios.registry import FAMILIES
 from scenarios.rewards import role_reward
-from scenarios.tasks.sandbox.sandbox import find_sandbox
+from scenarios.tasks.sandbox import find_sandbox
 from scenarios.tool_executor import ResultCache
 from simulator.agents.solo import SoloEpisode, play_solo
 from simulator.chat import Chat

@@ -17,8 +17,8 @@ import re2
 from pydantic import BaseModel, ConfigDict, Field
 
 from roles.errors import UserError
-from scenarios.tasks.grading.expressions import ExpressionError
-from scenarios.tasks.grading.symbolic import are_equal
+from scenarios.tasks.grading.arithmetic import ExpressionError
+from scenarios.tasks.grading.equality import are_equal
 
 MAX_ANSWER_CHARS = 20_000
 MAX_NUMBER_CHARS = 60

@@ -14,20 +14,18 @@ from teacher_server import TeacherServer, serve
 from emads.bench import cases as bench_cases
 from emads.bench.card import build_card, compare_cards, read_card, render_card
 from emads.bench.cases import BANDS, CELLS, TABLE, BenchCase, Cell, check_pins, compute_digest, list_cases
-from emads.bench.estimate import estimate
 from emads.bench.plays import BenchPlay, PlayFile
 from emads.bench.run import play_into
 from emads.cli import main
-from emads.seats.mixed_team import MixedTeam
 from emads.seats.prices import read_api_options
-from emads.teams import load_team
+from emads.team import Team, load_team
 from roles.errors import UserError
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
 from scenarios.team import TeamScenario, generate
 from simulator.engines.openai.chat_engine import Usage
 
-NAME = "bench set 4"
+NAME = "bench set 5"
 
 
 def draw_few() -> list[BenchCase]:
@@ -44,14 +42,12 @@ FEW = draw_few()
 TABLES = [case for case in FEW if case.cell.kind == TABLE]
 
 
-def load(*seats: str, api: Sequence[str] = ()) -> MixedTeam:
-    team = load_team(seats=list(seats), api=read_api_options(api))
-    assert isinstance(team, MixedTeam)
-    return team
+def load(*seats: str, api: Sequence[str] = ()) -> Team:
+    return load_team(seats=list(seats), api=read_api_options(api))
 
 
-def play(folder: Path, team: MixedTeam, cases: Sequence[BenchCase] = FEW) -> str | None:
-    return play_into(folder, team, cases, NAME, confirm=lambda text: True)
+def play(folder: Path, team: Team, cases: Sequence[BenchCase] = FEW) -> str | None:
+    return play_into(folder, team, cases, NAME)
 
 
 @pytest.mark.slow
@@ -75,7 +71,7 @@ def test_a_changed_generator_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     changed = replace(drawn[3], scenario=replace(scenario, brief="One word more."))
     monkeypatch.setattr(bench_cases, "draw_cell", lambda _cell: (*drawn[:3], changed, *drawn[4:]))
     assert compute_digest(cell) != bench_cases.read_pins()["digests"][cell.name]
-    with pytest.raises(UserError, match=r"cto/easy are not those of bench set 4: .* raise SET_VERSION"):
+    with pytest.raises(UserError, match=r"cto/easy are not those of bench set 5: .* raise SET_VERSION"):
         check_pins([cell])
 
 
@@ -115,7 +111,7 @@ def serve_tables() -> list[TeamScenario]:
     return [case.scenario for case in TABLES if isinstance(case.scenario, TeamScenario)]
 
 
-def load_server(server: TeacherServer, folder: Path, max_cost: float) -> MixedTeam:
+def load_server(server: TeacherServer, folder: Path, max_cost: float) -> Team:
     return load(
         f"all=openai:tiny@{server.url}",
         api=[
@@ -160,23 +156,6 @@ def needed_requests(folder: Path) -> float:
     return sum(one.turns for one in plays) / len(plays)
 
 
-def test_the_cost_is_told_before_anything_is_played(tmp_path: Path) -> None:
-    told: list[str] = []
-
-    def refuse(text: str) -> bool:
-        told.append(text)
-        return False
-
-    team = load("all=scripted", "cto=openai:m@http://127.0.0.1:9/v1", api=["price.m=10,20", "max_cost=3"])
-    with pytest.raises(UserError, match="nothing was played"):
-        play_into(tmp_path, team, FEW, NAME, confirm=refuse)
-    assert "by the given prices; it stops at 3 (max_cost)" in told[0]
-    assert not (tmp_path / "plays.jsonl").exists()
-    unpriced = load("all=scripted", "cto=openai:m@http://127.0.0.1:9/v1")
-    assert "no price is given of m (--api price=INPUT,OUTPUT)" in estimate(unpriced, FEW)
-    assert "nothing is paid" in estimate(load("all=scripted"), FEW)
-
-
 def make_play(key: str, score: float) -> BenchPlay:
     return BenchPlay(
         key=key,
@@ -213,7 +192,7 @@ def test_cards_are_paired_by_case_and_only_within_one_set(tmp_path: Path) -> Non
     lines = compare_cards(tmp_path / "a", tmp_path / "b")
     (row,) = [line for line in lines if line.startswith("cto easy")]
     assert row.split()[2:6] == ["1", "0.250", "0.750", "+0.500"]
-    with pytest.raises(UserError, match=r"is of bench set 4 and .* of bench set 9"):
+    with pytest.raises(UserError, match=r"is of bench set 5 and .* of bench set 9"):
         compare_cards(tmp_path / "a", tmp_path / "c")
     with pytest.raises(UserError, match="have no case in common"):
         compare_cards(tmp_path / "a", tmp_path / "d")

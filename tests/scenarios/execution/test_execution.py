@@ -11,7 +11,6 @@ from scenarios.company.case import generate_case
 from scenarios.company.domains import DOMAINS
 from scenarios.company.optimum import find_optimum, plan_worth, recheck_optimum
 from scenarios.company.records import CompanyCase, Plan
-from scenarios.execution.shocks import KINDS, Shock, read_terms, strike, strike_structure
 from scenarios.execution.situation import (
     carry_out,
     follow,
@@ -21,8 +20,19 @@ from scenarios.execution.situation import (
     strike_all,
     value_situation,
 )
-from scenarios.execution.traits import Trait, apply_traits, measure_lost, weaken
-from scenarios.execution.world import draw_world, find_company
+from scenarios.execution.world import (
+    KINDS,
+    Shock,
+    Trait,
+    apply_traits,
+    draw_world,
+    find_company,
+    measure_lost,
+    read_terms,
+    strike,
+    strike_structure,
+    weaken,
+)
 
 NUM_CASES = 60  # drawn, per test
 SPLIT: Split = "test"

@@ -18,8 +18,7 @@ from recall import (
 from scenarios.company.records import CompanyCase
 from scenarios.company.setting import draw_setting
 from scenarios.execution.situation import Actual
-from scenarios.execution.traits import apply_traits, draw_traits
-from scenarios.execution.world import draw_world, find_company, list_companies
+from scenarios.execution.world import apply_traits, draw_traits, draw_world, find_company, list_companies
 from scenarios.team import TeamScenario, generate
 
 DIFFICULTY, NUM_CASES = 4, 5

@@ -8,8 +8,13 @@ from fractions import Fraction
 import pytest
 
 from scenarios.base import ToolError
-from scenarios.tasks.grading.arithmetic import calculate, call_calculator, format_number
-from scenarios.tasks.grading.expressions import MAX_CHARS, ExpressionError
+from scenarios.tasks.grading.arithmetic import (
+    MAX_CHARS,
+    ExpressionError,
+    calculate,
+    call_calculator,
+    format_number,
+)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from roles.base import AnswerError, parse_answer
 from roles.team import Vote
 from scenarios.registry import FAMILIES
 from scenarios.tasks.grading.text_checks import Check, CheckKind, score_answer
-from scenarios.tasks.sandbox.program_cases import FunctionCase, _judge_line, judge_function
-from scenarios.tasks.sandbox.sandbox import Limits, run_program
+from scenarios.tasks.programs import FunctionCase, _judge_line, judge_function
+from scenarios.tasks.sandbox import SandboxLimits, run_program
 
 ACCEPT = '{"vote": "accept"}'
 # each looks like a right answer to somebody; none may be read as one
@@ -92,6 +92,19 @@ def test_gold_with_a_number_in_another_type_or_spelling_is_not_paid(role: str) -
         ("symbolic", "1/3", "0.333333333333333333333333"),
         ("symbolic", "2^(10^9)", "2^(10^9)"),
         ("symbolic", "42", "\u0664\u0662"),
+        ("symbolic", "4", "3 or 4"),
+        ("symbolic", "4", "3, 4"),
+        ("symbolic", "4", r"\boxed{3} \boxed{4}"),
+        ("symbolic", "4", "4 apples"),
+        ("symbolic", "4", "x = 4"),
+        ("symbolic", "4", r"\{3, 4\}"),
+        ("symbolic", "-1", "i^2"),
+        ("symbolic", "x", "nan"),
+        ("symbolic", "1", "factorial(9^9)/factorial(9^9)"),
+        ("symbolic", "1", "(9!)!/(9!)!"),
+        ("number", "4", "4 apples"),
+        ("number", "4", "nan"),
+        ("number", "4", "4+0j"),
         ("regex", "(a+)+b", "a" * 19_999),  # exponential where a matcher tracks back
         ("regex", "(a|a)*b", "a" * 19_999),
     ],
@@ -161,5 +174,5 @@ def test_a_line_with_two_values_is_no_result() -> None:
 @pytest.mark.slow
 def test_a_program_that_stops_itself_ends_with_its_time() -> None:
     source = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)"
-    run = run_or_be_refused(lambda: run_program(source, limits=Limits(wall_s=1.0)))
+    run = run_or_be_refused(lambda: run_program(source, limits=SandboxLimits(wall_s=1.0)))
     assert run is None or run.outcome in ("timeout", "finished")

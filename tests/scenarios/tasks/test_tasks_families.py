@@ -18,11 +18,11 @@ from scenarios.conformance import CHECKS, check
 from scenarios.registry import FAMILIES
 from scenarios.tasks import imported
 from scenarios.tasks.grading.arithmetic import calculate
-from scenarios.tasks.knowledge_base import RELATIONS, build_records, find_names, join, walk
-from scenarios.tasks.list_programs import STEPS, compute, draw_specification, recompute, write_program
+from scenarios.tasks.imported import TaskSet, unseal_test
+from scenarios.tasks.lookup import RELATIONS, build_records, find_names, join, walk
+from scenarios.tasks.programs import STEPS, compute, draw_specification, recompute, write_program
 from scenarios.tasks.question_files import read_questions
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
-from scenarios.tasks.splits import TaskSet, unseal_test
 from simulator.agents.scripted_policies import oracle_solo, silent
 from simulator.agents.solo import SoloEpisode, play_solos
 from simulator.chat_plain import PlainChat

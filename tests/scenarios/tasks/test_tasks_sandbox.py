@@ -13,15 +13,25 @@ import pytest
 from sandboxes import put_on_path, run_or_be_refused, take_away, works_here
 
 from roles.errors import InfrastructureError, UserError
-from scenarios.tasks.sandbox.program_cases import (
+from scenarios.tasks.programs import (
     MAX_PROGRAM_CHARS,
     FunctionCase,
     judge_function,
     score_cases,
 )
-from scenarios.tasks.sandbox.sandbox import Limits, ProgramRun, build_command, find_sandbox, run_program
-from scenarios.tasks.sandbox.seccomp import DENIED, MACHINES, build_filter
-from scenarios.tasks.sandbox.trusted_program import TRUSTED_PATHS, is_new_enough, require_trusted
+from scenarios.tasks.sandbox import (
+    DENIED,
+    MACHINES,
+    TRUSTED_PATHS,
+    ProgramRun,
+    SandboxLimits,
+    build_command,
+    build_filter,
+    find_sandbox,
+    is_new_enough,
+    require_trusted,
+    run_program,
+)
 
 ROOT = Path(__file__).parent.parent.parent.parent
 ALLOW, DENY, KILL = 0x7FFF0000, 0x00050001, 0x80000000
@@ -106,7 +116,7 @@ def run_escape(source: str, tmp_path: Path) -> ProgramRun | None:
     """The escape, after a try to leave a mark on the host that shows whether it ran outside."""
     mark = tmp_path / "mark"
     program = f"try: open({str(mark)!r}, 'w')\nexcept OSError: pass\n{source}"
-    run = run_or_be_refused(lambda: run_program(program, limits=Limits(wall_s=8, cpu_s=2)))
+    run = run_or_be_refused(lambda: run_program(program, limits=SandboxLimits(wall_s=8, cpu_s=2)))
     assert not mark.exists()
     return run
 
@@ -170,11 +180,11 @@ def test_signals_reach_nobody_outside(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_endings_are_reported_as_they_are(source: str, outcomes: set[tuple[str, int | None]]) -> None:
     start = time.monotonic()
-    run = run_or_be_refused(lambda: run_program(source, limits=Limits(wall_s=2, cpu_s=1)))
+    run = run_or_be_refused(lambda: run_program(source, limits=SandboxLimits(wall_s=2, cpu_s=1)))
     assert time.monotonic() - start < 20
     if run is not None:
         assert (run.outcome, run.exit_code) in outcomes, run
-        assert len(run.stdout) + len(run.stderr) <= Limits().output_bytes
+        assert len(run.stdout) + len(run.stderr) <= SandboxLimits().output_bytes
 
 
 def test_a_program_reads_prints_and_keeps_its_own_folder() -> None:
@@ -279,7 +289,7 @@ def test_a_program_called_bwrap_on_the_path_is_not_trusted(
     trusted = TRUSTED_PATHS
     mark = tmp_path / "ran"
     path = put_on_path(monkeypatch, tmp_path, f"open({str(mark)!r}, 'w'); end(0)")
-    monkeypatch.setattr("scenarios.tasks.sandbox.sandbox.TRUSTED_PATHS", trusted)
+    monkeypatch.setattr("scenarios.tasks.sandbox.TRUSTED_PATHS", trusted)
     if works_here():
         assert find_sandbox() in trusted
     else:
@@ -338,7 +348,7 @@ def test_what_ended_by_the_clock_is_run_again(monkeypatch: pytest.MonkeyPatch, t
         f"open({str(count)!r}, 'a').write('x')\n"
         "time.sleep(60) if n == 0 else (print('{\"value\": 4}', flush=True), end(0))",
     )
-    monkeypatch.setattr(Limits, "__init__", partialmethod(Limits.__init__, wall_s=1.0))
+    monkeypatch.setattr(SandboxLimits, "__init__", partialmethod(SandboxLimits.__init__, wall_s=1.0))
     cases = [FunctionCase(arguments=[2], expected=4)]
     assert [judge_function("# slow", "solve", cases)[0].passed for _ in range(3)] == [False, True, True]
     assert count.read_text() == "xx"
@@ -367,7 +377,7 @@ def test_limits_hold_from_outside(
     put_on_path(monkeypatch, tmp_path, behaviour)
     find_sandbox()
     start = time.monotonic()
-    run = run_program("", limits=Limits(wall_s=2, output_bytes=50))
+    run = run_program("", limits=SandboxLimits(wall_s=2, output_bytes=50))
     assert (run.outcome, run.exit_code, run.stdout) == expected
     assert time.monotonic() - start < 10
 
@@ -393,7 +403,7 @@ def test_results_are_read_strictly(printed: str, monkeypatch: pytest.MonkeyPatch
 
 def test_the_command_closes_every_door() -> None:
     command = build_command(
-        "/usr/bin/bwrap", function="solve", limits=Limits(cpu_s=1),
+        "/usr/bin/bwrap", function="solve", limits=SandboxLimits(cpu_s=1),
         descriptors={"runner": 10, "program": 11, "filter": 12, "status": 13},
     )  # fmt: skip
     inside, outside = command[command.index("--") + 1 :], command[: command.index("--")]

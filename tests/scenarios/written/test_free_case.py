@@ -15,8 +15,7 @@ from tiny_models import tiny_chat, tiny_tokenizer
 from roles.errors import UserError
 from scenarios.base import Style
 from scenarios.team import PlanGame
-from scenarios.written.case_text import MAX_CASE_BYTES
-from scenarios.written.written_case import FreeCase, read_case
+from scenarios.written.written_case import MAX_CASE_BYTES, FreeCase, read_case
 from simulator.graph.runner import play_episodes
 from simulator.reading import read_episode
 from training.config.run_config import RunConfig

@@ -300,6 +300,36 @@ def test_a_refused_plan_is_never_carried_out() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"jsonrpc": "2.0", "method": 7, "id": 1},
+        {
+            "jsonrpc": "2.0",
+            "method": "SendMessage",
+            "params": {"message": {"role": 9, "parts": "x"}},
+            "id": 1,
+        },
+    ],
+)
+def test_a_malformed_a2a_request_is_one_line_in_the_log(
+    message: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> int:
+        async with serve_scripted() as served:
+            headers = {"A2A-Version": "1.0"}
+            answer = await served.http().post("/a2a", json=message, headers=headers)
+            assert "error" in answer.json()
+            return answer.status_code
+
+    with caplog.at_level("WARNING", logger="a2a"):
+        assert asyncio.run(run()) == 200
+    told = [record for record in caplog.records if record.name.startswith("a2a.server.routes")]
+    assert len(told) == 1
+    assert told[0].exc_info is None
+    assert "\n" not in told[0].getMessage()
+
+
 def test_a_case_that_cannot_be_played_is_rejected() -> None:
     async def run() -> tuple[str, list[str]]:
         async with serve_scripted() as served:

@@ -22,8 +22,8 @@ import torch
 from model_zoo import FAMILIES, WINDOW, write_family
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from emads.commands.train import train_stage
-from emads.trained_team import load_trained_team
+from emads.commands.stages import train_stage
+from emads.run_weights import load_run_weights
 from roles.errors import UserError
 from simulator.engines.embedded import own_pass
 from training.config.loading import load_config
@@ -122,7 +122,7 @@ def try_family(name: str, folder: Path, adapter: str = "lora") -> Trial:
     assert run.read_json("provenance.json")["largest_difference"] == differences[0]
     exported, gguf, found = _export(run, folder)
     differences += found
-    team = load_trained_team(exported, "marl")  # checks the engine on the loaded weights
+    team = load_run_weights(exported, "marl")  # checks the engine on the loaded weights
     model: Any = team.models["cto"]
     with team.serve([]):
         is_batched = own_pass.known[own_pass.config_key(model)]

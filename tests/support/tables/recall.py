@@ -10,8 +10,15 @@ from roles.team import Report
 from scenarios.company.optimum import part_of
 from scenarios.company.records import CompanyCase
 from scenarios.execution.situation import Actual, carry_out, open_situation, value_situation
-from scenarios.execution.traits import FAIL_SHARE, LOSSES, Trait, apply_traits, find_group, list_groups
-from scenarios.execution.world import draw_world
+from scenarios.execution.world import (
+    FAIL_SHARE,
+    LOSSES,
+    Trait,
+    apply_traits,
+    draw_world,
+    find_group,
+    list_groups,
+)
 from scenarios.team import TeamScenario, seat_team
 from scenarios.team.experts import best_decision, choose_part, make_offer
 from scenarios.team.offers import check_report, is_needed, is_vetoed

@@ -14,9 +14,8 @@ import pytest
 from emads.cli import main
 from roles.errors import UserError
 from scenarios.base import Step, ToolCall
-from scenarios.tasks.question_files import MAX_QUESTION_CHARS, MAX_ROW_BYTES, read_questions
-from scenarios.tasks.splits import assign_split, unseal_test
-from scenarios.tasks.worked_solutions import read_solution
+from scenarios.tasks.imported import assign_split, unseal_test
+from scenarios.tasks.question_files import MAX_QUESTION_CHARS, MAX_ROW_BYTES, read_questions, read_solution
 from training.data.folders.rows import COLUMNS, SCHEMA, load_messages
 from training.data.tasks.importing import import_tasks, read_rows
 
@@ -79,7 +78,7 @@ def test_right_and_rounded_annotations_are_accepted(annotation: str) -> None:
         ("<<10/3=3.34>> #### 3.34", "is wrong"),
         ("<<48/2>> #### 24", "is not expression=number"),
         ("<<48/2=24=24>> #### 24", "is not expression=number"),
-        ("<<=24>> #### 24", "ends too early"),
+        ("<<=24>> #### 24", "'' is no expression"),
         ("<<2x=10>> #### 10", "unexpected 'x'"),
         ("<<1/0=1>> #### 1", "division by zero"),
         ("<<9**9**9=1>> #### 1", "exponent"),

@@ -11,8 +11,8 @@ from emads.cli import main
 from evaluation.scoring.scores import read_scores
 from roles.errors import UserError
 from scenarios.registry import FAMILIES
+from scenarios.tasks.imported import TaskSet, unseal_test
 from scenarios.tasks.question_files import read_questions
-from scenarios.tasks.splits import TaskSet, unseal_test
 from training.config.run_config import RunConfig
 from training.data.folders.rows import check_families, encode_shard
 from training.data.tasks.importing import import_tasks, read_tasks, validate_data

@@ -14,6 +14,7 @@ from statistics import fmean
 import pyarrow.parquet as pq
 from huggingface_hub import DatasetCard, DatasetCardData
 
+from scenarios.base import SEALED
 from simulator.export.atomic_files import write_atomic
 from training.data.folders.index import DatasetIndex, OracleShard, TeacherIndex
 from training.data.folders.near_duplicates import LEAST_SIMILARITY
@@ -175,7 +176,8 @@ def write_card(folder: Path, index: DatasetIndex) -> None:
         for place, shards in groupby(index.shards, key=lambda shard: (shard.family, str(shard.split)))
     }
     found: Found = {place: RowStatistics() for place in groups}
-    with progress("data card", total=sum(shard.num_rows for shard in index.shards)) as bar:
+    num_rows = sum(shard.num_rows for shard in index.shards)
+    with progress("data card", total=num_rows, unit="rows") as bar:
         for place, shards in groups.items():
             for shard in shards:
                 for row in pq.read_table(folder / shard.path).to_pylist():
@@ -183,7 +185,7 @@ def write_card(folder: Path, index: DatasetIndex) -> None:
                 bar.advance(shard.num_rows)
     configs: dict[str, dict[str, list[str]]] = {}
     for (family, split), shards in groups.items():
-        configs.setdefault(family, {})[split] = [shard.path for shard in shards]
+        configs.setdefault(family, {})[_name_split(split)] = [shard.path for shard in shards]
     write_card_file(
         folder,
         configs,
@@ -194,11 +196,16 @@ def write_card(folder: Path, index: DatasetIndex) -> None:
     )
 
 
+def _name_split(split: str) -> str:
+    """The split as `datasets` takes it: its names have no hyphen."""
+    return split.replace("-", "_")
+
+
 def write_teacher_card(folder: Path, index: TeacherIndex) -> None:
     """Write README.md of a folder of a teacher's rows."""
     configs: dict[str, dict[str, list[str]]] = {}
     for shard in index.shards:
-        configs.setdefault(shard.family, {}).setdefault(shard.split, []).append(shard.path)
+        configs.setdefault(shard.family, {}).setdefault(_name_split(shard.split), []).append(shard.path)
     titles = ("shard", "author", "seed", "difficulties", "least reward", "scenarios", "plays", "rows")
     rows = (
         (
@@ -244,7 +251,7 @@ def _write_text(groups: Groups, found: Found) -> str:
     return _TEXT.format(
         gold=(_GOLD if families - {TEAM} else "") + (_TEAM_GOLD if TEAM in families else ""),
         config=config,
-        split=split,
+        split=_name_split(split),
         similarity=LEAST_SIMILARITY,
         sample=SAMPLE_PER_DIFFICULTY,
         version=importlib.metadata.version("emads"),
@@ -316,7 +323,7 @@ def _list_commands(groups: Groups) -> Iterator[str]:
         first = shards[0]
         count = sum(s.stop - s.start - s.num_exact_repeats - s.num_near_repeats for s in shards)
         options = f"--count {count} --seed {first.seed} --split {first.split}"
-        options += " --unseal" if first.split == "test" else ""
+        options += " --unseal" if first.split in SEALED else ""
         options += f" --difficulties {','.join(map(str, first.difficulties))}"
         if first.sector is not None:
             options += f" --sector {first.sector}"

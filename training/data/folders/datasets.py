@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import cast
 
 from roles.errors import UserError, unknown
-from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY, SPLITS, Split
+from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY, NEW_SECTORS, SEALED, SPLITS, Split
 from scenarios.company.sectors import SECTORS
 from simulator.export.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
 from training.data.demonstrations import difficulty_of
@@ -169,13 +169,14 @@ def make_requests(
             raise UserError(f"difficulty {difficulty} must be {MIN_DIFFICULTY} to {MAX_DIFFICULTY}")
     if split not in SPLITS:
         raise unknown("split", split, list(SPLITS))
-    if split == "test" and not unseal:
+    if split in SEALED and not unseal:
         raise UserError(
-            "the test split is sealed: rows with its answers spoil the evaluation of what is trained on them;"
-            " use train or validation, or give --unseal"
+            f"the {split} split is sealed: rows with its answers spoil the evaluation of what is trained on "
+            "them; use train or validation, or give --unseal"
         )
-    if sector is not None and sector not in SECTORS:
-        raise unknown("sector", sector, list(SECTORS))
+    in_split = [name for name, about in SECTORS.items() if about.held_out == (split == NEW_SECTORS)]
+    if sector is not None and sector not in in_split:
+        raise unknown(f"sector of the split {split}" if sector in SECTORS else "sector", sector, in_split)
     for family in chosen:
         if sector is not None and find_sector_rule(family) is None:
             raise UserError(f"the cases of {family} play in no sector; leave --sector or this family out")
@@ -260,7 +261,8 @@ def _write_folder(out: Path, requests: Sequence[FamilyRequest], processes: int |
     num_scenarios = sum(request.count for request in unfinished)
     if processes is None:
         processes = len(os.sched_getaffinity(0)) if num_scenarios >= WORTH_A_POOL else 1
-    with open_map(processes) as map_blocks, progress("generate", total=num_scenarios) as bar:
+    shown = progress("generate", total=num_scenarios, unit="scenarios")
+    with open_map(processes) as map_blocks, shown as bar:
         for request in unfinished:
             for shard in _write_missing(out, request, shards, map_blocks, bar):
                 shards[shard.path] = shard

@@ -21,10 +21,21 @@ import pyarrow.parquet as pq
 from roles.errors import UserError, unknown
 from scenarios.base import Scenario, Split, Step, ToolCall
 from scenarios.registry import FAMILIES
-from scenarios.tasks.imported import ROLE, call_tool, demonstrate, list_scenarios, solve, verify
+from scenarios.tasks.imported import (
+    ROLE,
+    ImportedTask,
+    SealKey,
+    TaskSet,
+    call_tool,
+    demonstrate,
+    list_scenarios,
+    require_key,
+    solve,
+    unseal_test,
+    verify,
+)
 from scenarios.tasks.question_files import Rejection, choose_check, read_questions
 from scenarios.tasks.registry import TASK_FAMILIES
-from scenarios.tasks.splits import SealKey, Task, TaskSet, require_key, unseal_test
 from simulator.export.atomic_files import claim_folder, explain_os_errors, write_atomic
 from training.data.folders.card import write_card_file
 from training.data.folders.index import FolderIndex, IndexRecord, ParquetShard
@@ -190,14 +201,14 @@ def read_tasks(folder: Path) -> TaskSet:
     return TaskSet(index.name, [_rebuild_task(row, index) for row in rows])
 
 
-def _rebuild_task(row: Row, index: ImportIndex) -> Task:
+def _rebuild_task(row: Row, index: ImportIndex) -> ImportedTask:
     answer = json.loads(row["answer"])["answer"]
     steps = []
     for message in load_messages(row["messages"]):
         if message["role"] == "assistant":
             calls = [ToolCall(**call["function"]) for call in message.get("tool_calls", ())]
             steps.append(Step(text=message["content"], call=calls[0] if calls else None))
-    return Task(
+    return ImportedTask(
         question=row["brief"],
         answer=answer,
         check=choose_check(index.layout, index.check, answer),

@@ -8,9 +8,8 @@ from pathlib import Path
 from roles.base import Role
 from roles.errors import UserError, unknown
 from scenarios.base import Family, Scenario, Split
-from scenarios.tasks.imported import ROLE, list_scenarios, make_family
+from scenarios.tasks.imported import ROLE, SealKey, list_scenarios, make_family, require_key
 from scenarios.tasks.registry import TASK_FAMILIES, TASK_ROLES
-from scenarios.tasks.splits import SealKey, require_key
 from training.data.demonstrations import difficulty_of
 from training.data.tasks.importing import ImportIndex, read_tasks
 

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from roles.base import AnswerError, parse_strict_json, split_answer
 from scenarios.base import Scenario, ToolCall, ToolError
-from scenarios.tasks.grading.arithmetic import calculate
-from scenarios.tasks.grading.expressions import MAX_CHARS, ExpressionError
+from scenarios.tasks.grading.arithmetic import MAX_CHARS, ExpressionError, calculate
 from simulator.tool_calls import CLOSE, OPEN
 from training.data.folders.rows import Message, Row, load_messages, store_messages, write_opening, write_turn
 from training.data.teacher.lessons import Lesson, open_lesson

@@ -226,7 +226,7 @@ class _FolderTeacher:
         spent = sum(Journal(path).cost for path in sorted(self._out.glob(f"*/*{SUFFIX}")))
         total = sum(request.count * count_roles(request.family) for request in requests)
         async with ChatClient(self._endpoint, spent=spent) as client:
-            with progress("teach", total=total) as bar:
+            with progress("teach", total=total, unit="scenarios") as bar:
                 for request, number, cases in _draw_shards(requests):
                     if self._halt.reason is not None:
                         break
