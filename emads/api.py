@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from roles.errors import UserError, check_number, unknown
 from roles.registry import ROLES
 from scenarios import team
-from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY, SPLITS, Scenario, Split
+from scenarios.base import MAX_DIFFICULTY, MIN_DIFFICULTY, SEALED, SPLITS, Scenario, Split
 from scenarios.registry import FAMILIES
 from scenarios.team import TeamScenario
 
@@ -50,8 +50,8 @@ def generate(
         raise unknown("family", family, [*FAMILIES, TEAM])
     if split not in SPLITS:
         raise unknown("split", split, list(SPLITS))
-    if split == "test" and not unseal:
-        raise UserError("the test split is sealed: generate(..., unseal=True) draws from it all the same")
+    if split in SEALED and not unseal:
+        raise UserError(f"the {split} split is sealed: generate(..., unseal=True) draws from it all the same")
     check_number("count", count, 1)
     check_number("seed", seed, 0)
     if isinstance(difficulties, str) or not isinstance(difficulties, Sequence) or not difficulties:

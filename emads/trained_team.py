@@ -18,7 +18,7 @@ from simulator.game import MakeGame
 from simulator.reward import TeamRewardWeights
 from training.config.run_config import EngineConfig, RunConfig
 from training.data.demonstrations import team_scenario
-from training.export.load import load_exported_models
+from training.export.export import load_exported_models
 from training.export.team_folder import is_team_folder, open_team_folder
 from training.export.versions import describe_versions, find_changes
 from training.models.base_model import quiet_libraries

@@ -47,6 +47,13 @@ from scenarios.team.tools import call_reconciler_tool, write_favours
 MAX_TRIES = 2000  # draws of habits and of a budget
 BUDGET_SHARES = (40, 100)  # percent of the team case's budget
 LEAST_PLANS = 4  # that can be run, unless none can
+FUNDING_QUESTIONS = (  # by wording
+    "Which option is chosen, and which of its offers are funded?",
+    "Choose an option and say which of its offers the budget pays for.",
+    "What do you decide, and whom do you fund?",
+    "Decide for one option and for the offers on it that are funded.",
+    "Where does the budget go?",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +74,7 @@ def read_question(facts: Mapping[str, Any]) -> FundingQuestion:
         situation=facts["situation"],
         options={letter: Option(letter=letter, **option) for letter, option in facts["options"].items()},
         budget=facts["budget"],
+        wording=facts.get("wording", 0),
         seats=tuple(facts["reports"]),
     )
     return FundingQuestion(
@@ -129,6 +137,7 @@ def _draw_facts(scenario: TeamScenario, rng: random.Random) -> dict[str, Any]:
     return {
         "sector": case.sector,
         "situation": case.situation,
+        "wording": case.wording,
         "options": {o.letter: {"name": o.name, "base": o.base} for o in case.options.values()},
         "budget": max(1, case.budget * rng.randint(*BUDGET_SHARES) // 100),
         "reports": reports,
@@ -202,7 +211,7 @@ def write_brief(facts: Mapping[str, Any], style: Style) -> str:
     if style != "full":
         assert_never(style)
     reports = full.write_decision_brief(question.public, question.table)
-    return f"{reports}\nWhich option is chosen, and which of its offers are funded?"
+    return f"{reports}\n{FUNDING_QUESTIONS[question.public.wording]}"
 
 
 def generate(style: Style, split: Split, seed: int, index: int, difficulty: int) -> Scenario:

@@ -9,6 +9,7 @@ import hmac
 import ipaddress
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -26,6 +27,7 @@ OWN_SITES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site: our 
 MIN_TOKEN_CHARACTERS = 16
 MAX_BODY_BYTES = 1 << 20
 BODY_TIMEOUT_S = 30.0
+DRAINED_BYTES, DRAIN_S = 16 << 20, 2.0  # of a refused body: read on, so that its sender sees the answer
 HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "referrer-policy": "no-referrer",
@@ -127,6 +129,8 @@ class Guard:
                 await self._app(scope, _replay(body, receive), send)
                 return
             refused = body
+        else:
+            await _drain(receive)
         await _refuse(send, *refused)
 
     def find_fault(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
@@ -163,6 +167,7 @@ class Guard:
         if not (declared.isascii() and declared.isdigit()):
             return HTTPStatus.BAD_REQUEST, "Content-Length is no number"
         if int(declared[:20]) > most:
+            await _drain(receive)
             return too_large
         body = bytearray()
         try:
@@ -173,6 +178,8 @@ class Guard:
                         return HTTPStatus.BAD_REQUEST, "the body ends early"
                     body += message.get("body", b"")
                     if len(body) > most:
+                        if message.get("more_body", False):
+                            await _drain(receive)
                         return too_large
                     if not message.get("more_body", False):
                         return bytes(body)
@@ -188,6 +195,18 @@ class Guard:
             await send(message)
 
         return send_with_headers
+
+
+async def _drain(receive: Receive) -> None:
+    """Read on, within bounds: a connection that is closed while its client sends is reset."""
+    num_bytes = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            while num_bytes < DRAINED_BYTES:
+                message = await receive()
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    return
+                num_bytes += len(message.get("body", b""))
 
 
 def describe_error(status: HTTPStatus, message: str) -> bytes:

@@ -13,15 +13,13 @@ import time
 
 import torch
 
+from benchmarks.gpu.sizes import REHEARSAL, build_team
 from roles.registry import ROLES
 from training.config.marl_config import MarlConfig
-from training.config.model_config import ModelConfig
-from training.config.run_config import RunConfig
 from training.learner.fsdp import join_ranks, leave_ranks
 from training.learner.learner import backward_team
 from training.learner.rows import TrainingRow
 from training.models.adapters import role_parameters
-from training.planning.distributed_dry_run import build_on_meta
 from training.planning.shapes import SHAPES
 
 LENGTH, PROMPT = 256, 128
@@ -54,10 +52,8 @@ def main() -> None:
     options = parser.parse_args()
     ranks = join_ranks()
     torch.set_num_threads(1)
-    config = RunConfig(model=ModelConfig(preset="smollm2-135m", adapter="lora"))
-    model = build_on_meta(config, SHAPES["smollm2-135m"]).to_empty(device="cpu")
+    model = build_team(SHAPES["smollm2-135m"], REHEARSAL, spread=0.02)
     for name, parameter in model.named_parameters():
-        torch.nn.init.normal_(parameter, std=0.02)
         parameter.requires_grad_("lora_" in name)
     sets = [role_parameters(model, role) for role in ROLES]
     rows, marl = make_rows(options.tokens), MarlConfig().changed(memory__micro_batch_tokens=1024)

@@ -35,6 +35,7 @@ from roles.registry import ROLES
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
 from simulator.line_files import LineFile, read_lines
+from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import role_scenario
 from training.feedback.labels import Provenance, add_label
 from training.feedback.reviewers import EXACT, LabelWriter, claimed_worth
@@ -122,9 +123,7 @@ def play_cases(
     )
     style, data = config.model.prompts, config.data
     scenarios = [
-        role_scenario(
-            role, "train", data.seed, config.review.first_index + first + i, data.difficulties, style
-        )
+        role_scenario(role, "train", data.seed, FIRST_REVIEW_INDEX + first + i, data.difficulties, style)
         for i in range(settings.cases_per_round)
     ]
     played = rollouts.play(

@@ -8,10 +8,9 @@ The repeats go through all ways in turn, so that what disturbs one disturbs all;
 
     plain asyncio      the same agents and parsers, no graph
     assess             `play_episodes`, as training plays it: nothing is kept
-    assess, durable    the same graph, every superstep in the store and on disk before the next begins
     naive saver        the same graph on LangGraph's AsyncSqliteSaver as it comes, durability "sync"
     full, memory       the governed graph to its end, store in memory: 14 supersteps, 20 nodes, the gate
-    full, durable      the same in a file: checkpoints, effects, approvals and decision log
+    full, durable      the same in a file: the sealed log of all that was said, ruled and done
     full, unbatched    the same, every transaction committed by itself
 """
 
@@ -37,13 +36,10 @@ from langsmith.run_helpers import tracing_context
 from reliability.governed.memory_growth import draw_cases, make_seating
 from roles.team import RECONCILER, SPECIALISTS
 from scenarios.team import PlanGame, TeamScenario
-from simulator.governance.gate.reviewers import SimulatedReviewer
 from simulator.governance.outcomes import SimulatedOutcomes
+from simulator.governance.reviewers import SimulatedReviewer
 from simulator.governance.runner import open_services, play_governed
-from simulator.governance.store.checkpoint_saver import StoreSaver, strict_serializer
-from simulator.governance.store.database import open_store
 from simulator.graph.concurrency import run_all, run_pool
-from simulator.graph.garbage_collection import deferred_garbage_collection
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import make_context
 from simulator.graph.state import open_case
@@ -107,17 +103,6 @@ async def play_naive_saver(cases: Sequence[TeamScenario], in_flight: int) -> Non
             await play_saver(cases, in_flight, AsyncSqliteSaver(connection))
 
 
-async def play_durable(cases: Sequence[TeamScenario], in_flight: int) -> None:
-    """Our store as the saver."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = open_store(Path(folder) / "store.db")
-        try:
-            with deferred_garbage_collection(in_flight), store.grouping():
-                await play_saver(cases, in_flight, StoreSaver(store, serde=strict_serializer()))
-        finally:
-            store.close()
-
-
 async def play_full(
     cases: Sequence[TeamScenario], in_flight: int, *, on_disk: bool, is_batched: bool = True
 ) -> None:
@@ -136,7 +121,6 @@ async def play_full(
 WAYS: dict[str, Way] = {
     "plain asyncio": play_plain,
     "assess": play_assess,
-    "assess, durable": play_durable,
     "naive saver": play_naive_saver,
     "full, memory": partial(play_full, on_disk=False),
     "full, durable": partial(play_full, on_disk=True),

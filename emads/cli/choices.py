@@ -254,7 +254,7 @@ def choose_teacher(
         raise UserError(
             f"--processes {processes} does not go with --teacher; use --teacher-set concurrency=N"
         )
-    from training.data.teacher.settings import resolve_teacher
+    from training.data.teacher.teacher import resolve_teacher
 
     return resolve_teacher(url, options, overrides or ())
 

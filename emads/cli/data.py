@@ -129,9 +129,6 @@ def _generate_with_teacher(
 
 def validate(
     folder: Annotated[Path, typer.Argument(help="Data folder.")],
-    keep: Annotated[
-        Path | None, typer.Option(help="New data folder for the clean rows; the rejected are listed there.")
-    ] = None,
 ) -> None:
     """Check every row of a data folder by making and scoring it again."""
     if not any(folder.rglob("*.parquet")):
@@ -139,7 +136,7 @@ def validate(
     from training.data.folders.validation import summarise
     from training.data.tasks.importing import validate_data
 
-    report = validate_data(folder, keep=keep)
+    report = validate_data(folder)
     typer.echo("\n".join(summarise(report)))
     if report.problems:
         raise UserError(f"{folder}: {len(report.problems)} problems, the first: {report.problems[0]}")

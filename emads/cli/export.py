@@ -21,9 +21,6 @@ def export(
     gguf: Annotated[
         bool, typer.Option("--gguf", help="Also files for llama.cpp: the base once, a LoRA per role.")
     ] = False,
-    without_base: Annotated[
-        bool, typer.Option("--without-base", help="Leave out the frozen base, which others make anew.")
-    ] = False,
     push: Annotated[
         str | None, typer.Option("--push", help="Upload the folder to this repository of a hub: ORG/NAME.")
     ] = None,
@@ -46,7 +43,6 @@ def export(
         run,
         to,
         stage=stage,
-        with_base=not without_base,
         with_merged=merged,
         with_gguf=gguf,
         push=push,
@@ -57,9 +53,6 @@ def export(
 
 def verify(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of an exported team.")],
-    base: Annotated[
-        bool, typer.Option("--add-base", help="First make the base of a team exported without it.")
-    ] = False,
 ) -> None:
     """Check every file of an exported team against its SHA-256, and say what the team is."""
     if not (folder / "team.json").is_file():
@@ -68,4 +61,4 @@ def verify(
         )
     from emads.commands.export import verify_folder
 
-    verify_folder(folder, adds_base=base)
+    verify_folder(folder)

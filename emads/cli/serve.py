@@ -103,6 +103,10 @@ def review(
             "--reviewer", help="Who may sign in, each by a link of their own (default: you). Repeatable."
         ),
     ] = None,
+    remove: Annotated[
+        str | None,
+        typer.Option("--remove", help="Take this reviewer's registration back, and end; nothing is served."),
+    ] = None,
     labels_per_answer: Annotated[
         int, typer.Option(help="Reviewers who judge each answer, apart from one another.")
     ] = 1,
@@ -132,12 +136,16 @@ def review(
     try:
         from serving.guard import settle_access
         from serving.review.room import ReviewSettings
-        from serving.review.serve import find_store, serve_review
+        from serving.review.serve import find_store, remove_reviewer, serve_review
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette"):
             raise
         raise UserError("reviewing needs FastAPI and uvicorn; pip install 'emads[http]'") from None
     store, queue = find_store(where)
+    if remove is not None:
+        remove_reviewer(store, remove)
+        print(f"{remove} rules on nothing of {store} any more")
+        return
     access = settle_access(port=port, host=host, is_public=public, names=name or (), has_own_tokens=True)
     settings = ReviewSettings(
         store=store,

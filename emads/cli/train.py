@@ -96,7 +96,7 @@ def train(
             from training.stages.tasks import summarise_tasks, train_tasks
 
             scores = train_tasks(opened, tasks, typer.echo)
-            typer.echo("\n".join(summarise_tasks(scores, opened.config.evaluation.num_bootstrap)))
+            typer.echo("\n".join(summarise_tasks(scores)))
             return
         from emads.commands.train import take_stages, train_stage
 
@@ -184,9 +184,7 @@ def plan(
     ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
-    device: Annotated[
-        str, typer.Option(help="cpu: this machine, measured for some seconds; or a100, h100, h200.")
-    ] = "cpu",
+    device: Annotated[str, typer.Option(help="a100, h100 or h200.")] = "h100",
     ranks: Annotated[int, typer.Option(help="Devices that share the work.")] = 1,
     price: Annotated[float | None, typer.Option(help="Price of one device per hour.")] = None,
     workload: Annotated[
@@ -196,6 +194,6 @@ def plan(
     """Estimate hours, memory and price of a config before anything runs."""
     check_at_least("--ranks", ranks, 1)
     resolved = choose_config(run, config, overrides)
-    from training.planning.table import show_plan
+    from training.planning.plan import show_plan
 
     typer.echo(show_plan(resolved, device, ranks, price, workload))

@@ -61,8 +61,7 @@ def run_demo(
     write_summary(path, summary)
     if seeds > 1:
         scored = [read_seed(folder, one["seed"]) for folder, one in zip(folders, summaries, strict=True)]
-        repeats = config.evaluation.num_bootstrap
-        write_seed_comparison(path, compare_seeds(scored, same_scenarios=False, num_bootstrap=repeats))
+        write_seed_comparison(path, compare_seeds(scored, same_scenarios=False))
     report = write_report(path)
     print_summary(summary)
     _print_episode(Run.open(path))

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from training.export.base_apart import add_base
-from training.export.commands import list_serve_commands
+from training.export.card import list_serve_commands
 from training.export.export import check_target, export_team
 from training.export.team_folder import TeamFolder, open_team_folder
 from training.export.versions import describe_versions, find_changes
@@ -17,7 +16,6 @@ def export_run(
     to: Path,
     *,
     stage: Any,
-    with_base: bool,
     with_merged: bool,
     with_gguf: bool,
     push: str | None,
@@ -35,9 +33,7 @@ def export_run(
     if push is not None or hub is not None or is_public:
         check_repository(push, hub)
     quiet_libraries()
-    folder = export_team(
-        Run.open(run), to, stage=stage, with_base=with_base, with_merged=with_merged, with_gguf=with_gguf
-    )
+    folder = export_team(Run.open(run), to, stage=stage, with_merged=with_merged, with_gguf=with_gguf)
     print(f"exported {to}: {_describe(folder)}")
     for what, command in list_serve_commands(folder.record, str(to)):
         print(f"\n{what}:\n{command}")
@@ -45,14 +41,14 @@ def export_run(
         print(f"\npushed:   {push_folder(folder, push, hub=hub, is_public=is_public)}")
 
 
-def verify_folder(path: Path, *, adds_base: bool = False) -> None:
-    """Print what an exported team is, after a check of every file; with `adds_base` a missing base is made.
+def verify_folder(path: Path) -> None:
+    """Print what an exported team is, after a check of every file.
 
     Raises:
         UserError: what is damaged, missing or foreign.
     """
     quiet_libraries()
-    folder = add_base(path) if adds_base else open_team_folder(path)
+    folder = open_team_folder(path)
     record = folder.record
     print(f"{path}: every file is what was exported; {_describe(folder)}")
     changes = find_changes(record.versions, describe_versions(record.config.model))

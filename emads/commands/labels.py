@@ -8,6 +8,7 @@ from roles.registry import ROLES
 from scenarios.base import Scenario
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
+from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import role_scenario
 from training.feedback.labels import Label, Provenance, add_label
 from training.feedback.reviewers import EXACT, Kind, LabelWriter, Reviewer
@@ -84,7 +85,7 @@ def _play(
     for batch in range(MOST_SCENARIOS_PER_LABEL * 10):
         scenarios: list[Scenario] = []
         for place in range(BATCH):
-            index = config.review.first_index + first + batch * BATCH + place
+            index = FIRST_REVIEW_INDEX + first + batch * BATCH + place
             scenario = role_scenario(
                 role, "train", config.data.seed, index, config.data.difficulties, config.model.prompts
             )

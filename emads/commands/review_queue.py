@@ -17,10 +17,11 @@ from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.offers import offers_on
 from simulator.engines.base import Sampling
 from simulator.engines.embedded.hf_chat import HFChat
-from simulator.governance.case_words import describe_case
+from simulator.governance.nodes import describe_case
 from simulator.graph.runner import play_decisions
 from simulator.reading import ReadEpisode, read_episode, read_reports
 from simulator.records import Episode
+from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import team_scenario
 from training.feedback.labels import MAX_NAME, Provenance
 from training.feedback.queue import QUEUE_FILE, QueuedItem, Reason, write_queue
@@ -32,6 +33,10 @@ from training.stages.from_config import choose_game, make_chat, team_engine
 STAGE = "review"
 WEIGHTS = "marl"  # the stage whose team is reviewed
 NO_DECISION = "none valid"
+
+
+DECISIONS_PER_CASE = 8  # sampled on the same reports, to see how sure the team is
+LOW_MARGIN = 0.3  # under this difference of the two most frequent decisions' shares a case is uncertain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +56,7 @@ def build_queue(run: Run) -> int:
     config = run.config
     models, tokenizer = load_team(run, WEIGHTS)
     chat = make_chat(tokenizer, config)
-    data, first = config.data, config.review.first_index
+    data, first = config.data, FIRST_REVIEW_INDEX
     cases = [
         team_scenario("train", data.seed, first + i, data.difficulties)
         for i in range(config.review.num_scenarios)
@@ -76,17 +81,17 @@ def build_queue(run: Run) -> int:
             Sampling(
                 temperature=config.marl.temperature, max_completion_tokens=config.marl.max_completion_tokens
             ),
-            num_decisions=config.review.decisions_per_case,
+            num_decisions=DECISIONS_PER_CASE,
             with_votes=False,
             stream=f"{STAGE}/again",
             make_game=choose_game(config),
         )
     )
-    num = config.review.decisions_per_case
+    num = DECISIONS_PER_CASE
     queued = []
     for place, (case, episode) in enumerate(zip(cases, episodes, strict=True)):
         others = again[place * num : (place + 1) * num]
-        doubt = measure_doubt(case, episode, others, config.review.low_margin)
+        doubt = measure_doubt(case, episode, others)
         if doubt.reasons and episode.error is None:
             queued.append((doubt, place))
     queued.sort(key=lambda one: (-len(one[0].reasons), one[0].margin, one[1]))
@@ -98,7 +103,7 @@ def build_queue(run: Run) -> int:
     return len(items)
 
 
-def measure_doubt(case: TeamScenario, episode: Episode, again: Sequence[Episode], low_margin: float) -> Doubt:
+def measure_doubt(case: TeamScenario, episode: Episode, again: Sequence[Episode]) -> Doubt:
     """Measure how sure the team was; `again` are decisions on the same reports."""
     read = read_episode(case, episode)
     counts = Counter(_name(read_episode(case, one)) for one in again if one.error is None)
@@ -109,7 +114,7 @@ def measure_doubt(case: TeamScenario, episode: Episode, again: Sequence[Episode]
         reasons.append("no valid decision")
     elif read.decision.escalate:
         reasons.append("escalated")
-    if margin < low_margin:
+    if margin < LOW_MARGIN:
         reasons.append("low margin")
     if "object" in read.votes.values():
         reasons.append("objection")

@@ -18,7 +18,7 @@ from serving.endpoint.app import LIMITS, Governance, make_app
 from serving.endpoint.tables import Tables
 from serving.guard import MIN_TOKEN_CHARACTERS, settle_access
 from serving.server import name_address, open_socket, run_server
-from simulator.governance.gate.approvals import KEY_BYTES, find_key
+from simulator.governance.seals import KEY_BYTES, find_key
 
 MOST_WAITING = 256  # jobs in the queue; one more is refused with 429
 GRACE_S = 30.0  # that jobs at work have when the server is ended

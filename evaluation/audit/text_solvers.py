@@ -134,12 +134,12 @@ def read_work(terms: Terms, description: str) -> tuple[Measure, dict[str, str]]:
             )
             hired = [e for e in effects if e.startswith(f"a contractor does {name} in ")]
             if hired:
-                ends[name] = start + int(_find(r"in (\d+) days", hired[0]))
+                ends[name] = start + int(_find(r"in (\d+) days?", hired[0]))
                 continue
             if f"packages of {owner} take a fifth less" in effects:
                 days -= days // 5
             for effect in effects:
-                if found := re.fullmatch(rf"(\d+) days less for {re.escape(name)}", effect):
+                if found := re.fullmatch(rf"(\d+) days? less for {re.escape(name)}", effect):
                     days = max(1, days - int(found.group(1)))
             ends[name] = busy[owner] = max(start, busy.get(owner, 0)) + days
         finish = max(ends.values())
@@ -213,7 +213,7 @@ READERS: dict[str, Callable[[Terms, str], tuple[Measure, dict[str, str]]]] = {
 }
 
 
-_OPTION = re.compile(r"Option ([A-Z]): .+\. Worth (-?\d+) k\$ before any spending\.")
+_OPTION = re.compile(r"Option ([A-Z]): .+\. Worth (-?\d+) k\$ [a-z ]+\.")
 _OFFER = re.compile(r"- \[(\w+)\] .+: cost (\d+) k\$, worth (-?\d+) k\$\.( Needed)?")
 _CLOSED = ("vetoes it", "it cannot be run")
 

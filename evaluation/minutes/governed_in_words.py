@@ -11,10 +11,10 @@ from roles.base import Role
 from roles.registry import ROLES
 from roles.team import NO_OPTION
 from scenarios.team.playable import PlayableCase
-from simulator.governance.gate.gate import MAX_REPLANS
+from simulator.governance.gate import MAX_REPLANS
+from simulator.governance.log import Entry
+from simulator.governance.record import Answer, Chapter, GovernedRecord
 from simulator.governance.resolution import MAX_RISK
-from simulator.governance.store.decision_log import Entry
-from simulator.governance.store.episode_record import Answer, Chapter, GovernedRecord
 
 Tone = str  # "good", "bad", "warn" or "" for a badge
 RULINGS: Mapping[str, tuple[str, Tone]] = {
@@ -241,7 +241,7 @@ def list_log(record: GovernedRecord) -> list[tuple[str, ...]]:
 
 def say_entry(kind: str, body: Mapping[str, Any]) -> str:
     """One entry of the decision log in words."""
-    hidden = ("digest", "interrupt_id", "nonce", "signature", "shown", "record")
+    hidden = ("digest", "interrupt_id", "request", "expires_at_s", "precedent", "features")
     kept = {name: value for name, value in body.items() if name not in hidden and value not in ("", None, [])}
     if kind == "observed":
         kpis = " ".join(f"{role} {kpi}" for role, kpi in body["kpis"].items())

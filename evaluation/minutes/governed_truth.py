@@ -8,11 +8,11 @@ from scenarios.company.optimum import plan_parts, plan_worth
 from scenarios.company.records import Plan
 from scenarios.execution.situation import look_back
 from scenarios.team import PlayableCase, TeamScenario
-from simulator.governance.course import read_plan
-from simulator.governance.gate.approvals import Proposal
 from simulator.governance.governed_reward import list_carried
+from simulator.governance.nodes import read_plan
 from simulator.governance.outcomes import Outcomes, SimulatedOutcomes
-from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.proposal import Proposal
+from simulator.governance.record import GovernedRecord
 from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
 

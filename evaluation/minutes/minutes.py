@@ -45,8 +45,8 @@ from simulator.chat import Chat
 from simulator.conflicts import find_conflicts
 from simulator.governance.governed_graph import full_graph_mermaid
 from simulator.governance.governed_reward import open_episode
+from simulator.governance.record import GovernedRecord
 from simulator.governance.resolution import MAX_RISK
-from simulator.governance.store.episode_record import GovernedRecord
 from simulator.graph.team_graph import graph_mermaid
 from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode

@@ -13,7 +13,7 @@ from evaluation.minutes.governed_in_words import STATUS, say_decision
 from evaluation.minutes.transcript import visible
 from scenarios.team import PlayableCase
 from simulator.export.atomic_files import write_atomic
-from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.record import GovernedRecord
 from simulator.reading import read_episode
 from simulator.records import Episode
 from simulator.reward import TeamVerdict

@@ -22,7 +22,7 @@ from roles.base import Role
 from roles.team import NO_OPTION
 from scenarios.team.playable import PlayableCase
 from simulator.conflicts import Conflict
-from simulator.governance.store.episode_record import Chapter, GovernedRecord
+from simulator.governance.record import Chapter, GovernedRecord
 from simulator.reading import ReadEpisode
 
 MAX_KPI_SCALE = 400  # percent; a KPI above it fills its bar and is marked

@@ -50,6 +50,7 @@ def generate_case(split: Split, seed: int, index: int, difficulty: int) -> Compa
             difficulty=difficulty,
             sector=setting.sector.name,
             situation=setting.situation,
+            wording=setting.wording,
             options={},
             budget=0,
             rates={seat: terms.rates for seat, terms in setting.terms.items()},
@@ -82,7 +83,7 @@ def _settle_money(
         if len(best) < 2:
             continue
         for bases in _draw_bases(rng, parts, budget, best, letters, wants_hidden):
-            if not belongs_to(setting.split, [setting.sector.name, budget, list(bases.values())]):
+            if not belongs_to(setting.split, [setting.drawn_sector, budget, list(bases.values())]):
                 continue
             totals = {letter: (bases[letter] + found.worth, -found.cost) for letter, found in best.items()}
             first = max(totals, key=totals.__getitem__)

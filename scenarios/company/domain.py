@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scenarios.company.records import Part
-from scenarios.company.sectors.sector import Sector
+from scenarios.company.sectors import Sector
 
 Choice = tuple[str, ...]
 Structure = Mapping[str, Any]
@@ -91,7 +91,20 @@ class Domain:
     write_figures: Callable[[Figures], str]  # as the tool measure writes them
     subject: str  # of the seat's work, for prompts: "architectures"
     rules: str  # every rule that figures and worth depend on
-    write_terms: Callable[[Terms], str]  # rates and limit of one case, in sentences
+    terms: tuple[str, ...]  # by wording, templates of the rates and the limit in sentences, see write_terms
+
+
+def write_terms(domain: Domain, terms: Terms, wording: int) -> str:
+    """Rates and hard limit of one case, in sentences."""
+    figures: dict[str, int | str] = {**terms.rates, **terms.limits}
+    if "availability" in terms.limits:
+        figures["availability"] = write_percent(terms.limits["availability"])
+    return domain.terms[wording].format(**figures)
+
+
+def write_percent(availability: int) -> str:
+    """Example: write_percent(9950) == "99.50 %" """
+    return f"{availability // 100}.{availability % 100:02d} %"
 
 
 def draw_cost(rng: random.Random, price_level: int) -> int:

@@ -51,6 +51,7 @@ class CompanyCase:
     difficulty: int  # 1 (easiest) to 10
     sector: str
     situation: str  # what the company faces, in two or three sentences; public
+    wording: int = 0  # number of the wording in which the case is told
     options: Mapping[str, Option]  # by letter, in order
     budget: int  # k$ for all seats together; public
     rates: Mapping[str, Mapping[str, int]]  # seat -> what a unit of its figures is worth, in k$

@@ -1,6 +1,7 @@
 """The frame of a case, and the structures of its seats one by one.
 
 Each structure has a random stream of its own, so that a seat's sub-question is drawn without the other seats.
+Words have one, too: the figures of a case do not depend on the sector, situation and wording that tell it.
 """
 
 import random
@@ -18,8 +19,7 @@ from scenarios.company.domain import (
 from scenarios.company.domains import DOMAINS
 from scenarios.company.knapsack import has_twins, list_efficient
 from scenarios.company.records import Part
-from scenarios.company.sectors import SECTORS
-from scenarios.company.sectors.sector import Sector
+from scenarios.company.sectors import SECTORS, SLOTS, Sector, draw_sector, draw_wording
 
 NUM_OPTIONS = (2, 2, 3, 3, 3, 4, 4, 4, 5, 5)  # by difficulty 1-10
 BREAKS_LIMIT = (5, 8, 10, 12, 14, 16, 18, 20, 22, 24)  # percent of (seat, option) that must buy something
@@ -43,7 +43,10 @@ class Setting:
     difficulty: int
     sector: Sector
     situation: str
+    wording: int  # number of the wording in which the case is told
     names: Mapping[str, str]  # option letter -> name
+    drawn_names: Mapping[str, str]  # the same in the sector that the figures are drawn for
+    drawn_sector: str  # its name: cases of one sector are drawn for one sector
     price_levels: Mapping[str, int]  # option letter -> percent of the middle prices
     terms: Mapping[str, Terms]  # by seat
     breaks_limit: Mapping[str, frozenset[str]]  # seat -> letters on which it must buy something
@@ -55,17 +58,18 @@ def find_sector(split: Split, seed: int, index: int, difficulty: int) -> str:
     Raises:
         ValueError: coordinates out of range.
     """
-    return _draw_sector(_open_stream(split, seed, index, difficulty)[1])
+    return _open_streams(split, seed, index, difficulty)[-1].name
 
 
-def _open_stream(split: Split, seed: int, index: int, difficulty: int) -> tuple[str, random.Random]:
+def _open_streams(
+    split: Split, seed: int, index: int, difficulty: int
+) -> tuple[str, random.Random, random.Random, Sector, Sector]:
+    """Key of the case, its streams of figures and words, the sector that is drawn, the one that tells it."""
     check_coordinates(split, seed, index, difficulty)
     key = f"company/{split}/{seed}/{index}/{difficulty}"
-    return key, random.Random(key)
-
-
-def _draw_sector(rng: random.Random) -> str:
-    return rng.choice(list(SECTORS))
+    rng, words = random.Random(key), random.Random(f"{key}/words")
+    slot = rng.choice(SLOTS)
+    return key, rng, words, SECTORS[slot], draw_sector(words, split, slot)
 
 
 def draw_setting(split: Split, seed: int, index: int, difficulty: int) -> Setting:
@@ -74,10 +78,9 @@ def draw_setting(split: Split, seed: int, index: int, difficulty: int) -> Settin
     Raises:
         ValueError: coordinates out of range.
     """
-    key, rng = _open_stream(split, seed, index, difficulty)
-    sector = SECTORS[_draw_sector(rng)]
+    key, rng, words, drawn, sector = _open_streams(split, seed, index, difficulty)
     letters = "ABCDE"[: NUM_OPTIONS[difficulty - 1]]
-    names = rng.sample(sector.options, len(letters))
+    places = rng.sample(range(len(sector.options)), len(letters))
     levels = rng.sample(PRICE_LEVELS, len(letters))
     share = BREAKS_LIMIT[difficulty - 1]
     return Setting(
@@ -87,8 +90,11 @@ def draw_setting(split: Split, seed: int, index: int, difficulty: int) -> Settin
         index=index,
         difficulty=difficulty,
         sector=sector,
-        situation=sector.situation.replace("{company}", rng.choice(sector.companies)),
-        names=dict(zip(letters, names, strict=True)),
+        situation=words.choice(sector.situations).replace("{company}", rng.choice(sector.companies)),
+        wording=draw_wording(words, split),
+        names={letter: sector.options[place] for letter, place in zip(letters, places, strict=True)},
+        drawn_names={letter: drawn.options[place] for letter, place in zip(letters, places, strict=True)},
+        drawn_sector=drawn.name,
         price_levels=dict(zip(letters, levels, strict=True)),
         terms={seat: domain.draw_terms(rng) for seat, domain in DOMAINS.items()},
         breaks_limit={

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from roles.base import Answer, AnswerError, Tool, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
-from scenarios.company.sectors.sector import Sector
+from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
 from scenarios.jobs.job import (
     MAX_CALLS,
@@ -24,6 +24,7 @@ from scenarios.jobs.job import (
     Facts,
     NoCaseError,
     Truth,
+    Wordings,
     accept,
     accept_escalation,
     build_family,
@@ -42,12 +43,30 @@ ORDER_FROM, LATE_FROM, CONTRACTOR_FROM, ABSENT_FROM, SITES_FROM = 2, 3, 4, 6, 8 
 LAST_DAY = 60
 MOST_PER_PERSON = 3  # packages that one person takes, a rule of the job
 WEIGHTS = {"cost": 0.5}
-SKILLS: Mapping[str, tuple[str, ...]] = {  # skill -> words in the names of packages that need it
-    "training": ("training", "trial", "school", "talks", "workshop"),
-    "testing": ("test", "check", "audit", "inspection", "shadow", "season", "drill"),
-    "data": ("import", "data", "migration", "catalogue", "rule", "records", "label", "survey"),
-}
-BUILDING = "building"  # the skill of every other package
+LATE_SKILLS = ("testing", "training")  # such work always follows other work
+OPENINGS: Wordings = (
+    "{situation} Plan who does what, and when.",
+    "{situation} The project starts on day 1. Assign every package, at the least cost.",
+    "{situation} You are asked for the staffing plan of the project.",
+    "{situation} These work packages must be done. Who should do them, and from which day?",
+    "Staff this project at the least cost. {situation}",
+)
+WORK: Wordings = ("Packages:", "Work packages:", "The work, package by package:", "To be done:", "Tasks:")
+STAFF: Wordings = ("People:", "Who is there:", "Staff and contractors:", "Those who can do it:", "Team:")
+HARD: Wordings = (
+    "must be finished on day {day}",
+    "to be finished by day {day} without fail",
+    "hard deadline on day {day}",
+    "must not end after day {day}",
+    "no later than day {day}",
+)
+DUE: Wordings = (
+    "due on day {day}, {late} k$ a day late",
+    "wanted on day {day}, every day late costs {late} k$",
+    "{late} k$ for each day after day {day}",
+    "should end on day {day}, else {late} k$ a day",
+    "each day past day {day} costs {late} k$",
+)
 
 RULES = (
     "Every package is done once, by one person with its skill, on consecutive days. A package that starts "
@@ -128,10 +147,11 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
     """A candidate without deadlines: packages in the sector's own order of work, people, contractors."""
     places = sorted(rng.sample(range(len(sector.packages)), NUM_PACKAGES[difficulty - 1]))
     packages: dict[str, dict[str, Any]] = {}
-    names = [sector.packages[place] for place in places]
+    names = [list(sector.packages)[place] for place in places]
     for place, name in enumerate(names):
-        package: dict[str, Any] = {"skill": find_skill(name), "days": rng.randint(1, 6), "after": []}
-        if difficulty >= ORDER_FROM and place and rng.random() < 0.5:
+        package: dict[str, Any] = {"skill": sector.packages[name], "days": rng.randint(1, 6), "after": []}
+        follows = rng.random() < 0.5 or package["skill"] in LATE_SKILLS
+        if difficulty >= ORDER_FROM and place and follows:
             package["after"] = [names[rng.randrange(max(0, place - 2), place)]]
         if difficulty >= SITES_FROM:
             package["site"] = rng.choice(("north", "south"))
@@ -146,19 +166,11 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
         ]
         people[name] = {"skills": skills, "rate": rng.randint(1, 5), "from": rng.choice((1, 1, 1, 2, 3, 4))}
         if difficulty >= ABSENT_FROM and rng.random() < 0.5:
-            first = rng.randint(3, 9)
+            first = max(rng.randint(3, 9), people[name]["from"] + 1)
             people[name]["absent"] = [first, first + rng.randint(0, 3)]
     for name in rng.sample(("Atlas agency", "Beacon agency"), num_contractors):
         people[name] = {"skills": needed, "rate": rng.randint(5, 8), "from": rng.choice((1, 1, 2))}
     return {"packages": packages, "people": people}
-
-
-def find_skill(package: str) -> str:
-    """Example: find_skill("driver training") == "training" """
-    for skill, words in SKILLS.items():
-        if any(word in package for word in words):
-            return skill
-    return BUILDING
 
 
 def list_assignments(facts: Facts) -> Iterator[tuple[int, Doers]]:
@@ -347,8 +359,8 @@ def write_plan(facts: Facts, doers: Doers, starts: Mapping[str, int]) -> list[di
 
 def write_brief(facts: Facts) -> str:
     """Every figure of the case."""
-    lines = [_write_opening(facts)]
-    lines.append("Packages:")
+    wording = facts["wording"]
+    lines = [OPENINGS[wording].format(**facts), WORK[wording]]
     for name, package in facts["packages"].items():
         said = [f"{name}: {package['skill']}, {package['days']} day{'s' * (package['days'] != 1)}"]
         if "site" in package:
@@ -356,13 +368,9 @@ def write_brief(facts: Facts) -> str:
         said += [f"after {other}" for other in package["after"]]
         if "deadline" in package:
             day, late = package["deadline"], package["late"]
-            said.append(
-                f"must be finished on day {day}"
-                if late is None
-                else f"due on day {day}, {late} k$ a day late"
-            )
+            said.append((HARD if late is None else DUE)[wording].format(day=day, late=late))
         lines.append(", ".join(said))
-    lines.append("People:")
+    lines.append(STAFF[wording])
     for name, person in facts["people"].items():
         said = [f"{name}: {join_words(person['skills'])}", f"{person['rate']} k$ a day"]
         said.append(f"free from day {person['from']}")
@@ -371,16 +379,6 @@ def write_brief(facts: Facts) -> str:
             said.append(f"absent on day {first}" if first == last else f"absent from day {first} to {last}")
         lines.append(", ".join(said))
     return "\n".join(lines)
-
-
-def _write_opening(facts: Facts) -> str:
-    company = facts["company"]
-    return (
-        f"{company} has a project to staff. Plan who does what, and when.",
-        f"A project of {company} starts on day 1. Assign every package, at the least cost.",
-        f"You are asked for the staffing plan of a project at {company}.",
-        f"{company} must finish these work packages. Who should do them, and from which day?",
-    )[facts["wording"]]
 
 
 def solve(scenario: Scenario) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from pydantic import Field
 
 from roles.base import Answer, AnswerError, Tool, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
-from scenarios.company.sectors.sector import Sector
+from scenarios.company.domain import write_percent
+from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
 from scenarios.jobs.job import (
     MAX_CALLS,
@@ -27,6 +28,7 @@ from scenarios.jobs.job import (
     Facts,
     NoCaseError,
     Truth,
+    Wordings,
     accept,
     accept_escalation,
     build_family,
@@ -56,6 +58,45 @@ STYLES: Mapping[str, tuple[str, ...]] = {  # way of building -> its main compone
 # Further components, in the order in which a request passes them.
 OTHERS = ("load balancer", "identity service", "session store", "message queue", "search index", "file store")
 FAILOVER, CACHE = "standby region", "cache"
+OPENINGS: Wordings = (
+    "{situation} Choose the design of the new {system}, and its instances.",
+    "{situation} Which design should the new {system} have, with how many instances?",
+    "{situation} You are asked which architecture the new {system} should have.",
+    "{situation} The board wants the cheapest {system} that keeps what was promised.",
+    "How is the new {system} built at the least cost? {situation}",
+)
+LOADS: Wordings = (
+    "Load in the {name}: {requests} requests a second{cached}.",
+    "The {name} brings {requests} requests a second{cached}.",
+    "In the {name} there are {requests} requests a second{cached}.",
+    "{requests} requests a second must be carried in the {name}{cached}.",
+    "Users send {requests} requests a second in the {name}{cached}.",
+)
+LIMITS: Wordings = (
+    "Availability: at least {target}. Latency: at most {latency} ms. Budget: {budget} k$ a year.",
+    "It must be up at least {target} of the time, answer within {latency} ms and cost at most {budget} k$ a "
+    "year.",
+    "Promised are an availability of {target} or more and a latency of {latency} ms or less, for {budget} k$ "
+    "a year or less.",
+    "There are {budget} k$ a year to spend. Latency may reach {latency} ms, and availability may not fall "
+    "below {target}.",
+    "Limits: {budget} k$ a year at most, {latency} ms of latency at most, {target} of availability at least.",
+)
+DESIGNS: Wordings = ("Designs:", "Candidates:", "These designs were drawn up:", "The choice:", "Drafts:")
+PARTS: Wordings = (
+    "One instance of each component:",
+    "What one instance of a component does:",
+    "Components, by the instance:",
+    "Each instance of a component:",
+    "Figures of one instance:",
+)
+COMPONENTS: Wordings = (
+    "{name}: {capacity} requests a second, up {up}, {latency} ms, {price} k$ a year",
+    "{name}: {price} k$ a year, carries {capacity} requests a second in {latency} ms, up {up}",
+    "{name}: up {up} of the time, {latency} ms, {capacity} requests a second, {price} k$ a year",
+    "{name}: {latency} ms, {capacity} requests a second, {price} k$ a year, up {up}",
+    "{name}: costs {price} k$ a year, takes {latency} ms, is up {up}, carries {capacity} requests a second",
+)
 
 RULES = (
     "A request passes all steps of the design in turn. Instances: each component runs 1, 2 or 3. A component "
@@ -190,12 +231,12 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
     components: dict[str, dict[str, int]] = {}
     designs: dict[str, dict[str, Any]] = {}
     loads: list[dict[str, Any]] = [
-        {"name": "peak", "requests": 50 * rng.randint(4, 16), "cached": 10 * rng.randint(4, 8)}
+        {"name": "peak hour", "requests": 50 * rng.randint(4, 16), "cached": 10 * rng.randint(4, 8)}
     ]
     if difficulty >= TWO_LOADS_FROM:
         first = loads[0]
         more = first["requests"] + 50 * rng.randint(2, 8)
-        loads.append({"name": "sale day", "requests": more, "cached": 10 * rng.randint(1, 3)})
+        loads.append({"name": "busiest hour of the year", "requests": more, "cached": 10 * rng.randint(1, 3)})
     top = max(load["requests"] for load in loads)
     ways = rng.sample(list(STYLES), NUM_DESIGNS[difficulty - 1])
     for letter, way in zip("ABCDE", ways, strict=False):
@@ -264,42 +305,23 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
     return {"design": letter, "instances": counts, "cost": cost}, place + 1
 
 
-def write_percent(availability: int) -> str:
-    """Example: write_percent(9950) == "99.50 %" """
-    return f"{availability // 100}.{availability % 100:02d} %"
-
-
 def write_brief(facts: Facts) -> str:
     """Every figure of the case."""
-    lines = [_write_opening(facts)]
+    wording = facts["wording"]
+    lines = [OPENINGS[wording].format(**facts)]
     for load in facts["loads"]:
         has_cache = CACHE in facts["components"]
         answered = f", of which a cache answers {load['cached']} %" if has_cache else ""
-        lines.append(f"Load ({load['name']}): {load['requests']} requests a second{answered}.")
-    lines.append(f"Availability: at least {write_percent(facts['target'])}.")
-    lines.append(f"Latency: at most {facts['latency']} ms.")
-    lines.append(f"Budget: {facts['budget']} k$ a year.")
-    lines.append("Designs:")
+        lines.append(LOADS[wording].format(**{**load, "cached": answered}))
+    lines.append(LIMITS[wording].format(**{**facts, "target": write_percent(facts["target"])}))
+    lines.append(DESIGNS[wording])
     for letter, design in facts["designs"].items():
         steps = ", then ".join(" or ".join(step) for step in design["steps"])
         lines.append(f"{letter} ({design['style']}): {steps}")
-    lines.append("One instance of each component:")
+    lines.append(PARTS[wording])
     for name, part in facts["components"].items():
-        lines.append(
-            f"{name}: {part['capacity']} requests a second, up {write_percent(part['availability'])}, "
-            f"{part['latency']} ms, {part['price']} k$ a year"
-        )
+        lines.append(COMPONENTS[wording].format(**part, name=name, up=write_percent(part["availability"])))
     return "\n".join(lines)
-
-
-def _write_opening(facts: Facts) -> str:
-    company, sector = facts["company"], facts["sector"]
-    return (
-        f"{company} ({sector}) builds its customer system anew. Choose the design and its instances.",
-        f"{company} ({sector}) replaces its customer system. Which design, with how many instances?",
-        f"You are asked which architecture {company}, a company of the sector {sector}, should build.",
-        f"{company} works in {sector}. Its board wants the cheapest system that keeps what was promised.",
-    )[facts["wording"]]
 
 
 def solve(scenario: Scenario) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from roles.base import Answer, AnswerError, Tool, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
-from scenarios.company.sectors.sector import Sector
+from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
 from scenarios.jobs.job import (
     MAX_CALLS,
@@ -24,6 +24,7 @@ from scenarios.jobs.job import (
     Facts,
     NoCaseError,
     Truth,
+    Wordings,
     accept,
     accept_escalation,
     build_family,
@@ -32,6 +33,7 @@ from scenarios.jobs.job import (
     join_words,
     make_job_role,
     read_call,
+    read_wording,
     refuse_limits,
 )
 
@@ -44,6 +46,48 @@ MOST_BILLS = 9  # of these, choices that keep the average: the demonstration has
 TIERS = ("basic", "standard", "premium", "top")
 VENDORS = ("Norda", "Velis", "Quanta")
 WEIGHTS = {"cost": 0.5}
+OPENINGS: Wordings = (
+    "{situation} Meanwhile its contracts are renewed. Find the cheapest that are good enough.",
+    "{situation} To pay for that, it orders anew what it buys. Which tiers, and which commitments?",
+    "{situation} You are asked what the company should order until that is done.",
+    "{situation} It wants to pay less for what it buys, without falling below its standards.",
+    "Put together the cheapest order that is good enough. {situation}",
+)
+UNITS: Wordings = (
+    "{name}: {units} units{later}",
+    "{name}: it needs {units} units{later}",
+    "{name}: a demand of {units} units{later}",
+    "{name}: {units} units are used{later}",
+    "{name}: for {units} units{later}",
+)
+FLOORS: Wordings = (
+    "quality at least {floor}, weight {weight}",
+    "quality of {floor} or more, weight {weight}",
+    "no quality under {floor}, weight {weight}",
+    "floor of quality {floor}, weight {weight}",
+    "weight {weight}, quality not below {floor}",
+)
+TIER_LINES: Wordings = (
+    "- {tier}: {price} k$ a unit, quality {quality}{vendor}",
+    "- {tier}: quality {quality} at {price} k$ a unit{vendor}",
+    "- {tier}: a unit costs {price} k$, with quality {quality}{vendor}",
+    "- {tier}: {quality} points of quality, {price} k$ for each unit{vendor}",
+    "- {tier}: {price} k$ for a unit of quality {quality}{vendor}",
+)
+REBATES: Wordings = (
+    "{vendor} gives back {off} k$ in a year with at least {least} k$.",
+    "With {least} k$ or more in a year, {vendor} gives back {off} k$.",
+    "Whoever spends at least {least} k$ in a year with {vendor} gets {off} k$ back.",
+    "{vendor} pays a rebate of {off} k$ in every year with at least {least} k$.",
+    "A rebate of {off} k$ comes from {vendor} in a year with {least} k$ or more.",
+)
+LIMITS: Wordings = (
+    "Average quality: at least {average}. Budget {span}: {budget} k$.",
+    "On average the quality must reach {average}, and {span} there are {budget} k$ to spend.",
+    "You have {budget} k$ {span}, and the average quality may not fall below {average}.",
+    "The bill {span} may be {budget} k$ at most, with an average quality of {average} or more.",
+    "Limits: {budget} k$ {span}, average quality {average}.",
+)
 
 RULES = (
     "Every service runs on one tier. In a year a service is billed for its units of that year, each at the "
@@ -106,13 +150,13 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
     years = 2 if difficulty >= YEARS_FROM else 1
     tiers = TIERS[: NUM_TIERS[difficulty - 1]]
     services: dict[str, dict[str, Any]] = {}
-    for name in rng.sample(sector.items, min(len(sector.items), NUM_SERVICES[difficulty - 1])):
+    for name in rng.sample(sector.items, NUM_SERVICES[difficulty - 1]):
         units = rng.randint(3, 15)
         price, quality = rng.randint(3, 6), rng.randint(35, 60)
         offers: dict[str, dict[str, Any]] = {}
         for tier in tiers:
             offers[tier] = {"price": price, "quality": quality, "vendor": rng.choice(VENDORS)}
-            price += rng.randint(0, 3)
+            price += rng.randint(1, 3)
             quality += rng.randint(3, 12)
         lowest = [offer["quality"] for offer in offers.values()]
         service: dict[str, Any] = {
@@ -269,13 +313,12 @@ def name_choice(facts: Facts, choice: Choice) -> dict[str, Any]:
 
 def write_brief(facts: Facts) -> str:
     """Every figure of the case."""
-    lines = [_write_opening(facts)]
+    wording = facts["wording"]
+    lines = [OPENINGS[wording].format(**facts)]
     for name, service in facts["services"].items():
-        units = service["units"]
-        said = [
-            f"{name}: {units[0]} units" if len(units) == 1 else f"{name}: {units[0]} units, then {units[1]}"
-        ]
-        said.append(f"quality at least {service['floor']}, weight {service['weight']}")
+        first, *others = service["units"]
+        later = "".join(f", then {units}" for units in others)
+        said = [UNITS[wording].format(name=name, units=first, later=later), FLOORS[wording].format(**service)]
         if "commit" in service:
             said.append(
                 f"commitment to {service['commit']['units']} units: {service['commit']['less']} k$ less each"
@@ -287,22 +330,12 @@ def write_brief(facts: Facts) -> str:
         lines.append("; ".join(said))
         for tier, offer in service["tiers"].items():
             vendor = f", from {offer['vendor']}" if "rebates" in facts else ""
-            lines.append(f"- {tier}: {offer['price']} k$ a unit, quality {offer['quality']}{vendor}")
+            lines.append(TIER_LINES[wording].format(**{**offer, "tier": tier, "vendor": vendor}))
     for vendor, rebate in facts.get("rebates", {}).items():
-        lines.append(f"{vendor} gives back {rebate['off']} k$ in a year with at least {rebate['from']} k$.")
+        lines.append(REBATES[wording].format(vendor=vendor, least=rebate["from"], off=rebate["off"]))
     span = "for two years" if facts["years"] == 2 else "for the year"
-    lines.append(f"Average quality: at least {facts['average']}. Budget {span}: {facts['budget']} k$.")
+    lines.append(LIMITS[wording].format(**facts, span=span))
     return "\n".join(lines)
-
-
-def _write_opening(facts: Facts) -> str:
-    company, sector = facts["company"], facts["sector"]
-    return (
-        f"{company} ({sector}) renews its contracts. Find the cheapest that are good enough.",
-        f"The contracts of {company} ({sector}) run out. Which tiers, and which commitments?",
-        f"You are asked what {company}, a company of the sector {sector}, should order.",
-        f"{company} ({sector}) wants to pay less without falling below its standards.",
-    )[facts["wording"]]
 
 
 def solve(scenario: Scenario) -> dict[str, Any]:
@@ -428,12 +461,14 @@ def _read_brief(brief: str) -> tuple[Any, ...]:
     average = budget = 0
     years = 1
     for line in brief.split("\n"):
-        if found := re.match(
-            r"(.+): (\d+) units(?:, then (\d+))?; quality at least (-?\d+), weight (\d+)", line
-        ):
-            _, first, second, floor, weight = found.groups()
-            service = {"units": [int(first)] + ([int(second)] if second else []), "floor": int(floor)}
-            service |= {"weight": int(weight), "tiers": {}, "commit": None, "step": None, "present": None}
+        if "; " in line:
+            needs, quality, *_ = line.split("; ")
+            told = read_wording(UNITS, needs) or {}
+            service: dict[str, Any] = {"units": [int(told["units"])]}
+            service["units"] += [int(number) for number in re.findall(r"\d+", told["later"])]
+            said = read_wording(FLOORS, quality) or {}
+            service |= {key: int(said[key]) for key in ("floor", "weight")}
+            service |= {"tiers": {}, "commit": None, "step": None, "present": None}
             if more := re.search(r"commitment to (\d+) units: (\d+) k\$ less", line):
                 service["commit"] = (int(more[1]), int(more[2]))
             if more := re.search(r"units beyond (\d+): (\d+) k\$ less", line):
@@ -441,12 +476,15 @@ def _read_brief(brief: str) -> tuple[Any, ...]:
             if more := re.search(r"now (\w+), a change costs (\d+) k\$", line):
                 service["present"] = (more[1], int(more[2]))
             services.append(service)
-        elif found := re.fullmatch(r"- (\w+): (\d+) k\$ a unit, quality (\d+)(?:, from (\w+))?", line):
-            services[-1]["tiers"][found[1]] = (int(found[2]), int(found[3]), found[4])
-        elif found := re.fullmatch(r"(\w+) gives back (\d+) k\$ in a year with at least (\d+) k\$\.", line):
-            rebates[found[1]] = (int(found[3]), int(found[2]))
-        elif found := re.fullmatch(r"Average quality: at least (\d+)\. Budget for (.+): (\d+) k\$\.", line):
-            average, budget, years = int(found[1]), int(found[3]), 2 if found[2] == "two years" else 1
+        elif line.startswith("- "):
+            line, _, vendor = line.partition(", from ")
+            tier = read_wording(TIER_LINES, line) or {}
+            services[-1]["tiers"][tier["tier"]] = (int(tier["price"]), int(tier["quality"]), vendor)
+        elif rebate := read_wording(REBATES, line):
+            rebates[rebate["vendor"]] = (int(rebate["least"]), int(rebate["off"]))
+        elif limits := read_wording(LIMITS, line):
+            average, budget = int(limits["average"]), int(limits["budget"])
+            years = 2 if limits["span"] == "for two years" else 1
     return services, rebates, average, budget, years
 
 

@@ -6,7 +6,9 @@ steps. Money is in k$ a year. Everything that an answer depends on stands in the
 
 import heapq
 import random
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from roles.base import Answer, Role, Tool
@@ -22,8 +24,7 @@ from scenarios.base import (
     check_coordinates,
     scenario_rng,
 )
-from scenarios.company.sectors import SECTORS
-from scenarios.company.sectors.sector import Sector
+from scenarios.company.sectors import Sector, draw_sector, draw_wording
 from scenarios.company.splits import belongs_to
 
 MAX_TRIES = 2000
@@ -79,9 +80,11 @@ def build_family(
         escalates = rng.random() < ESCALATION_SHARE
         is_trap = rng.random() < TRAP_SHARES[difficulty - 1]
         for _ in range(MAX_TRIES):
-            sector = SECTORS[rng.choice(list(SECTORS))]
-            company, wording = rng.choice(sector.companies), rng.randrange(4)
-            facts: Draft = {"sector": sector.name, "company": company, "wording": wording}
+            sector = draw_sector(rng, split)
+            company, wording = rng.choice(sector.companies), draw_wording(rng, split)
+            situation = rng.choice(sector.situations).replace("{company}", company)
+            facts: Draft = {"sector": sector.name, "company": company, "situation": situation}
+            facts |= {"wording": wording, "system": sector.systems[0]}
             facts |= draw(rng, sector, difficulty)
             if not belongs_to(split, [facts]):
                 continue
@@ -121,6 +124,28 @@ def build_family(
         max_calls=MAX_CALLS,
         find_sector=lambda *where: str(generate(*where).facts["sector"]),
         infeasible_reward=LIMITS_SHARE,
+    )
+
+
+Wordings = tuple[str, ...]  # templates of one sentence, by the number of the wording
+
+
+def read_wording(templates: Wordings, line: str) -> dict[str, str] | None:
+    """The fields of a line that one of the templates wrote; None where none did.
+
+    Where several fit, the one that leaves least to the fields.
+
+    Example: read_wording(("Budget: {budget} k$.",), "Budget: 7 k$.") == {"budget": "7"}
+    """
+    found = [match.groupdict() for template in templates if (match := _compile(template).fullmatch(line))]
+    return min(found, key=lambda fields: sum(map(len, fields.values())), default=None)
+
+
+@lru_cache
+def _compile(template: str) -> re.Pattern[str]:
+    parts = re.split(r"\{(\w+)\}", template)
+    return re.compile(
+        "".join(f"(?P<{part}>.*)" if place % 2 else re.escape(part) for place, part in enumerate(parts))
     )
 
 

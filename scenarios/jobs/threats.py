@@ -17,7 +17,7 @@ from pydantic import Field
 
 from roles.base import Answer, AnswerError, Tool, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
-from scenarios.company.sectors.sector import Sector
+from scenarios.company.sectors import Sector
 from scenarios.headroom import share_of_room
 from scenarios.jobs.job import (
     MAX_CALLS,
@@ -25,11 +25,13 @@ from scenarios.jobs.job import (
     Facts,
     NoCaseError,
     Truth,
+    Wordings,
     accept,
     build_family,
     join_words,
     make_job_role,
     read_call,
+    read_wording,
     refuse_limits,
     score_named,
 )
@@ -56,7 +58,7 @@ SIGNS: Mapping[str, tuple[str, str]] = {  # (words where it does not hold, words
     "single": ("two sites", "one site"),
     "unrehearsed": ("changes rehearsed", "changes go live unrehearsed"),
     "lone": ("several people know it", "one person knows it"),
-    "solo": ("payments need two people", "payments need one person"),
+    "solo": ("approvals need two people", "approvals need one person"),
 }
 OLD_MONTHS = 6  # a patch older than this is a sign, too
 # Name -> the signs that make a threat real, the first ones at low levels.
@@ -65,15 +67,44 @@ THREATS: Mapping[str, tuple[str, ...]] = {
     "stolen password": ("password", "exposed", "unreviewed", "old"),
     "break-in from the internet": ("exposed", "old", "plain", "password"),
     "leak through a supplier": ("shared", "plain", "unreviewed", "password"),
-    "theft by an insider": ("unreviewed", "plain", "shared", "password"),
+    "theft by an insider": ("unreviewed", "plain", "solo", "password"),
     "failed change": ("unrehearsed", "lone", "single", "old"),
     "fire or flood": ("single", "untested", "lone", "unrehearsed"),
-    "loss of know-how": ("lone", "unrehearsed", "shared", "untested"),
-    "payment fraud": ("solo", "password", "unreviewed", "exposed"),
+    "loss of know-how": ("lone", "unrehearsed", "untested", "old"),
+    "false approval": ("solo", "password", "unreviewed", "exposed"),
     "flood of requests": ("exposed", "single", "unrehearsed", "old"),
     "tampered records": ("unreviewed", "untested", "solo", "password"),
     "known hole": ("old", "exposed", "shared", "unrehearsed"),
 }
+OPENINGS: Wordings = (
+    "{situation} It asks for its yearly risk register.",
+    "{situation} Which threats to its systems are real, how severe are they, and what should be bought?",
+    "{situation} Before that, you review the risks of its systems.",
+    "{situation} The board wants to know first what can go wrong with its systems, and what to do about it.",
+    "Write the risk register of this company and choose its controls. {situation}",
+)
+ASSETS: Wordings = ("Assets:", "Assets, that is, systems:", "Systems of the company:", "Its systems:", "IT:")
+REAL: Wordings = (
+    "Threats, each real where all of these hold:",
+    "Threats, and what must hold at once to make each of them real:",
+    "Threats with their conditions, all of which are needed:",
+    "Threats that are real where every condition is met:",
+    "Threats (real only if all of it holds):",
+)
+STEPS: Wordings = (
+    "Controls, with the steps by which they lower threats:",
+    "Controls on offer, their cost, and the steps by which they lower threats:",
+    "Controls: what each costs, and the steps taken off each threat:",
+    "Controls that can be bought, with the threats and steps that they lower:",
+    "Controls (cost; steps off each threat):",
+)
+LIMITS: Wordings = (
+    "Budget: {budget} k$. Appetite: no severity above {appetite}.",
+    "You may spend {budget} k$. No severity above {appetite} may remain: that is the appetite.",
+    "The board gives {budget} k$ and has an appetite for severities up to {appetite}.",
+    "With at most {budget} k$, bring every severity down to the appetite of {appetite} or less.",
+    "Appetite: {appetite}. Nothing more severe may be left, for {budget} k$ in all.",
+)
 CONDITION_WORDS: Mapping[str, str] = {
     **{name: words[1] for name, words in SIGNS.items()},
     "old": f"last patch more than {OLD_MONTHS} months ago",
@@ -91,6 +122,22 @@ CONTROLS: Mapping[str, str] = {  # name -> the sign that it answers
     "second signature": "solo",
     "traffic filter": "exposed",
 }
+# Threats that can pass from one system to a connected one.
+SPREADING = ("ransomware", "stolen password", "break-in from the internet", "failed change", "known hole")
+# Controls beside which another one, named second, has nothing left to do.
+COVERS = (
+    ("second site", "restore tests"),
+    ("restore tests", "second site"),
+    ("encryption", "supplier contract"),
+    ("supplier contract", "encryption"),
+    ("access review", "second signature"),
+    ("second signature", "access review"),
+    ("second factor", "access review"),
+    ("traffic filter", "patch service"),
+    ("patch service", "traffic filter"),
+    ("change rehearsals", "job rotation"),
+    ("job rotation", "change rehearsals"),
+)
 
 RULES = (
     "A threat is real on an asset if all its conditions hold there; it is then one risk. Its likelihood is "
@@ -177,13 +224,14 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
         conditions = THREATS[name][: rng.randint(max(1, NUM_CONDITIONS[level] - 1), NUM_CONDITIONS[level])]
         threats[name] = {"when": list(conditions)}
     if difficulty >= SPREADS_FROM:
-        for name in rng.sample(list(threats), 2):
+        able = [name for name in SPREADING if name in threats]
+        for name in rng.sample(able, min(len(able), 2)):
             threats[name]["spreads"] = True
     used = [sign for threat in threats.values() for sign in threat["when"]]
     signs = [sign for sign in SIGNS if sign in used or sign == "exposed"]
     chance = 1 - 0.55 / NUM_CONDITIONS[level]  # of a sign; several must meet to make a threat real
     assets: dict[str, dict[str, Any]] = {}
-    for name in rng.sample(sector.assets, min(len(sector.assets), NUM_ASSETS[level])):
+    for name in rng.sample(sector.systems, NUM_ASSETS[level]):
         asset: dict[str, Any] = {"value": 10 * rng.randint(2, 150)}
         asset |= {sign: rng.random() < (0.5 if sign == "exposed" else chance) for sign in signs}
         if "old" in used:
@@ -192,6 +240,10 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
             )
         asset["incidents"] = rng.choice((0, 0, 1, 2))
         assets[name] = asset
+    if sector.systems[0] in assets:  # the company lives on it
+        dearest = max(assets.values(), key=lambda asset: asset["value"])
+        central = assets[sector.systems[0]]
+        central["value"], dearest["value"] = dearest["value"], central["value"]
     controls: dict[str, dict[str, Any]] = {}
     fitting = [name for name, sign in CONTROLS.items() if sign in used]
     for name in rng.sample(fitting, min(len(fitting), NUM_CONTROLS[level])):
@@ -201,9 +253,9 @@ def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
             "steps": {threat: rng.randint(1, 2) for threat in against},
         }
     facts: Draft = {"assets": assets, "threats": threats, "controls": controls}
-    if difficulty >= COVERS_FROM and len(controls) > 2:
-        covering, covered = rng.sample(list(controls), 2)
-        facts["covers"] = [covering, covered]
+    pairs = [list(pair) for pair in COVERS if set(pair) <= set(controls)]
+    if difficulty >= COVERS_FROM and pairs:
+        facts["covers"] = rng.choice(pairs)
     if difficulty >= SPREADS_FROM:
         names = list(assets)
         facts["links"] = [
@@ -275,10 +327,11 @@ def list_sets(facts: Facts) -> list[tuple[str, ...]]:
 def list_affordable(facts: Facts, risks: Risks) -> list[tuple[int, int, int, tuple[str, ...]]]:
     """(severity left, cost, highest left, controls) of every set within the budget."""
     names, found = list(facts["controls"]), []
+    costs = {name: control["cost"] for name, control in facts["controls"].items()}
     for size in range(len(names) + 1):
         for chosen in itertools.combinations(names, size):
-            cost, left, highest = apply_controls(facts, risks, chosen)
-            if cost <= facts["budget"]:
+            if sum(costs[name] for name in chosen) <= facts["budget"]:
+                cost, left, highest = apply_controls(facts, risks, chosen)
                 found.append((left, cost, highest, chosen))
     return found
 
@@ -310,6 +363,9 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
     if len(costs) < NUM_CONTROLS[difficulty - 1] or not 2 <= len(risks) <= 0.7 * num_pairs:
         raise NoCaseError
     facts["budget"] = rng.randint(min(costs), sum(costs) - 1)
+    sets = list_sets(facts)
+    if len(sets) > MOST_SETS[difficulty - 1]:
+        raise NoCaseError
     affordable = list_affordable(facts, risks)
     lowest = min(highest for _, _, highest, _ in affordable)
     facts["appetite"] = lowest - 1 if escalates else lowest + rng.choice((0, 0, 0, 1))
@@ -322,9 +378,6 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
         {"threat": threat, "asset": asset, "severity": likely * impact}
         for (threat, asset), (likely, impact) in risks.items()
     ]
-    sets = list_sets(facts)
-    if len(sets) > MOST_SETS[difficulty - 1]:
-        raise NoCaseError
     if escalates:
         nothing = {"controls": [], "escalate": True, "left": 0, "cost": 0, "blind": [0, 1]}
         return {"risks": said, **nothing}, len(sets)
@@ -359,8 +412,8 @@ def plan_search(facts: Facts, risks: Risks) -> tuple[list[tuple[str, ...]], str]
 
 def write_brief(facts: Facts) -> str:
     """Every figure of the case."""
-    lines = [_write_opening(facts)]
-    lines.append("Assets:")
+    wording = facts["wording"]
+    lines = [OPENINGS[wording].format(**facts), ASSETS[wording]]
     for name, asset in facts["assets"].items():
         said = [f"{name}: worth {asset['value']} k$"]
         said += [words[asset[sign]] for sign, words in SIGNS.items() if sign in asset]
@@ -370,32 +423,22 @@ def write_brief(facts: Facts) -> str:
         lines.append(", ".join(said))
     for one, other in facts.get("links", []):
         lines.append(f"{one} and {other} are connected.")
-    lines.append("Threats, each real where all of these hold:")
+    lines.append(REAL[wording])
     for name, about in facts["threats"].items():
         spreads = " (spreads)" if about.get("spreads") else ""
         lines.append(f"{name}{spreads}: {', '.join(CONDITION_WORDS[sign] for sign in about['when'])}")
-    lines.append("Controls, with the steps by which they lower threats:")
+    lines.append(STEPS[wording])
     for name, control in facts["controls"].items():
         steps = ", ".join(f"{threat} {number}" for threat, number in control["steps"].items())
         lines.append(f"{name}: {control['cost']} k$; {steps}")
     if "covers" in facts:
         lines.append("{} covers {}.".format(*facts["covers"]))
-    lines.append(f"Budget: {facts['budget']} k$. Appetite: no severity above {facts['appetite']}.")
+    lines.append(LIMITS[wording].format(**facts))
     return "\n".join(lines)
 
 
 def _write_months(asset: Mapping[str, Any]) -> str:
     return f"{asset['months']} month{'s' * (asset['months'] != 1)}"
-
-
-def _write_opening(facts: Facts) -> str:
-    company, sector = facts["company"], facts["sector"]
-    return (
-        f"{company} ({sector}) asks for its yearly risk register.",
-        f"Which threats are real at {company} ({sector}), how severe are they, and what should be bought?",
-        f"You review the risks of {company}, a company of the sector {sector}.",
-        f"The board of {company} ({sector}) wants to know what can go wrong and what to do about it.",
-    )[facts["wording"]]
 
 
 def solve(scenario: Scenario) -> dict[str, Any]:
@@ -520,14 +563,14 @@ def _read_brief(brief: str) -> tuple[Any, ...]:
     costs: dict[str, int] = {}
     budget = appetite = 0
     for line in brief.split("\n"):
-        if line.startswith(("Assets:", "Threats,", "Controls,")):
-            part = line[0]
+        if line in ASSETS + REAL + STEPS:
+            part = "A" if line in ASSETS else line[0]
         elif found := re.fullmatch(r"(.+) and (.+) are connected\.", line):
             links.append(found.groups())
         elif found := re.fullmatch(r"(.+) covers (.+)\.", line):
             covers = found.groups()
-        elif found := re.fullmatch(r"Budget: (\d+) k\$\. Appetite: no severity above (\d+)\.", line):
-            budget, appetite = int(found[1]), int(found[2])
+        elif limits := read_wording(LIMITS, line):
+            budget, appetite = int(limits["budget"]), int(limits["appetite"])
         elif part == "A":
             name, said = line.split(": ", 1)
             assets[name] = said.split(", ")

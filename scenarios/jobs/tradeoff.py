@@ -22,13 +22,14 @@ from pydantic import Field
 
 from roles.base import Answer, AnswerError, Tool, parse_answer
 from scenarios.base import Scenario, Step, ToolCall, ToolError, Verdict, rejected
-from scenarios.company.sectors.sector import Sector
+from scenarios.company.sectors import Sector
 from scenarios.jobs.job import (
     MAX_CALLS,
     Draft,
     Facts,
     NoCaseError,
     Truth,
+    Wordings,
     accept,
     accept_escalation,
     build_family,
@@ -36,13 +37,14 @@ from scenarios.jobs.job import (
     join_words,
     make_job_role,
     read_call,
+    read_wording,
     refuse_limits,
     score_named,
 )
 
 NAME = "tradeoff"
 NONE = "none"
-NUM_PACKAGES = (3, 4, 4, 5, 5, 6, 7, 7, 8, 8)  # by difficulty 1-10
+NUM_PACKAGES = (3, 4, 5, 5, 5, 6, 7, 7, 8, 8)  # by difficulty 1-10
 NUM_SEATS = (3, 3, 3, 4, 4, 4, 5, 5, 6, 6)
 MOST_OUTCOMES = (3, 4, 4, 5, 5, 6, 7, 8, 9, 9)  # that can be chosen in one case
 WEIGHTS_FROM, CLAIMS_FROM, EXTRAS_FROM = 4, 6, 8  # difficulties
@@ -64,6 +66,41 @@ RULE_WORDS: Mapping[str, str] = {
     "any outcome that can be chosen, and the smallest share is as large as possible; where two are equal "
     "in that, the second smallest share, and so on",
 }
+OPENINGS: Wordings = (
+    "{situation} The seats have stated their positions. Find the fair outcome.",
+    "{situation} The seats cannot agree. Which package should the company take?",
+    "{situation} You reconcile the positions of the seats on it.",
+    "{situation} Every seat wants something else. What is fair?",
+    "Settle a quarrel of the seats fairly. {situation}",
+)
+FAIR: Wordings = (
+    "Fair is: {rule}.",
+    "The rule of fairness here: {rule}.",
+    "The company calls this fair: {rule}.",
+    "What is sought by the rule of fairness: {rule}.",
+    "By agreement, fair means: {rule}.",
+)
+BUDGETS: Wordings = (
+    "Budget: {budget} k$.",
+    "There are {budget} k$ to spend.",
+    "At most {budget} k$ may be spent.",
+    "The budget ends at {budget} k$.",
+    "No more than {budget} k$ is there.",
+)
+PACKAGES: Wordings = (
+    "{letter}: {name}, costs {cost} k$",
+    "{letter}: {name}, for {cost} k$",
+    "{letter}: {name}, at a cost of {cost} k$",
+    "{letter}: {cost} k$, {name}",
+    "{letter}: costs {cost} k$, {name}",
+)
+POSITIONS: Wordings = (
+    "{seat}: points {points}; walks away below {away}{weight}.",
+    "{seat}: gives the points {points}; leaves below {away}{weight}.",
+    "{seat}: its points are {points}; it walks away below {away}{weight}.",
+    "{seat}: rates {points} points; accepts nothing under its walk-away points of {away}{weight}.",
+    "{seat}: walks away below {away} points; rates {points}{weight}.",
+)
 GRADES = {"fairness": 0.15, "satisfaction": 0.05, "conflicts": 0.1}
 
 RULES = (
@@ -130,11 +167,14 @@ Outcome = tuple[str, tuple[str, ...]]  # package, extras in the order of the cas
 def draw(rng: random.Random, sector: Sector, difficulty: int) -> Draft:
     """A candidate without budget: packages, seats with points, vetoes, a rule."""
     letters = "ABCDEFGH"[: NUM_PACKAGES[difficulty - 1]]
-    ways = [f"{option}{extent}" for option in sector.options for extent in (", as a pilot", ", everywhere")]
+    ways = [f"{option}{extent}" for option in sector.options for extent in (", as a trial", ", in full")]
     options = rng.sample(ways, len(letters))
+    costs = {name: rng.randint(10, 60) for name in options}
+    for option in sector.options:  # a trial costs no more than the whole
+        both = [name for name in ways if name.startswith(f"{option},") and name in costs]
+        costs |= dict(zip(both, sorted(costs[name] for name in both), strict=True))
     packages = {
-        letter: {"name": name, "cost": rng.randint(10, 60)}
-        for letter, name in zip(letters, options, strict=True)
+        letter: {"name": name, "cost": costs[name]} for letter, name in zip(letters, options, strict=True)
     }
     seats: dict[str, dict[str, Any]] = {}
     for seat in SEATS[: NUM_SEATS[difficulty - 1]]:
@@ -296,36 +336,26 @@ def settle(facts: Draft, difficulty: int, escalates: bool, rng: random.Random) -
 
 def write_brief(facts: Facts) -> str:
     """Every figure of the case; nothing in it is ranked."""
-    lines = [_write_opening(facts)]
-    lines.append(f"Fair is: {RULE_WORDS[facts['rule']]}.")
-    lines.append(f"Budget: {facts['budget']} k$.")
-    for letter, package in facts["packages"].items():
-        lines.append(f"{letter}: {package['name']}, costs {package['cost']} k$")
+    wording = facts["wording"]
+    lines = [OPENINGS[wording].format(**facts), FAIR[wording].format(rule=RULE_WORDS[facts["rule"]])]
+    lines.append(BUDGETS[wording].format(**facts))
+    lines += [PACKAGES[wording].format(letter=letter, **about) for letter, about in facts["packages"].items()]
     for name, extra in facts.get("extras", {}).items():
         adds = ", ".join(f"{points} points for {seat}" for seat, points in extra["adds"].items())
         lines.append(f"Extra, {name}: costs {extra['cost']} k$, {adds}")
     for seat, about in facts["seats"].items():
         points = ", ".join(f"{letter} {number}" for letter, number in about["points"].items())
         weight = ", weight 2" if "weight" in about else ""
-        lines.append(f"{seat}: points {points}; walks away below {about['leaves_below']}{weight}.")
+        told = {"seat": seat, "points": points, "away": about["leaves_below"], "weight": weight}
+        lines.append(POSITIONS[wording].format(**told))
         if "says" in about:
             lines.append(f'{seat} says: "We would rather have {about["says"]} than anything else."')
         if "limit" in about:
             figure, unit, _, _ = LIMITS[seat]
-            told = ", ".join(f"{letter} {number}" for letter, number in about["figures"].items())
+            figures = ", ".join(f"{letter} {number}" for letter, number in about["figures"].items())
             against = join_words(about["vetoes"])
-            lines.append(f"{seat} vetoes {against}: {figure} {told}, limit {about['limit']} {unit}.")
+            lines.append(f"{seat} vetoes {against}: {figure} {figures}, limit {about['limit']} {unit}.")
     return "\n".join(lines)
-
-
-def _write_opening(facts: Facts) -> str:
-    company, sector = facts["company"], facts["sector"]
-    return (
-        f"The seats of {company} ({sector}) have stated their positions. Find the fair outcome.",
-        f"{company} ({sector}) cannot agree. Which package should it take?",
-        f"You reconcile the positions of the seats of {company}, a company of the sector {sector}.",
-        f"At {company} ({sector}) every seat wants something else. What is fair?",
-    )[facts["wording"]]
 
 
 def solve(scenario: Scenario) -> dict[str, Any]:
@@ -460,24 +490,24 @@ def _read_brief(brief: str) -> tuple[Any, ...]:
         return {letter: int(number) for letter, number in re.findall(r"\b([A-H]) (\d+)", text)}
 
     for line in brief.split("\n"):
-        if line.startswith("Fair is: "):
-            rule = line
-        elif found := re.fullmatch(r"Budget: (\d+) k\$\.", line):
-            budget = int(found[1])
-        elif found := re.fullmatch(r"([A-H]): .+, costs (\d+) k\$", line):
-            costs[found[1]] = int(found[2])
+        if told := read_wording(FAIR, line):
+            rule = told["rule"]
+        elif told := read_wording(BUDGETS, line):
+            budget = int(told["budget"])
+        elif not line.startswith("Extra, ") and (told := read_wording(PACKAGES, line)):
+            costs[told["letter"]] = int(told["cost"])
         elif found := re.fullmatch(r"Extra, (.+): costs (\d+) k\$, (.+)", line):
             adds = {
                 seat: int(points) for points, seat in re.findall(r"(\d+) points for ([A-Za-z ]+)", found[3])
             }
             extras.append((found[1], int(found[2]), adds))
-        elif found := re.fullmatch(r"(.+): points (.+); walks away below (\d+)(, weight 2)?\.", line):
-            seats[found[1]] = {
-                "points": letters(found[2]),
-                "away": int(found[3]),
-                "weight": 2 if found[4] else 1,
+        elif told := read_wording(POSITIONS, line.replace(", weight 2", "")):
+            seats[told["seat"]] = {
+                "points": letters(told["points"]),
+                "away": int(told["away"]),
+                "weight": 2 if ", weight 2" in line else 1,
             }
-            seats[found[1]] |= {"vetoes": [], "figures": {}, "limit": 0}
+            seats[told["seat"]] |= {"vetoes": [], "figures": {}, "limit": 0}
         elif found := re.fullmatch(r"(.+) vetoes (.+?): (.+), limit (\d+) .+\.", line):
             about = seats[found[1]]
             about |= {"vetoes": re.findall(r"\b[A-H]\b", found[2]), "figures": letters(found[3])}

@@ -35,6 +35,7 @@ class PublicCase:
     budget: int  # k$
     seats: tuple[str, ...]
     offers_per_option: int = 1  # most offers of one seat on one option
+    wording: int = 0  # number of the wording of full texts
 
     @property
     def base(self) -> dict[str, int]:

@@ -63,6 +63,7 @@ class TeamScenario:
             budget=self.case.budget,
             seats=tuple(self.seats),
             offers_per_option=self.offers_per_option,
+            wording=self.case.wording,
         )
 
     @property

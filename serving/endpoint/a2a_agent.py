@@ -41,7 +41,7 @@ from serving.endpoint.a2a_tasks import FileTaskStore
 from serving.endpoint.governed_tables import GovernedPlay, GovernedTables
 from serving.endpoint.served_team import ServedTeam, read_message_case
 from serving.endpoint.tables import BusyError
-from simulator.governance.gate.request_text import render_request
+from simulator.governance.reviewers import render_request
 
 REVIEWER_HEADER = "x-reviewer-token"
 OPEN_STATES = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)

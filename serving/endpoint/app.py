@@ -1,6 +1,7 @@
 """The whole endpoint as one app: OpenAI, MCP, A2A, health, metrics, and what starts and ends with it."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,19 @@ A2A_PATH = "/a2a"
 HEALTH = "/health"
 LIMITS = Limits(open_paths=frozenset({HEALTH}))
 IDLE_TASK_S = 1.0  # after which a task at the gate is no longer held in memory
+
+
+class _OneLine(logging.Filter):
+    """Leaves the traceback out of what the A2A library says of a request that it cannot read."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[0] and str(record.msg).startswith("Failed to"):
+            record.msg, record.args = f"{record.getMessage()}: {record.exc_info[0].__name__}", ()
+            record.exc_info = None
+        return True
+
+
+logging.getLogger("a2a.server.routes.jsonrpc_dispatcher").addFilter(_OneLine())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,12 +16,12 @@ from evaluation.minutes.governed_in_words import render_governed
 from roles.errors import UserError
 from scenarios.written.written_case import FreeCase
 from serving.endpoint.tables import Tables, Tell
-from simulator.governance.free_outcomes import FreeOutcomes
-from simulator.governance.gate.approvals import NotApprovedError, ReviewResponse, Ruling
-from simulator.governance.gate.request_form import ReviewRequest
-from simulator.governance.gate.reviewers import AbsentReviewer
-from simulator.governance.record_reading import read_record
+from simulator.governance.outcomes import FreeOutcomes
+from simulator.governance.proposal import ReviewRequest, ReviewResponse, Ruling
+from simulator.governance.record import read_record
+from simulator.governance.reviewers import AbsentReviewer
 from simulator.governance.runner import WAITING, GovernanceServices, GovernedEpisode, play_governed
+from simulator.governance.seals import NotApprovedError
 
 ROUNDS = 2  # of votes on one draft
 CLOSED = ("completed", "completed_with_alerts", "handed_over", "not_approved")
@@ -99,9 +99,7 @@ class GovernedTables:
                 rounds=ROUNDS,
                 concurrency=1,
             )
-            record = read_record(
-                case, played, self._services, stream=seating.stream, make_game=seating.make_game
-            )
+            record = read_record(case, played, self._services, stream=seating.stream)
             request = self._find_request(played) if played.status == WAITING else None
             return GovernedPlay(
                 status=played.status, minutes=render_governed(record), request=request, error=played.error

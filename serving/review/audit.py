@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from roles.errors import UserError
-from simulator.governance.gate.seals import is_sealed, seal
-from simulator.governance.store.database import GENESIS, canonical_json
-from simulator.governance.store.decision_log import Entry, entry_hash, verify_chain
+from simulator.governance.log import Entry, entry_hash, verify_chain
+from simulator.governance.seals import canonical_json, is_sealed, seal
+from simulator.governance.store import GENESIS
 from simulator.line_files import LineFile, read_lines
 
 PRIVATE = 0o600

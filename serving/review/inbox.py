@@ -10,7 +10,7 @@ from evaluation.minutes.transcript import visible
 from roles.team import NO_OPTION
 from serving.review.room import Room
 from serving.review.turns import SeatTurn
-from simulator.governance.gate.request_form import ReviewRequest
+from simulator.governance.proposal import ReviewRequest
 from training.feedback.labels import Label, resolve_labels
 from training.feedback.queue import QueuedItem
 
@@ -147,14 +147,12 @@ def _list_turns(room: Room, reviewer: str) -> Iterator[InboxRow]:
 def _list_approvals(room: Room, reviewer: str) -> Iterator[InboxRow]:
     """Yield a row for every request, the newest first; what may be ruled on the gate alone says."""
     services = room.services
-    rows = services.connection.execute(
-        "SELECT interrupt_id FROM requests ORDER BY sequence DESC LIMIT ?", (MOST_ROWS,)
-    ).fetchall()
-    for (interrupt_id,) in rows:
+    for interrupt_id in services.desk.list_requests()[:MOST_ROWS]:
         request = room.read_request(interrupt_id)
         if request is None:
             continue
-        shown = services.gate.stand(request.thread).find_shown(interrupt_id)
+        standing = services.gate.stand(request.thread)
+        shown = standing.find_shown(interrupt_id)
         open_one = services.desk.find_open(request.thread)
         state: RowState = "done"
         if open_one is not None and open_one.interrupt_id == interrupt_id:
@@ -165,10 +163,10 @@ def _list_approvals(room: Room, reviewer: str) -> Iterator[InboxRow]:
             elif author is not None:
                 word = "one approval, a second is needed"
         else:
-            record = services.desk.find_answer(interrupt_id) or {}
-            word, tone = find_ruling(record.get("decision", "superseded"))
-            if record:
-                word += f" by {visible(str(record['reviewer']))}"
+            answer, settled = standing.find_answer(interrupt_id), standing.find_settled(interrupt_id)
+            word, tone = find_ruling("superseded" if settled is None else settled["ruling"])
+            if answer is not None:
+                word += f" by {visible(str(answer.body['reviewer']))}"
         yield _make_approval_row(request, state, word, tone, say_time(shown.at_s if shown else None))
 
 

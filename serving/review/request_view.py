@@ -1,11 +1,11 @@
 """A request at the gate as its page shows it: what is signed, and beside it what the seats read and wrote.
 
-Everything that a ruling is signed for comes from the sealed request. The seats' transcripts come from the
-case's checkpoint and ledger, which are not signed; the page says so.
+Request and transcripts come from the store's sealed log.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from evaluation.minutes.episode_in_words import MAX_BRIEF_CHARS, say_call, say_conflict, say_titles
 from evaluation.minutes.governed_in_words import STATUS, Tone, find_ruling, say_entry, say_time
@@ -21,10 +21,9 @@ from evaluation.minutes.transcript import visible
 from roles.registry import ROLES
 from roles.team import NO_OPTION
 from simulator.conflicts import Conflict
-from simulator.governance.gate.approvals import PlanPart, Proposal, ReportLine
-from simulator.governance.gate.request_form import ReviewRequest
-from simulator.governance.gate.request_text import TYPES
-from simulator.governance.runner import GovernanceServices, thread_config
+from simulator.governance.proposal import PlanPart, Proposal, ReportLine, ReviewRequest
+from simulator.governance.reviewers import TYPES
+from simulator.governance.runner import GovernanceServices
 
 STEPS = {"report": "reports", "reply": "replies", "vote": "votes", "reconcile": "drafts"}
 
@@ -154,7 +153,7 @@ def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestS
     next_id = None if latest == request.interrupt_id else latest
     settled = standing.find_settled(request.interrupt_id)
     answer = services.desk.find_answer(request.interrupt_id)
-    if settled is None and answer is None:
+    if settled is None:
         if status or next_id is not None:
             return RequestState(
                 word="superseded", tone="", told="", next_id=next_id, is_open=False, is_over=True
@@ -162,43 +161,28 @@ def find_state(services: GovernanceServices, request: ReviewRequest) -> RequestS
         first = services.desk.find_first(request.interrupt_id)
         told = "" if first is None else f"{visible(first)} approved; a second reviewer is needed"
         return RequestState(word="waits for a ruling", tone="warn", told=told, next_id=None, is_open=True)
-    who = visible(str((answer or {}).get("reviewer", "")))
-    ruling = str((answer or {}).get("decision", "")) if settled is None else settled["ruling"]
-    word, tone = find_ruling(ruling)
-    if settled is not None and settled["reason"]:
+    who = visible(str(answer.body["reviewer"])) if answer is not None else ""
+    word, tone = find_ruling(settled["ruling"])
+    if settled["reason"]:
         who = f"{who}: {visible(settled['reason'])}".strip(": ")
     told = f"by {who}" if who else ""
-    if settled is None:
-        told += "; its case goes on when it is played"
-    elif status and next_id is None:
+    if status and next_id is None:
         told += f". {STATUS.get(status, (status, ''))[0]}"
     elif next_id is None:
-        told += "; its case goes on"
+        told += "; its case goes on when it is played"
     is_over = next_id is not None or status is not None
     return RequestState(word=word, tone=tone, told=told, next_id=next_id, is_open=False, is_over=is_over)
 
 
-async def list_work(services: GovernanceServices, thread: str) -> list[SeatWork]:
+def list_work(services: GovernanceServices, thread: str) -> list[SeatWork]:
     """Return what every seat was told, looked up and answered, as far as the case has come."""
-    saved = await services.checkpointer.aget_tuple(thread_config(thread))
-    values = {} if saved is None else saved.checkpoint["channel_values"]
-    asked = values.get("asked") or {}
-    answers: dict[str, list[tuple[str, dict[str, object]]]] = {}
-    for _, node, result in services.ledger.trace(thread):
-        step, _, role = node.partition("/")
-        if step in STEPS and isinstance(result, dict) and "turns" in result:
-            answers.setdefault(role, []).append((step, result))
-    seats = [*(values.get("briefs") or {}), *(role for role in answers)]
-    return [
-        SeatWork(
-            title=say_titles([role], ROLES),
-            said=tuple(
-                _make_said(step, heard, result)
-                for heard, (step, result) in zip(asked.get(role, []), answers.get(role, []), strict=False)
-            ),
-        )
-        for role in dict.fromkeys(seats)
-    ]
+    said: dict[str, list[Said]] = {}
+    for entry in services.log.find(thread, "opened", "said"):
+        if entry.kind == "opened":
+            said = {role: [] for role in entry.body["seats"]}
+        else:
+            said.setdefault(entry.body["role"], []).append(_make_said(entry.body))
+    return [SeatWork(title=say_titles([role], ROLES), said=tuple(said[role])) for role in said]
 
 
 def list_history(services: GovernanceServices, thread: str) -> list[tuple[str, str, str]]:
@@ -206,17 +190,17 @@ def list_history(services: GovernanceServices, thread: str) -> list[tuple[str, s
     return [
         (say_time(entry.at_s), entry.kind, visible(say_entry(entry.kind, entry.body)))
         for entry in services.log.read(thread)
+        if entry.kind != "said"
     ]
 
 
-def _make_said(step: str, heard: object, result: dict[str, object]) -> Said:
-    turns = result["turns"]
-    texts = [str(turn["text"]) for turn in turns] if isinstance(turns, Sequence) else []
+def _make_said(body: Mapping[str, Any]) -> Said:
+    texts = [str(turn["text"]) for turn in body["turns"]]
     return Said(
-        step=STEPS[step],
-        heard=visible(str(heard), max_chars=MAX_BRIEF_CHARS),
+        step=STEPS[body["step"]],
+        heard=visible(body["message"], max_chars=MAX_BRIEF_CHARS),
         calls=tuple(say_call(text) for text in texts[:-1]),
-        text=visible(str(result["text"]) or (texts[-1] if texts else ""), max_chars=MAX_BRIEF_CHARS),
+        text=visible(body["text"] or (texts[-1] if texts else ""), max_chars=MAX_BRIEF_CHARS),
     )
 
 

@@ -9,9 +9,9 @@ from roles.errors import UserError
 from serving.review.audit import AuditLog
 from serving.review.sessions import SIGN_OUT
 from serving.review.turns import SeatDesk, SeatTurn
-from simulator.governance.gate.approvals import NotApprovedError, find_key
-from simulator.governance.gate.request_form import ReviewRequest
+from simulator.governance.proposal import ReviewRequest
 from simulator.governance.runner import GovernanceServices, open_services
+from simulator.governance.seals import NotApprovedError, find_key
 from training.feedback.labels import Label, add_label, labels_beside, read_labels
 from training.feedback.queue import QueuedItem, read_queue
 
@@ -131,13 +131,15 @@ class Room:
         return None
 
     def read_request(self, interrupt_id: str) -> ReviewRequest | None:
-        """Return a request as it was shown first; None where there is none, or its row was changed."""
+        """Return a request as it was shown first; None where there is none, or the log was changed."""
         if interrupt_id not in self._requests:
             try:
-                body = self.services.gate.requests.read(interrupt_id).body
+                request = self.services.desk.find_request(interrupt_id)
             except NotApprovedError:
                 return None
-            self._requests[interrupt_id] = ReviewRequest.model_validate(body)
+            if request is None:
+                return None
+            self._requests[interrupt_id] = request
         return self._requests[interrupt_id]
 
 

@@ -1,5 +1,6 @@
 """Starts the review app for a run or a store, and prints every reviewer's personal link."""
 
+import asyncio
 from pathlib import Path
 
 from roles.errors import UserError
@@ -8,6 +9,8 @@ from serving.review.app import LIMITS, make_app
 from serving.review.room import ReviewSettings
 from serving.review.sessions import make_token
 from serving.server import name_address, open_socket, run_server
+from simulator.governance.runner import open_services
+from simulator.governance.seals import NotApprovedError
 from training.feedback.queue import QUEUE_FILE
 
 RUN_STORE = Path("review/store.db")  # in a run's folder
@@ -30,6 +33,23 @@ def find_store(path: Path) -> tuple[Path, Path | None]:
             f"no store at {path}; make one: emads simulate --protocol full --reviewer web --db {path} ..."
         )
     return path, None
+
+
+def remove_reviewer(store: Path, name: str) -> None:
+    """Take a person's registration back; what they have approved and nobody has committed counts no more.
+
+    Raises:
+        UserError: nobody of this name is registered, or the store or its key cannot be used.
+    """
+
+    async def remove() -> None:
+        async with open_services(store, key=ReviewSettings(store=store, reviewers=()).read_key()) as services:
+            services.desk.reviewers.remove(name)
+
+    try:
+        asyncio.run(remove())
+    except NotApprovedError as error:
+        raise UserError(f"--remove {name!r}: {error}") from None
 
 
 def serve_review(settings: ReviewSettings, access: Access) -> None:

@@ -11,7 +11,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from simulator.governance.gate.seals import is_sealed, seal
+from simulator.governance.seals import is_sealed, seal
 
 COOKIE = "emads_review"
 SIGN_OUT = "sign_out"  # what the audit log calls the end of a session

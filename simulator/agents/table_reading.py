@@ -10,8 +10,11 @@ from scenarios.company.records import Option
 from scenarios.team import CheckedReport, PublicCase, TabledOffer
 
 _BRIEF_END = re.compile(r"Budget:? (\d+)(?: k\$ a month)?\.")
-_FULL_OPTION = re.compile(r"Option ([A-Z]): (.+)\. Worth (-?\d+) k\$ before any spending\.")
-_FULL_OFFER = re.compile(r"- \[(\w+)\] .* offers (.+): cost (\d+) k\$, worth (-?\d+) k\$\.( Needed)?")
+_FULL_OPTION = re.compile(r"Option ([A-Z]): (.+)\. Worth (-?\d+) k\$ (?!a month)[a-z ]+\.")
+_FULL_OFFER = re.compile(
+    r"- \[(\w+)\] .* (?:offers|proposes|would buy|puts forward|asks for) (.+): cost (\d+) k\$, "
+    r"worth (-?\d+) k\$\.( Needed)?"
+)
 _FULL_FLAG = re.compile(r"- (.+?) (vetoes it|needs a part on it and offers none)")
 _SHORT_OPTION = re.compile(r"([A-Z]) (-?\d+): (.+)")
 _SHORT_OFFER = re.compile(r"(\w+) (\d+) (-?\d+)( need)?")

@@ -14,8 +14,8 @@ from roles.registry import ROLES
 from simulator.chat import Chat
 from simulator.export.atif import episode_to_atif
 from simulator.export.atomic_files import open_atomic, write_document
-from simulator.governance.store.decision_log import Entry
-from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.log import Entry
+from simulator.governance.record import GovernedRecord
 from simulator.records import Episode
 
 _EPISODE = TypeAdapter(Episode)
@@ -109,7 +109,7 @@ def _find_episode(line: str) -> str:
 
 
 _RECORD = TypeAdapter(GovernedRecord)
-SECRET = ("interrupt_id", "nonce", "signature", "record")  # of the store alone
+SECRET = ("interrupt_id", "expires_at_s", "request", "precedent", "features")  # of the store alone
 
 
 def governed_to_json(record: GovernedRecord) -> str:

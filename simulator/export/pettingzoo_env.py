@@ -14,7 +14,7 @@ from pettingzoo import ParallelEnv
 
 from roles.errors import UserError
 from roles.team import RECONCILER
-from scenarios.base import Split, Style
+from scenarios.base import SEALED, Split, Style
 from scenarios.team import PlanGame, TeamScenario, generate
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, score_episode
@@ -47,8 +47,10 @@ class TeamEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]
             ValueError: coordinates out of range.
             UserError: the test split, which is sealed.
         """
-        if split == "test":
-            raise UserError("the test split is sealed: play train or validation, and let `emads` evaluate")
+        if split in SEALED:
+            raise UserError(
+                f"the {split} split is sealed: play train or validation, and let `emads` evaluate"
+            )
         self._split, self._seed, self._difficulty = split, seed, difficulty
         self._weights = weights or TeamRewardWeights()
         self._index, self._style = -1, style

@@ -21,7 +21,7 @@ from simulator.tool_calls import BadToolCallError, parse_tool_calls
 SCOPE = "emads.simulator"
 PROVIDER = "emads"  # the conventions name no provider for weights of one's own
 WORKFLOW = "team"
-UNTOLD = ("interrupt_id", "nonce", "signature", "feedback", "action")  # permissions, and words of people
+UNTOLD = ("interrupt_id", "expires_at_s", "feedback", "action")  # permissions, and words of people
 MISSING = (
     "spans need OpenTelemetry, which is not installed; pip install 'emads[otel]', or leave the option out"
 )

@@ -15,13 +15,23 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from roles.team import SPECIALISTS
-from simulator.governance.context import FullContext
-from simulator.governance.gate.gate import MAX_REPLANS
-from simulator.governance.judgement import judge
-from simulator.governance.nodes.execution import close, make_executor, monitor, outcome, replan
-from simulator.governance.nodes.opening import dispatch, intake, write_renewed_brief
-from simulator.governance.nodes.review import commit, propose, review
-from simulator.governance.state import FullState
+from simulator.governance.gate import MAX_REPLANS
+from simulator.governance.nodes import (
+    FullContext,
+    FullState,
+    close,
+    commit,
+    dispatch,
+    intake,
+    judge,
+    make_executor,
+    monitor,
+    outcome,
+    propose,
+    replan,
+    review,
+    write_renewed_brief,
+)
 from simulator.graph.nodes import (
     make_after_vote,
     make_answer_node,
@@ -58,7 +68,7 @@ async def after_replan(state: FullState) -> list[str]:
 
 async def after_review(state: FullState) -> str:
     """Route by the ruling; a claim of approval leads to the commit, which verifies it."""
-    ruling = (state["ruling"] or {}).get("ruling")
+    ruling = state["ruling"]
     if ruling == "approve":
         return "commit"
     if state["revision"] > MAX_REVISIONS:

@@ -9,10 +9,10 @@ from roles.team import NO_OPTION, Decision
 from scenarios.execution.situation import look_back, value_situation
 from scenarios.team import TeamScenario, judge_decision
 from scenarios.team.experts import best_vote
-from simulator.governance.course import read_plan
-from simulator.governance.gate.approvals import Proposal
+from simulator.governance.nodes import read_plan
 from simulator.governance.outcomes import CarriedPlan, SimulatedOutcomes
-from simulator.governance.store.episode_record import Chapter, GovernedRecord
+from simulator.governance.proposal import Proposal
+from simulator.governance.record import Chapter, GovernedRecord
 from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict, combine_parts

@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from pydantic import TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # typing's own has no JSON schema before Python 3.12
 
-from simulator.governance.gate.approvals import refuse
+from simulator.governance.log import DecisionLog
 from simulator.governance.outcomes import ActualEffect
-from simulator.governance.store.database import Store, canonical_json, read_json, transaction
 
 MAX_RECALLED, LEAST_SIMILARITY, MOST_COMPARED = 3, 0.3, 500
 MAX_OF_COMPANY = 8  # closed cases of the same company
@@ -39,33 +37,17 @@ class Precedent(TypedDict):
     actuals: list[ActualEffect]  # of everything that was bought in the case
 
 
-class _Kept(TypedDict):
-    features: list[str]
-    precedent: Precedent
+class Precedents:
+    """Closed cases of one store: what their last entries in the log tell."""
 
-
-_KEPT = TypeAdapter(_Kept)
-
-
-class PrecedentStore:
-    """Closed cases of one store."""
-
-    def __init__(self, connection: Store) -> None:
-        self._connection = connection
+    def __init__(self, log: DecisionLog) -> None:
+        self._log = log
         self._read = lru_cache(maxsize=4)(self._read_up_to)
 
     def horizon(self) -> int:
-        """Return the number of the newest precedent, 0 without any."""
-        row = self._connection.execute("SELECT coalesce(max(sequence), 0) FROM precedents").fetchone()
-        return int(row[0])
-
-    def add(self, thread: str, features: frozenset[str], precedent: Precedent) -> None:
-        """Keep a closed case, once per thread."""
-        body = canonical_json({"features": sorted(features), "precedent": precedent})
-        with transaction(self._connection):
-            self._connection.execute(
-                "INSERT OR IGNORE INTO precedents (thread, body) VALUES (?, ?)", (thread, body)
-            )
+        """Return the number of closed cases."""
+        self._log.catch_up()
+        return len(self._log.closings)
 
     def recall(self, features: frozenset[str], horizon: int, *, company: str = "") -> list[Precedent]:
         """Recall at most 8 cases of the same company, then 3 others of 0.3 similarity or more.
@@ -85,15 +67,8 @@ class PrecedentStore:
         return own[: -MAX_OF_COMPANY - 1 : -1] + [precedent for _, precedent in ranked[:MAX_RECALLED]]
 
     def _read_up_to(self, horizon: int) -> list[tuple[frozenset[str], Precedent]]:
-        rows = self._connection.execute(
-            "SELECT body FROM precedents WHERE sequence <= ? ORDER BY sequence DESC LIMIT ?",
-            (horizon, MOST_COMPARED),
-        ).fetchall()
-        try:
-            kept = [_KEPT.validate_python(read_json(body)) for (body,) in reversed(rows)]
-        except ValidationError:
-            refuse("tampered", "a precedent was damaged")
-        return [(frozenset(one["features"]), one["precedent"]) for one in kept]
+        closes = self._log.read_closes(max(0, horizon - MOST_COMPARED), horizon)
+        return [(frozenset(one.body["features"]), one.body["precedent"]) for one in closes]
 
 
 def list_features(briefs: Mapping[str, str]) -> frozenset[str]:

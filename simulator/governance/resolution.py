@@ -3,15 +3,19 @@
 No truth and no model is needed: everything here is arithmetic over what the seats reported.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from typing_extensions import TypedDict  # typing's own has no JSON schema before Python 3.12
 
 from roles.team import NO_OPTION, Decision
 from scenarios.team.funding import choose_best, find_obstacle, list_fundings
 from scenarios.team.offers import Table, TabledOffer, offers_on
 from scenarios.team.playable import PublicCase
 from simulator.conflicts import Conflict, find_conflicts
-from simulator.governance.gate.approvals import DecisionType, OptionLine, PlanPart
+from simulator.governance.precedents import Precedent
+from simulator.governance.proposal import DecisionType, OptionLine, PlanPart
 
 KPI_FLOOR = 100  # percent of a seat's hard limit
 MOST_LOST, WATCHED_MOST_LOST = 15, 5  # percent of the plan's worth that one seat may lose without an alert
@@ -229,3 +233,34 @@ def _classify(option: str, risk: int, objectors: Sequence[str]) -> DecisionType:
     if risk >= CRITICAL_RISK:
         return "critical"
     return "contested" if risk > ROUTINE_RISK or objectors else "routine"
+
+
+class Duty(TypedDict):
+    """RACI roles of a case: responsible, accountable (exactly one), consulted, informed.
+
+    Example: {"responsible": ["cto", "coo"], "accountable": "cto", "consulted": ["coo"],
+              "informed": ["reviewer"]}
+    """
+
+    responsible: list[str]
+    accountable: str
+    consulted: list[str]
+    informed: list[str]
+
+
+def assign_duty(seats: list[str], parts: Sequence[PlanPart], precedents: Sequence[Precedent]) -> Duty:
+    """Assign RACI. Responsible are the seats that something is bought for; all of them where nothing is.
+
+    Accountable is the responsible seat whose KPI fell most often in recalled cases: of equals the one with
+    the dearest part, then the first.
+    """
+    costs = {part.role: part.cost for part in parts if part.choice}
+    responsible = [seat for seat in seats if seat in costs] or list(seats)
+    fallen = Counter(seat for precedent in precedents for seat in precedent["alerts"])
+    accountable = max(responsible, key=lambda seat: (fallen[seat], costs.get(seat, 0)))
+    return Duty(
+        responsible=responsible,
+        accountable=accountable,
+        consulted=[seat for seat in seats if seat not in responsible],
+        informed=["reviewer"],
+    )

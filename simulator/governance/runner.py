@@ -1,84 +1,69 @@
 """Plays governed episodes: through the human gate, many at once; a stopped one can be continued anywhere.
 
-A thread is one case in one store. Playing a thread again goes on where it stopped: after a kill, while it
-waited for a reviewer, or not at all where it is closed. A fault stays with its episode.
+A thread is one case in one store. Playing a thread again plays it from its beginning: what seats said, what
+was displayed, ruled and done is in the log and is taken from there, so that no model is asked twice and
+nothing is done twice; the play goes on where the log ends. A fault stays with its episode.
 """
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, closing, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from langsmith.run_helpers import tracing_context
+from pydantic import TypeAdapter
 
 from roles.errors import InfrastructureError, UserError
 from scenarios.team.playable import PlayableCase
-from simulator.governance.case_words import describe_case
-from simulator.governance.context import FullContext
-from simulator.governance.course import Course
-from simulator.governance.durable_agents import DurableAgents
-from simulator.governance.gate.approvals import Clock, NotApprovedError, draw_nonce
-from simulator.governance.gate.eligibility import Reviewers
-from simulator.governance.gate.gate import Gate
-from simulator.governance.gate.request_form import ReviewRequest
-from simulator.governance.gate.requests import Requests
-from simulator.governance.gate.review_desk import LIFETIME_S, ReviewDesk
-from simulator.governance.gate.reviewers import Reviewer
-from simulator.governance.governed_graph import FullGraph, full_graph
+from simulator.agents.agent import Agent
+from simulator.governance.gate import LIFETIME_S, Gate, ReviewDesk, Reviewers
+from simulator.governance.governed_graph import full_graph
+from simulator.governance.log import DecisionLog, Entry, open_log
+from simulator.governance.nodes import Course, FullContext, FullState, describe_case, open_full_case
 from simulator.governance.outcomes import Outcomes
-from simulator.governance.precedents import PrecedentStore
-from simulator.governance.state import FullState, open_full_case
-from simulator.governance.store.checkpoint_saver import StoreSaver
-from simulator.governance.store.database import Store, open_store
-from simulator.governance.store.decision_log import DecisionLog
-from simulator.governance.store.effects import EffectsLedger
-from simulator.governance.store.opening import marking, naming_damage
-from simulator.governance.store.thread_claims import ThreadClaims
+from simulator.governance.precedents import Precedents
+from simulator.governance.proposal import ReviewRequest
+from simulator.governance.reviewers import Reviewer
+from simulator.governance.seals import Clock, NotApprovedError, digest_json
+from simulator.governance.store import Store, transaction
 from simulator.graph.concurrency import run_pool
-from simulator.graph.context import TeamAgents
+from simulator.graph.context import Reply, Step
 from simulator.graph.garbage_collection import deferred_garbage_collection
 from simulator.graph.seating import Seating
+from simulator.graph.state import list_parsed
 from simulator.observer import Observer
+from simulator.records import Turn
 
 Case = TypeVar("Case", bound=PlayableCase)
 MOST_SUPERSTEPS = 1_000  # far over what re-plans, rounds and refusals allow
 WAITING, FAILED, VIOLATION = "waiting", "failed", "violation"
-_TIMED = ("interrupt_id", "nonce", "signature", "record", "shown")  # what differs between two plays
+TURNS = TypeAdapter(tuple[Turn, ...])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernanceServices:
-    """A store and the services on it; made by `open_services`.
+    """A store and the services on it; made by `open_services`. Several processes may work on one file."""
 
-    Two processes may work on one file: each thread is played by one at a time.
-    """
-
-    connection: Store
-    checkpointer: BaseCheckpointSaver[Any]
-    ledger: EffectsLedger
     log: DecisionLog
     gate: Gate
     desk: ReviewDesk
-    precedents: PrecedentStore
-    claims: ThreadClaims
-    graphs: dict[tuple[str, ...], FullGraph] = field(default_factory=dict)  # compiled, by seats
+    precedents: Precedents
     is_batched: bool = True  # one commit for what many episodes did at once
+
+    @property
+    def connection(self) -> Store:
+        """The open file."""
+        return self.log.connection
 
     def committing(self) -> AbstractContextManager[None]:
         """Commit many transactions at once meanwhile."""
         return self.connection.grouping() if self.is_batched else nullcontext()
-
-    def graph(self, seats: tuple[str, ...]) -> FullGraph:
-        """Return the graph of these seats on the services' checkpointer, compiled once."""
-        if seats not in self.graphs:
-            self.graphs[seats] = full_graph(seats, self.checkpointer)
-        return self.graphs[seats]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +71,14 @@ class GovernedEpisode:
     """The result of one thread.
 
     Example: GovernedEpisode(thread="t1", case_key="team/test/0/7/2", status="completed", state={...},
-                             trace=((1, "report/cto", {...}), ...), error=None)
+                             trace=(("said", {...}), ..., ("closed", {...})), error=None)
     """
 
     thread: str
     case_key: str
     status: str  # completed, completed_with_alerts, handed_over, not_approved; waiting, failed, violation
     state: Mapping[str, Any]  # the graph's last state
-    trace: tuple[
-        tuple[int, str, Any], ...
-    ]  # recorded effects, then log entries (superstep -1); no time in it
+    trace: tuple[tuple[str, Any], ...]  # kind and body of its entries, what seats said first; no time in it
     error: str | None  # of a failed one: the infrastructure's fault; of a violation: what was refused
 
 
@@ -105,40 +88,90 @@ async def open_services(
     *,
     key: bytes,
     clock: Clock = time.time,
-    nonce: Callable[[], str] = draw_nonce,
     lifetime_s: int = LIFETIME_S,
     four_eyes: bool = False,
 ) -> AsyncIterator[GovernanceServices]:
     """Open the services on a SQLite file (None: in memory); `four_eyes`: a plan needs two approvals.
 
     Raises:
-        UserError: the file cannot be used, or the file is an old copy (see `high_water_mark`).
+        UserError: the file cannot be used, was changed, or is an old copy (see `store`).
     """
-    path = path and path.resolve()  # a link to the store has no mark of its own
-    with ExitStack() as stack:
-        stack.enter_context(naming_damage(path))
-        connection = stack.enter_context(closing(open_store(path)))
-        log = stack.enter_context(marking(connection, clock, path, key=key))
-        requests = Requests(connection, log=log)
-        reviewers = Reviewers(connection, log=log, four_eyes=four_eyes)
-        yield GovernanceServices(
-            connection=connection,
-            checkpointer=StoreSaver(connection),
-            ledger=EffectsLedger(connection),
-            log=log,
-            gate=Gate(connection, key=key, log=log, requests=requests, reviewers=reviewers),
-            desk=ReviewDesk(
-                connection,
-                key=key,
-                log=log,
-                requests=requests,
-                reviewers=reviewers,
-                lifetime_s=lifetime_s,
-                nonce=nonce,
-            ),
-            precedents=PrecedentStore(connection),
-            claims=ThreadClaims(path),
+    with open_log(path, clock, key=key) as log:
+        reviewers = Reviewers(log, four_eyes=four_eyes)
+        gate = Gate(log, reviewers)
+        desk = ReviewDesk(log, gate, reviewers, lifetime_s=lifetime_s)
+        yield GovernanceServices(log=log, gate=gate, desk=desk, precedents=Precedents(log))
+
+
+class DurableAgents:
+    """The agents of one thread: every answer is kept in its log, token for token; none is sampled twice."""
+
+    def __init__(
+        self,
+        seating: Seating,
+        case: PlayableCase,
+        course: Course,
+        thread: str,
+        log: DecisionLog,
+        *,
+        observer: Observer | None = None,
+    ) -> None:
+        self._seating, self._case, self._thread, self._log = seating, case, thread, log
+        self._game = course.game  # of the case as it stands, so that tools are those of a re-plan, too
+        self._observer, self._session = observer, f"{seating.stream}/{thread}"
+        self._asked: dict[str, list[str]] = {}  # role -> all messages to it in this play
+        self._live: dict[str, Agent] = {}  # that heard all of these
+
+    async def ask(self, step: Step, role: str, message: str, state: Any) -> Reply:
+        """See TeamAgents.ask; an answer that the log holds is read there."""
+        asked = self._asked.setdefault(role, [])
+        asked.append(message)
+        heard = _name_heard(role, asked)
+        known = self._find(heard)
+        if known is not None:
+            self._live.pop(role, None)
+            return Reply(text=known["text"], number=len(asked), is_new=False)
+        agent = self._live.pop(role, None) or self._resume(role, asked[:-1])
+        agent.observer = self._observer
+        num_turns = len(agent.turns)
+        agent.see(list_parsed(state["reports"]))
+        text = await agent.answer(message)
+        turns = TURNS.dump_python(agent.turns[num_turns:], mode="json")
+        body = {"role": role, "step": step, "heard": heard, "message": message, "text": text, "turns": turns}
+        with transaction(self._log.connection):
+            known = self._find(heard)
+            if known is None:  # nobody else plays the thread
+                self._log.append(self._thread, "said", {**body, **agent.account()})
+                self._live[role] = agent
+        return Reply(text=text if known is None else known["text"], number=len(asked), is_new=True)
+
+    def end(self) -> None:
+        """Give all sessions back to the engine."""
+        self._seating.end_sessions(self._case, self._session)
+
+    def _find(self, heard: str) -> dict[str, Any] | None:
+        said = self._log.find(self._thread, "said")
+        return next((entry.body for entry in said if entry.body["heard"] == heard), None)
+
+    def _resume(self, role: str, asked: list[str]) -> Agent:
+        """Return the role's agent after these messages, made from the recorded turns."""
+        found = [self._find(_name_heard(role, asked[: count + 1])) for count in range(len(asked))]
+        recorded = [one for one in found if one is not None]
+        last = recorded[-1] if recorded else {}
+        self._seating.engine.end_session(f"{self._session}/{role}")
+        return self._seating.resume_agent(
+            role,
+            self._game,
+            self._session,
+            [turn for one in recorded for turn in TURNS.validate_python(one["turns"])],
+            num_messages=len(asked),
+            num_tool_calls=last.get("num_tool_calls", 0),
+            num_valid_tool_calls=last.get("num_valid_tool_calls", 0),
         )
+
+
+def _name_heard(role: str, asked: Sequence[str]) -> str:
+    return digest_json([role, *asked])
 
 
 async def play_governed(
@@ -172,67 +205,122 @@ async def play_governed(
     except NotApprovedError as error:
         raise UserError(f"{error}; use the store's own key, or another store") from None
     with deferred_garbage_collection(concurrency), services.committing():
-        return await _play_all(cases, threads, services, seating, reviewer, outcomes, rounds, concurrency)
+        newest = services.precedents.horizon()
+        plays = []
+        for thread, case in zip(threads, cases, strict=True):
+            horizon = services.gate.open_case(thread, case.key, newest, list(case.seats))
+            play = _Play(thread, case, horizon, services, seating, reviewer, outcomes(case), rounds)
+            plays.append(play.run)
+        return await run_pool(plays, concurrency=concurrency)
 
 
-async def _play_all(
-    cases: Sequence[Case],
-    threads: Sequence[str],
-    services: GovernanceServices,
-    seating: Seating,
-    reviewer: Reviewer,
-    outcomes: Callable[[Case], Outcomes],
-    rounds: int,
-    concurrency: int,
-) -> list[GovernedEpisode]:
-    newest = services.precedents.horizon()
-    horizons = [
-        services.gate.open_case(thread, case.key, newest, list(case.seats))
-        for thread, case in zip(threads, cases, strict=True)
-    ]
-    jobs = [
-        partial(_contain, case, thread, horizon, services, seating, reviewer, outcomes(case), rounds)
-        for case, thread, horizon in zip(cases, threads, horizons, strict=True)
-    ]
-    return await run_pool(jobs, concurrency=concurrency)
+@dataclass(frozen=True, slots=True)
+class _Play:
+    """One thread to be played."""
+
+    thread: str
+    case: PlayableCase
+    horizon: int
+    services: GovernanceServices
+    seating: Seating
+    reviewer: Reviewer
+    outcomes: Outcomes
+    rounds: int
+
+    async def run(self) -> GovernedEpisode:
+        """Play, watched where somebody watches."""
+        if self.seating.watch is None:
+            return await self._contain(None)
+        observer = self.seating.watch(self.case, self.thread)
+        self.services.log.listeners[self.thread] = partial(_tell_decision, observer)
+        ended: str | None = None
+        try:
+            episode = await self._contain(observer)
+            ended = episode.error
+            return episode
+        except BaseException as error:
+            ended = str(error) or type(error).__name__
+            raise
+        finally:
+            self.services.log.listeners.pop(self.thread, None)
+            observer.on_end(ended)
+
+    async def _contain(self, observer: Observer | None) -> GovernedEpisode:
+        """An engine's failure and a refused commit end the thread, and no session outlives it."""
+        context, agents = make_context(
+            self.thread, self.case, self.seating, self.outcomes, self.services, self.horizon, observer
+        )
+        game = self.seating.make_game(self.case)
+        start = open_full_case(self.seating.open_case(self.case, game, rounds=self.rounds))
+        trace: tuple[tuple[str, Any], ...] = ()
+        state: Mapping[str, Any] = start
+        try:
+            with tracing_context(enabled=False):
+                state, status, error = await self._drive(start, context)
+            trace = tuple(read_trace(self.services.log.read(self.thread)))
+        except InfrastructureError as fault:
+            status, error = FAILED, str(fault) or type(fault).__name__
+        except NotApprovedError as refusal:
+            status, error = VIOLATION, f"{refusal.reason}: {refusal}"
+        finally:
+            agents.end()
+        return GovernedEpisode(
+            thread=self.thread,
+            case_key=self.case.key,
+            status=status,
+            state={name: value for name, value in state.items() if name != "__interrupt__"},
+            trace=trace,
+            error=error,
+        )
+
+    async def _drive(
+        self, start: FullState, context: FullContext
+    ) -> tuple[Mapping[str, Any], str, str | None]:
+        """Play the thread as far as it goes; return (last state, status, error).
+
+        The checkpoints in memory carry the graph over its interrupts; the log carries the case.
+        """
+        graph = full_graph(tuple(start["briefs"]), InMemorySaver())
+        step: Any = start
+        while True:
+            state = await graph.ainvoke(step, thread_config(self.thread), context=context, durability="exit")
+            interrupts = state.get("__interrupt__", ())
+            if not interrupts:
+                await self.services.connection.committed()
+                return state, self.services.gate.read_status(self.thread), None
+            request = ReviewRequest.model_validate(interrupts[0].value)
+            if await self.services.desk.ask(request, self.reviewer) is None:
+                return state, WAITING, None
+            step = Command(resume=True)
 
 
-def make_full_context(
+def make_context(
     thread: str,
-    horizon: int,
-    services: GovernanceServices,
-    agents: TeamAgents,
     case: PlayableCase,
-    course: Course,
+    seating: Seating,
     outcomes: Outcomes,
+    services: GovernanceServices,
+    horizon: int = 0,
     observer: Observer | None = None,
-) -> FullContext:
-    """Return the context of one thread's nodes."""
+) -> tuple[FullContext, DurableAgents]:
+    """Return the context of one thread's nodes, and its agents."""
+    course = Course(
+        outcomes, seating.make_game, lambda case, game: seating.open_case(case, game, rounds=0)["briefs"]
+    )
+    agents = DurableAgents(seating, case, course, thread, services.log, observer=observer)
     return FullContext(
         thread=thread,
         agents=agents,
         game=course.game,
         observer=observer,
         gate=services.gate,
-        ledger=services.ledger,
         log=services.log,
         precedents=services.precedents,
         horizon=horizon,
         outcomes=outcomes,
         course=course,
         words=describe_case(case),
-    )
-
-
-def make_course(thread: str, seating: Seating, outcomes: Outcomes, services: GovernanceServices) -> Course:
-    """Return the course of a thread, played at this seating."""
-    return Course(
-        thread,
-        outcomes,
-        seating.make_game,
-        lambda case, game: seating.open_case(case, game, rounds=0)["briefs"],
-        services.log,
-    )
+    ), agents
 
 
 def thread_config(thread: str) -> RunnableConfig:
@@ -240,107 +328,20 @@ def thread_config(thread: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread}, "recursion_limit": MOST_SUPERSTEPS}
 
 
-async def _contain(
-    case: PlayableCase,
-    thread: str,
-    horizon: int,
-    services: GovernanceServices,
-    seating: Seating,
-    reviewer: Reviewer,
-    outcomes: Outcomes,
-    rounds: int,
-) -> GovernedEpisode:
-    """Play one thread; an engine's failure and a refused commit end it, and no session outlives it."""
-    if seating.watch is None:
-        return await _play_thread(case, thread, horizon, services, seating, reviewer, outcomes, rounds, None)
-    observer = seating.watch(case, thread)
-    services.log.listeners[thread] = observer.on_governance
-    ended: str | None = None
-    try:
-        episode = await _play_thread(
-            case, thread, horizon, services, seating, reviewer, outcomes, rounds, observer
-        )
-        ended = episode.error
-        return episode
-    except BaseException as error:
-        ended = str(error) or type(error).__name__
-        raise
-    finally:
-        services.log.listeners.pop(thread, None)
-        observer.on_end(ended)
+def _tell_decision(observer: Observer, kind: str, body: dict[str, Any]) -> None:
+    if kind != "said":  # the nodes tell of these
+        observer.on_governance(kind, body)
 
 
-async def _play_thread(
-    case: PlayableCase,
-    thread: str,
-    horizon: int,
-    services: GovernanceServices,
-    seating: Seating,
-    reviewer: Reviewer,
-    outcomes: Outcomes,
-    rounds: int,
-    observer: Observer | None,
-) -> GovernedEpisode:
-    course = make_course(thread, seating, outcomes, services)
-    agents = DurableAgents(seating, case, course.game, thread, services.ledger, observer=observer)
-    context = make_full_context(thread, horizon, services, agents, case, course, outcomes, observer)
-    start = open_full_case(seating.open_case(case, seating.make_game(case), rounds=rounds))
-    try:
-        with tracing_context(enabled=False):
-            state, status, error = await _drive(start, context, services, reviewer)
-        trace = tuple(read_trace(services, thread))
-    except NotApprovedError as refusal:  # an effect in the store is not the one that was written
-        status, error, trace = VIOLATION, f"{refusal.reason}: {refusal}", ()
-    finally:
-        agents.end()
-    return GovernedEpisode(
-        thread=thread,
-        case_key=case.key,
-        status=status,
-        state=state,
-        trace=trace,
-        error=error,
-    )
+def read_trace(entries: Sequence[Entry]) -> list[tuple[str, Any]]:
+    """List what was said and decided in a thread; the same for every play of the same case.
 
-
-async def _drive(
-    start: FullState, context: FullContext, services: GovernanceServices, reviewer: Reviewer
-) -> tuple[Mapping[str, Any], str, str | None]:
-    """Play the thread as far as it goes, alone; return (last state, status, error)."""
-    graph = services.graph(tuple(start["briefs"]))
-    config = thread_config(context.thread)
-    state: Mapping[str, Any] = start
-    try:
-        with services.claims.hold(context.thread):
-            snapshot = await graph.aget_state(config)
-            state = snapshot.values or start
-            step: Any = None if snapshot.values else start
-            if snapshot.values and not snapshot.tasks:  # `next` leaves out a task that ran before the kill
-                return state, services.gate.read_status(context.thread), None
-            while True:
-                state = await graph.ainvoke(step, config, context=context, durability="sync")
-                interrupts = state.get("__interrupt__", ())
-                if not interrupts:
-                    return state, services.gate.read_status(context.thread), None
-                request = ReviewRequest.model_validate(interrupts[0].value)
-                answer = await services.desk.ask(request, reviewer)
-                if answer is None:
-                    return _without_interrupt(state), WAITING, None
-                step = Command(resume={interrupts[0].id: answer})
-    except InfrastructureError as error:
-        return _without_interrupt(state), FAILED, str(error) or type(error).__name__
-    except NotApprovedError as error:
-        return _without_interrupt(state), VIOLATION, f"{error.reason}: {error}"
-
-
-def read_trace(services: GovernanceServices, thread: str) -> list[tuple[int, str, Any]]:
-    """List what was done and decided in a thread; the same for every play of the same case."""
-    entries = [
-        (-1, entry.kind, {name: value for name, value in entry.body.items() if name not in _TIMED})
-        for entry in services.log.entries(thread)
+    Seats that speak at once are listed one after the other.
+    """
+    said = [entry for entry in entries if entry.kind == "said"]
+    said.sort(key=lambda entry: str(entry.body["role"]))
+    others = [entry for entry in entries if entry.kind != "said"]
+    return [
+        (entry.kind, {name: value for name, value in entry.body.items() if name != "expires_at_s"})
+        for entry in [*said, *others]
     ]
-    return [*services.ledger.trace(thread), *entries]
-
-
-def _without_interrupt(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in state.items() if name != "__interrupt__"}

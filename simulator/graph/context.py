@@ -14,13 +14,12 @@ Step = Literal["report", "reconcile", "reply", "vote"]
 class Reply(NamedTuple):
     """An agent's answer to a message.
 
-    Example: Reply(text='{"vote": "accept"}', number=2, is_new=True, asked=None)
+    Example: Reply(text='{"vote": "accept"}', number=2, is_new=True)
     """
 
     text: str
     number: int  # of the message in the role's transcript, from 1
     is_new: bool  # False where the answer was played before and recorded
-    asked: list[str] | None  # all messages to the role so far, for the state to keep; None: none is kept
 
 
 class TeamAgents(Protocol):
@@ -62,7 +61,7 @@ class LiveAgents:
         agent = self._agents[role]
         agent.see(list_parsed(state["reports"]))
         text = await agent.answer(message)
-        return Reply(text=text, number=agent.num_messages, is_new=True, asked=None)
+        return Reply(text=text, number=agent.num_messages, is_new=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from roles.errors import UserError
 from roles.team import NO_OPTION, RECONCILER
 from simulator.game import TeamGame
 from simulator.graph.concurrency import run_all
-from simulator.graph.context import EpisodeContext, Reply, Step
+from simulator.graph.context import EpisodeContext, Step
 from simulator.graph.state import (
     Answered,
     ReconcilerView,
@@ -52,8 +52,7 @@ def make_report_node(role: str) -> Node[TeamState]:
     """Make the node in which one specialist reads its own brief and reports."""
 
     async def report(state: TeamState, *, runtime: Runtime[Any]) -> Update:
-        said, reply = await _ask(runtime.context, "report", role, state["briefs"][role], state)
-        return {"reports": {role: said}, **_keep_asked({role: reply})}
+        return {"reports": {role: await _ask(runtime.context, "report", role, state["briefs"][role], state)}}
 
     return report
 
@@ -78,11 +77,10 @@ def make_reconcile_node(
             message = write_brief(context.game, state, {role: parsed[role] for role in seats})
         else:
             message = context.game.write_objection_brief(list_parsed(state["votes"]))
-        said, reply = await _ask(context, "reconcile", RECONCILER, message, state)
-        asked = _keep_asked({RECONCILER: reply})
+        said = await _ask(context, "reconcile", RECONCILER, message, state)
         if is_question(state, said):
-            return {"question": said, **asked}
-        return {"decision": said, "question": None, "round": state["round"] + 1, "votes": {}, **asked}
+            return {"question": said}
+        return {"decision": said, "question": None, "round": state["round"] + 1, "votes": {}}
 
     return reconcile
 
@@ -96,7 +94,7 @@ def make_answer_node() -> Node[TeamState]:
         assert question is not None
         ask = question["parsed"]["ask"]
         seat = ask["seat"]
-        said, reply = await _ask(context, "reply", seat, context.game.write_ask(seat, ask), state)
+        said = await _ask(context, "reply", seat, context.game.write_ask(seat, ask), state)
         report = state["reports"][seat]
         added = Utterance(
             text=report["text"], parsed=context.game.add_offer(report["parsed"], said["parsed"])
@@ -104,7 +102,6 @@ def make_answer_node() -> Node[TeamState]:
         return {
             "reports": {seat: added},
             "answered": [*state["answered"], Answered(ask=question, reply=said)],
-            **_keep_asked({seat: reply}),
         }
 
     return answer
@@ -121,9 +118,7 @@ def make_vote_node(seats: tuple[str, ...]) -> Node[TeamState]:
             _ask(context, "vote", role, context.game.write_vote_brief(draft, role, reports), state)
             for role in seats
         )
-        by_role = dict(zip(seats, answers, strict=True))
-        votes = {role: said for role, (said, _) in by_role.items()}
-        return {"votes": votes, **_keep_asked({role: reply for role, (_, reply) in by_role.items()})}
+        return {"votes": dict(zip(seats, answers, strict=True))}
 
     return vote
 
@@ -174,15 +169,13 @@ def is_question(state: ReconcilerView, said: Utterance) -> bool:
     return parsed is not None and "ask" in parsed and len(state["answered"]) < state["questions"]
 
 
-async def _ask(
-    context: EpisodeContext, step: Step, role: str, message: str, state: Any
-) -> tuple[Utterance, Reply]:
+async def _ask(context: EpisodeContext, step: Step, role: str, message: str, state: Any) -> Utterance:
     """Ask a role, read its answer, and tell the observer of an answer that is new."""
     reply = await context.agents.ask(step, role, message, state)
     said = Utterance(text=reply.text, parsed=_read(context.game, step, role, reply.text, state))
     if context.observer is not None and reply.is_new:
         _tell(context.observer, step, role, said, reply.number - len(state["answered"]))
-    return said, reply
+    return said
 
 
 def _read(game: TeamGame, step: Step, role: str, text: str, state: Any) -> Any:
@@ -219,9 +212,3 @@ def _tell(observer: Observer, step: Step, role: str, said: Utterance, number: in
             observer.on_vote(role, said["text"], said["parsed"])
         case _:
             assert_never(step)
-
-
-def _keep_asked(replies: Mapping[str, Reply]) -> Update:
-    """Return the update that keeps all messages to these roles, where their agents ask for that."""
-    asked = {role: reply.asked for role, reply in replies.items() if reply.asked is not None}
-    return {"asked": asked} if asked else {}

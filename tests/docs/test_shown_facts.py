@@ -1,11 +1,13 @@
-"""The difficulty table, the meeting and the graph that pages show are those of the code."""
+"""The difficulty table, the meeting, the cases and the graph that pages show are those of the code."""
 
+import json
 import re
 
 from doc_pages import README, ROOT, read_blocks
 
 import emads
 from scenarios.company import case, domain, setting
+from scenarios.tasks.registry import JOBS, TASK_FAMILIES
 from simulator.graph.team_graph import graph_mermaid
 
 EXPLANATION = ROOT / "docs" / "explanation"
@@ -71,3 +73,13 @@ def test_folders_of_the_readme_exist() -> None:
         for name in names:
             assert (ROOT / (package if line.startswith("  ") else "") / name).is_dir(), name
         package = names[0] if not line.startswith("  ") else package
+
+
+def test_the_cases_to_read_are_those_of_the_generators() -> None:
+    text = (EXPLANATION / "scenarios.md").read_text()
+    heading = r"^### [^\n]*: `(\w+)/train/(\d+)/(\d+)/(\d+)`\n\n"
+    shown = re.findall(heading + r"```text\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+    assert len(shown) == 2 * len(JOBS)
+    for name, *numbers, block in shown:
+        case = TASK_FAMILIES[name].generate("train", *map(int, numbers))
+        assert block == f"{case.brief}\n\nRight: {json.dumps(TASK_FAMILIES[name].solve(case))}\n", case.key

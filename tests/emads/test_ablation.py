@@ -33,7 +33,7 @@ base:
   model: {hidden_size: 32, num_layers: 1, num_heads: 2, intermediate_size: 48}
   sft: {max_steps: 3, batch_size: 2}
   grpo: {max_steps: 1, prompts_per_step: 1, max_turns: 1, max_completion_tokens: 8}
-  evaluation: {num_role_scenarios: 6, num_bootstrap: 100}
+  evaluation: {num_role_scenarios: 6}
 grid:
   grpo.group_size: [2, 4]
   grpo.loss.kl_coefficient: [0.0, 0.1]

@@ -135,7 +135,7 @@ def test_a_damaged_stored_config_names_file_and_line(
 def test_a_truncated_data_file_is_named_and_the_clean_rows_are_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.data.folders.requests.SCENARIOS_PER_SHARD", 5)
+    monkeypatch.setattr("training.data.folders.datasets.SCENARIOS_PER_SHARD", 5)
     assert main(["generate", "--family", "cto", "--count", "10", "--out", str(tmp_path)]) == 0
     path = tmp_path / "cto" / "train-00001.parquet"
     path.write_bytes(path.read_bytes()[:-50])

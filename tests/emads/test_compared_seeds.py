@@ -38,7 +38,7 @@ def scored_run(path: Path, seed: int, reward: float, *settings: str) -> Run:
 def test_seeds_may_have_been_trained_by_another_number_of_workers(tmp_path: Path) -> None:
     runs = [
         scored_run(tmp_path / "a", 0, 0.25),
-        scored_run(tmp_path / "b", 1, 0.75, "num_workers=1", "checkpoints_kept=3"),
+        scored_run(tmp_path / "b", 1, 0.75, "num_workers=1"),
     ]
     compare_runs(runs)
     stage = read_seed_comparison(tmp_path / "a")["owners"]["cost"]["stages"]["sft"]

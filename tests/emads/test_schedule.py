@@ -14,6 +14,7 @@ from emads.commands.run_schedule import describe_spent
 from roles.errors import UserError
 from scenarios.team import PlanGame, TeamScenario
 from simulator.records import Episode
+from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import team_scenario
 from training.feedback.queue import QUEUE_FILE, read_queue
 from training.feedback.rows import verdict_rows
@@ -30,7 +31,7 @@ SMALL = (
     "grpo.max_steps=2", "grpo.prompts_per_step=1", "grpo.group_size=2", "grpo.max_turns=1",
     "grpo.max_completion_tokens=6", "marl.max_steps=1", "marl.scenarios_per_step=1", "marl.report_sets=2",
     "marl.max_completion_tokens=4", "marl.guards.validation_scenarios=2", "review.num_scenarios=5",
-    "review.decisions_per_case=3", "review.max_cases=3",
+    "review.max_cases=3",
 )  # fmt: skip
 
 
@@ -101,7 +102,7 @@ def test_the_queue_holds_what_the_team_saw_and_no_truth(
     assert len(items) == Run.open(made[0]).read_payload("review")["num_cases"] == 3
     run = Run.open(made[0])
     config, chat = run.config, make_chat(load_team(run, "marl")[1], run.config)
-    first = config.review.first_index
+    first = FIRST_REVIEW_INDEX
     keys = {
         scenario.key: scenario
         for scenario in (

@@ -41,8 +41,8 @@ from serving.environments.http_rows import make_row
 from serving.environments.plays import KINDS, Play
 from simulator.engines.openai.reply import EndpointError, read_error_text, read_message
 from simulator.export.episode_files import episode_to_json, read_episodes
-from simulator.governance.gate.approvals import read_or_create_key
 from simulator.governance.runner import open_services, play_governed
+from simulator.governance.seals import read_or_create_key
 from simulator.tool_calls import BadToolCallError, parse_tool_calls
 from training.config.loading import load_config
 from training.feedback.exchange import Tool, export_labels, import_labels

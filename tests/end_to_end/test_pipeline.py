@@ -66,9 +66,7 @@ SETTINGS = (
     "marl.guards.validation_scenarios=2",
     "evaluation.num_role_scenarios=10",
     "evaluation.num_team_scenarios=10",
-    "evaluation.num_bootstrap=100",
     "evaluation.num_tries=2",
-    "evaluation.num_tried_cases=4",
 )
 TRAINED = ("sft", "grpo", "marl")
 HEALTHY_GATES = ("oracle_is_one", "weights_changed", "gradient_signal")

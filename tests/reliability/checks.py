@@ -10,6 +10,7 @@ from reliability.data.corrupt_rows import corrupt_rows
 from reliability.data.generation_kills import generation_kills
 from reliability.governed.kills import governed_kills
 from reliability.governed.memory_trials import memory_growth
+from reliability.governed.schedules import store_schedules
 from reliability.honesty.cheat_trials import cheating
 from reliability.joint.rank_kills import rank_kills
 from reliability.joint.rollout_faults import rollout_faults
@@ -99,6 +100,12 @@ CHECKS: dict[str, ReliabilityCheck] = {
         pr=20,
         full=300,
         trials=governed_kills,
+    ),
+    "R15": ReliabilityCheck(
+        probe="live processes on a store that is rolled back, cut, hidden, replayed: 0 double effects",
+        pr=6,
+        full=200,
+        trials=store_schedules,
     ),
     "V10": ReliabilityCheck(
         probe="43 cheats at the table: no gain of the team, no advantage of the cheater under any credit",

@@ -172,3 +172,32 @@ def test_a_further_name_is_answered_to() -> None:
 def test_an_origin_that_is_no_address_is_another_one(origin: str) -> None:
     answer, reached = ask(LOCAL, "POST", content=b"x", origin=origin)
     assert (answer.status_code, reached) == (403, 0)
+
+
+@pytest.mark.parametrize("declares", [True, False])
+@pytest.mark.parametrize("access", [LOCAL, CLOSED])
+def test_a_refused_body_is_read_on_within_bounds(access: Access, declares: bool) -> None:
+    """The sender is done before it is answered, so that no reset hides the answer; not for ever, though."""
+    events: list[str] = []
+    sizes = [64_000] * 20
+    headers = [(b"host", b"localhost")] + ([(b"content-length", b"1280000")] if declares else [])
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
+
+    async def receive() -> Any:
+        events.append("read")
+        return {"type": "http.request", "body": b"x" * sizes.pop(), "more_body": bool(sizes)}
+
+    async def send(message: Any) -> None:
+        events.append(str(message.get("status", "")))
+
+    asyncio.run(Guard(Echo(), access, LIMITS)(scope, receive, send))
+    assert events[:20] == ["read"] * 20
+    assert events[20] in ("413", "401")
+
+    async def receive_for_ever() -> Any:
+        events.append("read")
+        return {"type": "http.request", "body": b"x" * (1 << 20), "more_body": True}
+
+    events.clear()
+    asyncio.run(Guard(Echo(), access, LIMITS)(scope, receive_for_ever, send))
+    assert len(events) < 30

@@ -6,6 +6,8 @@ from pydantic import Field, field_validator
 
 from training.config.section import Count, Difficulty, Place, Section
 
+FIRST_GRPO_INDEX = 1_000_000  # of GRPO's training scenarios: far from the demonstrations
+
 
 class DataConfig(Section):
     """Scenarios and demonstrations. Splits never share a scenario, whatever the seed."""
@@ -20,8 +22,6 @@ class DataConfig(Section):
     """Share of the supervised rows that show the role's seat in the team; the rest shows its own family."""
     replan_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the supervised rows that show a governed episode with a re-plan, for marl.protocol full."""
-    first_grpo_index: Place = 1_000_000
-    """Index of the first training scenario of GRPO: far from the demonstrations, so none is met again."""
     first_marl_index: Place = 2_000_000
     """Index of the first training case of joint training: behind what marl.start_from has learnt from."""
 

@@ -42,8 +42,6 @@ class ModelConfig(Section):
     """Modules that LoRA is put on, by name; `all-linear` is every linear layer but the output head."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of a frozen base; what is trained is always float32."""
-    adapter_dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision in which finished adapters are stored, bfloat16 in half the size; they train in float32."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass: less memory, about a third more time."""
 

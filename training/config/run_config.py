@@ -13,22 +13,22 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from simulator.reward import TeamRewardWeights
-from training.config.data_config import DataConfig
+from training.config.data_config import FIRST_GRPO_INDEX, DataConfig
 from training.config.grpo_config import GrpoConfig
 from training.config.marl_config import MarlConfig
 from training.config.model_config import ModelConfig
 from training.config.rollouts_config import RolloutsConfig
 from training.config.section import (
-    MAX_COUNT,
     Count,
     Difficulty,
-    GroupSize,
     Place,
     PositiveCount,
     Section,
     Weight,
 )
 from training.config.sft_config import SftConfig
+
+FIRST_REVIEW_INDEX = 3_000_000  # of the cases that are played for review: far from all training cases
 
 
 class EngineConfig(Section):
@@ -44,8 +44,6 @@ class EngineConfig(Section):
     """Folder for adapters that all `servers` see; empty: memory, for servers on this machine."""
     structured: bool = False
     """Hold simulated answers to their JSON schema, with `vllm` alone; training never does."""
-    request_timeout_s: Annotated[float, Field(gt=0)] = 600.0
-    """Seconds after which a call of vLLM counts as failed."""
 
     @model_validator(mode="after")
     def _check_name(self) -> Self:
@@ -80,15 +78,9 @@ class EvaluationConfig(Section):
     greedy: bool = True
     """Play all of them greedily, too; without, half of the time, and what greedy play shows is not judged."""
     num_tries: PositiveCount = 4
-    """Plays of each of some team cases, for the chance that all succeed; 1 plays none again."""
-    num_tried_cases: PositiveCount = 100
-    """Team cases, the first ones, that are played so often."""
-    role_block: PositiveCount = 250
-    """Scenarios that are played together: more take more memory, and what a stop loses is a block."""
-    team_block: PositiveCount = 250
-    """Team cases that are played together."""
-    num_bootstrap: Annotated[int, Field(ge=100, le=MAX_COUNT)] = 2000
-    """Resamples behind each confidence interval, 100 or more."""
+    """Plays of each of the first 100 team cases, for the chance that all succeed; 1 plays none again."""
+    block_size: PositiveCount = 250
+    """Cases that are played together: more take more memory, and what a stop loses is a block."""
 
     @model_validator(mode="after")
     def _check_greedy_plays(self) -> Self:
@@ -105,12 +97,6 @@ class ReviewConfig(Section):
 
     num_scenarios: Count = 200
     """New cases that are played; 0 leaves the phase out."""
-    first_index: Place = 3_000_000
-    """Index of the first of them: far from all training cases."""
-    decisions_per_case: GroupSize = 8
-    """Decisions that are sampled on the same reports, to see how sure the team is."""
-    low_margin: Annotated[float, Field(ge=0, le=1)] = 0.3
-    """Under this difference of the two most frequent decisions' shares a case is uncertain."""
     max_cases: PositiveCount = 50
     """Most cases in the queue, the most uncertain first."""
 
@@ -131,8 +117,6 @@ class RunConfig(Section):
     """Worker processes that train or evaluate side by side; 0 runs everything in this process, in order."""
     num_ranks: Annotated[int, Field(ge=1, le=1024)] = 1
     """Workers that share the cases of a joint step, and the batches of a model of all roles; on CPUs."""
-    checkpoints_kept: Annotated[int, Field(ge=2, le=MAX_COUNT)] = 2
-    """Checkpoints of an unfinished stage that are kept, 2 or more: a damaged one needs an older one."""
     price_per_hour: Weight = 0.0
     """Price of the whole machine per hour, in any currency; 0 shows no cost."""
     report_to: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = ()
@@ -224,7 +208,7 @@ class RunConfig(Section):
         sft, grpo, marl, data = self.sft, self.grpo, self.marl, self.data
         stages = (
             *(
-                (key, steps, sft.batch_size, data.first_grpo_index, "data.first_grpo_index")
+                (key, steps, sft.batch_size, FIRST_GRPO_INDEX, "GRPO's scenarios")
                 for key, steps in sft.list_steps()
             ),
             *(
@@ -232,7 +216,7 @@ class RunConfig(Section):
                     key,
                     steps,
                     grpo.prompts_per_step,
-                    data.first_marl_index - data.first_grpo_index,
+                    data.first_marl_index - FIRST_GRPO_INDEX,
                     "data.first_marl_index",
                 )
                 for key, steps in grpo.list_steps()
@@ -241,8 +225,8 @@ class RunConfig(Section):
                 "marl.max_steps",
                 marl.max_steps,
                 marl.scenarios_per_step,
-                self.review.first_index - data.first_marl_index,
-                "review.first_index",
+                FIRST_REVIEW_INDEX - data.first_marl_index,
+                "the review's cases",
             ),
         )
         for key, steps, per_step, room, end in stages:
@@ -250,7 +234,7 @@ class RunConfig(Section):
                 raise ValueError(
                     f"{key} = {steps} with {per_step} scenarios each is {steps * per_step:,} scenarios, but"
                     f" there are {max(room, 0):,} before {end}; take at most"
-                    f" {max(room, 0) // per_step:,} steps, or raise {end}"
+                    f" {max(room, 0) // per_step:,} steps"
                 )
         return self
 
@@ -281,7 +265,6 @@ def _is_other_engine(engine: Any) -> bool:
 NEUTRAL_KEYS = frozenset(
     {
         "num_workers",
-        "checkpoints_kept",
         "price_per_hour",
         "report_to",
         "sft.checkpoint_every",

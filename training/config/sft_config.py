@@ -8,7 +8,6 @@ from roles.errors import unknown
 from roles.registry import ROLES
 from training.config.role_steps import RoleStageConfig
 from training.config.section import (
-    MAX_COUNT,
     Count,
     PositiveCount,
     Rate,
@@ -45,13 +44,9 @@ class SftConfig(RoleStageConfig):
     micro_batch_size: Count = 0
     """Demonstrations per forward pass: less memory, same step; it divides batch_size. 0 takes all at once."""
     row_layout: Literal["padded", "packed", "shared_prompt"] = "shared_prompt"
-    """Rows side by side; end to end, pack_tokens a row; or end to end with their common prompts once."""
-    pack_tokens: Annotated[int, Field(ge=64, le=MAX_COUNT)] = 1024
-    """Most tokens of a packed row."""
+    """Rows side by side; end to end, 1024 tokens a row; or end to end with their common prompts once."""
     validate_every: Count = 0
     """Steps between validations, of which the best weights are kept; 0 keeps the last weights."""
-    num_validation_rows: PositiveCount = 64
-    """Demonstrations of the validation split that are scored."""
     patience: Count = 0
     """Validations in a row without a better one that end the stage; 0 never does."""
     control_fraction: Annotated[float, Field(ge=0, le=10)] = 1.0

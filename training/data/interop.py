@@ -17,11 +17,10 @@ from transformers import PreTrainedTokenizerBase
 
 from roles.errors import UserError, unknown
 from roles.registry import ROLES
-from scenarios.base import Scenario, Split, Style, Verdict
+from scenarios.base import SEALED, Scenario, Split, Style, Verdict
 from scenarios.registry import FAMILIES, families
 from training.data.demonstrations import difficulty_of
-from training.data.folders.columns import load_messages, load_tools
-from training.data.folders.rows import build_rows
+from training.data.folders.rows import build_rows, load_messages, load_tools
 
 COORDINATES = ("family", "split", "seed", "index", "difficulty", "style")
 _MESSAGE = {"role": Value("string"), "content": Value("string")}
@@ -99,8 +98,8 @@ def find_scenario(
     Raises:
         UserError: unknown family; the test split, which is sealed.
     """
-    if split == "test":
-        raise UserError("the test split is sealed: train on train, tune on validation")
+    if split in SEALED:
+        raise UserError(f"the {split} split is sealed: train on train, tune on validation")
     if family not in FAMILIES:
         raise unknown("family", family, list(FAMILIES))
     return families(style)[family].generate(split, seed, index, difficulty)

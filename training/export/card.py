@@ -1,4 +1,4 @@
-"""The model card of an exported team: README.md with its real figures, in the form that hubs read."""
+"""The model card of an exported team, in the form that hubs read, and the commands that serve its models."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from roles.registry import ROLES
-from training.export.commands import list_serve_commands
 from training.export.team_folder import ADAPTERS, BASE, FULL, GGUF, MERGED, TeamRecord
 
 LICENSE = "apache-2.0"
 TAGS = ("emads", "multi-agent", "reinforcement-learning", "rlvr", "decision-making")
 DATASET = "emads generated company decision cases"
+FIRST_PORT = 8000
+VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, which vLLM makes room for
 
 _TEXT = """\
 # {title}
@@ -80,12 +81,18 @@ them. Difficulties {difficulties}, one seed. `emads evaluate` of the run made th
 
 def render_card(record: TeamRecord) -> str:
     """Return the card's whole text, header included."""
+    if record.weights == ADAPTERS:
+        words = f"LoRA adapters ({', '.join(record.owners)}) on `{BASE}/`"
+    else:
+        words = f"one model {'per role' if len(record.owners) > 1 else 'for all roles'}, in `{FULL}/`"
+    also = [f"`{MERGED}/`"] * record.merged + [f"`{GGUF}/`"] * record.gguf
+    commands = list_serve_commands(record, ".")
     text = _TEXT.format(
         title=f"{record.name}: a team of five roles, after {record.stage}",
         emads=record.versions.emads,
         roles=", ".join(role.title for role in ROLES.values()),
         stage=record.stage,
-        weights=_describe_weights(record),
+        weights=f"{words}; also {' and '.join(also)}" if also else words,
         base=record.base_model
         or ("in `base/`" if record.weights == ADAPTERS else "none: trained from nothing"),
         style=record.config.model.prompts,
@@ -95,7 +102,7 @@ def render_card(record: TeamRecord) -> str:
         run=record.source.run,
         digest=record.source.digest,
         python=(_ADAPTERS if record.weights == ADAPTERS else _ROLES).format(owner=record.owners[0]),
-        serving=_describe_serving(record),
+        serving="".join(f"{what}:\n\n```bash\n{command}\n```\n\n" for what, command in commands),
         evaluation=_describe_evaluation(record),
     )
     header = ModelCardData(
@@ -109,20 +116,6 @@ def render_card(record: TeamRecord) -> str:
         eval_results=_list_results(record) or None,
     )
     return str(ModelCard(f"---\n{header.to_yaml()}\n---\n\n{text}", ignore_metadata_errors=False))
-
-
-def _describe_weights(record: TeamRecord) -> str:
-    if record.weights == ADAPTERS:
-        words = f"LoRA adapters ({', '.join(record.owners)}) on `{BASE}/`"
-    else:
-        words = f"one model {'per role' if len(record.owners) > 1 else 'for all roles'}, in `{FULL}/`"
-    also = [f"`{MERGED}/`"] * record.merged + [f"`{GGUF}/`"] * record.gguf
-    return f"{words}; also {' and '.join(also)}" if also else words
-
-
-def _describe_serving(record: TeamRecord) -> str:
-    commands = list_serve_commands(record, ".")
-    return "".join(f"{what}:\n\n```bash\n{command}\n```\n\n" for what, command in commands)
 
 
 def _describe_evaluation(record: TeamRecord) -> str:
@@ -162,3 +155,37 @@ def _list_results(record: TeamRecord) -> list[EvalResult]:
         )
         for name, scores in {**found, **record.evaluation["roles"]}.items()
     ]
+
+
+def list_serve_commands(record: TeamRecord, folder: str) -> list[tuple[str, str]]:
+    """Return (what it starts, command) for every server that can take this folder.
+
+    At each server a model has the name of its role, or `team` where all roles share one.
+    """
+    found: list[tuple[str, str]] = []
+    if record.weights == ADAPTERS:
+        rank = record.config.model.lora_rank
+        most = next((known for known in VLLM_RANKS if known >= rank), rank)
+        modules = " ".join(f"{owner}={folder}/{ADAPTERS}/{owner}" for owner in record.owners)
+        command = (
+            f"vllm serve {folder}/{BASE} --served-model-name base --enable-lora --max-lora-rank {most}"
+            f" --max-loras {len(record.owners)} --lora-modules {modules}"
+        )
+        found.append(("vLLM, all roles on one server", command))
+    ports = list(enumerate(record.owners, start=FIRST_PORT))
+    if record.weights == FULL or record.merged:
+        home = FULL if record.weights == FULL else MERGED
+        what = "a server per role" if len(record.owners) > 1 else "one server for all roles"
+        lines = [
+            f"vllm serve {folder}/{home}/{owner} --served-model-name {owner} --port {port}"
+            for port, owner in ports
+        ]
+        found.append((f"vLLM, {what}", "\n".join(lines)))
+    if record.gguf:
+        home = f"{folder}/{GGUF}"
+        models = {owner: f"{home}/{owner}.gguf" for owner in record.owners}
+        if record.weights == ADAPTERS:
+            models = {owner: f"{home}/base.gguf --lora {home}/{owner}.lora.gguf" for owner in record.owners}
+        lines = [f"llama-server -m {models[owner]} --alias {owner} --port {port}" for port, owner in ports]
+        found.append(("llama.cpp", "\n".join(lines)))
+    return found

@@ -1,4 +1,4 @@
-"""Writes a run's team after a stage as a folder that stands for itself."""
+"""Writes a run's team after a stage as a folder that stands for itself, and loads its models again."""
 
 import json
 import math
@@ -6,19 +6,19 @@ import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from evaluation.summary.run_summary import SUMMARY_FILE, read_summary
 from roles.errors import UserError
 from roles.team import RECONCILER, TEAM_ROLES
+from simulator.engines.adapter_names import SINGLE
 from simulator.export.atomic_files import encode_json, write_atomic
 from training.config.model_config import ModelConfig
 from training.config.run_config import EngineConfig, RunConfig
-from training.export.base_apart import check_named_base, leave_base_out
 from training.export.card import render_card
-from training.export.merge import write_merged
 from training.export.team_folder import (
     ADAPTERS,
     BASE,
@@ -27,18 +27,19 @@ from training.export.team_folder import (
     MERGED,
     RECORD,
     SUFFIXES,
-    Source,
     Stage,
     TeamFolder,
     TeamRecord,
+    WeightsSource,
     name_identity,
     open_team_folder,
 )
 from training.export.versions import describe_versions
-from training.models.adapters import WEIGHTS, owner_of
-from training.models.base_model import PRETRAINED
+from training.models.adapters import WEIGHTS, load_adapters, owner_of
+from training.models.base_model import PRETRAINED, load_checkpoint, load_frozen_base
 from training.models.pretrained import HUB_ID, SMOLLM2
-from training.models.weights import find_weights
+from training.models.strict_loading import load_model, load_tokenizer
+from training.models.weights import Team, find_weights
 from training.runs.checkpoints import MANIFEST, is_checkpoint_name, publish, step_in_name
 from training.runs.run_folder import Run
 
@@ -51,18 +52,16 @@ def export_team(
     target: Path,
     *,
     stage: Stage = "marl",
-    with_base: bool = True,
     with_merged: bool = False,
     with_gguf: bool = False,
 ) -> TeamFolder:
     """Write the run's team after `stage` as a new folder; a kill leaves nothing under its name.
 
-    `with_base`: the frozen base, too; a folder without it is small, and `add_base` makes it whole.
     `with_merged`: also base and adapter of each owner as one model. `with_gguf`: also files for llama.cpp.
 
     Raises:
         UserError: no sound weights of the stage, `target` is taken or no name for a folder, disk full,
-            weights that cannot be merged or written as GGUF, or a base left out that nobody could make.
+            or weights that cannot be merged or written as GGUF.
     """
     check_target(target)
     if with_gguf and find_spec("gguf") is None:
@@ -86,7 +85,7 @@ def export_team(
         gguf=with_gguf,
         base_model=_name_base(config),
         versions=describe_versions(config.model),
-        source=Source(
+        source=WeightsSource(
             run=config.name,
             digest=run.digest,
             steps={owner_of(config.model, role): path.name for role, path in sources.items()},
@@ -94,8 +93,6 @@ def export_team(
         config=_without_machine(config),
         evaluation=read_evaluation(run, stage),
     )
-    if not with_base:
-        check_named_base(record)
     base = find_weights(run, BASE, RECONCILER) if has_adapters else None
 
     def write(folder: Path) -> None:
@@ -109,7 +106,7 @@ def export_team(
                 _copy_model(sources[_speaker(record, owner)], folder / FULL / owner)
         if with_merged:
             for owner in record.owners:
-                write_merged(folder / BASE, folder / ADAPTERS / owner, folder / MERGED / owner)
+                _write_merged(folder / BASE, folder / ADAPTERS / owner, folder / MERGED / owner)
         if with_gguf:
             from training.export.gguf_files import write_gguf  # its package is an extra
 
@@ -119,10 +116,7 @@ def export_team(
 
     step = step_in_name(target) or 0
     publish(target.parent, target.name, write, run=name_identity(record), step=step)
-    folder = open_team_folder(target)
-    if not with_base:
-        leave_base_out(folder)
-    return folder
+    return open_team_folder(target)
 
 
 def check_target(target: Path) -> None:
@@ -206,3 +200,27 @@ def _copy_adapter(source: Path, target: Path, *, rounded: bool) -> None:
     write_atomic(
         target / ADAPTER_CONFIG, encode_json({**settings, "base_model_name_or_path": BASE_IN_FOLDER})
     )
+
+
+def _write_merged(base: Path, adapter: Path, target: Path) -> None:
+    """Write the model that `base` with `adapter` is, in the base's precision, and its tokenizer."""
+    model: Any = load_adapters(load_model(base, dtype="auto"), {SINGLE: adapter})
+    model.merge_and_unload(safe_merge=True).save_pretrained(target)
+    load_tokenizer(base).save_pretrained(target)
+
+
+def load_exported_models(folder: TeamFolder) -> tuple[Team, PreTrainedTokenizerBase]:
+    """Return every role's model and the tokenizer of all; roles with adapters share one model.
+
+    Raises:
+        UserError: weights that cannot be loaded.
+    """
+    record = folder.record
+    if folder.base is not None:
+        base, tokenizer = load_frozen_base(folder.base, record.config.model)
+        model = cast(PreTrainedModel, load_adapters(base, folder.adapters))
+        return dict.fromkeys(record.roles, model), tokenizer
+    loaded = {
+        role: load_checkpoint(path) for role in record.roles if (path := folder.model_of(role)) is not None
+    }
+    return {role: model for role, (model, _) in loaded.items()}, next(iter(loaded.values()))[1]

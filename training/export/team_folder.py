@@ -55,8 +55,8 @@ class Versions(_Record):
     verifier: Digest  # what verifiers say of pinned plays
 
 
-class Source(_Record):
-    """Origin of the weights. Example: Source(run="demo", digest="4f...", steps={"cto": "step_60"})"""
+class WeightsSource(_Record):
+    """Origin of the weights. Example: WeightsSource(run="demo", digest="4f...", steps={"cto": "step_60"})"""
 
     run: str
     digest: Digest  # of the run's config
@@ -78,7 +78,7 @@ class TeamRecord(_Record):
     gguf: bool
     base_model: str | None = Field(max_length=200)  # hub id of the frozen base; None: it has none
     versions: Versions
-    source: Source
+    source: WeightsSource
     config: RunConfig  # as resolved; addresses and paths of the machine left out
     evaluation: dict[str, Any] | None  # sealed scores of this stage; None: not evaluated
 
@@ -151,8 +151,6 @@ def open_team_folder(path: Path) -> TeamFolder:
             f"no exported team in {path} (no {RECORD} there); make one with `emads export RUN --to FOLDER`"
         )
     _check_files(path)
-    if read_record(path).weights == ADAPTERS and not (path / BASE).exists():
-        raise UserError(f"{path} came without its base: `emads verify {path} --add-base` makes it")
     try:
         manifest = verify(path, ignored=HUB_FILES)
     except DamagedCheckpointError as error:
@@ -214,24 +212,22 @@ def _check_files(path: Path) -> None:
     Raises:
         UserError: names the first such file.
     """
-    number = 0
-    for file in sorted(path.rglob("*")):
-        relative = file.relative_to(path)
-        if relative.parts[0] in HUB_FILES:
-            continue
-        number += 1
-        if number > MOST_FILES:
-            raise UserError(f"{path} holds more than {MOST_FILES} files: it is no exported team")
+    found = [file.relative_to(path) for file in sorted(path.rglob("*"))]
+    found = [relative for relative in found if relative.parts[0] not in HUB_FILES]
+    if len(found) > MOST_FILES:
+        raise UserError(f"{path} holds more than {MOST_FILES} files: it is no exported team")
+    for relative in found:
+        file = path / relative
         if file.is_symlink() or not (file.is_file() or file.is_dir()):
             raise UserError(f"{path}: {relative} is neither a plain file nor a folder; delete it")
-        if file.is_file():
-            _check_file(path, relative, file.stat().st_size)
-
-
-def _check_file(path: Path, relative: Path, size: int) -> None:
-    if relative.suffix not in SUFFIXES:
-        raise UserError(f"{path}: {relative} is no file of an exported team (it holds data alone); delete it")
-    if relative.suffix not in (".safetensors", ".gguf") and size > MOST_TEXT_BYTES:
-        raise UserError(
-            f"{path}: {relative} has {size} bytes, more than {MOST_TEXT_BYTES}; export the run again"
-        )
+        if file.is_dir():
+            continue
+        if relative.suffix not in SUFFIXES:
+            raise UserError(
+                f"{path}: {relative} is no file of an exported team (it holds data alone); delete it"
+            )
+        size = file.stat().st_size
+        if relative.suffix not in (".safetensors", ".gguf") and size > MOST_TEXT_BYTES:
+            raise UserError(
+                f"{path}: {relative} has {size} bytes, more than {MOST_TEXT_BYTES}; export the run again"
+            )

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
-    model_validator,
 )
 
 from roles.errors import UserError
@@ -33,6 +33,7 @@ from simulator.line_files import LineFile, read_lines
 MAX_NAME = 200
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 Text = Annotated[str, Field(max_length=200_000)]
+Item = TypeVar("Item")
 
 
 class _Record(BaseModel):
@@ -53,6 +54,31 @@ class Message(_Record):
 Conversation = Annotated[tuple[Message, ...], Field(min_length=1, max_length=200)]
 
 
+def _check_prompt(prompt: Conversation) -> Conversation:
+    if [message.role for message in prompt[:2]] != ["system", "user"]:
+        raise ValueError("must begin with a system and a user message")
+    if prompt[-1].role not in ("user", "tool"):
+        raise ValueError("must end with a user or tool message")
+    return prompt
+
+
+def _check_answer(answer: Conversation) -> Conversation:
+    if answer[0].role != "assistant" or answer[-1].role != "assistant":
+        raise ValueError("must begin and end with an assistant message")
+    if any(message.role not in ("assistant", "tool") for message in answer):
+        raise ValueError("may hold assistant and tool messages alone")
+    return answer
+
+
+def _check_written(answer: Conversation) -> Conversation:
+    if _check_answer(answer)[-1].token_ids is not None:
+        raise ValueError("must end with words of the reviewer, which have no token_ids")
+    return answer
+
+
+JudgedAnswer = Annotated[Conversation, AfterValidator(_check_answer)]
+
+
 class Provenance(_Record):
     """Origin of the answers.
 
@@ -70,21 +96,13 @@ class _Label(_Record, ABC):
 
     case: Name  # key of the scenario
     seat: Name  # who answered: "cto"
-    prompt: Conversation  # everything before the answer
+    prompt: Annotated[Conversation, AfterValidator(_check_prompt)]  # everything before the answer
     tools: tuple[dict[str, Any], ...] = ()  # that the prompt names, as chat templates take them
     reviewer: Name
     time: AwareDatetime
     reason: Text = ""
     adjudicates: bool = False  # decides where reviewers disagree
     provenance: Provenance
-
-    @model_validator(mode="after")
-    def _check_prompt(self) -> Self:
-        if [message.role for message in self.prompt[:2]] != ["system", "user"]:
-            raise ValueError("prompt must begin with a system and a user message")
-        if self.prompt[-1].role not in ("user", "tool"):
-            raise ValueError("prompt must end with a user or tool message")
-        return self
 
     @property
     def item(self) -> str:
@@ -95,7 +113,7 @@ class _Label(_Record, ABC):
 
     @property
     @abstractmethod
-    def judged(self) -> tuple[tuple[Message, ...], ...]:
+    def judged(self) -> tuple[Conversation, ...]:
         """The answers that the reviewer was shown."""
 
     @property
@@ -108,36 +126,29 @@ class Correction(_Label):
     """The answer that a seat should have given."""
 
     kind: Literal["correction"] = "correction"
-    answer: Conversation  # what was said
-    corrected: Conversation  # what should have been; messages with token ids are kept from the answer
+    answer: JudgedAnswer  # what was said
+    corrected: Annotated[Conversation, AfterValidator(_check_written)]
+    # what should have been; messages with token ids are kept from the answer
 
     @property
-    def judged(self) -> tuple[tuple[Message, ...], ...]:
+    def judged(self) -> tuple[Conversation, ...]:
         return (self.answer,)
 
     @property
     def ruling(self) -> str:
         return _digest_answer(self.corrected)
 
-    @model_validator(mode="after")
-    def _check_answers(self) -> Self:
-        _check_answer("answer", self.answer)
-        _check_answer("corrected", self.corrected)
-        if self.corrected[-1].token_ids is not None:
-            raise ValueError("corrected must end with words of the reviewer, which have no token_ids")
-        return self
-
 
 class Comparison(_Label):
     """Preference between two answers to one prompt."""
 
     kind: Literal["comparison"] = "comparison"
-    first: Conversation
-    second: Conversation
+    first: JudgedAnswer
+    second: JudgedAnswer
     preferred: Literal["first", "second", "neither"]
 
     @property
-    def judged(self) -> tuple[tuple[Message, ...], ...]:
+    def judged(self) -> tuple[Conversation, ...]:
         return (self.first, self.second)
 
     @property
@@ -146,43 +157,25 @@ class Comparison(_Label):
             return "neither"
         return _digest_answer(self.first if self.preferred == "first" else self.second)
 
-    @model_validator(mode="after")
-    def _check_answers(self) -> Self:
-        _check_answer("first", self.first)
-        _check_answer("second", self.second)
-        return self
-
 
 class Verdict(_Label):
     """Whether an answer is good enough."""
 
     kind: Literal["verdict"] = "verdict"
-    answer: Conversation
+    answer: JudgedAnswer
     approved: bool
 
     @property
-    def judged(self) -> tuple[tuple[Message, ...], ...]:
+    def judged(self) -> tuple[Conversation, ...]:
         return (self.answer,)
 
     @property
     def ruling(self) -> str:
         return "approved" if self.approved else "rejected"
 
-    @model_validator(mode="after")
-    def _check_answers(self) -> Self:
-        _check_answer("answer", self.answer)
-        return self
-
 
 Label = Correction | Comparison | Verdict
 LABEL: TypeAdapter[Label] = TypeAdapter(Annotated[Label, Field(discriminator="kind")])
-
-
-def _check_answer(name: str, answer: Sequence[Message]) -> None:
-    if answer[0].role != "assistant" or answer[-1].role != "assistant":
-        raise ValueError(f"{name} must begin and end with an assistant message")
-    if any(message.role not in ("assistant", "tool") for message in answer):
-        raise ValueError(f"{name} may hold assistant and tool messages alone")
 
 
 def _digest(value: Any) -> str:
@@ -226,24 +219,32 @@ def read_labels(path: Path) -> list[Label]:
     """
     if not path.is_file():
         raise UserError(f"no label file {path}: make one with `emads review` or `emads label`")
-    return list(_parse_lines(path, read_lines(path)))
+    return parse_lines(LABEL, path, "label")
 
 
-def _parse_lines(path: Path, lines: Iterable[bytes]) -> Iterable[Label]:
-    for number, line in enumerate(lines, start=1):
+def parse_lines(kind: TypeAdapter[Item], path: Path, what: str) -> list[Item]:
+    """The whole lines of a file, each a value of this kind.
+
+    Raises:
+        UserError: a line that is none; names file, line and field.
+    """
+    found = []
+    for number, line in enumerate(read_lines(path), start=1):
         try:
-            yield LABEL.validate_json(line)
+            found.append(kind.validate_json(line))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "line"
-            raise UserError(f"{path}:{number} is no label ({where}: {first['msg']}); mend the line") from None
+            message = first["msg"].removeprefix("Value error, ")
+            raise UserError(f"{path}:{number} is no {what} ({where}: {message}); mend the line") from None
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolution:
+class ResolvedLabels:
     """One label per item that reviewers agree on.
 
-    Example: Resolution(labels=(label,), num_replaced=0, disputed=(), agreement=None)
+    Example: ResolvedLabels(labels=(label,), num_replaced=0, disputed=(), agreement=None)
     """
 
     labels: tuple[Label, ...]  # one per settled item, in the order in which the items were first judged
@@ -260,7 +261,7 @@ def latest_by_reviewer(labels: Iterable[Label]) -> Mapping[str, Sequence[Label]]
     return {item: list(of_item.values()) for item, of_item in items.items()}
 
 
-def resolve_labels(labels: Sequence[Label]) -> Resolution:
+def resolve_labels(labels: Sequence[Label]) -> ResolvedLabels:
     """One ruling per item: an adjudicator's, else that of more than half of its reviewers.
 
     A reviewer's later label on an item replaces the earlier one. Items that stay open are left out.
@@ -278,7 +279,7 @@ def resolve_labels(labels: Sequence[Label]) -> Resolution:
             disputed.append(item)
         else:
             settled.append(found)
-    return Resolution(
+    return ResolvedLabels(
         labels=tuple(settled),
         num_replaced=len(labels) - sum(len(of_item) for of_item in items.values()),
         disputed=tuple(disputed),

@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from roles.errors import UserError
 from simulator.export.atomic_files import explain_os_errors, write_atomic
-from simulator.governance.store.database import digest_json
+from simulator.governance.seals import digest_json
 from training.feedback.labels import (
     Comparison,
     Conversation,
@@ -21,6 +21,7 @@ from training.feedback.labels import (
     Provenance,
     Text,
     Verdict,
+    parse_lines,
     replace_last,
     time_now,
 )
@@ -107,16 +108,6 @@ def read_queue(path: Path) -> list[QueuedItem]:
     Raises:
         UserError: missing, or a line that is no item; names file, line and field.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read review queue {path}: {error}") from None
-    items = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            items.append(QueuedItem.model_validate_json(line))
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "line"
-            raise UserError(f"{path}:{number}: {where}: {first['msg']}; mend that line") from None
-    return items
+    if not path.is_file():
+        raise UserError(f"no review queue {path}: make one with `emads run` or `emads review`")
+    return parse_lines(TypeAdapter(QueuedItem), path, "item of a review queue")

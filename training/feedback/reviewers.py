@@ -12,6 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal, Self
 
 from roles.base import Role
@@ -115,54 +116,41 @@ class LabelWriter:
 
         Who corrects approves what is right.
         """
-        first = plays[0]
-        prompt, tools, answer = read_transcript(
-            first.trajectory, self.chat, self.role, with_tools=bool(self.role.tools)
-        )
-        seconds = SLOW_LABEL_S if self.reviewer.habit == "slow" else LABEL_S
+        first, reviewer, key = plays[0], self.reviewer, plays[0].scenario.key
+        read = partial(read_transcript, chat=self.chat, role=self.role, with_tools=bool(self.role.tools))
+        prompt, tools, answer = read(first.trajectory)
+        seconds = SLOW_LABEL_S if reviewer.habit == "slow" else LABEL_S
         common: dict[str, Any] = {
-            "case": first.scenario.key,
+            "case": key,
             "seat": self.role.name,
             "prompt": prompt,
             "tools": tools,
-            "reviewer": self.reviewer.name,
+            "reviewer": reviewer.name,
             "time": START + timedelta(seconds=seconds * (number + 1)),
             "provenance": self.provenance,
         }
         if self.kind == "comparison":
-            return self._compare(plays, common, answer)
-        approved = self._approves(first)
+            one, other = (reviewer.rate(play) for play in plays)
+            if one == other:
+                return None
+            is_first = (one > other) != reviewer.is_wrong(key, "comparison")
+            second = read(plays[1].trajectory)[2]
+            return Comparison(
+                first=answer, second=second, preferred="first" if is_first else "second", **common
+            )
+        if reviewer.habit == "biased":
+            best = self._demonstrate(first.scenario)[-1].content
+            approved = reviewer.rate(first) >= claimed_worth(best)
+        else:
+            approved = first.verdict.exact != reviewer.is_wrong(key)
         if approved or self.kind == "verdict":
             return Verdict(answer=answer, approved=approved, **common)
-        return self._correct(first.scenario, answer, common)
-
-    def _approves(self, play: SoloEpisode) -> bool:
-        if self.reviewer.habit == "biased":
-            return self.reviewer.rate(play) >= claimed_worth(self._best(play.scenario))
-        return play.verdict.exact != self.reviewer.is_wrong(play.scenario.key)
-
-    def _correct(
-        self, scenario: Scenario, answer: tuple[Message, ...], common: Mapping[str, Any]
-    ) -> Correction:
-        if self.reviewer.is_wrong(scenario.key, "correction"):
-            text = self.family.baselines["greedy"](scenario, random.Random(scenario.key))
+        if reviewer.is_wrong(key, "correction"):
+            text = self.family.baselines["greedy"](first.scenario, random.Random(key))
             corrected: tuple[Message, ...] = (Message(role="assistant", content=text),)
         else:
-            corrected = self._demonstrate(scenario)
+            corrected = self._demonstrate(first.scenario)
         return Correction(answer=answer, corrected=corrected, **common)
-
-    def _compare(
-        self, plays: Sequence[SoloEpisode], common: Mapping[str, Any], answer: tuple[Message, ...]
-    ) -> Comparison | None:
-        _, _, other = read_transcript(
-            plays[1].trajectory, self.chat, self.role, with_tools=bool(self.role.tools)
-        )
-        first, second = (self.reviewer.rate(play) for play in plays)
-        if first == second:
-            return None
-        is_wrong = self.reviewer.is_wrong(plays[0].scenario.key, "comparison")
-        preferred = "first" if (first > second) != is_wrong else "second"
-        return Comparison(first=answer, second=other, preferred=preferred, **common)  # type: ignore[arg-type]
 
     def _demonstrate(self, scenario: Scenario) -> tuple[Message, ...]:
         """The expert's play, tools answered, in the reviewer's words."""
@@ -173,6 +161,3 @@ class LabelWriter:
             if step.call is not None:
                 messages.append(Message(role="tool", content=self.family.call_tool(scenario, step.call)))
         return tuple(messages)
-
-    def _best(self, scenario: Scenario) -> str:
-        return self._demonstrate(scenario)[-1].content

@@ -68,19 +68,26 @@ def encode_answer(label: Label, answer: Sequence[Message], chat: HFChat, *, writ
     `written_only` the mask is on messages without token ids alone.
     """
     ids = list(_open_prompt(label, chat))
-    ids += _continue(label.prompt[2:], chat)
     mask = [0] * len(ids)
+    said = [(message, False) for message in label.prompt[2:]] + [(message, True) for message in answer]
     observed: list[str] = []
-    for message in answer:
+    for place, (message, is_answer) in enumerate(said):
         if message.role == "tool":
             observed.append(message.content)
-            continue
-        if observed:
-            told = chat.observe(*observed)
-            ids, mask, observed = [*ids, *told], [*mask, *[0] * len(told)], []
-        own = _own_ids(message, chat)
-        is_trained = message.token_ids is None or not written_only
-        ids, mask = [*ids, *own], [*mask, *[int(is_trained)] * len(own)]
+            if (
+                place + 1 < len(said)
+                and said[place + 1][0].role == "tool"
+                and said[place + 1][1] == is_answer
+            ):
+                continue  # results of one turn's calls are told together
+            new, observed = chat.observe(*observed), []
+        elif message.role == "user":
+            new = chat.ask(message.content)
+        else:
+            new = _own_ids(message, chat)
+        is_own = is_answer and message.role == "assistant"
+        is_trained = is_own and (message.token_ids is None or not written_only)
+        ids, mask = [*ids, *new], [*mask, *[int(is_trained)] * len(new)]
     return TokenRow(token_ids=tuple(ids), loss_mask=tuple(mask))
 
 
@@ -157,23 +164,6 @@ def _open_prompt(label: Label, chat: HFChat) -> tuple[int, ...]:
         tools=tuple(tools),
     )
     return chat.open(role, user.content, with_tools=bool(tools))
-
-
-def _continue(messages: Sequence[Message], chat: HFChat) -> list[int]:
-    """Ids of what stands in the prompt after its first two messages."""
-    ids: list[int] = []
-    observed: list[str] = []
-    for message in messages:
-        if message.role != "tool" and observed:
-            ids += chat.observe(*observed)
-            observed = []
-        if message.role == "tool":
-            observed.append(message.content)
-        elif message.role == "assistant":
-            ids += _own_ids(message, chat)
-        else:
-            ids += chat.ask(message.content)
-    return [*ids, *(chat.observe(*observed) if observed else ())]
 
 
 def _own_ids(message: Message, chat: HFChat) -> tuple[int, ...]:

@@ -15,8 +15,8 @@ from roles.base import AnswerError, Role, parse_answer
 from roles.team import NO_OPTION, RECONCILER, Decision
 from simulator.chat import Chat
 from simulator.engines.embedded.hf_chat import HFChat
-from simulator.governance.gate.eligibility import SIMULATED
-from simulator.governance.store.episode_record import Answer, Chapter, GovernedRecord
+from simulator.governance.gate import SIMULATED
+from simulator.governance.record import Answer, Chapter, GovernedRecord
 from training.feedback.labels import Correction, Label, Provenance, Verdict, replace_last
 from training.feedback.rows import read_transcript
 

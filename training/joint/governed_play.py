@@ -16,12 +16,11 @@ from scenarios.team import PlanGame, TeamScenario
 from simulator.chat import Chat
 from simulator.engines.base import Engine
 from simulator.game import MakeGame
-from simulator.governance.gate.approvals import KEY_BYTES
-from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_worth
 from simulator.governance.outcomes import SimulatedOutcomes
-from simulator.governance.record_reading import read_record
+from simulator.governance.record import GovernedRecord, read_record
+from simulator.governance.reviewers import SimulatedReviewer, score_by_worth
 from simulator.governance.runner import FAILED, VIOLATION, WAITING, open_services, play_governed
-from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.seals import KEY_BYTES
 from simulator.graph.concurrency import run_all
 from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating
@@ -132,10 +131,6 @@ async def play_set(
                 raise RuntimeError(f"{episode.thread} ended as {episode.status}: {episode.error}")
             is_lost = episode.status == FAILED
             records.append(
-                None
-                if is_lost
-                else read_record(
-                    scenario, episode, services, stream=seating.stream, make_game=seating.make_game
-                )
+                None if is_lost else read_record(scenario, episode, services, stream=seating.stream)
             )
         return records

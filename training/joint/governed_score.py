@@ -11,7 +11,7 @@ from roles.team import RECONCILER
 from scenarios.team import TeamScenario
 from simulator.governance.governed_reward import open_episode, score_governed, value_plans
 from simulator.governance.outcomes import SimulatedOutcomes
-from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.record import GovernedRecord
 from simulator.reading import read_episode
 from simulator.reward import TeamRewardWeights
 from training.joint.credit.offer_values import ValueOffers

@@ -31,7 +31,7 @@ from simulator.chat import Chat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine, SeededPolicy
 from simulator.export.atomic_files import write_atomic
-from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.record import GovernedRecord
 from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating
 from training.data.demonstrations import TokenRow, team_scenario

@@ -104,15 +104,13 @@ def attach(base: PreTrainedModel, config: ModelConfig, *, seed: int, name: str =
     return model
 
 
-def save_adapter(
-    model: nn.Module, folder: Path, *, role: str, base: str, dtype: torch.dtype = torch.float32
-) -> None:
+def save_adapter(model: nn.Module, folder: Path, *, role: str, base: str) -> None:
     """Write a role's adapter as a PEFT folder; `base` is what it names as its base model (id or path)."""
     name, adapted = adapter_of(model, role), cast(PeftModel, model)
     assert name is not None
     state = get_peft_model_state_dict(adapted, adapter_name=name, save_embedding_layers=False)
     save_file(
-        {key: value.detach().to("cpu", dtype).contiguous() for key, value in state.items()},
+        {key: value.detach().to("cpu", torch.float32).contiguous() for key, value in state.items()},
         folder / WEIGHTS,
         metadata={"format": "pt"},
     )

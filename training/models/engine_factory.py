@@ -38,52 +38,8 @@ from training.runs.run_folder import Run
 
 _LETTER = {"type": "string", "pattern": "^[A-Z]$"}
 _LETTERS = {"type": "array", "items": _LETTER, "maxItems": 10}
+REQUEST_TIMEOUT_S = 600.0  # after which a call of vLLM counts as failed
 RANK_STRIDE = 1_000_003  # between the engine seeds of two ranks
-
-
-def make_engine(
-    config: EngineConfig,
-    *,
-    end_id: int,
-    seed: int,
-    base: Path | None,
-    schemas: Mapping[str, Mapping[str, Any]] | None = None,
-    shared: Mapping[str, Any] | None = None,
-) -> PolicyEngine:
-    """The engine that the config names, with no policy yet; `close_engine` it.
-
-    `shared`: how a client of running servers stands to those of the other ranks.
-
-    `base`: the folder of the model that adapters were trained on, tokenizer included; None where every
-    policy has full weights. Only vLLM reads it. `schemas`: see `team_schemas`; used if config.structured.
-
-    Raises:
-        UserError: vLLM is not installed, or an unknown option.
-    """
-    if config.name == "transformers":
-        return TransformersEngine(end_id=end_id, seed=seed)
-    if config.name == "vllm_server":
-        return VLLMServerEngine(
-            config.servers,
-            end_id=end_id,
-            store=Path(config.adapter_folder) if config.adapter_folder else None,
-            request_timeout_s=config.request_timeout_s,
-            **(shared or {}),
-        )
-    return VLLMEngine(
-        base,
-        end_id=end_id,
-        seed=seed,
-        options=config.vllm,
-        schemas=schemas if config.structured else None,
-        request_timeout_s=config.request_timeout_s,
-    )
-
-
-def close_engine(engine: PolicyEngine) -> None:
-    """End the engine's processes and connections; the embedded engine has none."""
-    if isinstance(engine, VLLMEngine | VLLMServerEngine):
-        engine.close()
 
 
 @contextmanager
@@ -96,16 +52,40 @@ def open_engine(
     schemas: Mapping[str, Mapping[str, Any]] | None = None,
     shared: Mapping[str, Any] | None = None,
 ) -> Iterator[PolicyEngine]:
-    """`make_engine`, closed at the end.
+    """The engine that the config names, with no policy yet; its processes and connections end with the block.
+
+    `base`: the folder of the model that adapters were trained on, tokenizer included; None where every
+    policy has full weights. Only vLLM reads it. `schemas`: see `team_schemas`; used if config.structured.
+    `shared`: how a client of running servers stands to those of the other ranks.
 
     Raises:
-        UserError: as `make_engine`.
+        UserError: vLLM is not installed, or an unknown option.
     """
-    engine = make_engine(config, end_id=end_id, seed=seed, base=base, schemas=schemas, shared=shared)
+    if config.name == "transformers":
+        yield TransformersEngine(end_id=end_id, seed=seed)
+        return
+    engine: VLLMEngine | VLLMServerEngine
+    if config.name == "vllm_server":
+        engine = VLLMServerEngine(
+            config.servers,
+            end_id=end_id,
+            store=Path(config.adapter_folder) if config.adapter_folder else None,
+            request_timeout_s=REQUEST_TIMEOUT_S,
+            **(shared or {}),
+        )
+    else:
+        engine = VLLMEngine(
+            base,
+            end_id=end_id,
+            seed=seed,
+            options=config.vllm,
+            schemas=schemas if config.structured else None,
+            request_timeout_s=REQUEST_TIMEOUT_S,
+        )
     try:
         yield engine
     finally:
-        close_engine(engine)
+        engine.close()
 
 
 @contextmanager
@@ -113,7 +93,7 @@ def serve(run: Run, models: Mapping[str, Any], stage: str, *, end_id: int) -> It
     """The run's engine, serving every role by its own weights of a stage.
 
     Raises:
-        UserError: as `make_engine`.
+        UserError: as `open_engine`.
     """
     base = find_engine_base(run, run.config.engine)
     with serve_models(run.config, models, stage, end_id=end_id, base=base) as opened:
@@ -138,11 +118,11 @@ def serve_models(
 ) -> Iterator[PolicyEngine]:
     """An engine that serves each role by its model of a stage, as `engine` (None: the config) names it.
 
-    `base`: as for `make_engine`. `constrained` lets config.structured hold answers to the team's schemas: for
+    `base`: as for `open_engine`. `constrained` lets config.structured hold answers to the team's schemas: for
     simulation only, and only in short prompts, since a schema leaves no room for tool calls.
 
     Raises:
-        UserError: as `make_engine`.
+        UserError: as `open_engine`.
     """
     schemas = team_schemas() if constrained and config.model.prompts == "short" else None
     chosen = _share_gpu(config, engine or config.engine, num_models=len(models))
@@ -164,7 +144,7 @@ def open_rollouts(
     the first rank's alone hands over adapters. `num_models`: that play, each with its own weights.
 
     Raises:
-        UserError: as `make_engine`.
+        UserError: as `open_engine`.
     """
     config = run.config.engine
     if config.name == "transformers":
@@ -226,7 +206,7 @@ def choose_engine(config: EngineConfig, name: str | None) -> EngineConfig:
             "engine 'vllm_server' needs addresses: train the run with --set engine.name=vllm_server"
             " --set engine.servers=[http://127.0.0.1:8000]"
         )
-    return EngineConfig.model_validate({"name": name, "request_timeout_s": config.request_timeout_s})
+    return EngineConfig.model_validate({"name": name})
 
 
 def team_schemas() -> dict[str, dict[str, Any]]:

@@ -70,8 +70,7 @@ def save_weights(
 
     def write(folder: Path) -> None:
         if role is not None and adapter_of(model, role) is not None:
-            dtype = getattr(torch, run.config.model.adapter_dtype)
-            save_adapter(model, folder, role=role, base=_name_base(run), dtype=dtype)
+            save_adapter(model, folder, role=role, base=_name_base(run))
         else:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
@@ -165,7 +164,7 @@ def open_start(run: Run, key: str, folder: str) -> Run:
     differing = [
         f"{name} {value!r} there, {getattr(run.config.model, name)!r} here"
         for name, value in other.config.model
-        if name not in ("dtype", "adapter_dtype") and value != getattr(run.config.model, name)
+        if name != "dtype" and value != getattr(run.config.model, name)
     ]
     if differing:
         raise UserError(f"{key} {folder}: its model is another one ({'; '.join(differing)})")

@@ -12,7 +12,7 @@ from simulator.engines.vllm.options import BESIDE
 from training.config.model_config import ModelConfig
 from training.config.run_config import RunConfig
 from training.planning.shapes import Shape
-from training.planning.workload import JOINT, Phase
+from training.planning.workload import JOINT, Workload
 
 LOGIT_CHUNK = 2048  # positions whose logits TRL's and the trainer's losses hold at once
 LOGIT_BYTES = 12  # of a logit while its softmax and entropy are taken: three numbers in float32
@@ -95,7 +95,7 @@ def joint_memory(shape: Shape, config: RunConfig, ranks: int, *, tokens: float |
     )
 
 
-def host_memory(shape: Shape, config: RunConfig, phase: Phase, *, device_bytes: float = 80e9) -> Memory:
+def host_memory(shape: Shape, config: RunConfig, phase: Workload, *, device_bytes: float = 80e9) -> Memory:
     """Of a rollout host: the whole team, and the cache of the block of cases that it plays."""
     owners = 1 if config.model.adapter_sharing == "shared" else len(ROLES)
     trained = 4.0 * owners * _trained_by_owner(shape, config.model)
@@ -106,7 +106,7 @@ def host_memory(shape: Shape, config: RunConfig, phase: Phase, *, device_bytes: 
     )
 
 
-def role_memory(shape: Shape, config: RunConfig, phase: Phase) -> Memory:
+def role_memory(shape: Shape, config: RunConfig, phase: Workload) -> Memory:
     """Of SFT or RLVR of one role, which is trained on one GPU."""
     model = config.model
     trained = float(_trained_by_owner(shape, model))
@@ -123,7 +123,7 @@ def role_memory(shape: Shape, config: RunConfig, phase: Phase) -> Memory:
 
 
 def estimate_memory(
-    shape: Shape, config: RunConfig, phases: Sequence[Phase], ranks: int, *, device_bytes: float = 80e9
+    shape: Shape, config: RunConfig, phases: Sequence[Workload], ranks: int, *, device_bytes: float = 80e9
 ) -> Memory:
     """Of the phase that needs most, with the cache of what it samples side by side.
 
@@ -144,7 +144,13 @@ def estimate_memory(
 
 
 def _cache_bytes(
-    shape: Shape, config: RunConfig, phase: Phase, engines: int, device_bytes: float, *, in_turn: float = 0.0
+    shape: Shape,
+    config: RunConfig,
+    phase: Workload,
+    engines: int,
+    device_bytes: float,
+    *,
+    in_turn: float = 0.0,
 ) -> float:
     """Keys and values in one of so many engines; `in_turn`: what a learner takes while vLLM sleeps."""
     if not phase.sampled or config.engine.name == "vllm_server":

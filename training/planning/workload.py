@@ -20,10 +20,10 @@ VOTE_SHARE = 0.15  # of a report's length: a vote reads the decision and says on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class Workload:
     """Tokens of one phase, all roles together.
 
-    Example: Phase(name="SFT", trained=1.2e6, read=0, sampled=0, batch=0, row=80)
+    Example: Workload(name="SFT", trained=1.2e6, read=0, sampled=0, batch=0, row=80)
     """
 
     name: str
@@ -47,7 +47,7 @@ class Lengths:
         return self.context + self.own
 
 
-def list_phases(config: RunConfig) -> list[Phase]:
+def list_phases(config: RunConfig) -> list[Workload]:
     """The training phases of a run; evaluation is not among them."""
     share = config.data.seat_share
     chat = _make_chat(config)
@@ -58,7 +58,7 @@ def list_phases(config: RunConfig) -> list[Phase]:
         role: share * seated[role].row + (1 - share) * length.row if role in seated else length.row
         for role, length in alone.items()
     }
-    sft = Phase(
+    sft = Workload(
         name="SFT",
         trained=sum(rows[role] * lengths[role] for role in rows),
         row=statistics.fmean(lengths.values()),
@@ -67,7 +67,7 @@ def list_phases(config: RunConfig) -> list[Phase]:
     return [sft, _grpo(config, alone), _marl(config, seated)]
 
 
-def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
+def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Workload:
     grpo = config.grpo
     per_step = grpo.prompts_per_step * grpo.group_size / grpo.num_iterations
     played = {role: grpo.steps_of(role) * per_step for role in alone}
@@ -77,7 +77,7 @@ def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
     share = (grpo.trained_per_group or grpo.group_size) / grpo.group_size
     passes = grpo.num_iterations * share + (1 if recomputes else 0) / 3
     together = grpo.memory.micro_batch_size or grpo.prompts_per_step * grpo.group_size
-    return Phase(
+    return Workload(
         name="GRPO per role",
         trained=sum(played[role] * passes * lengths.row for role, lengths in alone.items()),
         read=sum(played[role] * lengths.context for role, lengths in alone.items()),
@@ -88,7 +88,7 @@ def _grpo(config: RunConfig, alone: dict[str, Lengths]) -> Phase:
     )
 
 
-def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Phase:
+def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Workload:
     marl = config.marl
     sets = marl.max_steps * marl.scenarios_per_step * marl.report_sets
     reports = [lengths for role, lengths in seated.items() if role != RECONCILER]
@@ -96,7 +96,7 @@ def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Phase:
     own = sets * (sum(x.own for x in reports) + decisions * seated[RECONCILER].own)
     context = sets * (sum(x.context * (1 + votes) for x in reports) + decisions * seated[RECONCILER].context)
     rows = sets * (len(reports) + decisions)
-    return Phase(
+    return Workload(
         name=JOINT,
         trained=own + context,
         read=context,

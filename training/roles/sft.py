@@ -27,6 +27,7 @@ from training.roles.validation import BestKeeper, ValidateEvery
 from training.runs.resume import StageCheckpoints
 
 MOST_STEPS_PER_LOG, LEAST_LOGS = 10, 40  # a short stage logs more often, so that its curve shows
+PACK_TOKENS = 1024  # of a packed row, at most
 OnStep = Callable[[int, Mapping[str, float]], None]
 
 
@@ -102,7 +103,7 @@ def run_sft(
         lr_scheduler_type="cosine",
         warmup_steps=min(20, max_steps // 10),
         packing=config.row_layout == "packed",
-        max_length=config.pack_tokens if config.row_layout == "packed" else None,
+        max_length=PACK_TOKENS if config.row_layout == "packed" else None,
         router_aux_loss_coef=0.0,  # in every stage the loss of what was sampled or shown alone
         gradient_checkpointing=gradient_checkpointing,
         logging_steps=min(MOST_STEPS_PER_LOG, max(1, max_steps // LEAST_LOGS)),

@@ -1,4 +1,4 @@
-"""Planned faults, so that users can test their own machines: `--fault kill@save:3`, `nan@loss:4`, ...
+"""Planned faults, by which tests break a training process at a known moment: `kill@save:3`, `nan@loss:4`, ...
 
 A fault is KIND@PLACE:COUNT, in one stage alone KIND@STAGE:PLACE:COUNT (`oom@grpo/cto:step:5`). It
 strikes once, when the training process comes to PLACE for the COUNT-th time in a stage. Nothing is planned
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from roles.errors import UserError, unknown
+from roles.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,18 +67,10 @@ def parse_fault(text: str) -> Fault:
         UserError: another form, an unknown place or kind, a count of 0.
     """
     match = _FORM.fullmatch(text)
-    if match is None:
-        raise UserError(
-            f"--fault {text!r} is not of the form KIND@PLACE:COUNT, e.g. kill@save:3 or oom@grpo/cto:step:5"
-        )
-    kind, stage, place, count = match.group(1), match.group(2), match.group(3), int(match.group(4))
-    if place not in PLACES:
-        raise unknown("fault place", place, list(PLACES))
-    if kind not in PLACES[place]:
-        raise unknown(f"fault at {place}:", kind, list(PLACES[place]))
-    if count < 1:
-        raise UserError(f"--fault {text!r}: counts start at 1")
-    return Fault(kind=kind, place=place, count=count, stage=stage)
+    if match is None or match[1] not in PLACES.get(match[3], ()) or not int(match[4]):
+        known = "; ".join(f"{'|'.join(kinds)}@{place}:COUNT" for place, kinds in PLACES.items())
+        raise UserError(f"--fault {text!r} is none of {known} (counts from 1, PLACE also as STAGE:PLACE)")
+    return Fault(kind=match[1], place=match[3], count=int(match[4]), stage=match[2])
 
 
 def parse_faults(texts: Iterable[str]) -> tuple[Fault, ...]:
@@ -86,43 +78,37 @@ def parse_faults(texts: Iterable[str]) -> tuple[Fault, ...]:
     return tuple(parse_fault(text) for text in texts)
 
 
-class _Plan:
-    """The faults of this process, and how often each place was reached in the stage at hand."""
-
-    def __init__(self) -> None:
-        self.faults: list[Fault] = []
-        self.stage = ""
-        self.counts: Counter[str] = Counter()
-
-    def next_fault(self, place: str) -> Fault | None:
-        if not self.faults:
-            return None
-        self.counts[place] += 1
-        for fault in self.faults:
-            if fault.strikes(self.stage, place, self.counts[place]):
-                self.faults.remove(fault)
-                return fault
-        return None
-
-
-_plan = _Plan()
+_faults: list[Fault] = []  # planned for this process
+_stage = ""  # at hand
+_counts: Counter[str] = Counter()  # visits of each place in this stage
 
 
 def plan_faults(faults: Sequence[Fault]) -> None:
     """Replace this process's plan."""
-    _plan.faults, _plan.stage = list(faults), ""
-    _plan.counts.clear()
+    _faults[:] = faults
+    enter_stage("")
 
 
 def enter_stage(stage: str) -> None:
     """Counts start again with every stage ("grpo/cto")."""
-    _plan.stage = stage
-    _plan.counts.clear()
+    global _stage
+    _stage = stage
+    _counts.clear()
 
 
 def count_places() -> dict[str, int]:
     """Visits of each place in this stage; counted only while a fault is planned."""
-    return dict(_plan.counts)
+    return dict(_counts)
+
+
+def _next_fault(place: str) -> Fault | None:
+    if not _faults:
+        return None
+    _counts[place] += 1
+    struck = next((one for one in _faults if one.strikes(_stage, place, _counts[place])), None)
+    if struck is not None:
+        _faults.remove(struck)
+    return struck
 
 
 def fault_point(place: str) -> None:
@@ -131,20 +117,20 @@ def fault_point(place: str) -> None:
     Raises:
         OSError, MemoryError kinds, PlannedFaultError: as planned.
     """
-    fault = _plan.next_fault(place)
+    fault = _next_fault(place)
     if fault is not None:
         _strike(fault)
 
 
 def inject_loss_fault(loss: "Tensor") -> "Tensor":
     """The loss of a step, or one that is not finite, with a gradient that is not finite either."""
-    fault = _plan.next_fault("loss")
+    fault = _next_fault("loss")
     return loss if fault is None else loss * (math.nan if fault.kind == "nan" else math.inf)
 
 
 def spoil_reward(reward: float) -> float | None:
     """One reward, or what was planned in its place (raises and hangs included)."""
-    fault = _plan.next_fault("reward")
+    fault = _next_fault("reward")
     if fault is None:
         return reward
     if fault.kind in REWARDS:

@@ -23,6 +23,7 @@ from training.runs.shard_files import Shard, load_like
 from training.runs.state_files import read_state, write_state
 
 CHECKPOINT_PERIOD_S = 60.0  # between saves where no number of steps is configured
+CHECKPOINTS_KEPT = 2  # a damaged one needs an older one
 UNFINISHED = "unfinished"
 
 
@@ -104,7 +105,7 @@ class StageCheckpoints:
             self.folder, f"step_{step}", write_all, run=self._identity, step=step, previous=self._previous
         )
         self._previous, self._last_save = path.name, self._clock()
-        prune(self.folder, self.run.config.checkpoints_kept)
+        prune(self.folder, CHECKPOINTS_KEPT)
         return path
 
     def clear(self) -> None:

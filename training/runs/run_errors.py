@@ -12,18 +12,17 @@ from roles.errors import UserError
 OUT_OF_MEMORY, DIVERGED, WORKER_LOST = 4, 5, 6
 MAX_SKIPPED_STEPS = 5  # in a row
 _SIGNS = ("out of memory", "can't allocate memory", "cannot allocate memory", "bad allocation")
-_HERE = "or first lower {} or num_workers in the run's config.yaml (the result stays the same)"
-_ANEW = "or start a run with a lower {}"
+_LOWER_SFT = (
+    "or first lower sft.micro_batch_size or num_workers in the run's config.yaml (the result stays the same)"
+)
+_LOWER_GRPO = (
+    "or start a run with a lower grpo.memory.micro_batch_size, grpo.prompts_per_step or grpo.group_size"
+)
 REMEDIES = {
-    "sft": _HERE.format("sft.micro_batch_size"),
-    "sft_more": _HERE.format("sft.micro_batch_size"),
-    "sft_own": _HERE.format("sft.micro_batch_size"),
-    "sft_instead": _HERE.format("sft.micro_batch_size"),
-    "sft_best_habit": _HERE.format("sft.micro_batch_size"),
-    "single_sft": _HERE.format("sft.micro_batch_size"),
-    "grpo_instead": _ANEW.format("grpo.memory.micro_batch_size"),
-    "single_grpo": _ANEW.format("grpo.memory.micro_batch_size"),
-    "grpo": _ANEW.format("grpo.memory.micro_batch_size, grpo.prompts_per_step or grpo.group_size"),
+    **dict.fromkeys(
+        ("sft", "sft_more", "sft_own", "sft_instead", "sft_best_habit", "single_sft"), _LOWER_SFT
+    ),
+    **dict.fromkeys(("grpo", "grpo_instead", "single_grpo"), _LOWER_GRPO),
     **dict.fromkeys(("dpo", "kto", "reward", "corrections"), "or begin the stage with a lower batch_size"),
     "ppo": "or begin the stage with a lower prompts_per_step",
     "marl": (

@@ -29,6 +29,7 @@ from training.runs.faults import Fault
 from training.runs.provenance import describe_provenance
 from training.runs.tracking import check_trackers, stop_tracking, track
 
+STARTED = frozenset({"config.yaml", "provenance.json"})  # what a run folder begins with
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -72,7 +73,8 @@ class Run:
     def create(cls, path: Path, config: RunConfig, *, resume: bool = False) -> Self:
         """Make the folder, or open it where it already holds a run of an equal config.
 
-        With `resume` a folder of another config is opened too, and keeps its own config.
+        With `resume` a folder of another config is opened too, and keeps its own config. A folder of another
+        config in which nothing was made yet (a start that failed) becomes the new run's.
 
         Raises:
             UserError: another config without `resume`, a folder that is no run, not writable, disk full, or
@@ -81,17 +83,17 @@ class Run:
         check_trackers(config.report_to)
         if (path / "config.yaml").exists():
             run = cls.open(path)
-            if run.config != config and not resume:
+            if run.config == config or resume:
+                return run
+            if _list_made(path):
                 raise UserError(
                     f"run folder {path} was made with another config"
                     f" ({_first_difference(run.config, config)});"
                     " choose another folder, or --resume to go on with the stored config"
                 )
-            return run
         with explain_os_errors("write run folder", path):
             path.mkdir(parents=True, exist_ok=True)
-            strangers = [entry.name for entry in path.iterdir() if not entry.name.startswith(".tmp-")]
-            if set(strangers) - {"provenance.json"}:
+            if _list_made(path):
                 raise UserError(
                     f"{path} is not empty and not a run folder (no config.yaml); choose another folder"
                 )
@@ -236,6 +238,15 @@ class Run:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a file name inside a run (letters, digits, _ . - and /)")
         return self.path / name
+
+
+def _list_made(path: Path) -> list[Path]:
+    """The files in a folder that are no rest of a start that failed."""
+    return [
+        file
+        for file in path.rglob("*")
+        if file.is_file() and file.name not in STARTED and not file.name.startswith(".tmp-")
+    ]
 
 
 @contextmanager

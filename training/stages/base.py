@@ -1,17 +1,14 @@
 """The stage `base`: tokenizer and weights that all later stages start from."""
 
-import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from training.data.demonstrations import corpus
 from training.models.adapters import quantization
 from training.models.base_model import build_tiny_model, load_pretrained, train_tokenizer
-from training.models.precision import advise_precision
 from training.models.self_check import check_base
 from training.models.weights import BASE, is_finished, save_weights
 from training.runs.faults import enter_stage
@@ -20,7 +17,6 @@ from training.runs.workers import report_progress
 from training.stages.from_config import make_chat
 
 TOKENIZER_SCENARIOS = 300  # per family, for training the tiny tokenizer
-logger = logging.getLogger(__name__)
 
 
 def train_base(path: Path) -> None:
@@ -50,10 +46,6 @@ def make_base(run: Run, read_texts: Callable[[], Iterable[str]]) -> None:
         tokenizer: PreTrainedTokenizerBase = train_tokenizer(read_texts(), config.model.vocab_size)
         model: PreTrainedModel = build_tiny_model(config.model, tokenizer, config.seed)
     else:
-        if config.model.adapter == "lora" and not torch.cuda.is_available():
-            advice = advise_precision(config.model.dtype)
-            if advice:
-                logger.warning(advice)
         model, tokenizer = load_pretrained(config.model.preset)
     layouts = [config.grpo.memory.row_layout, config.marl.memory.row_layout]
     if config.sft.row_layout != "packed":  # TRL lays those rows itself

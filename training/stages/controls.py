@@ -20,6 +20,7 @@ from scenarios.team import TeamScenario
 from scenarios.team.single import SINGLE
 from simulator.records import Episode
 from simulator.reward import TeamVerdict
+from training.config.data_config import FIRST_GRPO_INDEX
 from training.config.grpo_config import GrpoConfig
 from training.config.run_config import RunConfig
 from training.data.demonstrations import TokenRow, demonstration_row, team_scenario
@@ -29,13 +30,12 @@ from training.models.adapters import list_owners, roles_of
 from training.models.engine_factory import serve
 from training.models.weights import is_finished, load_trainable, load_weights
 from training.runs.run_folder import Run
-from training.runs.workers import report_progress
-from training.stages.evaluation import find_repeats, outcomes_folder, store_scores
+from training.stages.evaluation import Scores, evaluate_once, find_repeats, play_options
 from training.stages.from_config import make_chat, test_cases
 from training.stages.grpo import train_on_scenarios
 from training.stages.grpo import train_role as train_role_by_grpo
 from training.stages.order import SOURCE
-from training.stages.sft import count_rows, first_further_row, train_on_rows
+from training.stages.sft import NUM_VALIDATION_ROWS, count_rows, first_further_row, train_on_rows
 from training.stages.sft import train_role as train_role_by_sft
 
 NUM_SEATS_IN_ONE = len(TEAM_ROLES) - 1  # the single agent's longest turn offers for all of them
@@ -104,7 +104,7 @@ def train_grpo_instead(path: Path, owner: str) -> None:
         return
     config = run.config
     grpo = config.grpo.model_copy(update={"max_steps": count_grpo_steps(config, owner)})
-    first_index = config.data.first_grpo_index + config.grpo.steps_of(owner) * config.grpo.prompts_per_step
+    first_index = FIRST_GRPO_INDEX + config.grpo.steps_of(owner) * config.grpo.prompts_per_step
     train_role_by_grpo(run, "grpo_instead", owner, grpo, first_index=first_index)
 
 
@@ -130,7 +130,7 @@ def train_single_sft(path: Path) -> None:
         model,
         tokenizer,
         write("train", count_rows(config, steps)),
-        write("validation", config.sft.num_validation_rows if config.sft.validate_every else 0),
+        write("validation", NUM_VALIDATION_ROWS if config.sft.validate_every else 0),
         start=(run, SOURCE["single_sft"], SINGLE),
         max_steps=steps,
     )
@@ -166,46 +166,35 @@ def train_single_grpo(path: Path) -> None:
 
 def evaluate_single(path: Path, stage: str) -> None:
     """Score the single agent after one of its stages on the team's sealed cases."""
-    run = Run.open(path)
-    name = f"evaluate/{stage}/team"
-    if run.is_done(name):
-        return
-    config = run.config
-    model, tokenizer = load_weights(run, stage, SINGLE)
-    chat = make_chat(tokenizer, config)
-    grpo = _single_grpo_config(config)
-    with serve(run, {SINGLE: model}, stage, end_id=chat.end_id) as engine:
 
-        def play(
-            part: Sequence[TeamScenario], temperature: float, first_place: int, stream: str
-        ) -> list[tuple[Episode, TeamVerdict]]:
-            episodes = play_alone(
-                part,
-                engine=engine,
-                chat=chat,
-                temperature=temperature,
-                max_completion_tokens=grpo.max_completion_tokens,
-                stream=stream,
-                style=config.model.prompts,
-                policy=SINGLE,
-                max_turns=grpo.max_turns,
-                max_total_tokens=model.config.max_position_embeddings,  # it may call tools on and on
-                first_place=first_place,
-            )
-            return score_all(part, episodes, config.team_reward)
+    def score(run: Run) -> list[Scores]:
+        config, grpo = run.config, _single_grpo_config(run.config)
+        model, tokenizer = load_weights(run, stage, SINGLE)
+        chat = make_chat(tokenizer, config)
+        with serve(run, {SINGLE: model}, stage, end_id=chat.end_id) as engine:
 
-        scores = score_plays(
-            stage,
-            test_cases(config),
-            play,
-            folder=outcomes_folder(run),
-            repeats=find_repeats(config),
-            temperature=config.evaluation.temperature,
-            with_greedy=config.evaluation.greedy,
-            block_size=config.evaluation.team_block,
-        )
-    store_scores(run, name, [scores])
-    report_progress(20)
+            def play(
+                part: Sequence[TeamScenario], temperature: float, first_place: int, stream: str
+            ) -> list[tuple[Episode, TeamVerdict]]:
+                episodes = play_alone(
+                    part,
+                    engine=engine,
+                    chat=chat,
+                    temperature=temperature,
+                    max_completion_tokens=grpo.max_completion_tokens,
+                    stream=stream,
+                    style=config.model.prompts,
+                    policy=SINGLE,
+                    max_turns=grpo.max_turns,
+                    max_total_tokens=model.config.max_position_embeddings,  # it may call tools on and on
+                    first_place=first_place,
+                )
+                return score_all(part, episodes, config.team_reward)
+
+            repeats = find_repeats(config)
+            return [score_plays(stage, test_cases(config), play, repeats=repeats, **play_options(run))]
+
+    evaluate_once(path, f"evaluate/{stage}/team", 20, score)
 
 
 def list_control_owners(config: RunConfig) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The stages `evaluate/...`: scores of a role, of the team and of the baselines on sealed test scenarios."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from evaluation.scoring.baselines import score_role_baselines, score_team_baselines
 from evaluation.scoring.scores import RoleScores, TeamScores, write_scores
@@ -23,18 +24,39 @@ from training.runs.workers import report_progress
 from training.stages.from_config import choose_game, make_chat, test_cases, test_difficulties
 from training.stages.order import EVALUATED_AFTER, GOVERNED
 
+Scores = RoleScores | TeamScores
+NUM_TRIED_CASES = 100  # team cases, the first ones, that are played several times
 REPEATED_STAGES = ("grpo", "marl")  # whose team plays some cases several times
+
+
+def evaluate_once(path: Path, name: str, units: int, score: Callable[[Run], Sequence[Scores]]) -> None:
+    """Write the scores of an evaluation and mark it done; one that is done is left as it is."""
+    run = Run.open(path)
+    if run.is_done(name):
+        return
+    store_scores(run, name, score(run))
+    report_progress(units)
+
+
+def play_options(run: Run) -> dict[str, Any]:
+    """What all evaluated plays of a run share."""
+    config = run.config.evaluation
+    return {
+        "temperature": config.temperature,
+        "with_greedy": config.greedy,
+        "folder": outcomes_folder(run),
+        "block_size": config.block_size,
+    }
 
 
 def evaluate_role(path: Path, stage: str, role: str) -> None:
     """Score one role after one stage on its sealed test scenarios."""
-    run = Run.open(path)
-    name = f"evaluate/{stage}/{role}"
-    if run.is_done(name):
-        return
-    scores = play_sealed(run, stage, role, run.config.evaluation.num_role_scenarios, outcomes_folder(run))
-    store_scores(run, name, [scores])
-    report_progress(20)
+
+    def score(run: Run) -> list[Scores]:
+        count = run.config.evaluation.num_role_scenarios
+        return [play_sealed(run, stage, role, count, outcomes_folder(run))]
+
+    evaluate_once(path, f"evaluate/{stage}/{role}", 20, score)
 
 
 def play_sealed(run: Run, stage: str, role: str, num_scenarios: int, folder: Path) -> RoleScores:
@@ -53,100 +75,79 @@ def play_sealed(run: Run, stage: str, role: str, num_scenarios: int, folder: Pat
             max_completion_tokens=config.grpo.max_completion_tokens,
             max_failed_calls=config.grpo.max_failed_calls,
             kind=config.grpo.agent,
-            temperature=config.evaluation.temperature,
-            with_greedy=config.evaluation.greedy,
-            folder=folder,
             style=config.model.prompts,
-            block_size=config.evaluation.role_block,
+            **play_options(run) | {"folder": folder},
         )
 
 
 def evaluate_team(path: Path, stage: str) -> None:
     """Score the team after one stage on the sealed test cases."""
-    run = Run.open(path)
-    name = f"evaluate/{stage}/team"
-    if run.is_done(name):
-        return
-    config = run.config
-    models, tokenizer = load_team(run, EVALUATED_AFTER.get(stage, stage))
-    chat = make_chat(tokenizer, config)
-    with serve(run, models, stage, end_id=chat.end_id) as engine:
-        scores = score_team(
-            stage,
-            test_cases(config),
-            engine=engine,
-            chat=chat,
-            weights=config.team_reward,
-            max_completion_tokens=config.marl.max_completion_tokens,
-            rounds=config.marl.rounds,
-            repeats=find_repeats(config) if stage in REPEATED_STAGES else NO_REPEATS,
-            temperature=config.evaluation.temperature,
-            with_greedy=config.evaluation.greedy,
-            folder=outcomes_folder(run),
-            make_game=choose_game(config),
-            block_size=config.evaluation.team_block,
-        )
-    store_scores(run, name, [scores])
-    report_progress(40)
+
+    def score(run: Run) -> list[Scores]:
+        config = run.config
+        models, tokenizer = load_team(run, EVALUATED_AFTER.get(stage, stage))
+        chat = make_chat(tokenizer, config)
+        with serve(run, models, stage, end_id=chat.end_id) as engine:
+            scores = score_team(
+                stage,
+                test_cases(config),
+                engine=engine,
+                chat=chat,
+                weights=config.team_reward,
+                max_completion_tokens=config.marl.max_completion_tokens,
+                rounds=config.marl.rounds,
+                repeats=find_repeats(config) if stage in REPEATED_STAGES else NO_REPEATS,
+                make_game=choose_game(config),
+                **play_options(run),
+            )
+        return [scores]
+
+    evaluate_once(path, f"evaluate/{stage}/team", 40, score)
 
 
 def evaluate_governed(path: Path, stage: str) -> None:
     """Score the team after one stage on governed episodes of the sealed test cases."""
-    run = Run.open(path)
-    name = f"evaluate/{stage}{GOVERNED}/team"
-    if run.is_done(name):
-        return
-    config = run.config
-    models, tokenizer = load_team(run, stage)
-    chat = make_chat(tokenizer, config)
-    player = GovernedPlayer(config=config.marl, chat=chat, roles=tuple(models), make_game=choose_game(config))
-    scorer = GovernedScorer(weights=config.team_reward, reward=reward_team)
-    with serve(run, models, stage, end_id=chat.end_id) as engine:
 
-        def play(
-            part: Sequence[TeamScenario], temperature: float, first_place: int, stream: str
-        ) -> list[tuple[Episode, TeamVerdict]]:
-            groups = player.play_once(engine, part, f"{stream}/{temperature}", temperature=temperature)
-            scored = [group.report_sets[0].scored[0] for group in scorer.score(groups)]
-            return [(one.episode, one.verdict) for one in scored]
+    def score(run: Run) -> list[Scores]:
+        config, reward = run.config, run.config.team_reward
+        models, tokenizer = load_team(run, stage)
+        chat, game = make_chat(tokenizer, config), choose_game(config)
+        player = GovernedPlayer(config=config.marl, chat=chat, roles=tuple(models), make_game=game)
+        scorer = GovernedScorer(weights=reward, reward=reward_team)
+        with serve(run, models, stage, end_id=chat.end_id) as engine:
 
-        scores = score_plays(
-            stage + GOVERNED,
-            test_cases(config),
-            play,
-            temperature=config.evaluation.temperature,
-            with_greedy=config.evaluation.greedy,
-            folder=outcomes_folder(run),
-            block_size=config.evaluation.team_block,
-        )
-    store_scores(run, name, [scores])
-    report_progress(40)
+            def play(
+                part: Sequence[TeamScenario], temperature: float, first_place: int, stream: str
+            ) -> list[tuple[Episode, TeamVerdict]]:
+                groups = player.play_once(engine, part, f"{stream}/{temperature}", temperature=temperature)
+                scored = [group.report_sets[0].scored[0] for group in scorer.score(groups)]
+                return [(one.episode, one.verdict) for one in scored]
+
+            return [score_plays(stage + GOVERNED, test_cases(config), play, **play_options(run))]
+
+    evaluate_once(path, f"evaluate/{stage}{GOVERNED}/team", 40, score)
 
 
 def evaluate_baselines(path: Path) -> None:
     """Score the baselines of every role and of the team on the same test scenarios."""
-    run = Run.open(path)
-    name = "evaluate/baselines"
-    if run.is_done(name):
-        return
-    config = run.config
-    scores: list[RoleScores | TeamScores] = []
-    for role in ROLES:
-        scenarios = list_test_scenarios(config, role, config.evaluation.num_role_scenarios)
-        scores += score_role_baselines(role, scenarios, config.model.prompts)
-    scores += score_team_baselines(test_cases(config), config.team_reward)
-    store_scores(run, name, scores)
-    report_progress(10)
+
+    def score(run: Run) -> list[Scores]:
+        config, count = run.config, run.config.evaluation.num_role_scenarios
+        scores: list[Scores] = []
+        for role in ROLES:
+            scenarios = list_test_scenarios(config, role, count)
+            scores += score_role_baselines(role, scenarios, config.model.prompts)
+        return [*scores, *score_team_baselines(test_cases(config), config.team_reward)]
+
+    evaluate_once(path, "evaluate/baselines", 10, score)
 
 
 def find_repeats(config: RunConfig) -> Repeats:
     """The sealed cases that are played several times, for the chance that all tries succeed."""
-    return Repeats(num_tries=config.evaluation.num_tries, num_cases=config.evaluation.num_tried_cases)
+    return Repeats(num_tries=config.evaluation.num_tries, num_cases=NUM_TRIED_CASES)
 
 
-def store_scores(
-    run: Run, name: str, scores: list[RoleScores | TeamScores] | list[RoleScores] | list[TeamScores]
-) -> None:
+def store_scores(run: Run, name: str, scores: Sequence[Scores]) -> None:
     """Write scores/NAME.jsonl, then mark the evaluation done."""
     target = scores_path(run, name)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -6,18 +6,21 @@ Labels and settings of a stage are copied into the run when it begins (RUN/feedb
 
 import hashlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from roles.errors import UserError
 from scenarios.registry import families
 from scenarios.written.strict_yaml import read_settings
 from simulator.export.atomic_files import explain_os_errors, write_atomic
 from simulator.line_files import read_lines
+from training.config.data_config import FIRST_GRPO_INDEX
 from training.config.feedback_config import (
     FEEDBACK_CONFIGS,
     CorrectionsConfig,
@@ -27,7 +30,6 @@ from training.config.feedback_config import (
     PreferenceConfig,
     RewardModelConfig,
 )
-from training.data.drawn_scenarios import DrawnScenarios
 from training.feedback.labels import Label, read_labels, resolve_labels
 from training.feedback.ppo import PpoLearner
 from training.feedback.reward_model import RewardModel, build_reward_model, load_reward_model
@@ -91,7 +93,12 @@ def prepare_stage(
             raise UserError(f"{stage} learns from labels: give --labels FILE")
         own = [label for label in read_labels(labels) if label.seat == role]
         content = b"".join(label.model_dump_json().encode() + b"\n" for label in own)
-        _check_style(run, own, labels)
+        style = run.config.model.prompts
+        if other := {label.provenance.style for label in own} - {style}:
+            raise UserError(
+                f"{labels} holds labels on prompts of style {other.pop()!r}, and {run.path} has"
+                f" {style!r}: label answers of this run"
+            )
         _keep(folder / "labels.jsonl", content, f"labels of {stage} of {role}")
     _keep(folder / "settings.json", settings, f"settings of {stage} of {role}")
 
@@ -102,33 +109,24 @@ def train_corrections(path: Path, role: str) -> None:
     if settings is None:
         return
     model, tokenizer = load_trainable(run, settings.source, role)
-    labels = _resolved(run, "corrections", role)
     chat = make_chat(tokenizer, run.config)
+    labels = _read_resolved(run, "corrections", role)
     rows = correction_rows(labels, chat, with_approved=settings.with_approved)
     _require(rows, "correction", run, "corrections", role)
-    sft = {
-        "batch_size": settings.batch_size,
-        "optimizer": "adamw",
-        "learning_rate": settings.learning_rate,
-        "micro_batch_size": 0,
-        "row_layout": "padded" if run.config.sft.row_layout == "packed" else run.config.sft.row_layout,
-        "validate_every": 0,
-        "patience": 0,
-        "checkpoint_every": settings.checkpoint_every,
-    }
-    config = run.config.changed(**{f"sft__{key}": value for key, value in sft.items()})
-    steps = count_steps(len(rows), settings.batch_size, settings.epochs)
-    train_on_rows(
-        replace(run, config=config),
-        "corrections",
-        role,
-        model,
-        tokenizer,
-        rows,
-        [],
-        start=(run, settings.source, role),
-        max_steps=steps,
+    layout = "padded" if run.config.sft.row_layout == "packed" else run.config.sft.row_layout
+    config = run.config.changed(
+        sft__batch_size=settings.batch_size,
+        sft__optimizer="adamw",
+        sft__learning_rate=settings.learning_rate,
+        sft__micro_batch_size=0,
+        sft__row_layout=layout,
+        sft__validate_every=0,
+        sft__patience=0,
+        sft__checkpoint_every=settings.checkpoint_every,
     )
+    start, steps = (run, settings.source, role), count_steps(len(rows), settings.batch_size, settings.epochs)
+    changed = replace(run, config=config)
+    train_on_rows(changed, "corrections", role, model, tokenizer, rows, [], start=start, max_steps=steps)
 
 
 def train_preferences(path: Path, stage: str, role: str) -> None:
@@ -138,16 +136,8 @@ def train_preferences(path: Path, stage: str, role: str) -> None:
     if settings is None:
         return
     model, tokenizer = load_trainable(run, settings.source, role)
-    labels, chat = _resolved(run, stage, role), make_chat(tokenizer, run.config)
-    before, name = copy_weights(model, role), f"{stage}/{role}"
-    checkpoints = StageCheckpoints(run, name, every_steps=settings.checkpoint_every)
-    with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(name):
-        options: dict[str, Any] = {
-            "output_dir": Path(scratch),
-            "seed": run.config.seed,
-            "on_step": _reporter(run, name),
-            "checkpoints": checkpoints,
-        }
+    labels, chat = _read_resolved(run, stage, role), make_chat(tokenizer, run.config)
+    with _publishing(run, stage, role, settings, model, tokenizer) as (options, payload):
         if isinstance(settings, DpoConfig):
             pairs = preference_rows(labels, chat)
             _require(pairs, "comparison", run, stage, role)
@@ -156,18 +146,7 @@ def train_preferences(path: Path, stage: str, role: str) -> None:
             verdicts = verdict_rows(labels, chat)
             _require(verdicts, "verdict", run, stage, role)
             step, num_rows = run_kto(model, tokenizer, verdicts, settings, **options), len(verdicts)
-    finish_stage(
-        run,
-        stage,
-        role,
-        model,
-        tokenizer,
-        before,
-        step=step,
-        train_s=checkpoints.train_s,
-        num_rows=float(num_rows),
-    )
-    checkpoints.clear()
+        payload |= {"step": step, "num_rows": float(num_rows)}
 
 
 def train_reward(path: Path, role: str) -> None:
@@ -176,100 +155,88 @@ def train_reward(path: Path, role: str) -> None:
     if settings is None:
         return
     model, tokenizer = build_reward_model(run, settings.source, role)
-    rows = preference_rows(_resolved(run, "reward", role), make_chat(tokenizer, run.config))
+    rows = preference_rows(_read_resolved(run, "reward", role), make_chat(tokenizer, run.config))
     training, held_out = split_rows(rows, settings.validation_share, run.config.seed)
     _require(training, "comparison", run, "reward", role)
-    before, name = copy_weights(model, role), f"reward/{role}"
-    checkpoints = StageCheckpoints(run, name, every_steps=settings.checkpoint_every)
-    with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(name):
-        step = run_reward_model(
-            model,
-            tokenizer,
-            training,
-            settings,
-            output_dir=Path(scratch),
-            seed=run.config.seed,
-            on_step=_reporter(run, name),
-            checkpoints=checkpoints,
-        )
-    judge = RewardModel(model)
-    judge.set_spread(training)
-    measured = {"accuracy": judge.accuracy(held_out), "training_accuracy": judge.accuracy(training)}
-    finish_stage(
-        run,
-        "reward",
-        role,
-        model,
-        tokenizer,
-        before,
-        step=step,
-        train_s=checkpoints.train_s,
-        num_rows=float(len(training)),
-        num_held_out=float(len(held_out)),
-        **{key: value for key, value in measured.items() if value is not None},
-    )
-    checkpoints.clear()
+    with _publishing(run, "reward", role, settings, model, tokenizer) as (options, payload):
+        payload["step"] = run_reward_model(model, tokenizer, training, settings, **options)
+        judge = RewardModel(model)
+        judge.set_spread(training)
+        payload |= {"num_rows": float(len(training)), "num_held_out": float(len(held_out))}
+        for name, pairs in (("accuracy", held_out), ("training_accuracy", training)):
+            if (accuracy := judge.accuracy(pairs)) is not None:
+                payload[name] = accuracy
 
 
 def train_ppo(path: Path, role: str) -> None:
-    """PPO of one role on the score of its reward model."""
+    """PPO of one role on the score of its reward model, from the newest checkpoint to the last step."""
     run, settings = _begin(path, "ppo", role, PpoConfig)
     if settings is None:
         return
     model, tokenizer = load_trainable(run, settings.source, role)
-    chat, grpo = make_chat(tokenizer, run.config), run.config.grpo
-    before, name = copy_weights(model, role), f"ppo/{role}"
-    first = run.config.data.first_grpo_index + PPO_OFFSET
-    scenarios = draw_scenarios(run, role, "train", settings.max_steps * settings.prompts_per_step, first)
-    checkpoints = StageCheckpoints(run, name, every_steps=settings.checkpoint_every)
+    chat, grpo, name = make_chat(tokenizer, run.config), run.config.grpo, f"ppo/{role}"
+    first, size = FIRST_GRPO_INDEX + PPO_OFFSET, settings.prompts_per_step
+    scenarios = draw_scenarios(run, role, "train", settings.max_steps * size, first)
     judge = load_reward_model(run, role).score if settings.model_weight else None
-    with explain_memory_errors(name), open_rollouts(run, end_id=chat.end_id) as engine:
-        learner = PpoLearner(
-            model,
-            settings,
+    publishing = _publishing(run, "ppo", role, settings, model, tokenizer)
+    with publishing as (options, payload), open_rollouts(run, end_id=chat.end_id) as engine:
+        rollouts = Rollouts(
+            scenarios,
             role=role,
-            rollouts=Rollouts(
-                scenarios,
-                role=role,
-                chat=chat,
-                config=grpo,
-                seed=run.config.seed,
-                families=families(run.config.model.prompts),
-                engine=engine,
-            ),
-            grpo=grpo,
-            judge=judge,
+            chat=chat,
+            config=grpo,
             seed=run.config.seed,
+            families=families(run.config.model.prompts),
+            engine=engine,
         )
-        _train_ppo_steps(run, name, learner, scenarios, settings, checkpoints)
-    finish_stage(
-        run, "ppo", role, model, tokenizer, before, step=settings.max_steps, train_s=checkpoints.train_s
-    )
-    checkpoints.clear()
+        learner = PpoLearner(
+            model, settings, role=role, rollouts=rollouts, grpo=grpo, judge=judge, seed=run.config.seed
+        )
+        checkpoints: StageCheckpoints = options["checkpoints"]
+        if (found := checkpoints.find()) is not None:
+            load_parts(found, {"learner": learner})
+        skipped = SkippedSteps()
+        for step in range(learner.num_steps, settings.max_steps):
+            fault_point("step")
+            metrics = learner.step([scenarios[step * size + place] for place in range(size)])
+            run.log(name, step + 1, metrics)
+            skipped.watch(step + 1, [metrics.get("grad_norm", 0.0)])
+            report_progress(5, reward=metrics.get("reward/total", float("nan")))
+            if checkpoints.is_due(step + 1):
+                save_on_ranks(checkpoints, step + 1, {"learner": learner.state()}, ONE_RANK)
+        payload["step"] = settings.max_steps
 
 
-def _train_ppo_steps(
+@contextmanager
+def _publishing(
     run: Run,
-    name: str,
-    learner: PpoLearner,
-    scenarios: DrawnScenarios,
-    settings: PpoConfig,
-    checkpoints: StageCheckpoints,
-) -> None:
-    """Go on from the newest checkpoint to the last step."""
-    parts = {"learner": learner}
-    found = checkpoints.find()
-    if found is not None:
-        load_parts(found, parts)
-    skipped, size = SkippedSteps(), settings.prompts_per_step
-    for step in range(learner.num_steps, settings.max_steps):
-        fault_point("step")
-        metrics = learner.step([scenarios[step * size + place] for place in range(size)])
-        run.log(name, step + 1, metrics)
-        skipped.watch(step + 1, [metrics.get("grad_norm", 0.0)])
-        report_progress(5, reward=metrics.get("reward/total", float("nan")))
-        if checkpoints.is_due(step + 1):
-            save_on_ranks(checkpoints, step + 1, {"learner": learner.state()}, ONE_RANK)
+    stage: str,
+    role: str,
+    settings: FeedbackConfig,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Options of a trainer of TRL, and a payload to fill; at the end the weights are published with it."""
+    before, name = copy_weights(model, role), f"{stage}/{role}"
+    checkpoints = StageCheckpoints(run, name, every_steps=settings.checkpoint_every)
+    payload: dict[str, Any] = {}
+
+    def on_step(step: int, metrics: Mapping[str, float]) -> None:
+        run.log(name, step, metrics)
+        report_progress(1, loss=metrics["loss"])
+
+    with tempfile.TemporaryDirectory(prefix="emads-") as scratch, explain_memory_errors(name):
+        yield (
+            {
+                "output_dir": Path(scratch),
+                "seed": run.config.seed,
+                "on_step": on_step,
+                "checkpoints": checkpoints,
+            },
+            payload,
+        )
+    finish_stage(run, stage, role, model, tokenizer, before, train_s=checkpoints.train_s, **payload)
+    checkpoints.clear()
 
 
 def _begin(path: Path, stage: str, role: str, kind: type[Config]) -> tuple[Run, Config | None]:
@@ -286,7 +253,7 @@ def _begin(path: Path, stage: str, role: str, kind: type[Config]) -> tuple[Run, 
         ) from None
 
 
-def _resolved(run: Run, stage: str, role: str) -> tuple[Label, ...]:
+def _read_resolved(run: Run, stage: str, role: str) -> tuple[Label, ...]:
     """One label per item that reviewers agree on."""
     return resolve_labels(read_labels(_folder(run, stage, role) / "labels.jsonl")).labels
 
@@ -310,16 +277,6 @@ def _keep(path: Path, content: bytes, what: str) -> None:
         write_atomic(path, content)
 
 
-def _check_style(run: Run, labels: Sequence[Label], path: Path) -> None:
-    style = run.config.model.prompts
-    for label in labels:
-        if label.provenance.style != style:
-            raise UserError(
-                f"{path} holds labels on prompts of style {label.provenance.style!r}, and {run.path} has"
-                f" {style!r}: label answers of this run"
-            )
-
-
 def _require(rows: Sequence[Any], kind: str, run: Run, stage: str, role: str) -> None:
     if not rows:
         labels = read_lines(_folder(run, stage, role) / "labels.jsonl")
@@ -327,11 +284,3 @@ def _require(rows: Sequence[Any], kind: str, run: Run, stage: str, role: str) ->
             f"{stage} of {role} needs labels of kind {kind!r}, and none of the {len(labels)} labels of this"
             " role is one that reviewers agree on"
         )
-
-
-def _reporter(run: Run, name: str) -> Any:
-    def on_step(step: int, metrics: Mapping[str, float]) -> None:
-        run.log(name, step, metrics)
-        report_progress(1, loss=metrics["loss"])
-
-    return on_step

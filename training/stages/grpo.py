@@ -14,6 +14,7 @@ from roles.errors import UserError
 from roles.registry import ROLES
 from scenarios.base import Family, Scenario, Split
 from scenarios.registry import FAMILIES, families
+from training.config.data_config import FIRST_GRPO_INDEX
 from training.config.grpo_config import GrpoConfig
 from training.data.demonstrations import role_scenario
 from training.data.drawn_scenarios import DrawnScenarios
@@ -40,7 +41,7 @@ def train_grpo(path: Path, role: str, ranks: Ranks = ONE_RANK) -> None:
     with ranks.first_alone():
         if is_finished(run, "grpo", role):
             return
-    first = run.config.data.first_grpo_index
+    first = FIRST_GRPO_INDEX
     train_role(run, "grpo", role, run.config.grpo.of_role(role), first_index=first, ranks=ranks)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from scenarios.registry import families
 from simulator.agents.solo import SoloEpisode
 from simulator.export.atomic_files import write_atomic
+from training.config.data_config import FIRST_GRPO_INDEX
 from training.data.demonstrations import TokenRow
 from training.models.weights import is_finished, load_weights
 from training.roles.rollouts import Rollouts
@@ -53,7 +54,7 @@ def sample_right(run: Run, owner: str) -> list[TokenRow]:
     )
     rows: dict[TokenRow, None] = {}
     size = grpo.prompts_per_step
-    scenarios = draw_scenarios(run, owner, "train", grpo.max_steps * size, config.data.first_grpo_index)
+    scenarios = draw_scenarios(run, owner, "train", grpo.max_steps * size, FIRST_GRPO_INDEX)
     for step in range(grpo.max_steps):
         repeated = [one for one in scenarios[step * size : (step + 1) * size] for _ in range(grpo.group_size)]
         played = rollouts.play(

@@ -38,6 +38,7 @@ from training.runs.workers import report_progress
 from training.stages.from_config import make_chat
 from training.stages.order import SOURCE
 
+NUM_VALIDATION_ROWS = 64  # of the validation split, that are scored each time
 CUT_SHARE = 0.02  # of the demonstrations may hold a turn that is longer than play allows
 logger = logging.getLogger(__name__)
 
@@ -166,7 +167,7 @@ def train_role(
         model,
         tokenizer,
         [*own_rows, *drawn],
-        draw("validation", config.sft.num_validation_rows if config.sft.validate_every else 0, 0),
+        draw("validation", NUM_VALIDATION_ROWS if config.sft.validate_every else 0, 0),
         start=start,
         max_steps=max_steps,
         ranks=ranks,

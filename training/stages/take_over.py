@@ -15,29 +15,26 @@ from evaluation.scoring.outcomes import MODES
 from evaluation.scoring.sealed_plays import outcome_path
 from roles.errors import UserError
 from roles.registry import ROLES
+from roles.team import RECONCILER, TEAM_ROLES
 from training.config.run_config import RunConfig, without_neutral
-from training.models.adapters import list_owners
+from training.models.adapters import list_owners, owners_of
 from training.models.weights import (
     BASE,
     JOINT,
     find_weights,
     is_finished,
-    load_team,
-    load_weights,
-    save_team,
-    save_weights,
     stage_marker,
     weights_folder,
     weights_identity,
 )
-from training.runs.checkpoints import MANIFEST, publish
+from training.runs.checkpoints import MANIFEST, publish, step_in_name
 from training.runs.run_folder import Run
 from training.stages.evaluation import outcomes_folder
 from training.stages.order import EVALUATED_AFTER, ROLE_CONTROLS
 
 
 def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> str:
-    """Equal exactly for configs whose weights after `stage` are equal, up to `model.adapter_dtype`.
+    """Equal exactly for configs whose weights after `stage` are equal.
 
     `owner`: whose weights; None: everybody's.
     """
@@ -49,7 +46,6 @@ def prefix_digest(config: RunConfig, stage: str, owner: str | None = None) -> st
     if stage == JOINT:
         sections += ["marl", "team_reward"]
     dumped = without_neutral(config.model_dump(mode="json", include=set(sections)))
-    del dumped["model"]["adapter_dtype"]
     if stage != JOINT:
         del dumped["data"]["first_marl_index"]
     if stage not in ROLE_CONTROLS:
@@ -107,26 +103,19 @@ def _list_stages(config: RunConfig) -> Iterator[tuple[str, str | None]]:
 
 
 def copy_stage(donor: Run, run: Run, stage: str, owner: str | None) -> None:
-    """The donor's weights published as this run's own; of joint training those of the whole team."""
+    """Publish the donor's weights as this run's own; of joint training those of the whole team."""
     marker = stage_marker(run, stage, owner)
     payload = donor.read_payload(marker)
-    if stage == BASE:
-        source = find_weights(donor, BASE, list_owners(run.config.model)[0])
-        copy_base = partial(_copy_files, source)
+    owners = {BASE: (None,), JOINT: owners_of(run.config.model, TEAM_ROLES)}.get(stage, (owner,))
+    for one in owners:
+        source = find_weights(donor, stage, one or RECONCILER)
         publish(
-            weights_folder(run, BASE, None),
+            weights_folder(run, stage, one),
             source.name,
-            copy_base,
-            run=weights_identity(run, BASE, None),
-            step=0,
+            partial(_copy_files, source),
+            run=weights_identity(run, stage, one),
+            step=step_in_name(source) or 0,
         )
-    elif stage == JOINT:
-        team, tokenizer = load_team(donor, stage)
-        save_team(run, stage, team, tokenizer, step=num_joint_steps(donor))
-    else:
-        assert owner is not None
-        model, tokenizer = load_weights(donor, stage, owner)
-        save_weights(run, stage, owner, model, tokenizer, step=int(payload["steps"]))
     run.mark_done(marker, payload | {"taken_from": str(donor.path)})
 
 

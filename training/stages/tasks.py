@@ -28,7 +28,7 @@ from training.stages.base import make_base
 from training.stages.evaluation import scores_path, store_scores
 from training.stages.from_config import make_chat
 from training.stages.grpo import train_on_scenarios
-from training.stages.sft import train_on_rows
+from training.stages.sft import NUM_VALIDATION_ROWS, train_on_rows
 
 Say = Callable[[str], None]
 MOST_CORPUS_TASKS = 1000  # on which the tiny tokenizer is trained
@@ -60,14 +60,14 @@ def train_tasks(run: Run, place: str, say: Say) -> list[RoleScores]:
     return [_score(run, source, stage) for stage in _tested_stages(run)]
 
 
-def summarise_tasks(scores: Sequence[RoleScores], num_bootstrap: int) -> list[str]:
+def summarise_tasks(scores: Sequence[RoleScores]) -> list[str]:
     """A Markdown table of what the solver earned at each stage."""
     lines = [
         "| stage | reward | greedy | right, greedy | failed calls | tokens |",
         "|---|---|---|---|---|---|",
     ]
     for one in scores:
-        found = mean_interval(one.sampled, num_bootstrap=num_bootstrap)
+        found = mean_interval(one.sampled)
         lines.append(
             f"| {one.stage} | {found:.2f}"
             f" | {statistics.fmean(one.greedy):.2f} | {sum(one.greedy_exact)} of {len(one.greedy)}"
@@ -102,7 +102,7 @@ def _train_sft(run: Run, source: TaskSource, say: Say) -> None:
     model, tokenizer = load_trainable(run, BASE, role)
     write = partial(_write_rows, source, model, make_chat(tokenizer, run.config), say)
     rows = write("train", config.max_steps * config.batch_size)
-    validation = write("validation", config.num_validation_rows) if config.validate_every else []
+    validation = write("validation", NUM_VALIDATION_ROWS) if config.validate_every else []
     train_on_rows(
         run,
         "sft",

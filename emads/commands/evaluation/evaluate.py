@@ -77,7 +77,6 @@ def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
     comparison = compare_seeds(
         [read_seed(run.path, run.config.seed) for run in runs],
         same_scenarios=all(run.config.data == first.data for run in runs),
-        num_bootstrap=first.evaluation.num_bootstrap,
     )
     write_seed_comparison(runs[0].path, comparison)
     summaries = [read_summary(run.path) for run in runs]

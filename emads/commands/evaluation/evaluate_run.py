@@ -93,7 +93,6 @@ def summarise(run: Run, *, wall_s: float) -> dict[str, Any]:
         versions={name: version or "not installed" for name, version in find_versions().items()},
         weights_changed=changed,
         signal=signal,
-        num_bootstrap=run.config.evaluation.num_bootstrap,
         joint_steps=list_joint_steps(run),
         temperature=run.config.evaluation.temperature,
     )

@@ -11,7 +11,7 @@ from training.runs.run_folder import Run
 def store_details(run: Run) -> None:
     """Write details.json, results.jsonl and results.parquet from the run's outcomes."""
     outcomes = read_outcomes(run.path)
-    write_details(run.path, build_details(outcomes, num_bootstrap=run.config.evaluation.num_bootstrap))
+    write_details(run.path, build_details(outcomes))
     write_results(run.path, flatten(run.config.name, run.config.seed, outcomes))
 
 

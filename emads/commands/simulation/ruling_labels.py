@@ -7,7 +7,7 @@ from emads.seats.mixed_team import MixedTeam
 from emads.teams import ScriptedTeam, Team
 from roles.team import RECONCILER
 from scenarios.team.playable import PlayableCase
-from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.record import GovernedRecord
 from simulator.graph.seating import Seating
 
 

@@ -25,26 +25,19 @@ from scenarios.written.written_case import FreeCase
 from simulator.agents.agent_kinds import AgentKind, AgentLimits
 from simulator.agents.scripted_policies import remember_cases
 from simulator.export.episode_files import write_governed, write_governed_atif
-from simulator.governance.free_outcomes import FreeOutcomes
-from simulator.governance.gate.approvals import KEY_BYTES, find_key
-from simulator.governance.gate.eligibility import SIMULATED, TERMINAL, WEB
-from simulator.governance.gate.reviewers import (
+from simulator.governance.gate import SIMULATED, TERMINAL, WEB
+from simulator.governance.governed_reward import score_governed
+from simulator.governance.outcomes import FreeOutcomes, Outcomes, SimulatedOutcomes
+from simulator.governance.record import GovernedRecord, read_record
+from simulator.governance.reviewers import (
     Reviewer,
     SimulatedReviewer,
     TerminalReviewer,
     WebReviewer,
     score_by_worth,
 )
-from simulator.governance.governed_reward import score_governed
-from simulator.governance.outcomes import Outcomes, SimulatedOutcomes
-from simulator.governance.record_reading import read_record
-from simulator.governance.runner import (
-    GovernanceServices,
-    GovernedEpisode,
-    open_services,
-    play_governed,
-)
-from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.runner import GovernanceServices, GovernedEpisode, open_services, play_governed
+from simulator.governance.seals import KEY_BYTES, find_key
 from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating
 from simulator.reward import TeamRewardWeights, TeamVerdict
@@ -227,7 +220,7 @@ async def _play(
             played += [
                 (
                     episode,
-                    read_record(case, episode, services, stream=seating.stream, make_game=seating.make_game),
+                    read_record(case, episode, services, stream=seating.stream),
                 )
                 for case, episode in zip(cases, episodes, strict=True)
             ]
@@ -252,7 +245,7 @@ def _check_nobody_waits(
     Raises:
         UserError: the first such case, or no reviewer named in a store in which a person was asked.
     """
-    threads = services.gate.requests.list_threads()
+    threads = services.desk.list_threads()
     waiting = {thread for thread in threads if services.log.find(thread, "asked")}
     for case in cases:
         if f"{stream}/{case.key}" in waiting:

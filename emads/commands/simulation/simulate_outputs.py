@@ -9,7 +9,7 @@ from evaluation.minutes.live_view import LiveView
 from evaluation.minutes.page_files import make_index_row, minutes_file, write_index, write_page
 from scenarios.team.playable import PlayableCase
 from simulator.export.telemetry import write_spans
-from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.record import GovernedRecord
 from simulator.observer import Watch, join_watches
 from simulator.records import Episode
 from simulator.reward import TeamVerdict

@@ -21,12 +21,30 @@ from scenarios.company.domain import (
     Structure,
     Terms,
     draw_cost,
+    write_percent,
 )
 
 NUM_COMPONENTS = (3, 3, 4, 4, 5, 5, 6, 6, 7, 7)  # by difficulty 1-10
 BRANCHES_FROM = 4  # difficulty from which components stand side by side
 WHOLE = 10_000  # availability of what never fails
 KINDS = ("spare", "spare", "faster", "faster", "managed")  # as often as they are drawn
+TERMS = (
+    "Every full 10 ms of latency under {latency_reference} ms is worth {latency_step} k$ (nothing at or over "
+    "it). Every full 0.1 % of availability over {availability} is worth {availability_step} k$. Hard limit: "
+    "availability of at least {availability} (the SLO).",
+    "Latency under {latency_reference} ms counts: each full 10 ms below it brings {latency_step} k$, latency "
+    "at or over it nothing. Availability counts above {availability}: each full 0.1 % more than that brings "
+    "{availability_step} k$. The SLO is a hard limit: availability of no less than {availability}.",
+    "The company gains {latency_step} k$ for every full 10 ms by which latency is below {latency_reference} "
+    "ms, and nothing at or above that. It gains {availability_step} k$ for every full 0.1 % of availability "
+    "above {availability}. This SLO is a hard limit: availability must not fall below {availability}.",
+    "Each full 10 ms that latency stays under {latency_reference} ms earns {latency_step} k$, and latency at "
+    "or over it earns nothing. Each full 0.1 % of availability beyond {availability} earns "
+    "{availability_step} k$. The SLO, a hard limit, asks for at least {availability} of availability.",
+    "The SLO is a hard limit: availability of {availability} or more. Beyond {availability}, customers pay "
+    "{availability_step} k$ for every full 0.1 % of availability. They pay {latency_step} k$ for every full "
+    "10 ms that latency lies below {latency_reference} ms, and nothing from there on.",
+)
 
 
 def draw_terms(rng: random.Random) -> Terms:
@@ -51,6 +69,7 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
         stages.append([[left.pop()], [left.pop() for _ in range(1 if num < 6 else rng.randint(1, 2))]])
     stages += [[[name]] for name in left]
     rng.shuffle(stages)
+    stages, left = _name_stages(stages, left, request.sector.components)
     allowed = WHOLE - request.terms.limits["availability"]
     lost = allowed + rng.randint(5, 60) if request.breaks_limit else allowed * rng.randint(55, 97) // 100
     weights = {name: rng.randint(1, 4) for name in left}
@@ -76,6 +95,23 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
             upgrade["availability"] = WHOLE - (WHOLE - component["availability"]) * rng.randint(20, 50) // 100
         upgrades.setdefault(f"{kind} {name}", upgrade)
     return {"stages": stages, "components": components, "upgrades": upgrades}
+
+
+def _name_stages(
+    stages: list[list[list[str]]], single: list[str], components: tuple[str, ...]
+) -> tuple[list[list[list[str]]], list[str]]:
+    """The same stages and single components with other names: in the order in which a request passes them.
+
+    The second branch of a stage stands in for the first.
+    """
+    drawn = [stage[0][0] for stage in stages]
+    ordered = sorted(drawn, key=components.index)
+    renamed = dict(zip(drawn, ordered, strict=True))
+    named = []
+    for stage, name in zip(stages, ordered, strict=True):
+        others = [*(["failover switch"] if len(stage[-1]) > 1 else []), f"standby {name}"]
+        named.append([[name], others] if len(stage) > 1 else [[name]])
+    return named, [renamed[name] for name in single]
 
 
 def _install(structure: Structure, choice: Choice) -> dict[str, tuple[int, int, int]]:
@@ -181,11 +217,6 @@ def keeps_limit(terms: Terms, figures: Figures) -> bool:
     return figures["availability"] >= terms.limits["availability"]
 
 
-def write_percent(availability: int) -> str:
-    """Example: write_percent(9950) == "99.50 %" """
-    return f"{availability // 100}.{availability % 100:02d} %"
-
-
 def describe(structure: Structure) -> str:
     lines = ["Stages:"]
     for number, stage in enumerate(structure["stages"], start=1):
@@ -213,15 +244,6 @@ def write_figures(figures: Figures) -> str:
     return f"latency {figures['latency']} ms, availability {write_percent(figures['availability'])}"
 
 
-def write_terms(terms: Terms) -> str:
-    rates, limit = terms.rates, write_percent(terms.limits["availability"])
-    return (
-        f"Every full 10 ms of latency under {rates['latency_reference']} ms is worth "
-        f"{rates['latency_step']} k$ (nothing at or over it). Every full 0.1 % of availability over {limit} "
-        f"is worth {rates['availability_step']} k$. Hard limit: availability of at least {limit} (the SLO)."
-    )
-
-
 DOMAIN = Domain(
     seat="cto",
     draw_terms=draw_terms,
@@ -234,5 +256,5 @@ DOMAIN = Domain(
     write_figures=write_figures,
     subject="architecture",
     rules=RULES,
-    write_terms=write_terms,
+    terms=TERMS,
 )

@@ -22,6 +22,18 @@ from scenarios.company.domain import (
 NUM_ITEMS = (2, 2, 3, 3, 3, 4, 4, 5, 5, 5)  # by difficulty 1-10
 BUNDLE_COUNT = (2, 2, 2, 2, 2, 3, 3, 3, 3, 3)  # tiers of one kind that earn the discount
 KINDS = ("committed", "premium")
+TERMS = (
+    "Every k$ saved is worth 1 k$. Every quality point is worth {point} k$, up to the ceiling of {ceiling} "
+    "points. Hard limit: quality of at least {quality} points (the floor).",
+    "A k$ saved counts as 1 k$. A point of quality counts as {point} k$, up to {ceiling} points in all. The "
+    "floor is a hard limit: quality of no less than {quality} points.",
+    "Savings count in full, 1 k$ for every k$. Quality brings {point} k$ a point, and nothing beyond the "
+    "ceiling of {ceiling} points. Hard limit: quality may not fall below {quality} points, the floor.",
+    "Each k$ that is saved is worth 1 k$. Each point of quality adds {point} k$, for {ceiling} points at "
+    "most. Hard limit: a quality of {quality} points or more, the floor.",
+    "The floor is a hard limit: at least {quality} points of quality. Quality is worth {point} k$ a point, "
+    "up to {ceiling} points and no further. What is saved is worth its amount, 1 k$ per k$.",
+)
 
 
 def draw_terms(rng: random.Random) -> Terms:
@@ -164,14 +176,6 @@ def write_figures(figures: Figures) -> str:
     return f"saving {figures['saving']} k$, quality {figures['quality']}"
 
 
-def write_terms(terms: Terms) -> str:
-    return (
-        f"Every k$ saved is worth 1 k$. Every quality point is worth {terms.rates['point']} k$, up to the "
-        f"ceiling of {terms.rates['ceiling']} points. Hard limit: quality of at least "
-        f"{terms.limits['quality']} points."
-    )
-
-
 DOMAIN = Domain(
     seat="cost",
     draw_terms=draw_terms,
@@ -187,5 +191,5 @@ DOMAIN = Domain(
     write_figures=write_figures,
     subject="price list",
     rules=RULES,
-    write_terms=write_terms,
+    terms=TERMS,
 )

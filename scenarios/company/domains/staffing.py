@@ -23,6 +23,18 @@ NUM_PACKAGES = (3, 4, 4, 5, 5, 6, 6, 7, 7, 8)  # by difficulty 1-10
 NUM_PEOPLE = (2, 2, 2, 3, 3, 3, 3, 4, 4, 4)
 SHORTEST, LONGEST = 5, 20  # days of a package before the plan is stretched to its length
 KINDS = ("overtime", "contractor", "shift", "shift")  # as often as they are drawn
+TERMS = (
+    "Every day by which the finish comes earlier is worth {day} k$. Hard limit: the finish is on day "
+    "{deadline} at the latest (the deadline).",
+    "Each day that the work is finished sooner brings {day} k$. The deadline is a hard limit: the last "
+    "package is finished by day {deadline}.",
+    "Finishing a day earlier is worth {day} k$, two days earlier twice that, and so on. Hard limit: all work "
+    "is done no later than day {deadline}, the deadline.",
+    "The company gains {day} k$ for every day that the finish moves ahead. Hard limit: the finish is not "
+    "after day {deadline}, the deadline.",
+    "The deadline is a hard limit: a finish on day {deadline} or earlier. Time is money: each day sooner "
+    "saves {day} k$.",
+)
 
 
 def draw_terms(rng: random.Random) -> Terms:
@@ -33,19 +45,24 @@ def draw_terms(rng: random.Random) -> Terms:
 def draw(rng: random.Random, request: Request) -> dict[str, Any]:
     """A candidate work plan with upgrades; its length aims at one side of the deadline."""
     level = request.difficulty - 1
-    names = rng.sample(request.sector.packages, NUM_PACKAGES[level])
+    listed = list(request.sector.packages)
+    names = rng.sample(listed, NUM_PACKAGES[level])
     people = rng.sample(request.sector.people, NUM_PEOPLE[level])
     owners = [*people, *(rng.choice(people) for _ in names[len(people) :])]
     rng.shuffle(owners)
-    packages: dict[str, dict[str, Any]] = {}
-    for place, (name, owner) in enumerate(zip(names, owners, strict=True)):
+    drawn: list[tuple[str, int, list[int]]] = []  # owner, days, places of the packages before it
+    depths: list[int] = []
+    for place, owner in enumerate(owners):
         num_after = min(place, rng.choice((0, 1, 1, 2)))
         after = sorted(rng.sample(range(place), num_after))
-        packages[name] = {
-            "owner": owner,
-            "days": rng.randint(SHORTEST, LONGEST),
-            "after": [names[earlier] for earlier in after],
-        }
+        drawn.append((owner, rng.randint(SHORTEST, LONGEST), after))
+        depths.append(max((depths[earlier] + 1 for earlier in after), default=0))
+    order = sorted(range(len(names)), key=depths.__getitem__)  # names go by the sector's own order of work
+    names = [name for _, name in sorted(zip(order, sorted(names, key=listed.index), strict=True))]
+    packages: dict[str, dict[str, Any]] = {
+        name: {"owner": owner, "days": days, "after": [names[earlier] for earlier in after]}
+        for name, (owner, days, after) in zip(names, drawn, strict=True)
+    }
     deadline = request.terms.limits["deadline"]
     wanted = deadline + (rng.randint(1, 10) if request.breaks_limit else -rng.randint(0, 8))
     length = measure({"packages": packages, "upgrades": {}}, ())["finish"]
@@ -167,19 +184,16 @@ def _write_effect(upgrade: Mapping[str, Any]) -> str:
     if "person" in upgrade:
         return f"packages of {upgrade['person']} take a fifth less"
     if "takes" in upgrade:
-        return f"a contractor does {upgrade['package']} in {upgrade['takes']} days"
-    return f"{upgrade['saves']} days less for {upgrade['package']}"
+        return f"a contractor does {upgrade['package']} in {_write_days(upgrade['takes'])}"
+    return f"{_write_days(upgrade['saves'])} less for {upgrade['package']}"
+
+
+def _write_days(days: int) -> str:
+    return f"{days} day{'s' * (days != 1)}"
 
 
 def write_figures(figures: Figures) -> str:
     return f"finish day {figures['finish']}"
-
-
-def write_terms(terms: Terms) -> str:
-    return (
-        f"Every day by which the finish comes earlier is worth {terms.rates['day']} k$. Hard limit: the "
-        f"finish is on day {terms.limits['deadline']} at the latest (the deadline)."
-    )
 
 
 DOMAIN = Domain(
@@ -194,5 +208,5 @@ DOMAIN = Domain(
     write_figures=write_figures,
     subject="work plan",
     rules=RULES,
-    write_terms=write_terms,
+    terms=TERMS,
 )

@@ -22,6 +22,7 @@ from scenarios.company.domain import (
     Terms,
     draw_cost,
 )
+from scenarios.company.sectors import name_attack
 
 OUTSIDE = "outside"
 NUM_ASSETS = (2, 2, 3, 3, 3, 4, 4, 4, 5, 5)  # by difficulty 1-10
@@ -29,6 +30,18 @@ MOST_STEPS = 9  # names that a sector has
 CHAIN_SHARE = (0, 0, 0.4, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 1.0)  # of assets that are reached from another one
 SECOND_ROUTE_SHARE = (0, 0, 0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)  # of spare steps that open a second route
 LEAST_IMPACT = 10
+TERMS = (
+    "Every k$ of expected loss that is avoided is worth {avoided_loss} k$. Hard limit: the expected loss is "
+    "at most {expected_loss} k$ (the risk appetite).",
+    "Each k$ of expected loss that a part prevents counts as {avoided_loss} k$. The risk appetite is a hard "
+    "limit: the expected loss must not exceed {expected_loss} k$.",
+    "The company values each k$ of avoided expected loss at {avoided_loss} k$. Hard limit: an expected loss "
+    "of no more than {expected_loss} k$, the risk appetite.",
+    "A part is worth what it averts, {avoided_loss} k$ for each k$ of expected loss. The board's appetite is "
+    "a hard limit: {expected_loss} k$ of expected loss or less.",
+    "By the board's risk appetite, a hard limit, the expected loss is capped at {expected_loss} k$. To "
+    "prevent a k$ of expected loss is worth {avoided_loss} k$, above the appetite and under it.",
+)
 
 
 def draw_terms(rng: random.Random) -> Terms:
@@ -55,11 +68,12 @@ def draw(rng: random.Random, request: Request) -> dict[str, Any]:
         else:
             continue
         spare -= 1
+    hits = name_attack(request.sector, assets, steps, [sum(lengths) for lengths in routes])
     likelihoods: dict[str, int] = {}
     graph: dict[str, dict[str, Any]] = {}
     for place, (name, lengths) in enumerate(zip(assets, routes, strict=True)):
         is_chained = place > 0 and chained > 0 and rng.random() < chained
-        own = [[steps.pop() for _ in range(length)] for length in lengths]
+        own = [[hits[place].pop() for _ in range(length)] for length in lengths]
         for step in itertools.chain(*own):
             likelihoods[step] = rng.randint(40, 90)
         source = rng.choice(assets[:place]) if is_chained else OUTSIDE
@@ -194,13 +208,6 @@ def write_figures(figures: Figures) -> str:
     return f"expected loss {figures['expected_loss']} k$"
 
 
-def write_terms(terms: Terms) -> str:
-    return (
-        "Every k$ of expected loss that is avoided is worth 1 k$. Hard limit: the expected loss is at most "
-        f"{terms.limits['expected_loss']} k$ (the risk appetite)."
-    )
-
-
 DOMAIN = Domain(
     seat="risk",
     draw_terms=draw_terms,
@@ -213,5 +220,5 @@ DOMAIN = Domain(
     write_figures=write_figures,
     subject="threat graph",
     rules=RULES,
-    write_terms=write_terms,
+    terms=TERMS,
 )

@@ -50,7 +50,7 @@ def draw_question(domain: Domain, split: Split, seed: int, index: int, difficult
         structure, parts = draw_structure(setting, domain.seat, option, attempt)
         efficient = list_efficient(parts)
         costs = [upgrade["cost"] for upgrade in structure["upgrades"].values()]
-        shown_in_full = [setting.sector.name, setting.names[option], costs]
+        shown_in_full = [setting.drawn_sector, setting.drawn_names[option], costs]
         shown_in_short = [[part.cost, part.worth] for part in efficient if part.choice]
         amounts = [
             amount
@@ -63,6 +63,7 @@ def draw_question(domain: Domain, split: Split, seed: int, index: int, difficult
             return {
                 "sector": setting.sector.name,
                 "situation": setting.situation,
+                "wording": setting.wording,
                 "option": option,
                 "name": setting.names[option],
                 "amount": rng.choice(amounts),

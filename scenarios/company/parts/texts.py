@@ -4,10 +4,46 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from scenarios.base import Style
-from scenarios.company.domain import Domain
+from scenarios.company.domain import Domain, write_terms
 from scenarios.company.parts.question import Question, code_parts, read_question
 from scenarios.company.records import Part
 from scenarios.company.steps import write_parts
+
+WORDINGS = (  # by wording, the lines of a full brief
+    (
+        "{situation} Option {option} is: {name}.",
+        "{terms}",
+        "Upgrades on offer, with their cost in k$ a month: {offered}.",
+        "Which part is best on option {option} for at most {amount} k$ a month?",
+    ),
+    (
+        "{situation} It may choose option {option}: {name}.",
+        "What can be bought for it, at a cost in k$ a month: {offered}.",
+        "{terms}",
+        "You may spend up to {amount} k$ a month on option {option}. Choose the best part.",
+    ),
+    (
+        "{situation}",
+        "Suppose that it takes option {option}, {name}.",
+        "{terms}",
+        "Price list of the upgrades, in k$ a month: {offered}.",
+        "The table leaves you no more than {amount} k$ a month for option {option}. What do you buy?",
+    ),
+    (
+        "{situation}",
+        "Its option {option}: {name}.",
+        "{terms}",
+        "With no more than {amount} k$ a month for option {option}, find the part that is worth most.",
+        "On offer, each with its cost in k$ a month: {offered}.",
+    ),
+    (
+        "{situation} You look at option {option} and nothing else: {name}.",
+        "Upgrades, priced in k$ a month: {offered}.",
+        "Not more than {amount} k$ a month may go into option {option}.",
+        "{terms}",
+        "Name the part that you want.",
+    ),
+)
 
 
 def write_brief(domain: Domain, facts: Mapping[str, Any], style: Style) -> str:
@@ -18,13 +54,13 @@ def write_brief(domain: Domain, facts: Mapping[str, Any], style: Style) -> str:
     if style != "full":
         assert_never(style)
     offered = domain.write_upgrades(question.structure)
-    return "\n".join(
-        (
-            f"{facts['situation']} Option {question.option} is: {facts['name']}.",
-            domain.write_terms(question.terms),
-            f"Upgrades on offer, with their cost in k$ a month: {offered}.",
-            f"Which part is best on option {question.option} for at most {question.amount} k$ a month?",
-        )
+    return "\n".join(WORDINGS[facts["wording"]]).format(
+        situation=facts["situation"],
+        option=question.option,
+        name=facts["name"],
+        amount=question.amount,
+        offered=offered,
+        terms=write_terms(domain, question.terms, facts["wording"]),
     )
 
 

@@ -22,13 +22,29 @@ from roles.team import (
     Report,
     Vote,
 )
-from scenarios.company.domain import Terms
+from scenarios.company.domain import Terms, write_terms
 from scenarios.company.domains import DOMAINS
 from scenarios.company.records import Part
 from scenarios.team.listed_seat import is_listed, needed_on, upgrades_on
 from scenarios.team.offers import MAX_NAME_CHARS, CheckedReport, Table, TabledOffer, find_part, offers_on
 from scenarios.team.playable import PlayableCase, PublicCase, Seat
 
+# By wording of the case:
+NOTHING_BOUGHT = (
+    "before any spending",
+    "as it stands",
+    "if nothing is bought for it",
+    "without any spending",
+    "with no part bought",
+)
+REQUESTS = (
+    "Report to the table.",
+    "What do you report to the table?",
+    "Tell the table what you offer.",
+    "Now make your report.",
+    "The table waits for your report.",
+)
+OFFERS = ("offers", "proposes", "would buy", "puts forward", "asks for")
 PLAN_RULES = (
     "The company chooses one option and funds at most one part per seat on it. The plan is worth the "
     "option's value before any spending plus the worth of the funded parts, in k$ a month. All parts "
@@ -169,7 +185,7 @@ def write_public(public: PublicCase) -> str:
     """The case as all seats read it."""
     lines = [public.situation, ""] if public.situation else []
     lines += [
-        f"Option {letter}: {option.name}. Worth {option.base} k$ a month before any spending."
+        f"Option {letter}: {option.name}. Worth {option.base} k$ a month {NOTHING_BOUGHT[public.wording]}."
         for letter, option in public.options.items()
     ]
     lines.append(f"Budget for all seats together: {public.budget} k$ a month.")
@@ -179,7 +195,7 @@ def write_public(public: PublicCase) -> str:
 def write_report_brief(case: PlayableCase, seat: Seat, *, with_tools: bool) -> str:
     """Write what a specialist reads of the case: public facts, its terms, what can be bought, the request."""
     facts = write_seat_facts(case, seat, with_tools=with_tools)
-    return "\n".join([write_public(case.public), "", *facts, "Report to the table."])
+    return "\n".join([write_public(case.public), "", *facts, REQUESTS[case.public.wording]])
 
 
 def write_seat_facts(case: PlayableCase, seat: Seat, *, with_tools: bool) -> list[str]:
@@ -189,7 +205,8 @@ def write_seat_facts(case: PlayableCase, seat: Seat, *, with_tools: bool) -> lis
         lines.append(f"What you know: {seat.facts['words']}")
     if "structures" in seat.facts:
         domain, structures = DOMAINS[seat.role], seat.facts["structures"]
-        lines.append(domain.write_terms(Terms(rates=seat.facts["rates"], limits=seat.facts["limits"])))
+        terms = Terms(rates=seat.facts["rates"], limits=seat.facts["limits"])
+        lines.append(write_terms(domain, terms, case.public.wording))
         for option in case.options:
             lines += _write_now(case, seat, option)
             offered = domain.write_upgrades(structures[option])
@@ -268,8 +285,8 @@ def _write_option(public: PublicCase, table: Table, option: str) -> list[str]:
     offers = offers_on(table, option)
     offering = {offer.seat for offer in offers}
     facts = public.options[option]
-    lines = [f"Option {option}: {facts.name}. Worth {facts.base} k$ before any spending."]
-    lines += [_write_offer(offer, reports[offer.seat]) for offer in offers]
+    lines = [f"Option {option}: {facts.name}. Worth {facts.base} k$ {NOTHING_BOUGHT[public.wording]}."]
+    lines += [_write_offer(offer, reports[offer.seat], OFFERS[public.wording]) for offer in offers]
     for seat, report in reports.items():
         if option in report.veto:
             lines.append(f"- {title_of(seat)} vetoes it: its limit breaks whatever it buys.")
@@ -278,10 +295,10 @@ def _write_option(public: PublicCase, table: Table, option: str) -> list[str]:
     return lines if len(lines) > 1 else [*lines, "- no offers."]
 
 
-def _write_offer(offer: TabledOffer, report: CheckedReport) -> str:
+def _write_offer(offer: TabledOffer, report: CheckedReport, offers: str) -> str:
     needed = offer.option in report.needs
     return (
-        f"- [{offer.label}] {title_of(offer.seat)} offers {', '.join(offer.choice)}: cost {offer.cost} k$, "
+        f"- [{offer.label}] {title_of(offer.seat)} {offers} {', '.join(offer.choice)}: cost {offer.cost} k$, "
         f"worth {offer.worth} k$.{' Needed: the limit of this seat breaks without it.' if needed else ''}"
     )
 

@@ -10,8 +10,8 @@ from serving.review.inbox import list_rows
 from serving.review.pages import RefusalError, Website, find_site, first
 from serving.review.request_view import RequestState, find_state, list_history, list_work, show_request
 from serving.review.routes.general import CONFLICT, SEE_OTHER, UNAVAILABLE, UNPROCESSABLE
-from simulator.governance.gate.approvals import MAX_FEEDBACK_CHARS, NotApprovedError, ReviewResponse
-from simulator.governance.gate.request_form import ReviewRequest
+from simulator.governance.proposal import MAX_FEEDBACK_CHARS, ReviewRequest, ReviewResponse
+from simulator.governance.seals import NotApprovedError
 
 router = APIRouter(prefix="/approvals")
 RULINGS = ("approve", "edit", "reject")
@@ -49,7 +49,7 @@ async def rule(request: Request, interrupt_id: str) -> Response:
         return await _show_page(request, interrupt_id, status=refusal.status, why=str(refusal), **values)
     site.room.audit.append(reviewer, "ruling", interrupt_id, "handed to the desk", **told)
     try:
-        record = site.room.services.desk.submit(interrupt_id, first(form, "digest"), response, reviewer)
+        entry = site.room.services.desk.submit(interrupt_id, first(form, "digest"), response, reviewer)
     except NotApprovedError as error:
         site.room.audit.append(reviewer, "ruling", interrupt_id, f"refused: {error.reason}", **told)
         return await _show_page(request, interrupt_id, status=CONFLICT, why=f"Not signed: {error}.")
@@ -57,7 +57,7 @@ async def rule(request: Request, interrupt_id: str) -> Response:
         site.room.audit.append(reviewer, "ruling", interrupt_id, f"failed: {error}"[:500], **told)
         why = f"Nothing was signed: {error}. Send it again."
         return await _show_page(request, interrupt_id, status=UNAVAILABLE, why=why)
-    site.room.audit.append(reviewer, "ruling", interrupt_id, "signed", signature=record.signature, **told)
+    site.room.audit.append(reviewer, "ruling", interrupt_id, "kept", entry=entry.hash, **told)
     return RedirectResponse(f"/approvals/{interrupt_id}", SEE_OTHER)
 
 
@@ -100,7 +100,7 @@ async def _show_page(
         case=show_request(shown),
         state=_find_state(site, shown),
         id=interrupt_id,
-        work=await list_work(site.room.services, shown.thread),
+        work=list_work(site.room.services, shown.thread),
         history=list_history(site.room.services, shown.thread),
         next=waiting[0] if waiting else None,
         why=why,

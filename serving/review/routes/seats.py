@@ -18,7 +18,7 @@ from serving.review.pages import Form, RefusalError, Website, find_site, first
 from serving.review.routes.general import CONFLICT, SEE_OTHER, UNPROCESSABLE
 from serving.review.schema_form import Field, check_value, make_fields, read_fields
 from serving.review.turns import SeatTurn
-from simulator.governance.gate.approvals import NotApprovedError
+from simulator.governance.seals import NotApprovedError
 from simulator.tool_calls import format_tool_call
 from training.feedback.labels import time_now
 

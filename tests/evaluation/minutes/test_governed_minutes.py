@@ -21,13 +21,11 @@ from scenarios.team import PlanGame, PlayableCase
 from scenarios.written.written_case import read_case
 from simulator.agents.scripted_policies import oracle_team
 from simulator.engines.scripted import ScriptedEngine
-from simulator.governance.free_outcomes import FreeOutcomes
-from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_worth
 from simulator.governance.governed_reward import score_governed
-from simulator.governance.outcomes import CarriedPlan
-from simulator.governance.record_reading import read_record
+from simulator.governance.outcomes import CarriedPlan, FreeOutcomes
+from simulator.governance.record import GovernedRecord, read_record
+from simulator.governance.reviewers import SimulatedReviewer, score_by_worth
 from simulator.governance.runner import open_services, play_governed
-from simulator.governance.store.episode_record import GovernedRecord
 from simulator.graph.seating import list_roles
 from simulator.reward import TeamRewardWeights
 
@@ -50,9 +48,7 @@ def replanned() -> GovernedRecord:
             (episode,) = await play_governed(
                 [RESTLESS], services, seating, reviewer, worlds(shock_share=1.0), rounds=2
             )
-            return read_record(
-                RESTLESS, episode, services, stream=seating.stream, make_game=seating.make_game
-            )
+            return read_record(RESTLESS, episode, services, stream=seating.stream)
 
     return asyncio.run(run())
 
@@ -66,7 +62,7 @@ def written() -> GovernedRecord:
         async with open_services(None, key=KEY) as services:
             reviewer = SimulatedReviewer(score_by_worth)
             (episode,) = await play_governed([WRITTEN], services, seating, reviewer, FreeOutcomes)
-            return read_record(WRITTEN, episode, services, stream=seating.stream, make_game=seating.make_game)
+            return read_record(WRITTEN, episode, services, stream=seating.stream)
 
     return asyncio.run(run())
 
@@ -227,7 +223,7 @@ def test_a_role_from_outside_stands_in_every_part() -> None:
         )
         async with open_services(None, key=KEY) as services:
             (episode,) = await play_governed([case], services, seating, yes_man(), CALM)
-            return read_record(case, episode, services, stream=seating.stream, make_game=seating.make_game)
+            return read_record(case, episode, services, stream=seating.stream)
 
     record = asyncio.run(run())
     page = Page(render_minutes(case, record, label="team", chat=CHAT, roles=roles)).text

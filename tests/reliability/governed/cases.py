@@ -10,8 +10,8 @@ from simulator.agents.scripted_policies import oracle_team, remember_cases
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Engine, Sampling
 from simulator.engines.scripted import ScriptedEngine
-from simulator.governance.gate.reviewers import SimulatedReviewer, score_by_worth
 from simulator.governance.outcomes import SimulatedOutcomes
+from simulator.governance.reviewers import SimulatedReviewer, score_by_worth
 from simulator.graph.runner import MAX_TURNS
 from simulator.graph.seating import Seating
 

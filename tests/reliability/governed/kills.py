@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from reliability.governed.cases import KEY
 from reliability.governed.killable_process import Countdown, play
 from reliability.trials import Trial, Trials
+from simulator.governance.log import verify_chain
 from simulator.governance.runner import GovernedEpisode, open_services
-from simulator.governance.store.decision_log import verify_chain
 
 if TYPE_CHECKING:
     from reliability.stages.prepared_runs import PreparedRuns
@@ -62,29 +62,19 @@ def start_killer() -> Iterator[Killer]:
 def summarise(episodes: Sequence[GovernedEpisode], path: Path) -> dict[str, Any]:
     """All that must be the same however often the play was killed."""
 
-    async def read() -> dict[str, Any]:
+    async def check() -> None:
         async with open_services(path, key=KEY) as services:
             assert verify_chain(services.log.entries(), head=services.log.head()) is None
-            tables = {
-                table: sorted(
-                    map(repr, services.connection.execute(f"SELECT {columns} FROM {table}").fetchall())
-                )
-                for table, columns in (
-                    ("precedents", "thread, body"),
-                    ("effects", "*"),
-                )
-            }
-        return dict(tables)
 
+    asyncio.run(check())
     timeless = [
-        {name: value for name, value in episode.state.items() if name not in ("ruling", "__interrupt__")}
+        {name: value for name, value in episode.state.items() if name != "__interrupt__"}
         for episode in episodes
     ]
     return {
         "status": [(episode.thread, episode.status, episode.error) for episode in episodes],
         "state": timeless,
         "trace": [episode.trace for episode in episodes],
-        "tables": asyncio.run(read()),
     }
 
 

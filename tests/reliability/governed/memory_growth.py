@@ -28,8 +28,8 @@ from scenarios.team import PlanGame, TeamScenario, generate
 from simulator.chat_plain import PlainChat
 from simulator.engines.base import Sampling
 from simulator.engines.scripted import ScriptedEngine
-from simulator.governance.gate.reviewers import SimulatedReviewer
 from simulator.governance.outcomes import SimulatedOutcomes
+from simulator.governance.reviewers import SimulatedReviewer
 from simulator.governance.runner import GovernanceServices, open_services, play_governed
 from simulator.graph.runner import play_episodes
 from simulator.graph.seating import Seating

@@ -6,7 +6,8 @@ from functools import cache
 import pytest
 from fast_loop import slow_except
 
-from scenarios.base import SPLITS, Split
+from scenarios.base import Split
+from scenarios.company import setting
 from scenarios.company.case import generate_case
 from scenarios.company.coordination import is_hidden_profile, seat_decides, worth_without
 from scenarios.company.domains import DOMAINS
@@ -20,6 +21,7 @@ from scenarios.company.optimum import (
     recheck_optimum,
 )
 from scenarios.company.records import CompanyCase, Part, Plan
+from scenarios.company.sectors import NUM_WORDINGS, SECTORS
 from scenarios.company.splits import belongs_to
 
 NUM_CASES = 60  # per difficulty; benchmarks/scenarios/company_cases.py does 2,000
@@ -147,8 +149,31 @@ def test_splits_share_no_public_text() -> None:
     for split in splits:
         for case in draw(1, split):
             bases = [option.base for option in case.options.values()]
-            others = [other for other in SPLITS if belongs_to(other, [case.sector, case.budget, bases])]
-            assert others == [split]
+            shown = [SECTORS[case.sector].like or case.sector, case.budget, bases]
+            assert [other for other in splits if belongs_to(other, shown)] == [split]
+
+
+def test_new_sectors_and_their_wording_occur_in_no_other_split() -> None:
+    new = draw(1, "test-new-sectors")
+    assert all(SECTORS[case.sector].held_out and case.wording == NUM_WORDINGS for case in new)
+    known = [case for split in ("train", "test") for case in draw(1, split)]
+    assert not any(SECTORS[case.sector].held_out or case.wording == NUM_WORDINGS for case in known)
+
+
+def test_figures_do_not_depend_on_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short texts, which tell no words, stay the same whatever is added to the sectors."""
+
+    def list_figures(index: int) -> list[list[tuple[int, int]]]:
+        case = generate_case("train", 0, index, 5)
+        return [
+            [(part.cost, part.worth) for part in parts]
+            for own in case.parts.values()
+            for parts in own.values()
+        ]
+
+    before = [list_figures(index) for index in range(10)]
+    monkeypatch.setattr(setting, "draw_sector", lambda words, split, slot: SECTORS["mining"])
+    assert [list_figures(index) for index in range(10)] == before
 
 
 def test_structures_and_situation_are_json_and_text() -> None:

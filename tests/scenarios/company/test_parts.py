@@ -35,7 +35,7 @@ def test_a_stranger_who_reads_the_schema_plays_legally(seat: str, count: int) ->
     rng = random.Random(0)
     for index in range(count):
         scenario = family.generate("train", 0, index, 1 + index % 10)
-        listed = re.search(r"Upgrades[^:]*: (.*?)\.(\n|$)", scenario.brief)
+        listed = re.search(r"k\$ a month: (.*?)\.(\n|$)", scenario.brief)
         assert listed
         names = [name.rsplit(" ", 1)[0] for name in listed.group(1).split(";")[0].split(", ")]
         answer = {key: rng.randint(0, 30) for key in example if isinstance(example[key], int)}

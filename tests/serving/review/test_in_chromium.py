@@ -25,9 +25,9 @@ from serving.review.room import ReviewSettings
 from serving.review.sessions import make_token
 from serving.review.turns import SeatDesk
 from serving.server import open_socket
-from simulator.governance.gate.approvals import KEY_VARIABLE
-from simulator.governance.gate.reviewers import AbsentReviewer, WebReviewer
+from simulator.governance.reviewers import AbsentReviewer, WebReviewer
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed
+from simulator.governance.seals import KEY_VARIABLE
 from training.feedback.queue import write_queue
 
 CHROMIUM = os.environ.get("EMADS_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")

@@ -9,8 +9,8 @@ from typing import Any
 from review_site import Browser, Site, open_site
 
 from serving.review.sessions import make_token
-from simulator.governance.gate.request_form import ReviewRequest
-from simulator.governance.gate.reviewers import WebReviewer
+from simulator.governance.proposal import ReviewRequest
+from simulator.governance.reviewers import WebReviewer
 
 
 def on_site(folder: Path, play: Callable[[Site], Coroutine[Any, Any, None]], **options: Any) -> None:
@@ -42,7 +42,7 @@ def test_an_approval_in_the_browser_lets_the_case_go_to_its_end(tmp_path: Path) 
         assert "approved" in page
         assert "Carried out, every KPI holds" in page
         outcomes = [(one.body["reviewer"], one.body["outcome"]) for one in site.room.audit.read()]
-        assert outcomes[-2:] == [("ann", "handed to the desk"), ("ann", "signed")]
+        assert outcomes[-2:] == [("ann", "handed to the desk"), ("ann", "kept")]
 
     on_site(tmp_path, play)
 
@@ -100,7 +100,7 @@ def test_another_digest_a_second_ruling_and_a_stranger_are_turned_away(tmp_path:
         assert (await rule(ann, request, "approve")).status_code == 303
         second = await ben.send(path, digest=request.digest, ruling="reject", feedback="No.")
         assert second.status_code == 409
-        assert "the request has been answered" in second.text
+        assert "the request was settled" in second.text
         assert site.room.services.desk.find_answer(request.interrupt_id)["reviewer"] == "ann"  # type: ignore[index]
         stranger = site.browser()
         assert (await stranger.sign_in(make_token(b"o" * 32, "ann"))).status_code == 401

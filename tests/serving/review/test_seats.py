@@ -17,7 +17,7 @@ from emads.seats.person import WebPersonEngine
 from scenarios.team import PlanGame
 from serving.review.turns import SeatDesk
 from simulator.engines.base import CompletionRequest, Sampling
-from simulator.governance.gate.approvals import KEY_VARIABLE
+from simulator.governance.seals import KEY_VARIABLE
 from training.feedback.labels import time_now
 
 ROOT = Path(__file__).parents[3]

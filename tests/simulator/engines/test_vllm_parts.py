@@ -30,7 +30,7 @@ from simulator.engines.vllm.reply import BadReplyError, read_completion, read_pr
 from simulator.engines.vllm.server_client import VLLMServerEngine
 from training.config.loading import load_config
 from training.config.run_config import EngineConfig
-from training.models.engine_factory import choose_engine, close_engine, make_engine, team_schemas
+from training.models.engine_factory import choose_engine, open_engine, team_schemas
 
 
 def make_live() -> Any:
@@ -193,20 +193,23 @@ def test_config_names_engines_and_refuses_what_does_not_go_together() -> None:
 
 
 def test_the_factory_makes_the_engine_that_the_config_names() -> None:
-    plain = make_engine(EngineConfig(), end_id=1, seed=3, base=None)
-    assert isinstance(plain, TransformersEngine)
-    assert plain.seed == 3
-    close_engine(plain)
-    with pytest.raises(UserError, match=r"'ftp://127\.0\.0\.1' is not a URL"):
-        make_engine(
+    with open_engine(EngineConfig(), end_id=1, seed=3, base=None) as plain:
+        assert isinstance(plain, TransformersEngine)
+        assert plain.seed == 3
+    with (
+        pytest.raises(UserError, match=r"'ftp://127\.0\.0\.1' is not a URL"),
+        open_engine(
             EngineConfig(name="vllm_server", servers=("ftp://127.0.0.1",)), end_id=1, seed=0, base=None
-        )
+        ),
+    ):
+        pass
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
 def test_without_vllm_the_engine_says_how_to_get_it() -> None:
-    with pytest.raises(UserError, match="make vllm-cpu"):
-        make_engine(EngineConfig(name="vllm"), end_id=1, seed=0, base=None)
+    opened = open_engine(EngineConfig(name="vllm"), end_id=1, seed=0, base=None)
+    with pytest.raises(UserError, match="make vllm-cpu"), opened:
+        pass
 
 
 OFFER = Offer(option="A", part=["spare gateway"], cost=9, worth=14)
@@ -344,7 +347,7 @@ def test_server_is_told_every_sampling_option_that_a_model_folder_could_set() ->
     """A server takes what a request leaves out from the model's generation_config.json."""
     engine = VLLMServerEngine(["http://127.0.0.1:9"], end_id=5)
     body = engine._encode(REQUEST, "cto")
-    close_engine(engine)
+    engine.close()
     assert (body["top_p"], body["top_k"], body["min_p"], body["repetition_penalty"]) == (1.0, 0, 0.0, 1.0)
 
 

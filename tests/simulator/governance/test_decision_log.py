@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from simulator.governance.store.database import GENESIS, Store, open_store, transaction
-from simulator.governance.store.decision_log import DecisionLog, Entry, verify_chain
+from simulator.governance.log import DecisionLog, Entry, verify_chain
+from simulator.governance.store import GENESIS, Store, open_store, transaction
 
 
 def fill(path: Path | None = None, count: int = 6) -> tuple[Store, DecisionLog]:

@@ -13,8 +13,8 @@ from governed_tables import CALM, Person
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from reliability.governed.killable_process import Countdown, play
 from reliability.governed.kills import Killer, kill_and_resume, measure, start_killer, summarise
+from simulator.governance.log import verify_chain
 from simulator.governance.runner import open_services, play_governed
-from simulator.governance.store.decision_log import verify_chain
 
 NUM_KILLS = 20
 
@@ -32,9 +32,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any
 
 def test_the_undisturbed_play_has_everything_in_it(undisturbed: tuple[dict[str, Any], int, float]) -> None:
     calm, num_statements, _ = undisturbed
-    kinds = [kind for trace in calm["trace"] for _, kind, _ in trace]
+    kinds = [kind for trace in calm["trace"] for kind, _ in trace]
     assert {"requested", "rejected", "committed", "executed", "observed", "replanned", "closed"} <= set(kinds)
-    assert num_statements > 500
+    assert num_statements > 200
     assert [status for _, status, _ in calm["status"]] == ["completed", "completed"]
 
 
@@ -49,10 +49,10 @@ def test_killed_anywhere_it_ends_the_same(
 def test_killed_again_and_again_it_ends_the_same(
     killer: Killer, undisturbed: tuple[dict[str, Any], int, float], tmp_path: Path
 ) -> None:
-    """Every life is long enough for one more step only."""
+    """Every life is long enough for what was done before, and a little more."""
     path, num_kills = tmp_path / "store.db", 0
     wanted, num_statements, _ = undisturbed
-    while killer.play(path, statement=150):
+    while killer.play(path, statement=150 + 50 * num_kills):
         num_kills += 1
         assert num_kills < num_statements
     assert num_kills >= 4
@@ -74,14 +74,14 @@ def fork_player(path: Path, num_cases: int) -> int:
                 played = await play_governed(cases, services, make_seating(cases), Person(), CALM)
                 return {episode.status for episode in played}
 
-        status = 0 if asyncio.run(run()) <= {"completed", "failed"} else 2
+        status = 0 if asyncio.run(run()) == {"completed"} else 2
     finally:
         os._exit(status)
 
 
 @pytest.mark.process
 def test_processes_that_play_one_store_at_the_same_time_do_everything_once(tmp_path: Path) -> None:
-    """A second process is told so or finds the case done, with its status; it disturbs nobody's play."""
+    """They come to the same requests and the same end; nobody disturbs another's play."""
     path, num_cases = tmp_path / "store.db", 3
     children = [fork_player(path, num_cases) for _ in range(4)]
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0, 0]

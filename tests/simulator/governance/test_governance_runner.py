@@ -3,26 +3,23 @@
 import asyncio
 import json
 import random
-import sqlite3
-from contextlib import closing
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gate_probes import on_disk
 from governed_tables import CALM, yes_man
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from team_tables import CHAT, WatchedEngine, oracle_engine
 from trial_counts import num_trials
 
 from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
-from roles.errors import InfrastructureError
+from roles.errors import InfrastructureError, UserError
 from scenarios.team.playable import PlayableCase
 from simulator.agents.scripted_policies import hostile, silent
 from simulator.engines.base import Completion, CompletionRequest
 from simulator.engines.scripted import ScriptedEngine
-from simulator.governance.gate.approvals import ReviewResponse
 from simulator.governance.runner import GovernedEpisode, open_services, play_governed
-from simulator.governance.store.checkpoint_saver import strict_serializer
 
 CASES = draw_cases(8)
 KNOWN = list[PlayableCase](CASES)  # and what arises from their re-plans
@@ -85,7 +82,7 @@ def test_traces_depend_on_neither_arrival_nor_concurrency() -> None:
 
 def test_traces_hold_no_time() -> None:
     text = json.dumps([episode.trace for episode in play(CASES[:2])])
-    assert not [word for word in ("at_s", "nonce", "interrupt_id", "signature", "_at") if f'"{word}"' in text]
+    assert not [word for word in ("at_s", "expires_at_s", "answered_at_s", "_at") if f'"{word}"' in text]
 
 
 def test_later_calls_recall_what_earlier_ones_closed(tmp_path: Path) -> None:
@@ -109,48 +106,38 @@ def test_replans_spend_what_is_left_and_say_what_execution_revealed() -> None:
     replanned = [episode for episode in episodes if episode.state["attempt"]]
     assert replanned
     for episode in replanned:
-        first, *later = episode.state["history"]
+        first, *later = observed_in(episode)
         assert first["alerts"]
-        left = first["observation"]["left"]
-        for attempt in later:
-            assert attempt["observation"]["cost"] <= left
-            assert (
-                attempt["observation"]["left"]
-                == left
-                - attempt["observation"]["cost"]
-                - sum(
-                    int(shock.rpartition(" by ")[2].split()[0])
-                    for shock in attempt["observation"]["shocks"]
-                    if shock.startswith("The reserve is cut")
-                )
-                or attempt["observation"]["left"] == 0
-            )
-            left = attempt["observation"]["left"]
-        asked = episode.state["asked"]["reconcile"]
-        assert any(text.startswith(f"Execution of {first['option']} did not hold:") for text in asked)
+        left = first["left"]
+        for told in later:
+            assert told["cost"] <= left
+            cuts = [shock for shock in told["shocks"] if shock.startswith("The reserve is cut")]
+            cut = sum(int(shock.rpartition(" by ")[2].split()[0]) for shock in cuts)
+            assert told["left"] in (left - told["cost"] - cut, 0)
+            left = told["left"]
+        drafts = [body for kind, body in episode.trace if kind == "said" and body["step"] == "reconcile"]
+        news = f"Execution of {first['option']} did not hold:"
+        assert any(body["message"].startswith(news) for body in drafts)
         assert episode.state["attempt"] <= 3
+
+
+def observed_in(episode: GovernedEpisode) -> list[dict[str, Any]]:
+    return [body for kind, body in episode.trace if kind == "observed"]
 
 
 def test_only_seats_whose_facts_changed_report_again() -> None:
     for episode in play(CASES, reviewer=yes_man()):
         reports = [
-            (superstep, node.split("/")[1])
-            for superstep, node, _ in episode.trace
-            if node.startswith("report/")
+            body["role"] for kind, body in episode.trace if kind == "said" and body["step"] == "report"
         ]
-        first = min((superstep for superstep, _ in reports), default=0)
-        again = [role for superstep, role in reports if superstep > first]
+        again = list((Counter(reports) - Counter(list(episode.state["briefs"]))).elements())
         changed = [
-            role
-            for attempt in episode.state["history"][: episode.state["attempt"]]
-            for role in episode.state["briefs"]
-            if role in attempt["observation"]["changed"]
+            role for told in observed_in(episode)[: episode.state["attempt"]] for role in told["changed"]
         ]
         assert sorted(again) == sorted(changed)
-        for _, kind, body in episode.trace:
-            if kind == "observed":
-                struck = {seat for seat, lost in body["lost"].items() if lost}
-                assert struck <= set(body["changed"])
+        for body in observed_in(episode):
+            struck = {seat for seat, lost in body["lost"].items() if lost}
+            assert struck <= set(body["changed"])
 
 
 def test_an_engines_fault_stays_with_its_episode_which_can_be_taken_up(tmp_path: Path) -> None:
@@ -215,27 +202,7 @@ def test_one_case_twice_is_refused() -> None:
         play([CASES[0], CASES[0]])
 
 
-def test_checkpoints_come_back_as_plain_data() -> None:
-    strict, lax = strict_serializer(), JsonPlusSerializer(allowed_msgpack_modules=True)
-    value = {"a": [1, None, True], "b": {"c": "d"}}
-    assert strict.loads_typed(strict.dumps_typed(value)) == value
-    foreign = lax.dumps_typed({"x": ReviewResponse(decision="approve")})
-    assert isinstance(lax.loads_typed(foreign)["x"], ReviewResponse)
-    assert not isinstance(strict.loads_typed(foreign)["x"], ReviewResponse)
-    with pytest.raises(Exception, match="pickle"):
-        strict.loads_typed(("pickle", b"cos\nsystem\n(S'true'\ntR."))
-
-
-def test_checkpoints_in_the_store_are_strict() -> None:
-    async def run() -> None:
-        async with open_services(None, key=KEY) as services:
-            assert vars(services.checkpointer.serde)["pickle_fallback"] is False
-
-    asyncio.run(run())
-
-
-def test_a_finished_thread_whose_recorded_effect_is_damaged_ends_as_a_violation(tmp_path: Path) -> None:
-    """No graph runs again, so only the trace reads the effect."""
+def test_a_finished_thread_whose_log_is_damaged_is_a_users_error(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
     async def play() -> list[GovernedEpisode]:
@@ -244,9 +211,7 @@ def test_a_finished_thread_whose_recorded_effect_is_damaged_ends_as_a_violation(
 
     first = asyncio.run(play())
     assert {episode.status for episode in first} == {"completed"}
-    with closing(sqlite3.connect(path)) as store, store:
-        store.execute("UPDATE effects SET result = '{' WHERE thread = ?", (first[0].thread,))
-    damaged, *others = asyncio.run(play())
-    assert (damaged.status, damaged.trace) == ("violation", ())
-    assert "tampered" in (damaged.error or "")
-    assert [(one.status, one.trace) for one in others] == [(one.status, one.trace) for one in first[1:]]
+    assert asyncio.run(play()) == first
+    on_disk(path, "UPDATE decision_log SET body = '{' WHERE kind = 'said' AND thread = ?", (first[0].thread,))
+    with pytest.raises(UserError, match="not as it was written"):
+        asyncio.run(play())

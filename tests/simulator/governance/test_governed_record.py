@@ -24,12 +24,10 @@ from simulator.export.episode_files import (
     read_governed,
     write_governed,
 )
-from simulator.governance.gate.approvals import Proposal, ReviewResponse
-from simulator.governance.gate.request_form import ReviewRequest
-from simulator.governance.gate.reviewers import AbsentReviewer, Reviewer
-from simulator.governance.record_reading import read_record
+from simulator.governance.proposal import Proposal, ReviewRequest, ReviewResponse
+from simulator.governance.record import GovernedRecord, read_record
+from simulator.governance.reviewers import AbsentReviewer, Reviewer
 from simulator.governance.runner import open_services, play_governed
-from simulator.governance.store.episode_record import GovernedRecord
 
 SCENARIOS = draw_cases(9)
 RESTLESS = SCENARIOS[4]  # with shocks everywhere it is planned again twice
@@ -56,7 +54,7 @@ def play(
             seating = make_seating(SCENARIOS, engine=engine)
             world = worlds(shock_share=shock_share) if shock_share else CALM
             (episode,) = await play_governed([case], services, seating, reviewer, world)
-            return read_record(case, episode, services, stream=seating.stream, make_game=seating.make_game)
+            return read_record(case, episode, services, stream=seating.stream)
 
     return asyncio.run(run())
 
@@ -166,7 +164,7 @@ def test_a_question_and_its_reply_go_with_the_draft_that_follows() -> None:
             engine = ScriptedEngine(CHAT, seeded={**experts, "reconcile": decide})
             seating = replace(make_seating([case], engine=engine), make_game=partial(PlanGame, questions=1))
             (episode,) = await play_governed([case], services, seating, Telling([]), CALM)
-            return read_record(case, episode, services, stream=seating.stream, make_game=seating.make_game)
+            return read_record(case, episode, services, stream=seating.stream)
 
     record = asyncio.run(run())
     (draft,) = record.chapters[0].drafts
@@ -239,6 +237,6 @@ def test_a_changed_log_is_said_to_be_broken(tmp_path: Path) -> None:
             (episode,) = await play_governed([case], services, seating, Telling([]), CALM)
             services.connection.execute("DROP TRIGGER decision_log_keeps")
             services.connection.execute("UPDATE decision_log SET kind = 'refused' WHERE sequence = 2")
-            return read_record(case, episode, services, stream=seating.stream, make_game=seating.make_game)
+            return read_record(case, episode, services, stream=seating.stream)
 
     assert not asyncio.run(run()).is_log_sound

@@ -18,13 +18,7 @@ from scenarios.team.experts import best_report
 from scenarios.team.offers import offers_on
 from scenarios.team.playable import PlayableCase
 from simulator.game import TeamGame
-from simulator.governance.case_words import describe_case
-from simulator.governance.context import FullContext, Place
-from simulator.governance.course import Course
-from simulator.governance.gate.approvals import NotApprovedError, Proposal, ReviewResponse, issue_approval
-from simulator.governance.gate.eligibility import Reviewers
-from simulator.governance.gate.gate import MAX_REPLANS, Gate
-from simulator.governance.gate.requests import Requests
+from simulator.governance.gate import MAX_REPLANS, Gate, ReviewDesk, Reviewers
 from simulator.governance.governed_graph import (
     MAX_REFUSALS,
     MAX_REVISIONS,
@@ -35,15 +29,31 @@ from simulator.governance.governed_graph import (
     full_graph_mermaid,
     make_after_commit,
 )
-from simulator.governance.nodes.execution import close, make_executor, monitor, outcome, replan
-from simulator.governance.nodes.opening import dispatch, intake, write_renewed_brief
-from simulator.governance.nodes.review import commit, propose, review
+from simulator.governance.log import DecisionLog
+from simulator.governance.nodes import (
+    Course,
+    FullContext,
+    FullState,
+    close,
+    commit,
+    describe_case,
+    dispatch,
+    find_observed,
+    intake,
+    make_executor,
+    monitor,
+    open_full_case,
+    outcome,
+    propose,
+    replan,
+    review,
+    write_renewed_brief,
+)
 from simulator.governance.outcomes import ActualEffect, CarriedPlan, Observation, SimulatedOutcomes
-from simulator.governance.precedents import Precedent, PrecedentStore, write_recollection
-from simulator.governance.state import FullState, open_full_case
-from simulator.governance.store.database import open_store
-from simulator.governance.store.decision_log import DecisionLog
-from simulator.governance.store.effects import EffectsLedger
+from simulator.governance.precedents import Precedent, Precedents, write_recollection
+from simulator.governance.proposal import Proposal, ReviewResponse
+from simulator.governance.seals import NotApprovedError
+from simulator.governance.store import open_store
 from simulator.graph.context import Reply, Step
 from simulator.graph.nodes import make_after_vote, make_reconcile_node, make_report_node, make_vote_node
 from simulator.graph.state import Utterance, open_case
@@ -71,39 +81,29 @@ class Lines:
         self.lines, self.asked = lines, dict[str, list[str]]()
 
     async def ask(self, step: Step, role: str, message: str, state: FullState) -> Reply:
-        asked = self.asked[role] = [*state["asked"].get(role, []), message]
-        text = self.lines.get(role, REPORTS.get(role, ""))
-        return Reply(text=text, number=len(asked), is_new=True, asked=asked)
+        asked = self.asked.setdefault(role, [])
+        asked.append(message)
+        return Reply(text=self.lines.get(role, REPORTS.get(role, "")), number=len(asked), is_new=True)
 
 
-def make_context(agents: Lines | None = None, answer: Any = None, **outcomes: Any) -> FullContext:
-    """Services on a fresh store in memory; the reviewer's answer is given."""
-    connection, clock = open_store(None), HandClock()
-    log = DecisionLog(connection, clock, key=KEY)
-    reviewers = Reviewers(connection, log=log)
+def make_context(agents: Lines | None = None, **outcomes: Any) -> FullContext:
+    """Services on a fresh store in memory."""
+    log = DecisionLog(open_store(None), HandClock(), key=KEY)
+    reviewers = Reviewers(log)
     reviewers.register("ann")
     world = SimulatedOutcomes(CASE, **{"shock_share": 0.0, **outcomes})
-    course = Course("t", world, lambda case: PlanGame(case, "short"), write_briefs, log)
+    course = Course(world, lambda case: PlanGame(case, "short"), write_briefs)
     return FullContext(
         thread="t",
         agents=agents or Lines(),
         game=course.game,
-        gate=Gate(
-            connection,
-            key=KEY,
-            log=log,
-            requests=Requests(connection, log=log),
-            reviewers=reviewers,
-        ),
-        ledger=EffectsLedger(connection),
+        gate=Gate(log, reviewers),
         log=log,
-        precedents=PrecedentStore(connection),
+        precedents=Precedents(log),
         horizon=0,
         outcomes=world,
         course=course,
         words=describe_case(CASE),
-        locate=lambda: Place(thread="t", superstep=7, interrupt_id="i"),
-        ask=lambda request: answer(request) if callable(answer) else answer,
     )
 
 
@@ -132,18 +132,13 @@ def after(node: Any, state: FullState, context: FullContext | None = None) -> Fu
     return state
 
 
-def sign(request: dict[str, Any], response: ReviewResponse | None = None) -> dict[str, Any]:
-    return issue_approval(
-        response or ReviewResponse(decision="approve"),
-        key=KEY,
-        thread=request["thread"],
-        interrupt_id=request["interrupt_id"],
-        proposal_digest=request["digest"],
-        reviewer="ann",
-        now_s=HandClock().now_s,
-        lifetime_s=60,
-        nonce=("0" * 31) + str(request["proposal"]["revision"]),
-    ).model_dump()
+def rule(state: FullState, context: FullContext, response: ReviewResponse | None = None) -> FullState:
+    """The state after a review that a person has answered."""
+    request, _ = context.gate.show(Proposal.model_validate(state["proposal"]), state["shown"])
+    desk = ReviewDesk(context.log, context.gate, Reviewers(context.log))
+    given = response or ReviewResponse(decision="approve")
+    desk.submit(request.interrupt_id, request.digest, given, "ann")
+    return after(review, state, context)
 
 
 def votes(**said: str) -> dict[str, Utterance]:
@@ -205,26 +200,24 @@ def test_reconcile_reads_reports_then_objections_then_news() -> None:
     update = run(RECONCILE, fresh, context)
     assert agents.asked["reconcile"] == [GAME.write_decision_brief(PARSED)]
     assert (update["round"], update["decision"]["parsed"]["option"]) == (1, "B")
-    run(RECONCILE, make_state(round=1, votes=votes(cost="object"), asked=update["asked"]), context)
+    run(RECONCILE, make_state(round=1, votes=votes(cost="object")), context)
     assert agents.asked["reconcile"][1].startswith("Objections cost")
     news = make_state(
         round=0, redraft_reason="Execution of A did not hold: cost 84.", ruled_out={"A": "rejected"}
     )
     run(RECONCILE, news, context)
     brief = GAME.write_decision_brief(PARSED, ["A"])
-    assert agents.asked["reconcile"][0] == f"Execution of A did not hold: cost 84.\n{brief}"
+    assert agents.asked["reconcile"][2] == f"Execution of A did not hold: cost 84.\n{brief}"
 
 
 def test_vote_asks_everybody_in_its_own_transcript() -> None:
     agents = Lines(cto='{"vote": "object"}', coo='{"vote": "accept"}', risk="hm", cost="{}")
-    asked = {role: ["brief"] for role in SEATS}
-    update = run(make_vote_node(SEATS), make_state(asked=asked), make_context(agents))
+    update = run(make_vote_node(SEATS), make_state(), make_context(agents))
     said = [update["votes"][role]["parsed"] for role in SEATS]
     assert [one and one["vote"] for one in said] == ["object", "accept", None, None]
     funded = {offer.seat for offer in offers_on(load_table(PARSED), "A") if offer.label in LABELS[:1]}
-    assert update["asked"] == {
-        role: ["brief", f"Decision A {'with' if role in funded else 'without'} your part. Vote."]
-        for role in SEATS
+    assert agents.asked == {
+        role: [f"Decision A {'with' if role in funded else 'without'} your part. Vote."] for role in SEATS
     }
 
 
@@ -263,14 +256,14 @@ def test_route_after_vote(changed: dict[str, Any], route: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "route"),
     [
-        ({"ruling": {"ruling": "approve"}}, "commit"),
-        ({"ruling": {"ruling": "edit"}}, "propose"),
-        ({"ruling": {"ruling": "reject"}}, "reconcile"),
-        ({"ruling": {"ruling": "refused"}, "refusals": 1}, "review"),
-        ({"ruling": {"ruling": "refused"}, "refusals": MAX_REFUSALS}, "close"),
-        ({"ruling": {"ruling": "reject"}, "revision": MAX_REVISIONS + 1}, "close"),
-        ({"ruling": None}, "review"),
-        ({"ruling": {"approved": True}}, "review"),
+        ({"ruling": "approve"}, "commit"),
+        ({"ruling": "edit"}, "propose"),
+        ({"ruling": "reject"}, "reconcile"),
+        ({"ruling": "refused", "refusals": 1}, "review"),
+        ({"ruling": "refused", "refusals": MAX_REFUSALS}, "close"),
+        ({"ruling": "reject", "revision": MAX_REVISIONS + 1}, "close"),
+        ({"ruling": ""}, "review"),
+        ({"ruling": "waits"}, "review"),
     ],
 )
 def test_route_after_review(changed: dict[str, Any], route: str) -> None:
@@ -292,66 +285,64 @@ def test_route_after_commit_and_monitor() -> None:
 
 
 def test_the_way_through_the_gate_node_by_node() -> None:
-    context = make_context(answer=sign)
-    state = after(propose, make_state())
+    context = make_context()
+    state = after(propose, make_state(), context)
     assert Proposal.model_validate(state["proposal"]).decision_type == "routine"
-    state = after(review, state, context)
-    assert state["ruling"] is not None
-    assert state["ruling"]["ruling"] == "approve"
+    state = rule(state, context)
+    assert (state["ruling"], state["shown"]) == ("approve", 1)
     with pytest.raises(NotApprovedError, match="never committed"):
         run(make_executor("cto"), state, context)
     state = after(commit, state, context)
-    assert state["committed"] == Proposal.model_validate(state["proposal"]).digest
+    proposal = Proposal.model_validate(state["proposal"])
+    assert state["committed"] == proposal.digest
     for role in SEATS:
-        assert run(make_executor(role), state, context) == {"delivered": {role: state["committed"]}}
+        assert run(make_executor(role), state, context) == {}
     state = after(outcome, state, context)
     state = after(monitor, state, context)
-    assert state["history"][0]["option"] == "A"
-    assert state["history"][0]["funded"] == {PLANNED.seat: list(PLANNED.choice)}
+    observed = find_observed(context, proposal)
+    assert observed["option"] == "A"
+    assert observed["funded"] == {PLANNED.seat: list(PLANNED.choice)}
     assert run(close, state, context)["status"] in ("completed", "completed_with_alerts")
     kinds = [entry.kind for entry in context.log.entries("t")]
     assert kinds == ["requested", "approved", "committed", *["executed"] * 4, "observed", "closed"]
 
 
 def test_an_edit_is_a_new_proposal_and_a_rejection_goes_back() -> None:
-    edit = make_context(answer=lambda request: sign(request, ReviewResponse(decision="edit", option="C")))
-    state = after(review, after(propose, make_state()), edit)
+    edit = make_context()
+    state = after(propose, make_state(), edit)
+    state = rule(state, edit, ReviewResponse(decision="edit", option="C"))
     assert (state["edited"], state["revision"]) == ("C", 1)
     assert run(propose, state, edit)["proposal"]["option"] == "C"
     no = ReviewResponse(decision="reject", feedback="too dear")
-    state = after(
-        review, after(propose, make_state()), make_context(answer=lambda request: sign(request, no))
-    )
+    context = make_context()
+    state = rule(after(propose, make_state(), context), context, no)
     assert (state["round"], state["redraft_reason"]) == (0, "The reviewer rejects A. too dear")
     assert state["ruled_out"] == {"A": "the reviewer rejected it"}
 
 
-def test_an_edit_to_no_option_does_not_count() -> None:
-    odd = make_context(answer=lambda request: sign(request, ReviewResponse(decision="edit", option="Z")))
-    state = after(review, after(propose, make_state()), odd)
-    assert (state["refusal"], state["refusals"], state["edited"]) == ("unknown_option", 1, None)
+def test_an_edit_to_no_option_is_not_taken() -> None:
+    context = make_context()
+    with pytest.raises(NotApprovedError, match="cannot take the place") as refused:
+        rule(after(propose, make_state(), context), context, ReviewResponse(decision="edit", option="Z"))
+    assert refused.value.reason == "unknown_option"
 
 
-def test_an_edit_to_an_option_that_breaks_a_limit_does_not_count() -> None:
+def test_an_edit_to_an_option_that_breaks_a_limit_is_not_taken() -> None:
     veto = {**(PARSED["cto"] or {}), "veto": ["C"]}
     reports = {**make_state()["reports"], "cto": Utterance(text="", parsed=veto)}
-    edit = make_context(answer=lambda request: sign(request, ReviewResponse(decision="edit", option="C")))
-    state = after(review, after(propose, make_state(reports=reports)), edit)
-    assert (state["refusal"], state["refusals"], state["edited"]) == ("cannot_be_run", 1, None)
-
-
-def test_an_answer_that_does_not_count_says_why() -> None:
-    state = after(review, after(propose, make_state()), make_context(answer="false"))
-    assert (state["refusal"], state["refusals"]) == ("malformed", 1)
+    context = make_context()
+    state = after(propose, make_state(reports=reports), context)
+    with pytest.raises(NotApprovedError) as refused:
+        rule(state, context, ReviewResponse(decision="edit", option="C"))
+    assert refused.value.reason == "cannot_be_run"
 
 
 def carry_out(context: FullContext) -> FullState:
     """The state once the plan was approved, carried out and observed."""
-    state = after(propose, make_state(), context)
-    state = after(review, state, context)
+    state = rule(after(propose, make_state(), context), context)
     state = after(commit, state, context)
     for role in SEATS:
-        state.update(run(make_executor(role), state, context))  # type: ignore[typeddict-item]
+        run(make_executor(role), state, context)
     return after(outcome, state, context)
 
 
@@ -359,15 +350,14 @@ def test_monitor_holds_what_the_log_says_against_floors_and_replan_tells() -> No
     context = next(
         context
         for seed in range(50)
-        if (context := make_context(answer=sign, seed=seed, shock_share=1.0)).outcomes.observe(
+        if (context := make_context(seed=seed, shock_share=1.0)).outcomes.observe(
             [], CarriedPlan(option="A", funded={}, costs={}, worths={})
         )["kpis"]["coo"]
         < 100
     )
     state = carry_out(context)
-    told = state["observation"]
-    assert told is not None
-    state["observation"] = None  # what the state says is not believed
+    told: Any = find_observed(context, Proposal.model_validate(state["proposal"]))
+    state["alerts"] = []  # what the state says is not believed
     state = after(monitor, state, context)
     assert "coo" in state["alerts"]
     update = run(replan, state, context)
@@ -392,21 +382,21 @@ def cut_of(told: Observation) -> int:
 
 
 def test_nothing_is_monitored_or_planned_anew_without_an_observation() -> None:
-    context = make_context(answer=sign)
-    state = after(commit, after(review, after(propose, make_state(), context), context), context)
-    forged = {"kpis": dict.fromkeys(SEATS, 500), "lost": {}, "changed": [], "left": 999}
-    state["observation"] = forged  # type: ignore[typeddict-item]
+    context = make_context()
+    state = after(commit, rule(after(propose, make_state(), context), context), context)
+    state["alerts"] = ["cto"]
     for node in (monitor, replan):
         with pytest.raises(NotApprovedError, match="nothing was observed"):
             run(node, state, context)
 
 
 def test_close_asks_the_gate_and_not_the_state() -> None:
-    context = make_context(answer="false")
-    state = after(propose, make_state(status="completed", committed="d"))
+    context = make_context()
+    state = after(propose, make_state(status="completed", committed="d"), context)
     with pytest.raises(NotApprovedError, match="nothing was ever displayed"):
         run(close, state, context)
-    assert run(close, after(review, state, context), context)["status"] == "not_approved"
+    state = rule(state, context, ReviewResponse(decision="reject"))
+    assert run(close, state, context)["status"] == "not_approved"
 
 
 def test_outcomes_are_seeded_and_calm_ones_are_as_promised() -> None:

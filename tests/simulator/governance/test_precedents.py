@@ -1,21 +1,28 @@
-"""Recall of past decisions: similarity by hand, a horizon that does not move, one precedent per thread."""
+"""Recall of past decisions: similarity by hand, a horizon that does not move."""
 
+from simulator.governance.log import DecisionLog
 from simulator.governance.outcomes import ActualEffect
 from simulator.governance.precedents import (
     MAX_OF_COMPANY,
     Precedent,
-    PrecedentStore,
+    Precedents,
     compute_similarity,
     list_features,
     write_recollection,
 )
-from simulator.governance.store.database import open_store
+from simulator.governance.store import open_store
 
 FIFTH = "a fifth less time"
 
 
-def close(store: PrecedentStore, number: int, words: str) -> None:
-    store.add(f"t{number}", frozenset(words.split()), make(number))
+def open_precedents() -> tuple[Precedents, DecisionLog]:
+    log = DecisionLog(open_store(None), lambda: 0.0, key=b"k" * 32)
+    return Precedents(log), log
+
+
+def close(log: DecisionLog, name: object, words: str, precedent: Precedent | None = None) -> None:
+    told = make(int(str(name))) if precedent is None else precedent
+    log.append(f"t{name}", "closed", {"status": "completed", "features": words.split(), "precedent": told})
 
 
 def make(number: int, company: str = "", actuals: list[ActualEffect] | None = None) -> Precedent:
@@ -48,9 +55,9 @@ def test_similarity_is_the_shared_part() -> None:
 
 
 def test_the_nearest_three_come_back_the_older_first_among_equals() -> None:
-    store = PrecedentStore(open_store(None))
+    store, log = open_precedents()
     for number, words in enumerate(["a b", "a b c d", "x y", "a b", "a b c", "a b"]):
-        close(store, number, words)
+        close(log, number, words)
     found = store.recall(frozenset("ab"), store.horizon())
     assert [precedent["case"] for precedent in found] == ["case0", "case3", "case5"]
     assert found[0] == make(0)
@@ -58,25 +65,18 @@ def test_the_nearest_three_come_back_the_older_first_among_equals() -> None:
 
 
 def test_what_closes_later_is_not_recalled() -> None:
-    store = PrecedentStore(open_store(None))
-    close(store, 0, "a b")
+    store, log = open_precedents()
+    close(log, 0, "a b")
     horizon = store.horizon()
-    close(store, 1, "a b")
+    close(log, 1, "a b")
     assert [one["case"] for one in store.recall(frozenset("ab"), horizon)] == ["case0"]
 
 
-def test_a_thread_closes_once() -> None:
-    store = PrecedentStore(open_store(None))
-    close(store, 0, "a b")
-    close(store, 0, "c d")
-    assert store.horizon() == 1
-
-
 def test_cases_of_the_same_company_come_first_the_newest_before_the_older() -> None:
-    store = PrecedentStore(open_store(None))
-    store.add("near", frozenset("ab"), make(99))
+    store, log = open_precedents()
+    close(log, 99, "a b")
     for number in range(MAX_OF_COMPANY + 2):
-        store.add(f"t{number}", frozenset("xyz"), make(number, company="Northbank is a bank."))
+        close(log, number, "x y z", make(number, company="Northbank is a bank."))
     found = store.recall(frozenset("ab"), store.horizon(), company="Northbank is a bank.")
     newest = [f"case{number}" for number in range(MAX_OF_COMPANY + 1, 1, -1)]
     assert [one["case"] for one in found] == [*newest, "case99"]

@@ -7,10 +7,10 @@ from scenarios.company.records import Option
 from scenarios.team.offers import CheckedReport, TabledOffer
 from scenarios.team.playable import PublicCase
 from simulator.conflicts import Conflict
-from simulator.governance.duties import assign_duty
 from simulator.governance.precedents import Precedent
 from simulator.governance.resolution import (
     KPI_FLOOR,
+    assign_duty,
     decide_for,
     list_conflicts,
     list_option_lines,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from training.data.folders.columns import encode_shard
+from training.data.folders.rows import encode_shard
 
 
 def hash_folder(folder: Path) -> dict[str, str]:

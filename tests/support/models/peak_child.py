@@ -29,7 +29,7 @@ from training.learner.rows import TrainingRow
 from training.models.adapters import attach
 from training.planning.memory import joint_memory, role_memory
 from training.planning.shapes import SHAPES
-from training.planning.workload import Phase
+from training.planning.workload import Workload
 from training.roles.grpo import run_grpo
 from training.roles.rollouts import Rollouts
 from training.roles.sft import run_sft
@@ -44,7 +44,7 @@ def planned(kind: str) -> float:
     """Bytes that the plan expects of a step of this kind."""
     if kind == "joint":
         return joint_memory(SHAPE, CONFIG.changed(marl__memory__logit_rows=64), 1, tokens=ROWS * LENGTH).total
-    phase = Phase(name=kind, trained=0.0, row=float(LENGTH), step_rows=float(ROWS))
+    phase = Workload(name=kind, trained=0.0, row=float(LENGTH), step_rows=float(ROWS))
     return role_memory(SHAPE, RunConfig(model=ModelConfig(preset="smollm2-135m")), phase).total
 
 

@@ -18,8 +18,8 @@ from serving.review.room import ReviewSettings, Room, open_room
 from serving.review.sessions import make_token
 from serving.review.turns import SeatTurn, make_turn
 from simulator.chat_messages import MessageChat
-from simulator.governance.gate.request_form import ReviewRequest
-from simulator.governance.gate.reviewers import AbsentReviewer, Reviewer
+from simulator.governance.proposal import ReviewRequest
+from simulator.governance.reviewers import AbsentReviewer, Reviewer
 from simulator.governance.runner import GovernedEpisode, play_governed
 from training.feedback.labels import Message, Provenance
 from training.feedback.queue import QueuedItem, write_queue

@@ -17,8 +17,7 @@ from scenarios.registry import FAMILIES
 from scenarios.team import PlanGame, TeamScenario
 from scenarios.team.demonstrations import hold_meeting
 from simulator.tool_calls import format_tool_call
-from training.data.folders.columns import store_messages
-from training.data.folders.rows import build_rows
+from training.data.folders.rows import build_rows, store_messages
 from training.data.teacher.checks import PlayedTurn, write_messages
 from training.data.teacher.lessons import Lesson, list_lessons
 

@@ -16,7 +16,7 @@ from simulator.engines.openai.endpoint import EndpointSettings
 from training.data.folders.rows import SOLO_FAMILIES
 from training.data.teacher.folder import TeachingReport, teach_folder
 from training.data.teacher.lessons import list_lessons
-from training.data.teacher.teacher import Halt, Outcome, TeachingRules, write_demonstrations
+from training.data.teacher.teacher import Halt, TaughtLesson, TeachingRules, write_demonstrations
 
 RULES = TeachingRules()
 COMMAND = [sys.executable, "-m", "emads.cli", "generate", "--family", "cto", "--difficulties", "1"]
@@ -47,8 +47,8 @@ def play_all(
     rules: TeachingRules = RULES,
     families: Any = SOLO_FAMILIES,
     **changes: Any,
-) -> list[Outcome]:
-    async def run() -> list[Outcome]:
+) -> list[TaughtLesson]:
+    async def run() -> list[TaughtLesson]:
         async with ChatClient(make_settings(server, **changes)) as client:
             return await write_demonstrations(
                 [lesson for one in scenarios for lesson in list_lessons(one, families)],
@@ -61,7 +61,7 @@ def play_all(
     return asyncio.run(run())
 
 
-def reasons(outcomes: Sequence[Outcome]) -> list[str | None]:
+def reasons(outcomes: Sequence[TaughtLesson]) -> list[str | None]:
     return [outcome.rejection.reason if outcome.rejection else None for outcome in outcomes]
 
 

@@ -12,19 +12,10 @@ import pytest
 from governed_tables import OTHER_KEY, Stand
 from langgraph.types import Command
 
-from reliability.governed.cases import KEY
-from simulator.governance.gate.approvals import (
-    MAX_LIFETIME_S,
-    ApprovalRecord,
-    NotApprovedError,
-    Proposal,
-    ReviewResponse,
-    _sign,
-)
-from simulator.governance.gate.seals import seal
+from simulator.governance.log import entry_hash
+from simulator.governance.proposal import Proposal, ReviewResponse
 from simulator.governance.runner import thread_config
-from simulator.governance.store.database import canonical_json
-from simulator.governance.store.decision_log import entry_hash
+from simulator.governance.seals import NotApprovedError, canonical_json, seal
 
 Probe = Callable[[Stand], Awaitable[Any]]
 
@@ -42,61 +33,51 @@ def swap_option(proposal: Proposal) -> dict[str, Any]:
     return {**json.loads(text), "option": other}
 
 
-def resign(record: ApprovalRecord, **changed: Any) -> dict[str, Any]:
-    """The record with other fields and a good signature over them: what a stolen key could make."""
-    fields = {**record.model_dump(exclude={"signature"}), **changed}
-    return {**fields, "signature": _sign(fields, KEY)}
-
-
 async def until_review(stand: Stand) -> str:
-    """Reject the first proposal honestly: a second request stands. The first interrupt's id."""
-    first = (await stand.interrupt()).id
-    record = await stand.sign(ReviewResponse(decision="reject", feedback="no"))
-    await stand.answer(record.model_dump())
-    assert (await stand.interrupt()).id != first
+    """Reject the first proposal honestly: a second request stands. The first request's name."""
+    first = (await stand.request()).interrupt_id
+    await stand.rule(ReviewResponse(decision="reject", feedback="no"))
+    assert (await stand.request()).interrupt_id != first
     return first
 
 
-async def stop_before_commit(stand: Stand) -> ApprovalRecord:
+async def stop_before_commit(stand: Stand) -> None:
     """Approve honestly, and stop between the review and the commit."""
-    record = await stand.sign()
+    await stand.submit()
     await stand.graph.ainvoke(
-        Command(resume={(await stand.interrupt()).id: record.model_dump()}),
+        Command(resume=True),
         stand.config,
         context=stand.context,
         durability="sync",
         interrupt_before=["commit"],
     )
     assert (await stand.graph.aget_state(stand.config)).next == ("commit",)
-    return record
 
 
 def answer_with(value: Any) -> Probe:
     return lambda stand: stand.answer(value)
 
 
-def signed_with(**changed: Any) -> Probe:
-    async def probe(stand: Stand) -> Any:
-        return await stand.answer((await stand.sign(**changed)).model_dump())
-
-    return probe
-
-
-def tampered_with(**changed: Any) -> Probe:
-    async def probe(stand: Stand) -> Any:
-        return await stand.answer({**(await stand.sign()).model_dump(), **changed})
-
-    return probe
+def past_desk(**changed: Any) -> Probe:
+    return lambda stand: stand.rule_past_desk(**changed)
 
 
 def claim(node: str, **values: Any) -> Probe:
     return lambda stand: stand.claim(values, node)
 
 
+async def looks_like_an_answer(stand: Stand) -> Any:
+    """The resume carries all that an answer in the log would hold."""
+    request = await stand.request()
+    names = {"digest": request.digest, "interrupt_id": request.interrupt_id, "thread": stand.thread}
+    answer = {"decision": "approve", "reviewer": "ann", "expires_at_s": 2**40}
+    return await stand.answer({**names, **answer, "kind": "approved", "signature": "0" * 64})
+
+
 async def expired(stand: Stand) -> Any:
-    record = await stand.sign(lifetime_s=60)
-    stand.clock.now_s += 60
-    return await stand.answer(record.model_dump())
+    await stand.submit()
+    stand.clock.now_s += 600
+    return await stand.answer(True)
 
 
 async def expired_between_review_and_commit(stand: Stand) -> Any:
@@ -105,30 +86,14 @@ async def expired_between_review_and_commit(stand: Stand) -> Any:
     return await stand.go()
 
 
-async def endless_lifetime(stand: Stand) -> Any:
-    record = await stand.sign()
-    return await stand.answer(resign(record, expires_at_s=record.issued_at_s + MAX_LIFETIME_S + 1))
-
-
-async def from_the_future(stand: Stand) -> Any:
-    return await stand.answer((await stand.sign(now_s=stand.clock() + 3600)).model_dump())
-
-
 async def rejection_claimed_as_approval(stand: Stand) -> Any:
-    record = await stand.sign(ReviewResponse(decision="reject"))
-    ruling = {"ruling": "approve", "approval": record.model_dump()}
-    return await stand.claim({"ruling": ruling}, "review")
-
-
-async def rejection_turned_into_approval(stand: Stand) -> Any:
-    record = await stand.sign(ReviewResponse(decision="reject"))
-    return await stand.answer({**record.model_dump(), "decision": "approve"})
+    await stand.submit(ReviewResponse(decision="reject"))
+    return await stand.claim({"ruling": "approve"}, "review")
 
 
 async def edit_claimed_as_approval(stand: Stand) -> Any:
-    record = await stand.sign(ReviewResponse(decision="edit", option="C"))
-    ruling = {"ruling": "approve", "approval": record.model_dump()}
-    return await stand.claim({"ruling": ruling}, "review")
+    await stand.submit(ReviewResponse(decision="edit", option="C"))
+    return await stand.claim({"ruling": "approve"}, "review")
 
 
 async def committed_claimed(stand: Stand) -> Any:
@@ -136,17 +101,17 @@ async def committed_claimed(stand: Stand) -> Any:
 
 
 async def plan_swapped_after_display(stand: Stand) -> Any:
-    record = await stand.sign()
+    await stand.submit()
     await stand.graph.aupdate_state(
         stand.config, {"proposal": swap_option(await stand.proposal())}, as_node="propose"
     )
     await stand.go()
-    return await stand.answer(record.model_dump())
+    return await stand.answer(True)
 
 
 async def plan_swapped_after_approval(stand: Stand) -> Any:
     await stop_before_commit(stand)
-    swapped = {"proposal": swap_option(await stand.proposal())}
+    swapped = {"proposal": swap_option(await stand.proposal()), "ruling": "approve"}
     return await stand.claim(swapped, "review")
 
 
@@ -154,45 +119,58 @@ async def plan_emptied_of_its_conditions(stand: Stand) -> Any:
     await stop_before_commit(stand)
     eased = (await stand.proposal()).model_dump()
     eased["parts"] = [{**part, "kpi_floor": 0} for part in eased["parts"]]
-    return await stand.claim({"proposal": eased}, "review")
+    return await stand.claim({"proposal": eased, "ruling": "approve"}, "review")
 
 
 async def older_digest_after_edit(stand: Stand) -> Any:
-    early = await stand.sign()
-    await stand.answer((await stand.sign(ReviewResponse(decision="edit", option="C"))).model_dump())
-    return await stand.answer(early.model_dump())
+    """The first proposal is shown again by a claim after it was edited: its ruling is the edit."""
+    old = await stand.proposal()
+    await stand.rule(ReviewResponse(decision="edit", option="C"))
+    await stand.graph.aupdate_state(
+        stand.config, {"proposal": old.model_dump(), "shown": 0}, as_node="propose"
+    )
+    return await stand.go()
 
 
 async def older_digest_claimed_after_edit(stand: Stand) -> Any:
-    early = await stand.sign()
-    await stand.answer((await stand.sign(ReviewResponse(decision="edit", option="C"))).model_dump())
-    return await stand.claim({"ruling": {"ruling": "approve", "approval": early.model_dump()}}, "review")
+    old = await stand.proposal()
+    await stand.rule(ReviewResponse(decision="edit", option="C"))
+    return await stand.claim({"proposal": old.model_dump(), "ruling": "approve"}, "review")
 
 
 async def time_travel_to_the_first_display(stand: Stand) -> Any:
-    early = await stand.sign()
-    before = (await stand.graph.aget_state(stand.config)).config
-    first = await until_review(stand)
-    return await stand.go(Command(resume={first: early.model_dump()}), before)
+    before, old = (await stand.graph.aget_state(stand.config)).config, await stand.request()
+    await until_review(stand)
+    with pytest.raises(NotApprovedError):
+        stand.services.desk.submit(old.interrupt_id, old.digest, APPROVE, "ann")
+    return await stand.go(Command(resume=True), before)
 
 
 async def time_travel_and_old_plan_written_back(stand: Stand) -> Any:
-    early, old = await stand.sign(), await stand.proposal()
+    old = await stand.proposal()
     await until_review(stand)
     await stand.graph.aupdate_state(stand.config, {"proposal": old.model_dump()}, as_node="propose")
     await stand.go()
-    return await stand.answer(early.model_dump())
+    return await stand.answer(True)
 
 
 async def approval_after_rejection(stand: Stand) -> Any:
-    interrupt_id, early = (await stand.interrupt()).id, await stand.sign()
-    await until_review(stand)
-    return await stand.go(Command(resume={interrupt_id: early.model_dump()}))
+    first = await until_review(stand)
+    with pytest.raises(NotApprovedError, match="later request"):
+        stand.services.desk.submit(first, (await stand.proposal()).digest, APPROVE, "ann")
+    return await stand.go(Command(resume=True))
+
+
+async def rejected_then_approved_past_the_desk(stand: Stand) -> Any:
+    """The key's holder writes an approval of the request that was rejected."""
+    first = await until_review(stand)
+    return await stand.rule_past_desk(interrupt_id=first)
 
 
 async def answer_to_a_made_up_interrupt(stand: Stand) -> Any:
-    record = await stand.sign(interrupt_id="0" * 32)
-    return await stand.go(Command(resume={"0" * 32: record.model_dump()}))
+    with pytest.raises(NotApprovedError, match="no such request"):
+        stand.services.desk.submit("0" * 32, (await stand.proposal()).digest, APPROVE, "ann")
+    return await stand.go(Command(resume={"0" * 32: True}))
 
 
 async def goto_commit(stand: Stand) -> Any:
@@ -208,26 +186,26 @@ async def goto_all_executors(stand: Stand) -> Any:
 
 
 async def update_with_resume(stand: Stand) -> Any:
-    values = {"committed": (await stand.proposal()).digest, "ruling": {"ruling": "approve"}}
+    values = {"committed": (await stand.proposal()).digest, "ruling": "approve"}
     return await stand.go(Command(update=values, resume="approve"))
 
 
 async def started_anew_with_an_approved_state(stand: Stand) -> Any:
     state = dict((await stand.graph.aget_state(stand.config)).values)
     state |= {"approved": True, "committed": (await stand.proposal()).digest}
-    state |= {"ruling": {"ruling": "approve"}, "history": [], "status": "completed"}
+    state |= {"ruling": "approve", "status": "completed"}
     return await stand.go(state)
 
 
 async def copied_into_another_thread(stand: Stand) -> Any:
-    """The checkpoint of this thread under another name, approved there by this thread's approval."""
-    record = await stand.sign()
+    """The state of this thread, which is approved, in another one."""
+    await stand.submit()
     state = dict((await stand.graph.aget_state(stand.config)).values)
     other = thread_config("elsewhere")
     await stand.graph.aupdate_state(other, state, as_node="propose")
-    for context in (stand.context, replace(stand.context, thread="elsewhere")):
-        assert await stand.go(None, other, context) is None
-        assert await stand.go(Command(resume=record.model_dump()), other, context) is None
+    context = replace(stand.context, thread="elsewhere")
+    assert await stand.go(None, other, context) is None
+    assert await stand.go(Command(resume=True), other, context) is None
 
 
 @contextmanager
@@ -249,31 +227,26 @@ def on_disk(path: Path, statement: str, values: tuple[Any, ...] = ()) -> None:
         assert connection.execute(statement, values).rowcount > 0
 
 
-async def checkpoint_edited_on_disk(stand: Stand) -> Any:
-    record, option = await stand.sign(), (await stand.proposal()).option
-    old, new = f"option {option}".encode(), f"option {OTHER_OPTION[option]}".encode()
-    with sqlite3.connect(stand.path) as connection:
-        rows = connection.execute("SELECT sequence, written FROM checkpoints").fetchall()
-        assert any(old in blob for _, blob in rows)
-        for sequence, blob in rows:
-            connection.execute(
-                "UPDATE checkpoints SET written = ? WHERE sequence = ?", (blob.replace(old, new), sequence)
-            )
-    connection.close()
-    return await stand.answer(record.model_dump())
-
-
 async def request_edited_on_disk(stand: Stand) -> Any:
-    record, swapped = await stand.sign(), swap_option(await stand.proposal())
+    """The store notices at its next opening; a live process shows what it has verified."""
+    swapped = swap_option(await stand.proposal())
     digest = Proposal.model_validate(swapped).digest
+    old = (await stand.proposal()).digest
     on_disk(
         stand.path,
-        "UPDATE requests SET body = replace(body, ?, ?)",
-        ((await stand.proposal()).digest, digest),
+        "UPDATE decision_log SET body = replace(body, ?, ?) WHERE kind = 'requested'",
+        (old, digest),
     )
-    await stand.graph.aupdate_state(stand.config, {"proposal": swapped}, as_node="propose")
-    await stand.go()
-    return await stand.answer(record.model_dump())
+    assert [one.digest for one in stand.services.desk.list_open()] == [old]
+    with pytest.raises(NotApprovedError, match="not as it was written"):
+        stand.services.log.verify(stand.thread)
+    assert stand.services.desk.list_open() == []
+    await stand.answer(True)
+    on_disk(
+        stand.path,
+        "UPDATE decision_log SET body = replace(body, ?, ?) WHERE kind = 'requested'",
+        (digest, old),
+    )
 
 
 async def write_entry(stand: Stand, kind: str, **body: Any) -> None:
@@ -291,19 +264,13 @@ async def write_entry(stand: Stand, kind: str, **body: Any) -> None:
 
 
 async def ruling_written_on_disk(stand: Stand) -> Any:
-    record = (await stand.sign(key=OTHER_KEY)).model_dump()
-    told = {"digest": record["proposal_digest"], "interrupt_id": record["interrupt_id"]}
-    await write_entry(stand, "approved", **told, record=record)
-    await stand.go()
-    await take_last_back(stand)
-
-
-async def answer_written_on_disk(stand: Stand) -> Any:
-    record = (await stand.sign(key=OTHER_KEY)).model_dump()
-    told = {"digest": record["proposal_digest"], "interrupt_id": record["interrupt_id"]}
-    await write_entry(stand, "answered", **told, record=record)
+    request = await stand.request()
+    names = {"digest": request.digest, "interrupt_id": request.interrupt_id, "option": "A", "attempt": 0}
+    told = {"reviewer": "ann", "to": None, "feedback": "", "expires_at_s": 2**40}
+    await write_entry(stand, "approved", **names, **told)
     with pytest.raises(NotApprovedError, match="not as it was written"):
-        stand.services.desk.find_answer(record["interrupt_id"])
+        stand.services.desk.find_answer(request.interrupt_id)
+    assert await stand.answer(True) is None
     await take_last_back(stand)
 
 
@@ -311,15 +278,10 @@ async def take_last_back(stand: Stand) -> None:
     on_disk(stand.path, "DELETE FROM decision_log WHERE sequence = (SELECT max(sequence) FROM decision_log)")
 
 
-async def display_changed_at_the_desk(stand: Stand) -> Any:
-    """The request as the web shows it is swapped in the store; the desk must not sign for it."""
-    swapped = swap_option(await stand.proposal())
-    body = {**(await stand.interrupt()).value, "proposal": swapped}
-    on_disk(stand.path, "UPDATE requests SET body = ?", (json.dumps(body),))
-    assert stand.services.desk.list_open() == []
-    for digest in ((await stand.proposal()).digest, Proposal.model_validate(swapped).digest):
-        with pytest.raises(NotApprovedError, match="not the one"):
-            stand.services.desk.submit((await stand.interrupt()).id, digest, APPROVE, "ann")
+async def another_digest_at_the_desk(stand: Stand) -> Any:
+    swapped = Proposal.model_validate(swap_option(await stand.proposal()))
+    with pytest.raises(NotApprovedError, match="not the one"):
+        stand.services.desk.submit((await stand.request()).interrupt_id, swapped.digest, APPROVE, "ann")
 
 
 PROBES: dict[str, Probe] = {
@@ -332,32 +294,22 @@ PROBES: dict[str, Probe] = {
     "resume decision only": answer_with({"decision": "approve"}),
     "resume a list": answer_with([{"decision": "approve"}]),
     "resume empty": answer_with({}),
-    "wrong enum case": tampered_with(decision="Approve"),
-    "extra field": tampered_with(approved=True),
-    "another option slipped in": tampered_with(option="C"),
-    "longer life": tampered_with(expires_at_s=2_000_000_000),
-    "other reviewer": tampered_with(reviewer="the board"),
-    "signature of zeros": tampered_with(signature="0" * 64),
-    "signature empty": tampered_with(signature=""),
-    "forged signature": signed_with(key=OTHER_KEY),
-    "another thread's": signed_with(thread="g/another"),
-    "another interrupt's": signed_with(interrupt_id="0" * 32),
-    "another digest": signed_with(proposal_digest="0" * 64),
+    "resume what looks like an answer": looks_like_an_answer,
+    "written for another reviewer": past_desk(reviewer="the board"),
+    "written for another interrupt": past_desk(interrupt_id="0" * 32),
+    "written as expired": past_desk(expires_at_s=0),
     "expired": expired,
     "expired before the commit": expired_between_review_and_commit,
-    "endless lifetime": endless_lifetime,
-    "from the future": from_the_future,
-    "state says approved": claim("review", ruling={"ruling": "approve", "approval": None}),
-    "state says approved true": claim("review", ruling={"ruling": "approve", "approval": True}),
-    "state says committed": claim("review", ruling={"ruling": "approve"}, committed="f" * 64),
+    "state says approved": claim("review", ruling="approve"),
+    "state says approved true": claim("review", ruling=True),
+    "state says committed": claim("review", ruling="approve", committed="f" * 64),
     "as the commit node": committed_claimed,
-    "as an executor": claim("execute_cto", delivered={"cto": "x"}),
-    "as the outcome": claim("outcome", observation={"kpis": {}, "shock": ""}, status="completed"),
+    "as an executor": claim("execute_cto", committed="x"),
+    "as the outcome": claim("outcome", alerts=[], status="completed"),
     "as the monitor": claim("monitor", alerts=[], status="completed"),
     "as the close node": claim("close", status="completed"),
-    "proposal removed": claim("review", ruling={"ruling": "approve"}, proposal=None),
+    "proposal removed": claim("review", ruling="approve", proposal=None),
     "rejection claimed as approval": rejection_claimed_as_approval,
-    "rejection turned into approval": rejection_turned_into_approval,
     "edit claimed as approval": edit_claimed_as_approval,
     "plan swapped after display": plan_swapped_after_display,
     "plan swapped after approval": plan_swapped_after_approval,
@@ -367,6 +319,7 @@ PROBES: dict[str, Probe] = {
     "time travel": time_travel_to_the_first_display,
     "old plan written back": time_travel_and_old_plan_written_back,
     "approval after rejection": approval_after_rejection,
+    "rejected, then approved past the desk": rejected_then_approved_past_the_desk,
     "made-up interrupt": answer_to_a_made_up_interrupt,
     "goto commit": goto_commit,
     "goto an executor": goto_executor,
@@ -374,9 +327,7 @@ PROBES: dict[str, Probe] = {
     "update with resume": update_with_resume,
     "started anew": started_anew_with_an_approved_state,
     "copied into another thread": copied_into_another_thread,
-    "checkpoint edited on disk": checkpoint_edited_on_disk,
     "request edited on disk": request_edited_on_disk,
     "ruling written on disk": ruling_written_on_disk,
-    "answer written on disk": answer_written_on_disk,
-    "display changed at the desk": display_changed_at_the_desk,
+    "another digest at the desk": another_digest_at_the_desk,
 }

@@ -1,41 +1,28 @@
 """A case that stands at the human gate, and all the handles that somebody might pull."""
 
 import asyncio
-import itertools
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
 
 from reliability.governed.cases import KEY, draw_cases, make_seating, worlds
 from scenarios.team import TeamScenario
-from simulator.governance.context import FullContext
-from simulator.governance.durable_agents import DurableAgents
-from simulator.governance.gate.approvals import (
-    ApprovalRecord,
-    NotApprovedError,
-    Proposal,
-    ReviewResponse,
-    issue_approval,
-)
-from simulator.governance.gate.request_form import ReviewRequest
-from simulator.governance.gate.reviewers import AbsentReviewer, SimulatedReviewer
-from simulator.governance.governed_graph import FullGraph
-from simulator.governance.runner import (
-    GovernanceServices,
-    make_course,
-    make_full_context,
-    open_services,
-    play_governed,
-    thread_config,
-)
-from simulator.governance.store.decision_log import verify_chain
+from simulator.governance.governed_graph import FullGraph, full_graph
+from simulator.governance.log import Entry, EntryKind, verify_chain
+from simulator.governance.nodes import FullContext, FullState, open_full_case
+from simulator.governance.proposal import Proposal, ReviewRequest, ReviewResponse
+from simulator.governance.reviewers import SimulatedReviewer
+from simulator.governance.runner import GovernanceServices, make_context, open_services, thread_config
+from simulator.governance.seals import NotApprovedError
+from simulator.graph.seating import Seating
 
 OTHER_KEY = b"o" * 32
 NOW_S = 1_000_000
@@ -49,11 +36,6 @@ class HandClock:
 
     def __call__(self) -> float:
         return self.now_s
-
-
-def counted_nonces() -> Callable[[], str]:
-    numbers = itertools.count(1)
-    return lambda: f"{next(numbers):032x}"
 
 
 def yes_man() -> SimulatedReviewer:
@@ -84,8 +66,8 @@ class Stand:
     thread: str
     graph: FullGraph
     context: FullContext
+    first: FullState
     path: Path
-    nonce: Callable[[], str] = field(default_factory=lambda: counted_nonces())
 
     @property
     def config(self) -> RunnableConfig:
@@ -95,27 +77,45 @@ class Stand:
         """The live interrupt."""
         return (await self.graph.aget_state(self.config)).interrupts[0]
 
+    async def request(self) -> ReviewRequest:
+        """The request that the graph waits for."""
+        return ReviewRequest.model_validate((await self.interrupt()).value)
+
     async def proposal(self) -> Proposal:
         state = await self.graph.aget_state(self.config)
         return Proposal.model_validate(state.values["proposal"])
 
-    async def sign(self, response: ReviewResponse | None = None, **changed: Any) -> ApprovalRecord:
-        """What an honest reviewer would sign now, or something near it."""
-        given: dict[str, Any] = {
-            "response": response or ReviewResponse(decision="approve"),
-            "key": KEY,
-            "thread": self.thread,
+    async def submit(self, response: ReviewResponse | None = None, reviewer: str = "ann") -> Entry:
+        """An honest reviewer's answer at the desk; the graph has not gone on."""
+        request = await self.request()
+        given = response or ReviewResponse(decision="approve")
+        return self.services.desk.submit(request.interrupt_id, request.digest, given, reviewer)
+
+    async def rule_past_desk(self, response: ReviewResponse | None = None, **changed: Any) -> Any:
+        """A ruling that the key's holder writes into the log, and what the graph makes of it."""
+        request, given = await self.request(), response or ReviewResponse(decision="approve")
+        kinds: dict[str, EntryKind] = {"approve": "approved", "edit": "edited", "reject": "rejected"}
+        body = {
+            "digest": request.digest,
+            "interrupt_id": request.interrupt_id,
+            "option": request.proposal.option,
+            "attempt": request.proposal.attempt,
             "reviewer": "ann",
-            "now_s": self.clock(),
-            "lifetime_s": 600,
+            "to": given.option,
+            "feedback": given.feedback,
+            "expires_at_s": int(self.clock()) + 600,
         }
-        if "interrupt_id" not in changed:
-            given["interrupt_id"] = (await self.interrupt()).id
-        if "proposal_digest" not in changed:
-            given["proposal_digest"] = (await self.proposal()).digest
-        if "nonce" not in changed:
-            given["nonce"] = "f" + self.nonce()[1:]
-        return issue_approval(**{**given, **changed})
+        self.services.log.append(self.thread, kinds[given.decision], {**body, **changed})
+        return await self.answer(True)
+
+    async def rule(self, response: ReviewResponse | None = None, reviewer: str = "ann") -> Any:
+        """An honest reviewer's answer, and what the graph makes of it."""
+        await self.submit(response, reviewer)
+        return await self.answer(True)
+
+    async def start(self) -> Any:
+        """Play from the beginning to the gate."""
+        return await self.go(self.first)
 
     async def go(
         self, step: Any = None, config: RunnableConfig | None = None, context: FullContext | None = None
@@ -129,7 +129,7 @@ class Stand:
             return None
 
     async def answer(self, value: Any) -> Any:
-        """Answer the live interrupt with anything; None where nothing is asked any more."""
+        """Resume the live interrupt with anything; None where nothing is asked any more."""
         waiting = (await self.graph.aget_state(self.config)).interrupts
         return await self.go(Command(resume={waiting[0].id: value})) if waiting else None
 
@@ -179,21 +179,28 @@ async def stand_at_gate(folder: Path, *, index: int = 0, four_eyes: bool = False
     """A thread in a file store that waits at its first proposal (one with a plan)."""
     scenarios = draw_cases(index + 1)
     case, clock, path = scenarios[index], HandClock(), folder / f"store{index}.db"
-    async with open_services(
-        path, key=KEY, clock=clock, nonce=counted_nonces(), four_eyes=four_eyes
-    ) as services:
+    async with open_services(path, key=KEY, clock=clock, lifetime_s=600, four_eyes=four_eyes) as services:
         services.desk.reviewers.register("ann")
-        seating = make_seating(scenarios)
-        (episode,) = await play_governed([case], services, seating, AbsentReviewer(), CALM)
-        assert episode.status == "waiting"
-        course = make_course(episode.thread, seating, CALM(case), services)
-        agents = DurableAgents(seating, case, course.game, episode.thread, services.ledger)
-        yield Stand(
-            services=services,
-            clock=clock,
-            case=case,
-            thread=episode.thread,
-            graph=services.graph(tuple(case.seats)),
-            context=make_full_context(episode.thread, 0, services, agents, case, course, CALM(case)),
-            path=path,
-        )
+        stand = make_stand(services, clock, case, path, make_seating(scenarios))
+        await stand.start()
+        assert (await stand.proposal()).thread == stand.thread
+        yield stand
+
+
+def make_stand(
+    services: GovernanceServices, clock: HandClock, case: TeamScenario, path: Path, seating: Seating
+) -> Stand:
+    """All handles of the case's thread, in this process's memory."""
+    thread = f"{seating.stream}/{case.key}"
+    services.gate.open_case(thread, case.key, 0, list(case.seats))
+    context, _ = make_context(thread, case, seating, CALM(case), services)
+    return Stand(
+        services=services,
+        clock=clock,
+        case=case,
+        thread=thread,
+        graph=full_graph(tuple(case.seats), InMemorySaver()),
+        context=context,
+        first=open_full_case(seating.open_case(case, seating.make_game(case), rounds=2)),
+        path=path,
+    )

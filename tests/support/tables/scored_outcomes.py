@@ -12,7 +12,6 @@ TINY = (
     "marl.max_completion_tokens=12",
     "evaluation.num_role_scenarios=12",
     "evaluation.num_team_scenarios=8",
-    "evaluation.num_bootstrap=100",
 )
 
 

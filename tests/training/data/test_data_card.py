@@ -6,6 +6,7 @@ import re
 import shlex
 from collections import Counter
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import yaml
@@ -19,12 +20,10 @@ from scenarios.registry import FAMILIES
 from scenarios.team.demonstrations import hold_meeting
 from scenarios.team.offers import load_report
 from scenarios.team.value import judge_decision
-from training.data.folders import requests
-from training.data.folders.baselines import score_baselines
-from training.data.folders.columns import COLUMNS, read_text
+from training.data.folders import datasets
 from training.data.folders.datasets import generate_folder
-from training.data.folders.row_statistics import Lengths, RowStatistics, describe_values
-from training.data.folders.rows import build_rows
+from training.data.folders.rows import COLUMNS, build_rows, read_text
+from training.data.folders.statistics import RowStatistics, describe_values, score_baselines
 
 COUNT = 15
 
@@ -34,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All families, shards of ten, two splits of cto."""
     path = tmp_path_factory.mktemp("card") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(requests, "SCENARIOS_PER_SHARD", 10)
+        patch.setattr(datasets, "SCENARIOS_PER_SHARD", 10)
         generate_folder(("all",), COUNT, path)
         generate_folder(("cto",), 4, path, seed=3, split="test", difficulties=(1, 2, 4), unseal=True)
     return path
@@ -60,7 +59,6 @@ def test_counts_and_difficulties(folder: Path) -> None:
         "drawn": "15",
         "exact repeats left out": "0",
         "near repeats left out": "0",
-        "certified": "yes",
     }
     levels = {(row["family"], row["split"]): row for row in read_table(folder, "Scenarios by difficulty")}
     assert [levels["cto", "train"][level] for level in "124"] == ["8", "7", "0"]
@@ -111,9 +109,10 @@ def test_majority_is_the_most_common_value_of_each_field() -> None:
     majority = found.majority_answer("cost", 1)
     costs = Counter(json.loads(build_rows("cost", "train", 0, i, 1)[0]["answer"])["cost"] for i in range(60))
     assert costs[majority["cost"]] == max(costs.values())
-    (scores,) = score_baselines("cost", found)
-    assert scores.num_scenarios == 60
-    assert scores.means["majority"] < scores.means["greedy"] < scores.means["oracle"] == 1.0
+    ((band, rewards),) = score_baselines(found)
+    assert (band, len(rewards["oracle"])) == ((1, 3), 60)
+    means = {name: fmean(values) for name, values in rewards.items()}
+    assert means["majority"] < means["greedy"] < means["oracle"] == 1.0
 
 
 def test_the_commands_on_the_card_make_the_same_bytes(tmp_path: Path, folder: Path) -> None:
@@ -121,7 +120,7 @@ def test_the_commands_on_the_card_make_the_same_bytes(tmp_path: Path, folder: Pa
     commands = block.splitlines()
     assert len(commands) == 2
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(requests, "SCENARIOS_PER_SHARD", 10)
+        patch.setattr(datasets, "SCENARIOS_PER_SHARD", 10)
         for command in commands:
             arguments = [
                 str(tmp_path / "again") if word == "DATA" else word for word in shlex.split(command)[1:]
@@ -196,10 +195,6 @@ def test_plain_load_dataset_gives_chats_and_logs_no_warning(
     hf_datasets.logging.disable_propagation()
     assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == []
     assert [str(one.message) for one in recwarn if "datasets" in one.filename] == []
-
-
-def test_lengths_of_nothing_are_no_error() -> None:
-    assert str(Lengths()) == "0 / 0.0 / 0"
 
 
 def test_values_are_described_by_share_or_by_range() -> None:

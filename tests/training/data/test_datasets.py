@@ -15,11 +15,9 @@ from roles.team import RECONCILER, SPECIALISTS, Report
 from scenarios import team
 from scenarios.base import Split, ToolCall
 from scenarios.registry import FAMILIES
-from training.data.folders import datasets, requests
+from training.data.folders import datasets
 from training.data.folders import rows as row_maker
-from training.data.folders.blocks import Block, DrawnScenario, draw_block
-from training.data.folders.columns import load_messages, load_tools
-from training.data.folders.datasets import generate_folder
+from training.data.folders.datasets import DrawnScenario, FamilyRequest, draw_block, generate_folder
 from training.data.folders.index import DatasetIndex
 from training.data.folders.rows import (
     Case,
@@ -27,13 +25,15 @@ from training.data.folders.rows import (
     build_rows,
     check_families,
     generate_case,
+    load_messages,
+    load_tools,
 )
 from training.data.folders.validation import validate_folder
 
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "SCENARIOS_PER_SHARD", 10)
+    monkeypatch.setattr(datasets, "SCENARIOS_PER_SHARD", 10)
     monkeypatch.setattr(datasets, "SCENARIOS_PER_BLOCK", 4)
 
 
@@ -127,24 +127,24 @@ def test_equal_requests_give_equal_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_shards")
-def test_finished_shards_are_kept_and_damaged_ones_made_again(
+def test_sound_shards_are_kept_and_damaged_ones_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generate_folder(("cto",), 30, tmp_path)
+    generate_folder(("cto", "coo"), 30, tmp_path)
     before = hash_folder(tmp_path)
     damaged = tmp_path / "cto" / "train-00001.parquet"
     damaged.write_bytes(damaged.read_bytes()[:100])
     kept = tmp_path / "cto" / "train-00000.parquet"
     kept_since = kept.stat().st_mtime_ns
-    blocks: list[Block] = []
+    drawn: list[str] = []
 
-    def watch(block: Block) -> list[DrawnScenario]:
-        blocks.append(block)
-        return draw_block(block)
+    def watch(request: FamilyRequest, indices: range) -> list[DrawnScenario]:
+        drawn.append(request.family)
+        return draw_block(request, indices)
 
-    monkeypatch.setattr("training.data.folders.blocks.draw_block", watch)
-    generate_folder(("cto",), 30, tmp_path)
-    assert [block.start for block in blocks if block.with_rows] == [8, 12, 16]  # of indices 10 to 19
+    monkeypatch.setattr(datasets, "draw_block", watch)
+    generate_folder(("cto", "coo"), 30, tmp_path)
+    assert set(drawn) == {"cto"}
     assert kept.stat().st_mtime_ns == kept_since
     assert hash_folder(tmp_path) == before
 
@@ -167,7 +167,7 @@ def test_a_folder_never_mixes_versions_of_a_generator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generate_folder(("cto",), 15, tmp_path)
-    monkeypatch.setattr(requests, "compute_generator_digest", lambda family, difficulties: "another")
+    monkeypatch.setattr(datasets, "compute_generator_digest", lambda family, difficulties: "another")
     with pytest.raises(UserError, match="another version of its generator"):
         generate_folder(("cto",), 25, tmp_path)
 
@@ -179,8 +179,7 @@ def repeat_some(monkeypatch: pytest.MonkeyPatch, num_different: int, *, every: i
         source = index + 1 - every if index % every == every - 1 else index
         return generate_case(family, split, seed, source % num_different, difficulty)
 
-    monkeypatch.setattr(requests, "generate_case", generate)
-    monkeypatch.setattr("training.data.folders.blocks.generate_case", generate)
+    monkeypatch.setattr(datasets, "generate_case", generate)
 
 
 @pytest.mark.usefixtures("small_shards")

@@ -91,7 +91,7 @@ def test_kill_nine_at_random_moments_then_resume_gives_equal_bytes(tmp_path: Pat
 def test_a_dead_worker_is_one_line_and_the_next_call_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from training.data.folders import blocks as dataset_blocks
+    from training.data.folders import datasets as dataset_blocks
 
     arguments = ["generate", "--family", "cost", "--count", "60", "--processes", "2", "--out"]
     with monkeypatch.context() as patch:

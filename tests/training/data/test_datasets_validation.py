@@ -1,31 +1,27 @@
-"""Validation of data folders: corrupt rows named one by one with file and reason, clean rows kept."""
+"""Validation of data folders: corrupt rows named one by one with file and reason."""
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_folders import hash_folder, read_rows, rewrite
+from data_folders import read_rows, rewrite
 
-from emads.cli import main
 from reliability.data import corrupt_rows
 from reliability.data.corrupt_rows import CORRUPTIONS, try_corrupt_rows
 from roles.errors import UserError
-from training.data.folders.cleaning import REJECTED
 from training.data.folders.datasets import generate_folder
-from training.data.folders.index import DatasetIndex
-from training.data.folders.validation import RowProblem, ValidationReport, validate_folder
+from training.data.folders.validation import ValidationReport, validate_folder
 
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.data.folders.requests.SCENARIOS_PER_SHARD", 10)
+    monkeypatch.setattr("training.data.folders.datasets.SCENARIOS_PER_SHARD", 10)
 
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
 @pytest.mark.usefixtures("small_shards")
-def test_a_corrupt_row_is_named_and_the_clean_rows_are_kept(tmp_path: Path, kind: str) -> None:
+def test_a_corrupt_row_is_named_and_the_others_are_clean(tmp_path: Path, kind: str) -> None:
     generate_folder(("cto",), 20, tmp_path)
     spoil, reason = CORRUPTIONS[kind]
     rewrite(tmp_path / "cto" / "train-00001.parquet", lambda rows: spoil(rows[4]))
@@ -37,7 +33,7 @@ def test_a_corrupt_row_is_named_and_the_clean_rows_are_kept(tmp_path: Path, kind
 
 
 @pytest.mark.usefixtures("small_shards")
-def test_120_corrupt_rows_are_named_and_every_clean_row_is_kept(tmp_path: Path) -> None:
+def test_120_corrupt_rows_are_named_and_no_clean_row(tmp_path: Path) -> None:
     assert len(CORRUPTIONS) >= 12
     assert try_corrupt_rows(tmp_path, 120) == []
 
@@ -49,10 +45,10 @@ def test_an_overlooked_row_and_a_lost_row_would_be_noticed(
     monkeypatch.setitem(CORRUPTIONS, "no role", (lambda row: None, "role is missing"))
     assert "instead of role is missing" in " ".join(try_corrupt_rows(tmp_path / "a", 20))
     monkeypatch.setattr(corrupt_rows, "validate_folder", validate_nothing)
-    assert try_corrupt_rows(tmp_path / "b", 20)[-1] == "0 rows were kept, 20 are clean"
+    assert try_corrupt_rows(tmp_path / "b", 20)[-1] == "0 rows were counted as clean, 20 are"
 
 
-def validate_nothing(folder: Path, keep: Path) -> ValidationReport:
+def validate_nothing(folder: Path) -> ValidationReport:
     return ValidationReport(num_rows=0, num_clean=0, problems=())
 
 
@@ -133,7 +129,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[s
     """A folder with two corrupt rows of every kind, and the reason each must get, by file and row."""
     folder = tmp_path_factory.mktemp("spoilt") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.data.folders.requests.SCENARIOS_PER_SHARD", 20)
+        patch.setattr("training.data.folders.datasets.SCENARIOS_PER_SHARD", 20)
         generate_folder(("cto",), NUM_ROWS, folder)
     expected: dict[tuple[str, int], str] = {}
     kinds = [kind for kind in CORRUPTIONS for _ in range(NUM_PER_KIND)]
@@ -145,59 +141,18 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[s
     return folder, expected
 
 
-def test_corrupt_rows_of_each_kind_are_named_and_the_clean_ones_kept(
-    tmp_path: Path, spoilt: tuple[Path, dict[tuple[str, int], str]]
+def test_corrupt_rows_of_each_kind_are_named_and_no_other(
+    spoilt: tuple[Path, dict[tuple[str, int], str]],
 ) -> None:
     folder, expected = spoilt
     assert len(CORRUPTIONS) >= 12
     assert len(expected) == NUM_PER_KIND * len(CORRUPTIONS)
-    report = validate_folder(folder, keep=tmp_path / "clean")
+    report = validate_folder(folder)
     assert (report.num_rows, report.num_clean) == (NUM_ROWS, NUM_ROWS - len(expected))
     assert {(problem.file, problem.row) for problem in report.problems} == set(expected)
     for problem in report.problems:
         assert problem.row is not None
         assert expected[problem.file, problem.row] in problem.reason
-    listed = [json.loads(line) for line in (tmp_path / "clean" / REJECTED).read_text().splitlines()]
-    assert [RowProblem(**problem) for problem in listed] == list(report.problems)
-    for file in sorted({file for file, _ in expected}):
-        rows = read_rows(folder / file)
-        clean = [row for number, row in enumerate(rows) if (file, number) not in expected]
-        assert read_rows(tmp_path / "clean" / file) == clean
-    again = validate_folder(tmp_path / "clean")
-    assert (again.num_clean, again.problems) == (report.num_clean, ())
-    assert f"{len(expected)} problems kept rows out" in (tmp_path / "clean" / "README.md").read_text()
-
-
-@pytest.mark.usefixtures("small_shards")
-def test_generate_fills_the_gaps_of_a_clean_folder(tmp_path: Path) -> None:
-    generate_folder(("cto", "team"), 20, tmp_path / "data")
-    whole = hash_folder(tmp_path / "data")
-    rewrite(tmp_path / "data" / "cto" / "train-00001.parquet", lambda rows: rows[3].update(answer="{}"))
-    rewrite(tmp_path / "data" / "team" / "train-00000.parquet", lambda rows: rows[7].update(brief=""))
-    assert main(["validate", str(tmp_path / "data"), "--keep", str(tmp_path / "clean")]) == 2
-    generate_folder(("cto", "team"), 20, tmp_path / "clean")
-    (tmp_path / "clean" / REJECTED).unlink()
-    assert hash_folder(tmp_path / "clean") == whole
-
-
-@pytest.mark.usefixtures("small_shards")
-def test_a_folder_without_its_index_is_cleaned_too(tmp_path: Path) -> None:
-    generate_folder(("cto",), 20, tmp_path / "data")
-    (tmp_path / "data" / DatasetIndex.FILE).unlink()
-    assert main(["validate", str(tmp_path / "data"), "--keep", str(tmp_path / "clean")]) == 0
-    assert validate_folder(tmp_path / "clean").num_clean == 20
-    assert "| cto | train | 0 | 20 | 20 | 20 | 0 | 0 | no |" in (tmp_path / "clean" / "README.md").read_text()
-
-
-@pytest.mark.usefixtures("small_shards")
-def test_clean_rows_never_go_into_a_folder_that_holds_something(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    generate_folder(("cto",), 3, tmp_path)
-    before = hash_folder(tmp_path)
-    assert main(["validate", str(tmp_path), "--keep", str(tmp_path)]) == 2
-    assert "is not empty; choose a new folder" in capsys.readouterr().err
-    assert hash_folder(tmp_path) == before
 
 
 @pytest.mark.usefixtures("small_shards")

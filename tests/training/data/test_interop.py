@@ -165,8 +165,7 @@ def test_an_environment_has_the_roles_tools(role: str) -> None:
 
 def write_calls(role: str) -> list[tuple[str, dict[str, Any], str]]:
     """The expert's calls on the first case, and what they were answered."""
-    from training.data.folders.columns import load_messages
-    from training.data.folders.rows import build_rows
+    from training.data.folders.rows import build_rows, load_messages
 
     messages = load_messages(build_rows(role, "train", 0, 0, DIFFICULTIES[0])[0]["messages"])
     return [

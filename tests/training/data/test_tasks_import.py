@@ -16,7 +16,7 @@ from roles.errors import UserError
 from scenarios.base import Step, ToolCall
 from scenarios.tasks.imported import assign_split, unseal_test
 from scenarios.tasks.question_files import MAX_QUESTION_CHARS, MAX_ROW_BYTES, read_questions, read_solution
-from training.data.folders.columns import COLUMNS, SCHEMA, load_messages
+from training.data.folders.rows import COLUMNS, SCHEMA, load_messages
 from training.data.tasks.importing import import_tasks, read_rows
 
 NATALIA = (

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,13 @@ import torch
 import yaml
 from exported_teams import make_random_run, say_here, say_in_plain_libraries
 from safetensors.torch import load_file, save_file
-from tiny_models import small_model
 
 from emads import load_team
 from emads.cli import main
 from emads.seats.players import RunPlayer, read_player
 from roles.errors import UserError
 from roles.registry import ROLES
-from training.export import base_apart, export
-from training.export.commands import list_serve_commands
+from training.export.card import list_serve_commands
 from training.export.export import export_team
 from training.export.team_folder import MOST_RECORD_BYTES, open_team_folder
 from training.models.base_model import load_checkpoint
@@ -327,47 +324,6 @@ def test_evaluate_scores_the_folder(
     assert main(["evaluate", str(exported), "--count", "2", "--out", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out").is_dir()
     open_team_folder(exported)  # nothing was written into it
-
-
-class Saved:
-    """A model or tokenizer of the hub that a run took its base from: saved, it is these files."""
-
-    def __init__(self, *files: Path) -> None:
-        self.files = files
-
-    def save_pretrained(self, folder: Path) -> None:
-        for file in self.files:
-            shutil.copy(file, folder)
-
-
-def give_base(folder: Path, _preset: str) -> tuple[Saved, Saved]:
-    files = [file for file in folder.iterdir() if file.name != "MANIFEST.json"]
-    is_tokenizer = {file: file.name.startswith(("tokenizer", "chat", "special")) for file in files}
-    return Saved(*(f for f in files if not is_tokenizer[f])), Saved(*(f for f in files if is_tokenizer[f]))
-
-
-def test_a_team_without_its_base_is_small_and_made_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = make_random_run(tmp_path / "run", *LORA)
-    assert main(["export", str(run.path), "--to", str(tmp_path / "small"), "--without-base"]) == 2
-    assert "'tiny' comes from no hub and no package; export it, too" in capsys.readouterr().err
-    monkeypatch.setattr(export, "_name_base", lambda config: "org/name")
-    small = export_team(run, tmp_path / "small", with_base=False).path
-    assert not (small / "base").exists()
-    assert sum(file.stat().st_size for file in small.rglob("*") if file.is_file()) < 2_000_000
-    with pytest.raises(UserError, match=r"came without its base: `emads verify .*small --add-base` makes it"):
-        load_team(small)
-    (base,) = (run.path / "checkpoints" / "base").iterdir()
-    other = shutil.copytree(base, tmp_path / "other")
-    small_model(scale=3.0).save_pretrained(other)
-    for made, status in ((other, 2), (base, 0)):
-        monkeypatch.setattr(base_apart, "load_pretrained", partial(give_base, made))
-        assert main(["verify", str(small), "--add-base"]) == status
-        assert (small / "base").exists() == (status == 0)
-    assert "is not the exported one" in capsys.readouterr().err
-    assert say_here(small) == say_here(run.path)
-    assert main(["verify", str(small), "--add-base"]) == 0
 
 
 @pytest.mark.parametrize(("alpha", "is_rounded"), [(8, True), (12, False)])

@@ -80,8 +80,8 @@ def test_a_label_file_gives_back_what_was_added(tmp_path: Path) -> None:
         ({"time": "2026-01-02T03:04:05"}, "time"),
         ({"unknown": 1}, "unknown"),
         ({"answer": []}, "answer"),
-        ({"answer": [{"role": "user", "content": "x"}]}, "answer must begin"),
-        ({"prompt": [{"role": "user", "content": "x"}]}, "prompt must begin"),
+        ({"answer": [{"role": "user", "content": "x"}]}, "answer: must begin"),
+        ({"prompt": [{"role": "user", "content": "x"}]}, "prompt: must begin"),
         ({"kind": "wish"}, "kind"),
     ],
 )

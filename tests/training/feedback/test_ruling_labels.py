@@ -16,11 +16,10 @@ from roles.team import RECONCILER
 from simulator.agents.scripted_policies import oracle_team
 from simulator.chat import Chat
 from simulator.engines.scripted import ScriptedEngine
-from simulator.governance.gate.approvals import ReviewResponse
-from simulator.governance.gate.reviewers import AbsentReviewer, Reviewer
-from simulator.governance.record_reading import read_record
+from simulator.governance.proposal import ReviewResponse
+from simulator.governance.record import GovernedRecord, read_record
+from simulator.governance.reviewers import AbsentReviewer, Reviewer
 from simulator.governance.runner import open_services, play_governed
-from simulator.governance.store.episode_record import GovernedRecord
 from simulator.graph.seating import Seating
 from training.config.run_config import RunConfig
 from training.feedback.labels import Correction, Label, Provenance, Verdict, read_labels
@@ -60,7 +59,7 @@ def play(seating: Seating, reviewer: Reviewer | None = None) -> list[GovernedRec
                     desk.submit(request.interrupt_id, request.digest, ReviewResponse(**given), "ann")
             played = await play_governed(CASES, services, seating, reviewer or AbsentReviewer(), CALM)
             return [
-                read_record(case, one, services, stream=seating.stream, make_game=seating.make_game)
+                read_record(case, one, services, stream=seating.stream)
                 for case, one in zip(CASES, played, strict=True)
             ]
 

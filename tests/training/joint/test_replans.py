@@ -8,7 +8,7 @@ from tiny_models import tiny_chat
 
 from roles.team import RECONCILER
 from scenarios.base import Style
-from simulator.governance.store.episode_record import GovernedRecord
+from simulator.governance.record import GovernedRecord
 from training.data.demonstrations import TokenRow, team_scenario
 from training.joint import replans
 from training.joint.replans import play_experts, replan_rows

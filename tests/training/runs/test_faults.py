@@ -44,21 +44,12 @@ def test_words_become_faults_and_read_back(text: str, fault: Fault) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("kill", "not of the form KIND@PLACE:COUNT"),
-        ("kill@save", "not of the form"),
-        ("kill@save:x", "not of the form"),
-        ("kill@save:3; rm -rf x", "not of the form"),
-        ("kill@save:0", "start at 1"),
-        ("kill@sav:1", "did you mean 'save'"),
-        ("kil@save:1", "did you mean 'kill'"),
-        ("nan@step:1", "unknown fault at step: 'nan'"),
-        ("oom@save:1", "unknown fault at save: 'oom'"),
-    ],
-)
-def test_other_words_are_refused_with_what_is_allowed(text: str, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+    "text",
+    ["kill", "kill@save", "kill@save:x", "kill@save:3; rm -rf x", "kill@save:0", "kill@sav:1", "kil@save:1",
+     "nan@step:1", "oom@save:1"],
+)  # fmt: skip
+def test_other_words_are_refused_with_what_is_allowed(text: str) -> None:
+    with pytest.raises(UserError, match=r"is none of kill\|oom.*@step:COUNT"):
         parse_fault(text)
 
 

@@ -29,10 +29,19 @@ def test_a_run_opens_with_the_config_it_was_made_with(tmp_path: Path) -> None:
 
 def test_another_config_is_refused_by_name_unless_resumed(run: Run) -> None:
     there = run.config.grpo.max_steps
+    run.log("sft/cto", 1, {"loss": 1.0})
     with pytest.raises(UserError, match=rf"grpo.max_steps is {there} there, 20 here.*--resume"):
         Run.create(run.path, OTHER)
     assert Run.create(run.path, OTHER, resume=True).config == run.config
     assert Run.create(run.path, RunConfig()).config == run.config
+
+
+def test_a_start_that_failed_leaves_the_folder_to_the_corrected_command(tmp_path: Path) -> None:
+    wrong = Run.create(tmp_path / "run", RunConfig(name="wrong"))
+    (wrong.path / "checkpoints" / "base").mkdir(parents=True)
+    corrected = Run.create(tmp_path / "run", OTHER)
+    assert Run.open(tmp_path / "run").config == corrected.config == OTHER
+    assert corrected.digest == compute_digest(OTHER)
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:

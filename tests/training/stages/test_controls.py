@@ -122,8 +122,8 @@ SETTINGS = (
     "grpo.prompts_per_step=2", "grpo.group_size=2", "marl.max_steps=1", "marl.scenarios_per_step=2",
     "marl.report_sets=2", "marl.decisions_per_set=2", "marl.guards.validation_scenarios=2",
     "data.difficulties=[1]", "grpo.max_completion_tokens=16", "marl.max_completion_tokens=16",
-    "evaluation.num_role_scenarios=2", "evaluation.num_team_scenarios=6", "evaluation.num_bootstrap=100",
-    "evaluation.num_tries=2", "evaluation.num_tried_cases=3",
+    "evaluation.num_role_scenarios=2", "evaluation.num_team_scenarios=6",
+    "evaluation.num_tries=2",
 )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}  # what accelerate m
 SETTINGS = (
     "num_workers=0", "model.hidden_size=32", "model.num_layers=1", "model.num_heads=2",
     "data.difficulties=[1]", "model.intermediate_size=48", "sft.max_steps=4", "sft.batch_size=4",
-    "sft.optimizer=adamw", "sft.checkpoint_every=2", "sft.validate_every=2", "sft.num_validation_rows=4",
+    "sft.optimizer=adamw", "sft.checkpoint_every=2", "sft.validate_every=2",
 )  # fmt: skip
 
 

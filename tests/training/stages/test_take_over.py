@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import fail
-from safetensors.torch import load_file
 from tiny_models import make_untrained_run
 
 from emads.cli import main
 from emads.commands.train import train_stage
 from roles.errors import UserError
-from training.models.weights import find_weights, load_weights
+from training.models.weights import load_weights
 from training.runs.run_folder import Run
 from training.stages.take_over import take_over
 
@@ -65,18 +64,6 @@ def test_only_what_the_settings_would_make_alike_is_taken(
     donor: Run, tmp_path: Path, settings: list[str], taken: list[str]
 ) -> None:
     assert take_over(donor, make_run(tmp_path, *settings)) == taken
-
-
-def test_adapters_are_stored_in_the_precision_of_the_run(donor: Run, tmp_path: Path) -> None:
-    run = make_run(tmp_path, "model.adapter_dtype=bfloat16")
-    take_over(donor, run)
-    kept, whole = (
-        load_file(find_weights(one, "sft", "cto") / "adapter_model.safetensors") for one in (run, donor)
-    )
-    assert {one.dtype for one in kept.values()} == {torch.bfloat16}
-    assert all(torch.equal(kept[name], one.bfloat16()) for name, one in whole.items())
-    trained = [one for name, one in load_weights(run, "sft", "cto")[0].named_parameters() if "lora_" in name]
-    assert {one.dtype for one in trained} == {torch.float32}
 
 
 @pytest.mark.parametrize(("settings", "are_taken"), [((), True), (("evaluation.temperature=0.5",), False)])

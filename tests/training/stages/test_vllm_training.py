@@ -23,7 +23,7 @@ from training.config.run_config import EngineConfig
 from training.data.demonstrations import role_scenario, team_scenario
 from training.joint.marl import JointLearner
 from training.joint.records import ScoredGroup
-from training.models.engine_factory import close_engine, make_engine
+from training.models.engine_factory import open_engine
 from training.roles.grpo import run_grpo
 from training.roles.rollouts import Rollouts
 
@@ -38,9 +38,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def engine(base: Path) -> Iterator[Any]:
     config = EngineConfig(name="vllm", vllm={"max_model_len": 1024})
-    opened = make_engine(config, end_id=tiny_chat().end_id, seed=0, base=base)
-    yield opened
-    close_engine(opened)
+    with open_engine(config, end_id=tiny_chat().end_id, seed=0, base=base) as opened:
+        yield opened
 
 
 def adapted(base: Path, names: tuple[str, ...]) -> PeftModel:

@@ -1,4 +1,4 @@
-"""The index of a data folder: the finished shards, in one JSON file, whoever wrote the rows."""
+"""The index of a data folder: its finished shards in one JSON file, by the oracle or by a teacher."""
 
 import hashlib
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from scenarios.base import Split
 from simulator.export.atomic_files import encode_json, write_atomic
 
 
-class Record(BaseModel):
+class IndexRecord(BaseModel):
     """A part of an index file."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Shard(Record):
+class ParquetShard(IndexRecord):
     """One finished Parquet file."""
 
     path: str  # inside the folder, with "/"
@@ -33,10 +33,10 @@ class Shard(Record):
         return file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == self.sha256
 
 
-AnyShard = TypeVar("AnyShard", bound=Shard)
+AnyShard = TypeVar("AnyShard", bound=ParquetShard)
 
 
-class FolderIndex(Record, Generic[AnyShard]):
+class FolderIndex(IndexRecord, Generic[AnyShard]):
     """Content of an index file; a subclass names the file, its format and its kind of shards."""
 
     FILE: ClassVar[str]
@@ -72,6 +72,11 @@ class FolderIndex(Record, Generic[AnyShard]):
             raise UserError(f"{path} is damaged or of another version; {cls.REMEDY}")
         return found
 
+    @classmethod
+    def of(cls, shards: Mapping[str, AnyShard]) -> Self:
+        """An index of these shards, by path."""
+        return cls(format=cls.FORMAT).with_shards(shards)
+
     def with_shards(self, shards: Mapping[str, AnyShard]) -> Self:
         """This index with other shards, by path."""
         return self.model_copy(update={"shards": tuple(shards[path] for path in sorted(shards))})
@@ -86,11 +91,11 @@ class FolderIndex(Record, Generic[AnyShard]):
         return {shard.path: shard for shard in self.shards}
 
 
-class OracleShard(Shard):
+class OracleShard(ParquetShard):
     """One Parquet file of generated demonstrations.
 
     Example: OracleShard(path="cto/train-00000.parquet", family="cto", split="train", seed=0,
-                         difficulties=(1, 2), generator="a1...", certified=True, start=0, stop=1001,
+                         difficulties=(1, 2), generator="a1...", start=0, stop=1001,
                          num_scenarios=1000, num_exact_repeats=0, num_near_repeats=1, num_rows=1000,
                          sha256="5c...")
     """
@@ -98,7 +103,6 @@ class OracleShard(Shard):
     seed: int
     difficulties: tuple[int, ...]
     generator: str  # digest of what the family's generator makes: see `compute_generator_digest`
-    certified: bool  # every optimum was found again by a second method
     sector: str | None = None  # the only one whose cases were taken; None: all
     start: int  # first index that was drawn for it
     stop: int  # one after the last
@@ -111,5 +115,34 @@ class DatasetIndex(FolderIndex[OracleShard]):
     """Content of dataset.json."""
 
     FILE = "dataset.json"
-    FORMAT = "emads-dataset/4"
+    FORMAT = "emads-dataset/5"
     REMEDY = "delete it to have its shards made again"
+
+
+class TeacherShard(ParquetShard):
+    """One Parquet file of a teacher's rows.
+
+    Example: TeacherShard(path="cto/train-00000.parquet", family="cto", split="train", author="teacher:qwen",
+                          seed=0, difficulties=(1, 2), min_reward=1.0, num_scenarios=1000, num_rows=812,
+                          rejected={"answer": 170, "chain": 18}, num_unfinished=0, cost=1.42,
+                          prompt_tokens=4000000, completion_tokens=310000, sha256="5c...")
+    """
+
+    author: str
+    seed: int
+    difficulties: tuple[int, ...]
+    min_reward: float  # of its rows' answers
+    num_scenarios: int  # asked for
+    rejected: dict[str, int]  # by reason
+    num_unfinished: int  # not played to their end yet: a failure, a limit
+    cost: float  # in the currency of the prices, all runs together
+    prompt_tokens: int  # as far as the endpoint said
+    completion_tokens: int
+
+
+class TeacherIndex(FolderIndex[TeacherShard]):
+    """Content of teacher.json."""
+
+    FILE = "teacher.json"
+    FORMAT = "emads-teacher/2"
+    REMEDY = "delete it to have it made again from the journals"

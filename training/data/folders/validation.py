@@ -1,5 +1,6 @@
-"""Checks a data folder row by row against the generators: names what is corrupt, keeps what is clean."""
+"""Checks a data folder row by row against the generators and names what is corrupt."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,17 @@ from evaluation.audit.brief_facts import RULES
 from roles.errors import UserError
 from scenarios.base import SPLITS, Scenario, Split, check_coordinates
 from training.data.demonstrations import difficulty_of
-from training.data.folders.cleaning import CleanFolder
-from training.data.folders.columns import COLUMNS, SCHEMA
-from training.data.folders.index import DatasetIndex, OracleShard
-from training.data.folders.rows import SOLO_FAMILIES, TEAM, Row, build_rows, generate_case
+from training.data.folders.index import DatasetIndex, OracleShard, TeacherIndex, TeacherShard
+from training.data.folders.rows import (
+    COLUMNS,
+    SCHEMA,
+    SOLO_FAMILIES,
+    TEAM,
+    Row,
+    build_rows,
+    generate_case,
+)
 from training.data.teacher.checks import ANY_REWARD, find_teacher_fault, is_by_teacher
-from training.data.teacher.index import TeacherIndex, TeacherShard
 from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
 from training.data.teacher.paraphrase import find_paraphrase_fault
 from training.runs.progress import progress
@@ -51,30 +57,11 @@ class ValidationReport:
     problems: tuple[RowProblem, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedFile:
-    """One file's rows and what is wrong with them. Example: CheckedFile(table=table, problems=[...])"""
-
-    table: pa.Table | None  # None where it cannot be read or holds something else
-    problems: list[RowProblem]
-
-    @property
-    def num_rows(self) -> int:
-        return 0 if self.table is None else self.table.num_rows
-
-    def list_clean(self) -> list[int]:
-        """Numbers of the rows that nothing is wrong with."""
-        corrupt = {problem.row for problem in self.problems}
-        return [number for number in range(self.num_rows) if number not in corrupt]
-
-
-def validate_folder(folder: Path, *, keep: Path | None = None) -> ValidationReport:
-    """Generate every row again, score its answer again, and compare; clean rows go to `keep`.
-
-    `keep` becomes a data folder of its own; rejected.jsonl there lists every problem.
+def validate_folder(folder: Path) -> ValidationReport:
+    """Generate every row again, score its answer again, and compare.
 
     Raises:
-        UserError: no data there, a damaged dataset.json, or `keep` holds something already.
+        UserError: no data there, or a damaged dataset.json.
     """
     files = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*.parquet"))
     shards = DatasetIndex.read(folder).by_path()
@@ -83,23 +70,18 @@ def validate_folder(folder: Path, *, keep: Path | None = None) -> ValidationRepo
         raise UserError(
             f"no data in {folder} (no FAMILY/SPLIT-NUMBER.parquet there); make some with `emads generate`"
         )
-    clean = None if keep is None else CleanFolder(keep)
     missing = sorted({*shards, *by_teacher} - set(files))
     problems = [RowProblem(file=path, row=None, reason="file is missing") for path in missing]
     num_rows = num_clean = 0
     seen: dict[tuple[str, str], str] = {}
     with progress("validate", total=len(files)) as bar:
         for file in files:
-            checked = _check_file(folder, file, shards.get(file), by_teacher.get(file), seen)
-            rows = checked.list_clean()
-            num_rows += checked.num_rows
-            num_clean += len(rows)
-            problems += checked.problems
-            if clean is not None and checked.table is not None and rows:
-                clean.add(file, checked.table.take(rows), shards.get(file))
+            table, found = _check_file(folder, file, shards.get(file), by_teacher.get(file), seen)
+            problems += found
+            if table is not None:
+                num_rows += table.num_rows
+                num_clean += table.num_rows - len({one.row for one in found} - {None})
             bar.advance(1, corrupt=len(problems))
-    if clean is not None:
-        clean.finish([{"file": p.file, "row": p.row, "reason": p.reason} for p in problems])
     return ValidationReport(num_rows=num_rows, num_clean=num_clean, problems=tuple(problems))
 
 
@@ -109,19 +91,19 @@ def _check_file(
     shard: OracleShard | None,
     by_teacher: TeacherShard | None,
     seen: dict[tuple[str, str], str],
-) -> CheckedFile:
-    """Faults of one file; `seen` grows by its rows."""
+) -> tuple[pa.Table | None, list[RowProblem]]:
+    """A file's rows (None where it holds no such rows) and its faults; `seen` grows by its rows."""
     place = SHARD_NAME.fullmatch(file)
     try:
         with pq.ParquetFile(folder / file, page_checksum_verification=True) as parquet:
             table = parquet.read()
     except (pa.ArrowException, OSError) as error:
         reason = f"truncated or corrupt Parquet file ({str(error).splitlines()[0][:200]})"
-        return _reject_file(file, reason)
-    if not table.schema.equals(SCHEMA):
-        return _reject_file(file, f"columns are not {', '.join(COLUMNS)}")
-    if place is None:
-        return _reject_file(file, "name is not FAMILY/SPLIT-NUMBER.parquet")
+        return None, [RowProblem(file=file, row=None, reason=reason)]
+    if not table.schema.equals(SCHEMA) or place is None:
+        columns = f"columns are not {', '.join(COLUMNS)}"
+        reason = "name is not FAMILY/SPLIT-NUMBER.parquet" if table.schema.equals(SCHEMA) else columns
+        return None, [RowProblem(file=file, row=None, reason=reason)]
     problems = []
     listed = shard or by_teacher
     if listed is not None and table.num_rows != listed.num_rows:
@@ -136,11 +118,7 @@ def _check_file(
             seen.setdefault(key, f"{file} row {number}")
         if fault is not None:
             problems.append(RowProblem(file=file, row=number, reason=fault))
-    return CheckedFile(table=table, problems=problems)
-
-
-def _reject_file(file: str, reason: str) -> CheckedFile:
-    return CheckedFile(table=None, problems=[RowProblem(file=file, row=None, reason=reason)])
+    return table, problems
 
 
 def _read_rows(table: pa.Table) -> Iterator[Row | str]:
@@ -171,7 +149,11 @@ def _find_fault(
         return f"key {row['key'][:80]!r} contradicts the coordinates {coordinates}"
     if (row["family"], row["split"]) != (family, split):
         return f"{row['key']} does not belong in a file of {family}/{split}"
-    if shard is not None and not _is_of_shard(row, shard):
+    if shard is not None and not (
+        row["seed"] == shard.seed
+        and shard.start <= row["index"] < shard.stop
+        and row["difficulty"] == difficulty_of(row["index"], shard.difficulties)
+    ):
         return f"{row['key']} is not among the scenarios that dataset.json gives this file"
     expected = _expected_rows(*coordinates).get(row["role"])
     if expected is None:
@@ -186,12 +168,6 @@ def _find_fault(
         fault = _first_difference(row, expected | free)
         return fault or find_teacher_fault(row, by_teacher.min_reward if by_teacher else ANY_REWARD)
     return _first_difference(row, expected)
-
-
-def _is_of_shard(row: Row, shard: OracleShard) -> bool:
-    index: int = row["index"]
-    is_drawn_here: bool = row["seed"] == shard.seed and shard.start <= index < shard.stop
-    return is_drawn_here and bool(row["difficulty"] == difficulty_of(index, shard.difficulties))
 
 
 @lru_cache(maxsize=8)
@@ -210,14 +186,9 @@ def _first_difference(row: Row, expected: Row) -> str | None:
 
 def _around_difference(found: Any, expected: Any) -> str:
     """Both texts from shortly before their first difference on."""
-    found, expected = str(found), str(expected)
-    start = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), None)
-    start = max(0, (min(len(found), len(expected)) if start is None else start) - 10)
-    return f"{_cut(found, start)} instead of {_cut(expected, start)}"
-
-
-def _cut(text: str, start: int, length: int = 40) -> str:
-    return repr(("..." if start else "") + text[start : start + length])
+    texts = [str(found), str(expected)]
+    start = max(0, len(os.path.commonprefix(texts)) - 10)  # noqa: RUF071 (texts, not paths)
+    return " instead of ".join(repr(("..." if start else "") + text[start : start + 40]) for text in texts)
 
 
 def summarise(report: ValidationReport, most: int = 20) -> Sequence[str]:

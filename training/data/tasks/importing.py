@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from roles.errors import UserError, unknown
-from scenarios.base import SPLITS, Scenario, Split, Step, ToolCall
+from scenarios.base import Scenario, Split, Step, ToolCall
 from scenarios.registry import FAMILIES
 from scenarios.tasks.imported import (
     ROLE,
@@ -37,25 +37,33 @@ from scenarios.tasks.imported import (
 from scenarios.tasks.question_files import Rejection, choose_check, read_questions
 from scenarios.tasks.registry import TASK_FAMILIES
 from simulator.export.atomic_files import claim_folder, explain_os_errors, write_atomic
-from training.data.folders.card_header import write_card_file
-from training.data.folders.columns import COLUMNS, encode_shard, load_messages
-from training.data.folders.index import FolderIndex, Record, Shard
-from training.data.folders.rows import TEAM, Row, list_tools, make_row, write_turn
+from training.data.folders.card import write_card_file
+from training.data.folders.index import FolderIndex, IndexRecord, ParquetShard
+from training.data.folders.rows import (
+    COLUMNS,
+    TEAM,
+    Row,
+    encode_shard,
+    list_tools,
+    load_messages,
+    make_row,
+    write_turn,
+)
 from training.data.folders.validation import RowProblem, ValidationReport, validate_folder
 
 
-class Source(Record):
-    """A file that was imported. Example: Source(file="sums.jsonl", sha256="5c...")"""
+class ImportedFile(IndexRecord):
+    """A file that was imported. Example: ImportedFile(file="sums.jsonl", sha256="5c...")"""
 
     file: str
     sha256: str
 
 
-class ImportIndex(FolderIndex[Shard]):
+class ImportIndex(FolderIndex[ParquetShard]):
     """Content of import.json; without shards while they are being written.
 
     Example: ImportIndex(format=ImportIndex.FORMAT, name="sums", layout="qa", check="auto",
-                         sources=(Source(...),), shards=(Shard(path="sums/train-00000.parquet", ...),))
+                         sources=(ImportedFile(...),), shards=(ParquetShard(...),))
     """
 
     FILE = "import.json"
@@ -65,7 +73,7 @@ class ImportIndex(FolderIndex[Shard]):
     name: str
     layout: str
     check: str
-    sources: tuple[Source, ...]
+    sources: tuple[ImportedFile, ...]
 
 
 def read_import_index(folder: Path) -> ImportIndex:
@@ -84,6 +92,7 @@ def read_import_index(folder: Path) -> ImportIndex:
 
 REJECTED, SEALED = "rejected.jsonl", "sealed"
 ROWS_PER_SHARD = 1000
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 _TEXT = """\
@@ -119,25 +128,30 @@ def import_tasks(
     if not tasks:
         raise UserError(f"no row is a task; the first of {len(rejections)}: {rejections[0]}")
     contents: dict[str, bytes] = {}
-    shards: dict[str, Shard] = {}
+    shards: dict[str, ParquetShard] = {}
     num_rows: dict[str, int] = {}
     with unseal_test() as key:
-        for split, scenarios in _by_split(TaskSet(name, tasks), key):
-            rows = [build_row(scenario) for scenario in scenarios]
+        for split in SPLITS:
+            rows = [build_row(scenario) for scenario in list_scenarios(TaskSet(name, tasks), split, key)]
             num_rows[split] = len(rows)
+            place = f"{SEALED}/{name}-test" if split == "test" else f"{name}/{split}"
             for number, start in enumerate(range(0, len(rows), ROWS_PER_SHARD)):
-                path, part = _path(name, split, number), rows[start : start + ROWS_PER_SHARD]
+                path, part = f"{place}-{number:05d}.parquet", rows[start : start + ROWS_PER_SHARD]
                 contents[path] = encode_shard(part)
-                shards[path] = Shard(
-                    path=path,
-                    family=name,
-                    split=split,
-                    num_rows=len(part),
-                    sha256=hashlib.sha256(contents[path]).hexdigest(),
+                sha256 = hashlib.sha256(contents[path]).hexdigest()
+                shards[path] = ParquetShard(
+                    path=path, family=name, split=split, num_rows=len(part), sha256=sha256
                 )
     report = ImportReport(num_rows=num_rows, rejections=tuple(rejections))
     index = ImportIndex(
-        format=ImportIndex.FORMAT, name=name, layout=layout, check=check, sources=_digests(paths)
+        format=ImportIndex.FORMAT,
+        name=name,
+        layout=layout,
+        check=check,
+        sources=tuple(
+            ImportedFile(file=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+            for path in paths
+        ),
     ).with_shards(shards)
     with explain_os_errors("write data folder", out):
         out.mkdir(parents=True, exist_ok=True)
@@ -189,21 +203,19 @@ def read_tasks(folder: Path) -> TaskSet:
 
 def _rebuild_task(row: Row, index: ImportIndex) -> ImportedTask:
     answer = json.loads(row["answer"])["answer"]
-    said = [message for message in load_messages(row["messages"]) if message["role"] == "assistant"]
+    steps = []
+    for message in load_messages(row["messages"]):
+        if message["role"] == "assistant":
+            calls = [ToolCall(**call["function"]) for call in message.get("tool_calls", ())]
+            steps.append(Step(text=message["content"], call=calls[0] if calls else None))
     return ImportedTask(
         question=row["brief"],
         answer=answer,
         check=choose_check(index.layout, index.check, answer),
-        steps=tuple(_rebuild_step(message) for message in said),
+        steps=tuple(steps),
         difficulty=row["difficulty"],
         source=row["key"],
     )
-
-
-def _rebuild_step(message: dict[str, Any]) -> Step:
-    for call in message.get("tool_calls", ()):
-        return Step(text=message["content"], call=ToolCall(**call["function"]))
-    return Step(text=message["content"])
 
 
 def summarise_import(report: ImportReport, most: int = 20) -> list[str]:
@@ -224,52 +236,24 @@ def _check_name(name: str) -> None:
         )
 
 
-def _by_split(tasks: TaskSet, key: SealKey) -> Iterator[tuple[Split, list[Scenario]]]:
-    splits: tuple[Split, ...] = ("train", "validation", "test")
-    for split in splits:
-        yield split, list_scenarios(tasks, split, key)
-
-
-def _path(name: str, split: str, number: int) -> str:
-    return f"{f'{SEALED}/{name}-test' if split == 'test' else f'{name}/{split}'}-{number:05d}.parquet"
-
-
-def _digests(paths: Sequence[Path]) -> tuple[Source, ...]:
-    return tuple(
-        Source(file=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths
-    )
-
-
 def _write_folder(out: Path, index: ImportIndex, contents: dict[str, bytes], report: ImportReport) -> None:
-    begun = index.with_shards({})
-    _require_own_folder(out, begun)
+    begun, found = index.with_shards({}), ImportIndex.find(out)
+    if found is None and any(out.iterdir()):
+        raise UserError(f"{out} already holds other files; choose another --out")
+    if found is not None and found.with_shards({}) != begun:
+        raise UserError(f"{out} already holds another import; choose another --out")
     begun.write(out)
     for path, content in contents.items():
         (out / path).parent.mkdir(exist_ok=True)
         write_atomic(out / path, content)
-    lines = [json.dumps(asdict(rejection)) + "\n" for rejection in report.rejections]
-    write_atomic(out / REJECTED, "".join(lines).encode())
-    _write_card(out, index, report)
-    index.write(out)
-
-
-def _require_own_folder(out: Path, begun: ImportIndex) -> None:
-    found = ImportIndex.find(out)
-    if found is not None:
-        if found.with_shards({}) != begun:
-            raise UserError(f"{out} already holds another import; choose another --out")
-    elif any(out.iterdir()):
-        raise UserError(f"{out} already holds other files; choose another --out")
-
-
-def _write_card(out: Path, index: ImportIndex, report: ImportReport) -> None:
-    """Write README.md, whose header names train and validation only."""
+    write_atomic(out / REJECTED, "".join(json.dumps(asdict(one)) + "\n" for one in report.rejections))
     files: dict[str, list[str]] = {}
     for shard in index.shards:
-        if shard.split != "test":
+        if shard.split != "test":  # the header names train and validation only
             files.setdefault(shard.split, []).append(shard.path)
     text = _TEXT.format(name=index.name, counts=_count(report), num_rejected=len(report.rejections))
     write_card_file(out, {index.name: files}, text, pretty_name=f"Imported tasks: {index.name}")
+    index.write(out)
 
 
 def _count(report: ImportReport) -> str:
@@ -277,7 +261,7 @@ def _count(report: ImportReport) -> str:
     return f"{total} tasks ({', '.join(f'{count} {split}' for split, count in report.num_rows.items())})"
 
 
-def _read_shard(folder: Path, shard: Shard) -> list[Row]:
+def _read_shard(folder: Path, shard: ParquetShard) -> list[Row]:
     path = folder / shard.path
     try:
         content = path.read_bytes()
@@ -291,17 +275,10 @@ def _read_shard(folder: Path, shard: Shard) -> list[Row]:
     return rows
 
 
-def validate_data(folder: Path, *, keep: Path | None = None) -> ValidationReport:
-    """Check a data folder of any kind; clean rows go to `keep`, but not those of imported tasks.
-
-    Raises:
-        UserError: as `validate_folder` and `validate_import`.
-    """
-    if not (folder / ImportIndex.FILE).exists():
-        return validate_folder(folder, keep=keep)
-    if keep is not None:
-        raise UserError(f"{folder} holds imported tasks: leave --keep out and import the files again")
-    return validate_import(folder)
+def validate_data(folder: Path) -> ValidationReport:
+    """Check a data folder of any kind; raises as `validate_folder` and `validate_import`."""
+    is_import = (folder / ImportIndex.FILE).exists()
+    return validate_import(folder) if is_import else validate_folder(folder)
 
 
 def validate_import(folder: Path) -> ValidationReport:
@@ -315,31 +292,23 @@ def validate_import(folder: Path) -> ValidationReport:
     tasks = read_tasks(folder)
     with unseal_test() as key:
         for split in SPLITS:
-            rows = read_rows(folder, split, key)
-            num_rows += len(rows)
-            rebuilt = [
-                (build_row(scenario), verify(scenario, scenario.truth["steps"][-1][0]).reward)
-                for scenario in list_scenarios(tasks, split, key)  # type: ignore[arg-type]
-            ]
-            for number, reason in _find_faults(rows, rebuilt):
-                problems.append(RowProblem(file=f"{tasks.name}/{split}", row=number, reason=reason))
-    return ValidationReport(
-        num_rows=num_rows,
-        num_clean=num_rows - len({(p.file, p.row) for p in problems}),
-        problems=tuple(problems),
-    )
+            rebuilt = {
+                scenario.brief: (build_row(scenario), verify(scenario, scenario.truth["steps"][-1][0]).reward)
+                for scenario in list_scenarios(tasks, split, key)
+            }
+            for number, row in enumerate(read_rows(folder, split, key)):
+                num_rows += 1
+                reason = _find_fault(row, *rebuilt.get(row["brief"], (None, 0.0)))
+                if reason is not None:
+                    problems.append(RowProblem(file=f"{tasks.name}/{split}", row=number, reason=reason))
+    return ValidationReport(num_rows=num_rows, num_clean=num_rows - len(problems), problems=tuple(problems))
 
 
-def _find_faults(rows: list[Row], rebuilt: list[tuple[Row, float]]) -> Iterator[tuple[int, str]]:
-    """Row numbers with the first thing that is wrong with them."""
-    by_question = {row["brief"]: (row, reward) for row, reward in rebuilt}
-    for number, row in enumerate(rows):
-        if row["brief"] not in by_question:
-            yield number, "its question belongs to another split"
-            continue
-        expected, reward = by_question[row["brief"]]
-        differing = [name for name in COLUMNS if row[name] != expected[name]]
-        if differing:
-            yield number, f"{differing[0]} differs from what its question and solution give"
-        elif reward != 1:
-            yield number, f"its own solution scores {reward:g}"
+def _find_fault(row: Row, expected: Row | None, reward: float) -> str | None:
+    """The first thing that is wrong with a row; None if nothing is."""
+    if expected is None:
+        return "its question belongs to another split"
+    differing = [name for name in COLUMNS if row[name] != expected[name]]
+    if differing:
+        return f"{differing[0]} differs from what its question and solution give"
+    return None if reward == 1 else f"its own solution scores {reward:g}"

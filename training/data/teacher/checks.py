@@ -16,8 +16,7 @@ from roles.base import AnswerError, parse_strict_json, split_answer
 from scenarios.base import Scenario, ToolCall, ToolError
 from scenarios.tasks.grading.arithmetic import MAX_CHARS, ExpressionError, calculate
 from simulator.tool_calls import CLOSE, OPEN
-from training.data.folders.columns import Message, load_messages, store_messages
-from training.data.folders.rows import Row, write_opening, write_turn
+from training.data.folders.rows import Message, Row, load_messages, store_messages, write_opening, write_turn
 from training.data.teacher.lessons import Lesson, open_lesson
 from training.data.teacher.reasoning import Reading, list_upgrades
 
@@ -197,8 +196,8 @@ class PlayedTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
-    """Fault of a play. Example: Rejection(reason="answer", detail="no final answer")"""
+class PlayRejection:
+    """Fault of a play. Example: PlayRejection(reason="answer", detail="no final answer")"""
 
     reason: Reason
     detail: str
@@ -260,7 +259,7 @@ def check_chain(lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float) 
 
 
 def _check_words(lesson: Lesson, turns: Sequence[PlayedTurn], *, concludes: bool) -> str | None:
-    names = {name for text in lesson.list_observations() for name, _ in read_figures(text)} | {
+    names = {name for text in lesson.observations for name, _ in read_figures(text)} | {
         name for turn in turns for name, _ in read_figures(turn.observation)
     }
     from_brief = _list_numbers(lesson.brief)
@@ -354,12 +353,12 @@ CHECKS: dict[Reason, Check] = {
 
 def find_rejection(
     lesson: Lesson, turns: Sequence[PlayedTurn], min_reward: float = EXACT
-) -> Rejection | None:
+) -> PlayRejection | None:
     """The first of the four checks that fails; None for a demonstration worth keeping."""
     for reason, check in CHECKS.items():
         detail = check(lesson, turns, min_reward)
         if detail is not None:
-            return Rejection(reason=reason, detail=detail)
+            return PlayRejection(reason=reason, detail=detail)
     return None
 
 

@@ -5,7 +5,10 @@ teacher.json                     what the shards are: kept and rejected scenario
 README.md                        the data card; `datasets.load_dataset(folder, "cto")` reads its header
 cto/train-00000.parquet          the rows that passed every check
 cto/train-00000.rejected.jsonl   the others, with the reason
-cto/train-00000.journal.jsonl    every reply of the teacher; the three files before follow from it
+cto/train-00000.journal.jsonl    every reply of the teacher, on disk before it is used
+
+The three files before follow from the journal: a killed run goes on where it stood, and no reply is asked for
+(and paid) twice.
 """
 
 import asyncio
@@ -14,34 +17,151 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from roles.errors import UserError
-from scenarios.base import Scenario
+from scenarios.base import Scenario, Split
 from simulator.engines.openai.client import ChatClient
 from simulator.engines.openai.endpoint import EndpointSettings
+from simulator.engines.openai.reply import ChatReply
 from simulator.engines.openai.request_limits import BudgetSpentError
 from simulator.export.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
-from training.data.folders.columns import encode_shard
-from training.data.folders.index import DatasetIndex
+from simulator.line_files import LineFile, read_lines
+from training.data.folders.card import write_teacher_card
+from training.data.folders.datasets import FamilyRequest, make_requests, refuse_loss
+from training.data.folders.index import DatasetIndex, IndexRecord, TeacherIndex, TeacherShard
 from training.data.folders.near_duplicates import RepeatFilter, compute_fingerprint
-from training.data.folders.requests import Request, check_request, make_requests
-from training.data.folders.rows import Case, check_families, count_roles, require_certificate
+from training.data.folders.rows import SOLO_FAMILIES, Case, count_roles, encode_shard, require_certificate
 from training.data.teacher.checks import AUTHOR_PREFIX
-from training.data.teacher.index import TeacherIndex, TeacherShard, write_teacher_card
-from training.data.teacher.journal import SUFFIX, Heading, Journal, read_journal
 from training.data.teacher.lessons import Lesson, list_lessons
 from training.data.teacher.paraphrase import AUTHOR_PREFIX as PARAPHRASE_PREFIX
-from training.data.teacher.paraphrase import check_can_paraphrase, make_paraphrase_lesson
-from training.data.teacher.teacher import (
-    Halt,
-    Outcome,
-    TeachingRules,
-    describe_rejection,
-    write_demonstrations,
-)
+from training.data.teacher.paraphrase import ParaphraseLesson, check_can_paraphrase
+from training.data.teacher.teacher import Halt, TaughtLesson, TeachingRules, write_demonstrations
 from training.runs.progress import Progress, progress
 
+FORMAT = "emads-teacher/1"
+SUFFIX = ".journal.jsonl"
 SPARE_DRAWS = 50  # besides twice the count: a family that repeats itself more often is given up
+
+
+class Heading(IndexRecord):
+    """The first line of a journal: what the replies answer.
+
+    Example: Heading(author="teacher:qwen2.5-72b", family="cto", split="train", seed=0, difficulties=(1, 2),
+                     generator="5c...")
+    """
+
+    kind: Literal["heading"] = "heading"
+    format: str = FORMAT
+    author: str
+    family: str
+    split: Split
+    seed: int
+    difficulties: tuple[int, ...]
+    generator: str  # see `training.data.folders.datasets.compute_generator_digest`
+
+
+class JournalReply(IndexRecord):
+    """A reply to a scenario; its replies are written in the order of their turns."""
+
+    kind: Literal["reply"] = "reply"
+    key: str  # of the scenario
+    turn: int  # from 0; one that does not follow on the replies before it is not used
+    reply: ChatReply
+
+
+class JournalFailure(IndexRecord):
+    """A request that got no reply; it is asked again in the next run."""
+
+    kind: Literal["failure"] = "failure"
+    key: str
+    failure: str
+    cost: float
+
+
+_LINE: TypeAdapter[Heading | JournalReply | JournalFailure] = TypeAdapter(
+    Annotated[Heading | JournalReply | JournalFailure, Field(discriminator="kind")]
+)
+
+
+class Journal:
+    """The replies in a file; after `begin` one process at a time can add to it."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the whole lines of a journal; a last line that a kill cut short is left out.
+
+        Raises:
+            UserError: a damaged line, named by its number.
+        """
+        self._path = path
+        self.heading: Heading | None = None
+        self.replies: dict[str, tuple[ChatReply, ...]] = {}  # by scenario key
+        self.cost = 0.0  # of replies and failures
+        for number, line in enumerate(read_lines(path), start=1):
+            try:
+                record = _LINE.validate_json(line)
+            except ValidationError:
+                raise UserError(
+                    f"{path}:{number}: damaged line; delete it to have its reply asked again"
+                ) from None
+            if isinstance(record, Heading) != (number == 1):
+                raise UserError(f"{path}:{number}: the heading must be the first line, and only the first")
+            if isinstance(record, Heading):
+                self.heading = record
+            elif isinstance(record, JournalReply):
+                self._take(record.key, record.turn, record.reply)
+            else:
+                self.cost += record.cost
+
+    def begin(self, heading: Heading) -> None:
+        """Open it to go on with this request; a new journal gets its heading with its first line.
+
+        Raises:
+            UserError: it is of another request.
+        """
+        found = self.heading
+        if found is not None and found != heading:
+            if found.model_copy(update={"generator": heading.generator}) == heading:
+                other = f"answers another version of the scenarios of {found.family}"
+            else:
+                difficulties = ",".join(map(str, found.difficulties))
+                other = f"holds replies of {found.author}, seed {found.seed}, difficulties {difficulties}"
+            raise UserError(f"{self._path} {other}; choose another --out")
+        self._first = [] if found else [heading]
+        self._file = LineFile(self._path)
+
+    def close(self) -> None:
+        """Close the file of a journal that was begun."""
+        self._file.close()
+
+    def note_reply(self, key: str, turn: int, reply: ChatReply) -> None:
+        """Append a reply; it is on disk when this returns. Raises OSError where the disk is full."""
+        self._add(JournalReply(key=key, turn=turn, reply=reply))
+        self._take(key, turn, reply)
+
+    def note_failure(self, key: str, failure: str, cost: float) -> None:
+        """Append a request without a reply; raises as `note_reply`."""
+        self._add(JournalFailure(key=key, failure=failure, cost=cost))
+        self.cost += cost
+
+    def count_tokens(self) -> tuple[int, int]:
+        """(prompt tokens, completion tokens) of all replies, as far as the endpoint said."""
+        replies = [reply for several in self.replies.values() for reply in several]
+        return sum(one.prompt_tokens or 0 for one in replies), sum(
+            one.completion_tokens or 0 for one in replies
+        )
+
+    def _take(self, key: str, turn: int, reply: ChatReply) -> None:
+        self.cost += reply.cost
+        before = self.replies.get(key, ())
+        if turn == len(before):
+            self.replies[key] = (*before, reply)
+
+    def _add(self, line: IndexRecord) -> None:
+        self._file.add(*(one.model_dump_json().encode() for one in (*self._first, line)))
+        self._first = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +194,15 @@ def teach_folder(
         UserError: bad arguments, a folder that holds other data or that another process writes to, disk full.
         OracleDisagreementError: two methods disagree about an optimum.
     """
-    checked_split = check_request(count, seed, difficulties, split, None, unseal=unseal)
-    chosen = check_families(families)
+    requests = make_requests(families, count, seed, difficulties, split, unseal=unseal)
     if rules.writes == "brief":
-        check_can_paraphrase(chosen)
-    requests = make_requests(chosen, checked_split, seed, difficulties, count=count)
-    _check_folder(out, requests)
+        check_can_paraphrase([request.family for request in requests])
+    if (out / DatasetIndex.FILE).exists():
+        raise UserError(f"{out} holds demonstrations of the oracle; choose another --out")
+    asked = {(request.family, request.split): request for request in requests}
+    for shard in TeacherIndex.read(out).shards:
+        if request := asked.get((shard.family, shard.split)):
+            refuse_loss(out, shard, request)
     with explain_os_errors("write data folder", out):
         out.mkdir(parents=True, exist_ok=True)
         with claim_folder(out):
@@ -98,10 +221,10 @@ class _FolderTeacher:
         self._num_failures: Counter[str] = Counter()
         self._num_kept = self._num_rejected = 0
 
-    async def teach(self, requests: Sequence[Request]) -> TeachingReport:
+    async def teach(self, requests: Sequence[FamilyRequest]) -> TeachingReport:
         shards = TeacherIndex.read(self._out).by_path()
         written = []
-        spent = sum(read_journal(path).cost for path in sorted(self._out.glob(f"*/*{SUFFIX}")))
+        spent = sum(Journal(path).cost for path in sorted(self._out.glob(f"*/*{SUFFIX}")))
         total = sum(request.count * count_roles(request.family) for request in requests)
         async with ChatClient(self._endpoint, spent=spent) as client:
             with progress("teach", total=total) as bar:
@@ -113,48 +236,48 @@ class _FolderTeacher:
                         continue
                     written.append(shard)
                     shards[shard.path] = shard
-                    index = TeacherIndex(format=TeacherIndex.FORMAT).with_shards(shards)
+                    index = TeacherIndex.of(shards)
                     index.write(self._out)
                     write_teacher_card(self._out, index)
         return self._report(written)
 
     async def _teach_shard(
-        self,
-        request: Request,
-        number: int,
-        cases: Sequence[Case],
-        client: ChatClient,
-        bar: Progress,
+        self, request: FamilyRequest, number: int, cases: Sequence[Case], client: ChatClient, bar: Progress
     ) -> TeacherShard | None:
         """The shard as far as it got; None where nothing was finished."""
 
-        def note(outcome: Outcome) -> None:
-            self._num_kept += outcome.row is not None
-            self._num_rejected += outcome.rejection is not None
-            if outcome.failure is not None:
-                self._num_failures[outcome.failure.kind] += 1
-            bar.advance(
-                int(outcome.is_finished),
-                kept=self._num_kept,
-                rejected=self._num_rejected,
-                cost=client.budget.spent,
-            )
+        def note(taught: TaughtLesson) -> None:
+            self._num_kept += taught.row is not None
+            self._num_rejected += taught.rejection is not None
+            if taught.failure is not None:
+                self._num_failures[taught.failure.kind] += 1
+            kept, rejected, cost = self._num_kept, self._num_rejected, client.budget.spent
+            bar.advance(int(taught.is_finished), kept=kept, rejected=rejected, cost=cost)
 
+        lessons: list[Lesson] = []
+        for case in cases:
+            if self._rules.writes == "brief":
+                assert isinstance(case, Scenario)
+                lessons.append(ParaphraseLesson(case, SOLO_FAMILIES[case.family]))
+            else:
+                lessons += list_lessons(case)
         folder = self._out / request.family
         folder.mkdir(exist_ok=True)
         remove_leftovers(folder)
-        journal_path = self._out / request.path(number).replace(".parquet", SUFFIX)
-        heading = Heading(
-            author=self._author,
-            family=request.family,
-            split=request.split,
-            seed=request.seed,
-            difficulties=request.difficulties,
-            generator=request.generator,
+        journal = Journal(self._out / request.path(number).replace(".parquet", SUFFIX))
+        journal.begin(
+            Heading(
+                author=self._author,
+                family=request.family,
+                split=request.split,
+                seed=request.seed,
+                difficulties=request.difficulties,
+                generator=request.generator,
+            )
         )
-        with Journal(journal_path, heading) as journal:
-            outcomes = await write_demonstrations(
-                [lesson for case in cases for lesson in self._open_lessons(case)],
+        try:
+            results = await write_demonstrations(
+                lessons,
                 client,
                 author=self._author,
                 rules=self._rules,
@@ -163,15 +286,41 @@ class _FolderTeacher:
                 concurrency=self._endpoint.concurrency,
                 report=note,
             )
-        if not any(outcome.is_finished for outcome in outcomes):
+        finally:
+            journal.close()
+        if not any(taught.is_finished for taught in results):
             return None
-        return _write_shard(self._out, request, number, outcomes, self._author, self._rules.min_reward)
+        return self._write_shard(request, number, results, journal)
 
-    def _open_lessons(self, case: Case) -> list[Lesson]:
-        if self._rules.writes == "brief":
-            assert isinstance(case, Scenario)
-            return [make_paraphrase_lesson(case)]
-        return list_lessons(case)
+    def _write_shard(
+        self, request: FamilyRequest, number: int, results: Sequence[TaughtLesson], journal: Journal
+    ) -> TeacherShard:
+        """Write rows and rejections; equal results give equal bytes."""
+        path = request.path(number)
+        rows = [taught.row for taught in results if taught.row is not None]
+        rejected = [taught for taught in results if taught.rejection is not None]
+        content = encode_shard(rows)
+        lines = "".join(f"{taught.describe_rejection()}\n" for taught in rejected)
+        write_atomic(self._out / path.replace(".parquet", ".rejected.jsonl"), lines)
+        write_atomic(self._out / path, content)
+        prompt_tokens, completion_tokens = journal.count_tokens()
+        return TeacherShard(
+            path=path,
+            family=request.family,
+            split=request.split,
+            author=self._author,
+            seed=request.seed,
+            difficulties=request.difficulties,
+            min_reward=self._rules.min_reward,
+            num_scenarios=request.num_scenarios(number),
+            num_rows=len(rows),
+            rejected=dict(Counter(str(one.rejection.reason) for one in rejected if one.rejection)),
+            num_unfinished=sum(not taught.is_finished for taught in results),
+            cost=journal.cost,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            sha256=hashlib.sha256(content).hexdigest(),
+        )
 
     def _report(self, shards: Sequence[TeacherShard]) -> TeachingReport:
         reason = self._halt.reason
@@ -187,25 +336,7 @@ class _FolderTeacher:
         )
 
 
-def _check_folder(out: Path, requests: Sequence[Request]) -> None:
-    """Refuse a folder of the oracle's, and one that would lose scenarios."""
-    if (out / DatasetIndex.FILE).exists():
-        raise UserError(f"{out} holds demonstrations of the oracle; choose another --out")
-    paths = {
-        request.path(number): request.num_scenarios(number)
-        for request in requests
-        for number in range(request.num_shards)
-    }
-    asked = {(request.family, request.split) for request in requests}
-    for shard in TeacherIndex.read(out).shards:
-        if (shard.family, shard.split) in asked and paths.get(shard.path, 0) < shard.num_scenarios:
-            raise UserError(
-                f"{out} already holds more {shard.family}/{shard.split} scenarios than asked for;"
-                " choose another --out or a larger --count"
-            )
-
-
-def _draw_shards(requests: Sequence[Request]) -> Iterator[tuple[Request, int, list[Case]]]:
+def _draw_shards(requests: Sequence[FamilyRequest]) -> Iterator[tuple[FamilyRequest, int, list[Case]]]:
     """Request, number and cases of each shard in turn."""
     for request in requests:
         different = _draw(request)
@@ -213,7 +344,7 @@ def _draw_shards(requests: Sequence[Request]) -> Iterator[tuple[Request, int, li
             yield request, number, [next(different) for _ in range(request.num_scenarios(number))]
 
 
-def _draw(request: Request) -> Iterator[Case]:
+def _draw(request: FamilyRequest) -> Iterator[Case]:
     """Different cases in index order: one that repeats an earlier one, or nearly, is not worth its price.
 
     Raises:
@@ -233,53 +364,21 @@ def _draw(request: Request) -> Iterator[Case]:
     )
 
 
-def _write_shard(
-    out: Path, request: Request, number: int, outcomes: Sequence[Outcome], author: str, min_reward: float
-) -> TeacherShard:
-    """Write rows and rejections; equal outcomes give equal bytes."""
-    path = request.path(number)
-    rows = [outcome.row for outcome in outcomes if outcome.row is not None]
-    rejected = [(outcome, outcome.rejection) for outcome in outcomes if outcome.rejection is not None]
-    lines = "".join(describe_rejection(outcome, rejection) + "\n" for outcome, rejection in rejected)
-    content = encode_shard(rows)
-    write_atomic(out / path.replace(".parquet", ".rejected.jsonl"), lines.encode())
-    write_atomic(out / path, content)
-    journal = read_journal(out / path.replace(".parquet", SUFFIX))
-    return TeacherShard(
-        path=path,
-        family=request.family,
-        split=request.split,
-        author=author,
-        seed=request.seed,
-        difficulties=request.difficulties,
-        min_reward=min_reward,
-        num_scenarios=request.num_scenarios(number),
-        num_rows=len(rows),
-        rejected=dict(Counter(str(rejection.reason) for _, rejection in rejected)),
-        num_unfinished=sum(not outcome.is_finished for outcome in outcomes),
-        cost=journal.cost,
-        prompt_tokens=journal.prompt_tokens,
-        completion_tokens=journal.completion_tokens,
-        sha256=hashlib.sha256(content).hexdigest(),
-    )
-
-
 def summarise_teaching(report: TeachingReport) -> list[str]:
     """A line per shard, one of cost and tokens, and why it stopped early if it did."""
-    lines = [_summarise_shard(shard) for shard in report.shards]
-    prompt = sum(shard.prompt_tokens for shard in report.shards)
-    completion = sum(shard.completion_tokens for shard in report.shards)
-    cost = sum(shard.cost for shard in report.shards)
+    lines = []
+    for shard in report.shards:
+        num_plays = shard.num_scenarios * count_roles(shard.family)
+        parts = [f"{shard.path}: {shard.num_rows} of {num_plays} plays kept"]
+        if shard.rejected:
+            reasons = sorted(shard.rejected.items())
+            parts.append(f"rejected {', '.join(f'{reason} {count}' for reason, count in reasons)}")
+        if shard.num_unfinished:
+            parts.append(f"{shard.num_unfinished} unfinished")
+        lines.append("; ".join(parts))
+    prompt, completion, cost = (
+        sum(getattr(shard, name) for shard in report.shards)
+        for name in ("prompt_tokens", "completion_tokens", "cost")
+    )
     lines.append(f"cost {cost:.4f} ({prompt} prompt and {completion} completion tokens)")
     return [*lines, report.stop] if report.stop else lines
-
-
-def _summarise_shard(shard: TeacherShard) -> str:
-    rejected = ", ".join(f"{reason} {count}" for reason, count in sorted(shard.rejected.items()))
-    num_plays = shard.num_scenarios * count_roles(shard.family)
-    parts = [f"{shard.path}: {shard.num_rows} of {num_plays} plays kept"]
-    if rejected:
-        parts.append(f"rejected {rejected}")
-    if shard.num_unfinished:
-        parts.append(f"{shard.num_unfinished} unfinished")
-    return "; ".join(parts)

@@ -6,25 +6,23 @@ it said itself: its report is followed by the vote, a question of ReconcileGPT b
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from roles.base import Role, parse_answer
 from roles.team import RECONCILER, Ask, Decision, Report
-from scenarios.base import Family, Scenario, Split, Step, ToolCall, Verdict, rejected
+from scenarios.base import Family, Scenario, Split, ToolCall, Verdict, rejected
 from scenarios.team import PlanGame, TeamScenario, load_table
 from scenarios.team.demonstrations import Meeting, hold_meeting, show_reply
-from scenarios.team.demonstrations import Message as Heard
 from scenarios.team.value import funded_plan
 from scenarios.team.verdicts import verify_decision, verify_report, verify_vote
-from training.data.folders.columns import Message
 from training.data.folders.rows import (
     SOLO_FAMILIES,
     SOLO_ROLES,
-    TEAM,
     Case,
+    Message,
     Row,
     generate_case,
     list_tools,
@@ -39,36 +37,66 @@ HOW_TO_WORK = (
     "braces in that turn."
 )
 Answers = Sequence[str]  # what the teacher has answered so far, in order
+Table = dict[str, dict[str, Any] | None]  # seat -> its report
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
+class Lesson(ABC):
     """One play that is asked of a teacher.
 
     Example: list_lessons(generate("train", seed=0, index=7, difficulty=2))[0].brief
     """
 
-    key: str  # of the play
-    case: Case
-    name: str  # of the role
-    role: Role  # as its prompt introduces it
-    instructions: str  # that follow on the mandate and are no part of a row
-    brief: str
-    follow_up: Callable[[Answers], str | None]  # the message after an answer; None after the last one
-    call_tool: Callable[[Answers, ToolCall], str]  # raises ToolError
-    verify: Callable[[Answers], Verdict]
-    build_row: Callable[[Sequence[Message], Answers, str], Row]  # turns, answers, author; raises AnswerError
-    list_observations: Callable[[], list[str]]  # what tools say in the expert's own play
-    remake: Callable[[], "Lesson"]  # the same play on the case generated anew
+    instructions: str = HOW_TO_WORK  # that follow on the mandate and are no part of a row
+
+    def __init__(self, case: Case, name: str, role: Role, brief: str) -> None:
+        """`name`: of the role in the case; `role`: as its prompt introduces it."""
+        self.case, self.name, self.role, self.brief = case, name, role, brief
+
+    @property
+    def key(self) -> str:
+        """Key of the play."""
+        return self.case.key if isinstance(self.case, Scenario) else f"{self.case.key}/{self.name}"
+
+    def follow_up(self, answers: Answers) -> str | None:
+        """The message after an answer; None after the last answer."""
+        return None
+
+    @abstractmethod
+    def call_tool(self, answers: Answers, call: ToolCall) -> str:
+        """Result of a tool after these answers; raises ToolError."""
+
+    @abstractmethod
+    def verify(self, answers: Answers) -> Verdict:
+        """The verifier's word on the whole play."""
+
+    @abstractmethod
+    def read_answer(self, answers: Answers) -> Any:
+        """The final answer as the row holds it; raises AnswerError."""
+
+    @cached_property
+    @abstractmethod
+    def observations(self) -> list[str]:
+        """What tools say in the expert's own play."""
+
+    def build_row(self, turns: Sequence[Message], answers: Answers, author: str) -> Row:
+        """The row of a play; raises AnswerError where the last turn is no answer."""
+        messages = [*write_opening(self.role, self.brief), *turns]
+        tools, answer = list_tools(self.role), self.read_answer(answers)
+        return make_row(self.case, self.name, self.brief, messages, tools, answer, author)
+
+    def remake(self) -> "Lesson":
+        """The same play on the case generated anew."""
+        case = self.case
+        return open_lesson(case.family, case.split, case.seed, case.index, case.difficulty, self.name)
 
 
 def list_lessons(case: Case, families: Mapping[str, Family] = SOLO_FAMILIES) -> list[Lesson]:
     """The plays on one case: one of a role family, one per seat and ReconcileGPT of the team."""
     if isinstance(case, Scenario):
-        return [_open_role_lesson(case, families)]
+        return [RoleLesson(case, families[case.family])]
     game = PlanGame(case)
     meeting = hold_meeting(game)
-    return [_open_seat_lesson(game, meeting, name) for name in (*case.seats, RECONCILER)]
+    return [*(_SpecialistLesson(game, meeting, seat) for seat in case.seats), _ChairLesson(game, meeting)]
 
 
 def open_lesson(family: str, split: Split, seed: int, index: int, difficulty: int, name: str) -> Lesson:
@@ -81,149 +109,106 @@ def open_lesson(family: str, split: Split, seed: int, index: int, difficulty: in
     return {lesson.name: lesson for lesson in lessons}[name]
 
 
-def _open_role_lesson(scenario: Scenario, families: Mapping[str, Family]) -> Lesson:
-    family = families[scenario.family]
-    role = SOLO_ROLES[family.role]
-    schema = {
-        key: value
-        for key, value in role.answer.model_json_schema().items()
-        if key not in ("description", "title")
-    }
+class RoleLesson(Lesson):
+    """A role's own scenario."""
 
-    def list_observations() -> list[str]:
-        steps = family.demonstrate(scenario, random.Random(f"demonstration/{scenario.key}"))
-        return [family.call_tool(scenario, step.call) for step in steps if step.call is not None]
+    case: Scenario
 
-    def read_answer(answers: Answers) -> Any:
-        return parse_answer(answers[-1], role.answer).model_dump(exclude_unset=True)
-
-    def remake() -> Lesson:
-        place = (scenario.split, scenario.seed, scenario.index, scenario.difficulty)
-        return _open_role_lesson(family.generate(*place), families)
-
-    return Lesson(
-        key=scenario.key,
-        case=scenario,
-        name=role.name,
-        role=role,
-        instructions=f"{HOW_TO_WORK} It matches this JSON schema: {json.dumps(schema)}",
-        brief=scenario.brief,
-        follow_up=lambda answers: None,
-        call_tool=lambda answers, call: family.call_tool(scenario, call),
-        verify=lambda answers: family.verify(scenario, answers[-1]),
-        build_row=partial(_build_row, scenario, role.name, role, scenario.brief, read_answer),
-        list_observations=list_observations,
-        remake=remake,
-    )
-
-
-def _open_seat_lesson(game: PlanGame, meeting: Meeting, name: str) -> Lesson:
-    case = game.case
-    assert isinstance(case, TeamScenario)
-    part = _Chair(game, meeting) if name == RECONCILER else _Specialist(game, meeting, name)
-    role, brief = game.prompt_role(name), meeting.messages[name][0].brief
-
-    def list_observations() -> list[str]:
-        calls = [(one, step) for one in meeting.messages[name] for step in one.steps]
-        return [_observe(game, name, one, step) for one, step in calls if step.call is not None]
-
-    def remake() -> Lesson:
-        return open_lesson(TEAM, case.split, case.seed, case.index, case.difficulty, name)
-
-    return Lesson(
-        key=f"{case.key}/{name}",
-        case=case,
-        name=name,
-        role=role,
-        instructions=HOW_TO_WORK,
-        brief=brief,
-        follow_up=part.follow_up,
-        call_tool=part.call_tool,
-        verify=part.verify,
-        build_row=partial(_build_row, case, name, role, brief, part.read_answer),
-        list_observations=list_observations,
-        remake=remake,
-    )
-
-
-def _build_row(
-    case: Case,
-    name: str,
-    role: Role,
-    brief: str,
-    read_answer: Callable[[Answers], Any],
-    turns: Sequence[Message],
-    answers: Answers,
-    author: str,
-) -> Row:
-    messages = [*write_opening(role, brief), *turns]
-    return make_row(case, name, brief, messages, list_tools(role), read_answer(answers), author)
-
-
-def _observe(game: PlanGame, name: str, message: Heard, step: Step) -> str:
-    assert step.call is not None
-    return game.call_tool(name, step.call, message.reports)
-
-
-class _Specialist:
-    """A specialist's part: its report, then its vote on a draft in which its own offers stand."""
-
-    def __init__(self, game: PlanGame, meeting: Meeting, seat: str) -> None:
-        self._game, self._meeting, self._seat = game, meeting, seat
-
-    def _read_table(self, report: str) -> dict[str, dict[str, Any] | None]:
-        return {**self._meeting.reports, self._seat: self._game.read_report(self._seat, report)}
-
-    def follow_up(self, answers: Answers) -> str | None:
-        if len(answers) > 1:
-            return None
-        reports = self._read_table(answers[0])
-        if reports[self._seat] is None:
-            return None
-        return self._game.write_vote_brief(self._meeting.drafts[self._seat], self._seat, reports)
+    def __init__(self, scenario: Scenario, family: Family) -> None:
+        role = SOLO_ROLES[family.role]
+        super().__init__(scenario, role.name, role, scenario.brief)
+        self.family = family
+        schema = role.answer.model_json_schema()
+        shown = {key: value for key, value in schema.items() if key not in ("description", "title")}
+        self.instructions = f"{HOW_TO_WORK} It matches this JSON schema: {json.dumps(shown)}"
 
     def call_tool(self, answers: Answers, call: ToolCall) -> str:
-        return self._game.call_tool(self._seat, call, self._meeting.reports)
+        return self.family.call_tool(self.case, call)
+
+    def verify(self, answers: Answers) -> Verdict:
+        return self.family.verify(self.case, answers[-1])
+
+    def read_answer(self, answers: Answers) -> Any:
+        return parse_answer(answers[-1], self.role.answer).model_dump(exclude_unset=True)
+
+    @cached_property
+    def observations(self) -> list[str]:
+        steps = self.family.demonstrate(self.case, random.Random(f"demonstration/{self.case.key}"))
+        return [self.family.call_tool(self.case, step.call) for step in steps if step.call is not None]
+
+    def remake(self) -> Lesson:
+        case = self.case
+        again = self.family.generate(case.split, case.seed, case.index, case.difficulty)
+        return type(self)(again, self.family)
+
+
+class _SeatLesson(Lesson):
+    """A seat's part in a meeting of experts."""
+
+    case: TeamScenario
+
+    def __init__(self, game: PlanGame, meeting: Meeting, name: str) -> None:
+        assert isinstance(game.case, TeamScenario)
+        super().__init__(game.case, name, game.prompt_role(name), meeting.messages[name][0].brief)
+        self._game, self._meeting = game, meeting
+
+    @cached_property
+    def observations(self) -> list[str]:
+        calls = [(one, step.call) for one in self._meeting.messages[self.name] for step in one.steps]
+        return [self._game.call_tool(self.name, call, one.reports) for one, call in calls if call is not None]
+
+
+class _SpecialistLesson(_SeatLesson):
+    """A specialist's part: its report, then its vote on a draft in which its own offers stand."""
+
+    def _read_table(self, report: str) -> Table:
+        return {**self._meeting.reports, self.name: self._game.read_report(self.name, report)}
+
+    def follow_up(self, answers: Answers) -> str | None:
+        reports = self._read_table(answers[0])
+        if len(answers) > 1 or reports[self.name] is None:
+            return None
+        return self._game.write_vote_brief(self._meeting.drafts[self.name], self.name, reports)
+
+    def call_tool(self, answers: Answers, call: ToolCall) -> str:
+        return self._game.call_tool(self.name, call, self._meeting.reports)
 
     def verify(self, answers: Answers) -> Verdict:
         """The lesser of the verdicts on report and vote."""
-        case = self._game.case
-        assert isinstance(case, TeamScenario)
-        report = verify_report(case, self._seat, answers[0])
+        report = verify_report(self.case, self.name, answers[0])
         if len(answers) < 2:
             return report if report.reward == 0 else rejected("not_json", "no vote")
-        draft = self._meeting.drafts[self._seat]
+        draft = self._meeting.drafts[self.name]
         decision = None if draft is None else Decision.model_validate(draft)
         escalated = decision is not None and decision.escalate
         plan = None
         if decision is not None and not escalated:
             plan = funded_plan(load_table(self._read_table(answers[0])), decision)
-        vote = verify_vote(case, self._seat, plan, escalated, answers[1])
+        vote = verify_vote(self.case, self.name, plan, escalated, answers[1])
         return min(report, vote, key=lambda verdict: verdict.reward)
 
     def read_answer(self, answers: Answers) -> Any:
         return parse_answer(answers[0], Report).model_dump()
 
 
-class _Chair:
+class _ChairLesson(_SeatLesson):
     """ReconcileGPT's part: questions, each answered by the expert of the seat, then the decision."""
 
     def __init__(self, game: PlanGame, meeting: Meeting) -> None:
-        self._game, self._reports = game, meeting.messages[RECONCILER][0].reports
+        super().__init__(game, meeting, RECONCILER)
 
-    def _hear(self, answers: Answers) -> tuple[dict[str, dict[str, Any] | None], int]:
+    def _hear(self, answers: Answers) -> tuple[Table, int]:
         """The reports with what replies added, and the number of questions."""
-        reports, num_asked = dict(self._reports), 0
+        game, num_asked = self._game, 0
+        reports: Table = dict(self._meeting.messages[RECONCILER][0].reports)
         for text in answers:
-            asked = self._game.read_ask(text) if num_asked < self._game.most_questions else None
+            asked = game.read_ask(text) if num_asked < game.most_questions else None
             if asked is None:
                 break
             num_asked += 1
-            seat, ask = asked["seat"], Ask.model_validate(asked)
-            reply = show_reply(self._game, ask, (), with_tools=False)[-1].text
-            reports[seat] = self._game.add_offer(
-                reports[seat], self._game.read_reply(seat, asked, reports[seat], reply)
-            )
+            seat = asked["seat"]
+            reply = show_reply(game, Ask.model_validate(asked), (), with_tools=False)[-1].text
+            reports[seat] = game.add_offer(reports[seat], game.read_reply(seat, asked, reports[seat], reply))
         return reports, num_asked
 
     def follow_up(self, answers: Answers) -> str | None:
@@ -234,7 +219,7 @@ class _Chair:
         return self._game.call_tool(RECONCILER, call, self._hear(answers)[0])
 
     def verify(self, answers: Answers) -> Verdict:
-        return verify_decision(self._game.case.public, load_table(self._hear(answers)[0]), answers[-1])
+        return verify_decision(self.case.public, load_table(self._hear(answers)[0]), answers[-1])
 
     def read_answer(self, answers: Answers) -> Any:
         return self._game.read_decision(self._hear(answers)[0], answers[-1])

@@ -5,16 +5,15 @@ any wording, and refuses what it cannot read with certainty.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from evaluation.audit.brief_facts import RULES, UnreadableBriefError, read_facts
 from roles.base import Role
 from roles.errors import UserError
-from scenarios.base import Scenario, Verdict, rejected
-from training.data.folders.columns import load_messages, store_messages
-from training.data.folders.rows import Row, describe_case
-from training.data.teacher.lessons import Lesson, list_lessons
+from scenarios.base import Family, Scenario, Verdict, rejected
+from training.data.folders.rows import Row, describe_case, load_messages, store_messages
+from training.data.teacher.lessons import RoleLesson
 
 AUTHOR_PREFIX = "paraphrase:"
 MOST_TIMES_AS_LONG = 3
@@ -41,24 +40,24 @@ def check_can_paraphrase(families: Sequence[str]) -> None:
             )
 
 
-def make_paraphrase_lesson(scenario: Scenario) -> Lesson:
-    """The play in which a teacher rewrites the brief of a role's scenario; its row is the oracle's else."""
-    (told,) = list_lessons(scenario)
-    role = Role(name="paraphrase", title="Editor", mandate=MANDATE, answer=told.role.answer, tools=())
-    (expected,) = describe_case(scenario)
+class ParaphraseLesson(RoleLesson):
+    """The play in which a teacher rewrites the brief of a role's scenario; its row is else the oracle's."""
 
-    def build_row(turns: Sequence[Any], answers: Sequence[str], author: str) -> Row:
+    def __init__(self, scenario: Scenario, family: Family) -> None:
+        super().__init__(scenario, family)
+        answer, self.instructions = self.role.answer, ""
+        self.role = Role(name="paraphrase", title="Editor", mandate=MANDATE, answer=answer, tools=())
+
+    def verify(self, answers: Sequence[str]) -> Verdict:
+        return compare_briefs(self.case, answers[-1])
+
+    @cached_property
+    def observations(self) -> list[str]:
+        return []
+
+    def build_row(self, turns: Sequence[Any], answers: Sequence[str], author: str) -> Row:
+        (expected,) = describe_case(self.case)
         return with_brief(expected, answers[-1].strip()) | {"author": author}
-
-    return replace(
-        told,
-        role=role,
-        instructions="",
-        verify=lambda answers: compare_briefs(scenario, answers[-1]),
-        build_row=build_row,
-        list_observations=list,
-        remake=lambda: make_paraphrase_lesson(scenario),
-    )
 
 
 def with_brief(row: Row, brief: str) -> Row:

@@ -42,7 +42,7 @@ _SAID = re.compile(rf"({_NAME}) (yes|no)\b")
 
 
 @dataclass(slots=True)
-class Record:
+class KnownThing:
     """What is known of one thing."""
 
     figures: dict[str, set[float]] = field(default_factory=dict)  # "": without a name
@@ -75,7 +75,7 @@ class Reading:
         self._long = _any_of(by_length) if by_length else None
         self._labels = _any_of(sorted(labels, key=len, reverse=True)) if labels else None
         self._find_figures = find_figures
-        self._records: dict[Thing, Record] = {}
+        self._records: dict[Thing, KnownThing] = {}
         self._option = ""
         self._last: Thing | None = None
         self._best: Thing | None = None
@@ -133,8 +133,8 @@ class Reading:
             if masked.startswith("«"):
                 self._record((thing[0], frozenset())).breaks = is_broken
 
-    def _record(self, thing: Thing) -> Record:
-        return self._records.setdefault(thing, Record())
+    def _record(self, thing: Thing) -> KnownThing:
+        return self._records.setdefault(thing, KnownThing())
 
     def _mask(self, text: str) -> str:
         """The text with «code» for each known name, «A» for an option where it is not the article."""
@@ -267,7 +267,7 @@ class Reading:
             if found is None or not mention.thing[1]:
                 continue
             self.num_figures += float(found[1]) in self._given
-            record = self._records.get(mention.thing, Record())
+            record = self._records.get(mention.thing, KnownThing())
             if not any(float(found[1]) in values for values in record.figures.values()):
                 return f"{float(found[1]):g} of {' + '.join(sorted(mention.thing[1]))}, which nobody gave"
         return None

@@ -1,36 +1,49 @@
-"""Demonstrations by a teacher model on an OpenAI-compatible endpoint, kept only if they pass every check."""
+"""A teacher model on an OpenAI-compatible endpoint plays lessons; a play is kept if it passes every check.
+
+It is asked turn by turn, and its tool calls are executed for real. Calls are read in both shapes, native
+`tool_calls` of the protocol and one <tool_call> in the text. The teacher is told more than the row keeps:
+besides the mandate the schema of the answer and how to work. The row holds what an oracle's row holds
+(mandate, brief, turns), so that students learn to do without being told, and what the teacher thought, where
+that stands up to the check.
+"""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from roles.base import AnswerError, parse_strict_json
 from roles.errors import UserError
+from scenarios.base import ToolCall
+from scenarios.written.strict_yaml import read_settings
 from simulator.engines.openai.client import ChatClient
-from simulator.engines.openai.reply import ChatReply, EndpointError
+from simulator.engines.openai.endpoint import EndpointSettings, find_completions_url, read_api_key
+from simulator.engines.openai.reply import CUT, ChatReply, EndpointError, RequestedCall
 from simulator.engines.openai.request_limits import BudgetSpentError
 from simulator.engines.openai.wire import ToolShape
 from simulator.graph.concurrency import run_pool
-from training.data.folders.columns import Message
-from training.data.folders.rows import (
-    Row,
-    list_tools,
-)
+from simulator.tool_calls import OPEN, BadToolCallError, describe_tools, parse_tool_calls
+from training.data.folders.rows import Message, Row, list_tools
 from training.data.teacher.checks import (
     PlayedTurn,
-    Rejection,
+    PlayRejection,
     drop_reasoning,
     find_rejection,
     keep_sound_reasoning,
     list_answers,
+    observe,
     write_messages,
+    write_thoughts,
 )
-from training.data.teacher.journal import Answered, Failed, Journal
 from training.data.teacher.lessons import Lesson
-from training.data.teacher.play import play_lesson
+
+MAX_BRACKETS = 200  # of one call: deeper arguments could not be written back
+NOT_SET_BY_KEY = ("url", "api_key")  # they have options of their own
+_THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 
 
 class TeachingRules(BaseModel):
@@ -54,22 +67,71 @@ class TeachingRules(BaseModel):
     """Scenarios without a reply, one after another, that end the work."""
 
 
+def resolve_teacher(
+    url: str, options: Mapping[str, Any], overrides: Sequence[str] = ()
+) -> tuple[EndpointSettings, TeachingRules]:
+    """Settings from options (None: not given; `api_key_env` names a variable) and from overrides key=value.
+
+    Raises:
+        UserError: no model, unknown key, value out of range, limit without prices, no API key there.
+    """
+    values: dict[str, Any] = {"url": url}
+    values |= {key: value for key, value in options.items() if value is not None}
+    if "model" not in values:
+        raise UserError("--teacher needs --model, the name under which the endpoint serves the model")
+    find_completions_url(url)
+    variable = values.pop("api_key_env", None)
+    fields = [*EndpointSettings.model_fields, *TeachingRules.model_fields]
+    known = [name for name in fields if name not in NOT_SET_BY_KEY]
+    values |= read_settings(overrides, known, option="--teacher-set", what="teacher setting")
+    if variable is not None:
+        values["api_key"] = read_api_key(variable)
+    rules = {key: values.pop(key) for key in TeachingRules.model_fields if key in values}
+    try:
+        return EndpointSettings(**values), TeachingRules(**rules)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = f"{first['loc'][0]} {first['input']!r}: " if first["loc"] else ""
+        raise UserError(where + first["msg"].removeprefix("Value error, ").lower()) from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TaughtLesson:
     """Result of one lesson: a row, a rejection, a failure, or (none of these) no end yet.
 
-    Example: Outcome(lesson=lesson, turns=turns, rejection=Rejection(reason="answer", detail="..."))
+    Example: TaughtLesson(lesson=lesson, turns=turns, rejection=PlayRejection(reason="answer", detail="..."))
     """
 
     lesson: Lesson
     turns: tuple[PlayedTurn, ...] = ()
     row: Row | None = None
-    rejection: Rejection | None = None
+    rejection: PlayRejection | None = None
     failure: EndpointError | None = None
 
     @property
     def is_finished(self) -> bool:
         return self.row is not None or self.rejection is not None
+
+    def describe_rejection(self) -> str:
+        """A rejected play as one JSON line: key of the play, reason, detail, and what was said."""
+        assert self.rejection is not None
+        value = {
+            "key": self.lesson.key,
+            "reason": self.rejection.reason,
+            "detail": self.rejection.detail,
+            "messages": write_messages(self.turns),
+        }
+        return json.dumps(value)
+
+
+class ReplyLog(Protocol):
+    """Replies that were paid for; `training.data.teacher.folder.Journal` keeps them on disk."""
+
+    @property
+    def replies(self) -> Mapping[str, Sequence[ChatReply]]: ...  # by key of the lesson
+
+    def note_reply(self, key: str, turn: int, reply: ChatReply) -> None: ...
+    def note_failure(self, key: str, failure: str, cost: float) -> None: ...
 
 
 class Halt:
@@ -103,103 +165,174 @@ async def write_demonstrations(
     author: str,
     rules: TeachingRules,
     halt: Halt,
-    journal: Journal | None = None,
+    journal: ReplyLog | None = None,
     concurrency: int = 8,
-    report: Callable[[Outcome], None] = lambda outcome: None,
-) -> list[Outcome]:
-    """Let the teacher play every lesson; outcomes in the order of `lessons`, rows as the oracle's are.
+    report: Callable[[TaughtLesson], None] = lambda taught: None,
+) -> list[TaughtLesson]:
+    """Let the teacher play every lesson; results in the order of `lessons`, rows as the oracle's are.
 
     Replies that the journal holds are not asked for again. A halt leaves the rest unasked. `report` hears of
-    each outcome as it comes.
+    each result as it comes.
     """
 
-    async def teach(lesson: Lesson) -> Outcome:
-        endpoint = _RecordedEndpoint(
-            client=client,
-            tools=list_tools(lesson.role) if rules.tool_shape == "native" else [],
-            key=lesson.key,
-            recorded=iter(() if journal is None else journal.replies.get(lesson.key, ())),
-            journal=journal,
-            halt=halt,
-        )
-        outcome = await _teach(lesson, endpoint, author, rules)
-        report(outcome)
-        return outcome
+    async def teach(lesson: Lesson) -> TaughtLesson:
+        asker = _Asker(client, lesson, rules, journal, halt)
+        try:
+            turns, fault = await _play(lesson, asker, rules)
+        except _HaltedError:
+            taught = TaughtLesson(lesson=lesson)
+        except EndpointError as error:
+            taught = TaughtLesson(lesson=lesson, failure=error)
+        else:
+            turns = (
+                keep_sound_reasoning(lesson, turns) if rules.reasoning == "sound" else drop_reasoning(turns)
+            )
+            rejection = fault or find_rejection(lesson, turns, rules.min_reward)
+            row = None
+            if rejection is None:
+                row = lesson.build_row(write_messages(turns), list_answers(turns), author)
+            taught = TaughtLesson(lesson=lesson, turns=turns, row=row, rejection=rejection)
+        report(taught)
+        return taught
 
     return await run_pool([partial(teach, lesson) for lesson in lessons], concurrency=concurrency)
 
 
-@dataclass(slots=True, kw_only=True)
-class _RecordedEndpoint:
+class _Asker:
     """Answers the requests of one lesson: from the journal first, then by the endpoint."""
 
-    client: ChatClient
-    tools: list[dict[str, Any]]
-    key: str
-    recorded: Iterator[ChatReply]
-    journal: Journal | None
-    halt: Halt
-    num_replies: int = 0
+    def __init__(
+        self, client: ChatClient, lesson: Lesson, rules: TeachingRules, journal: ReplyLog | None, halt: Halt
+    ) -> None:
+        self._client, self._key, self._journal, self._halt = client, lesson.key, journal, halt
+        self._tools = list_tools(lesson.role) if rules.tool_shape == "native" else []
+        self._recorded: Iterator[ChatReply] = iter(journal.replies.get(lesson.key, ()) if journal else ())
+        self._num_replies = 0
 
     async def ask(self, conversation: Sequence[Message]) -> ChatReply:
-        reply = next(self.recorded, None)
+        reply = next(self._recorded, None)
         if reply is None:
             reply = await self._request(conversation)
-            self._note(Answered(key=self.key, turn=self.num_replies, reply=reply))
-        self.num_replies += 1
+            if self._journal is not None:
+                self._journal.note_reply(self._key, self._num_replies, reply)
+        self._num_replies += 1
         return reply
 
     async def _request(self, conversation: Sequence[Message]) -> ChatReply:
-        if self.halt.reason is not None:
+        if self._halt.reason is not None:
             raise _HaltedError
         try:
-            reply = await self.client.complete(conversation, self.tools)
+            reply = await self._client.complete(conversation, self._tools)
         except (BudgetSpentError, UserError) as error:
-            self.halt.reason = self.halt.reason or error
-            if isinstance(error, BudgetSpentError) and error.cost > 0:
-                self._note(Failed(key=self.key, failure=str(error), cost=error.cost))
+            self._halt.reason = self._halt.reason or error
+            if isinstance(error, BudgetSpentError) and error.cost > 0 and self._journal is not None:
+                self._journal.note_failure(self._key, str(error), error.cost)
             raise _HaltedError from None
         except EndpointError as error:
-            self._note(Failed(key=self.key, failure=str(error), cost=error.cost))
-            self.halt.count_failure(error)
+            if self._journal is not None:
+                self._journal.note_failure(self._key, str(error), error.cost)
+            self._halt.count_failure(error)
             raise
-        self.halt.count_success()
+        self._halt.count_success()
         return reply
 
-    def _note(self, line: Answered | Failed) -> None:
-        if self.journal is not None:
-            self.journal.add(line)
 
+async def _play(
+    lesson: Lesson, asker: _Asker, rules: TeachingRules
+) -> tuple[tuple[PlayedTurn, ...], PlayRejection | None]:
+    """Ask until the teacher answers, calls a tool in vain, is cut off, or has had `max_turns` turns.
 
-async def _teach(lesson: Lesson, endpoint: _RecordedEndpoint, author: str, rules: TeachingRules) -> Outcome:
-    try:
-        play = await play_lesson(lesson, endpoint.ask, max_turns=rules.max_turns, shape=rules.tool_shape)
-    except _HaltedError:
-        return Outcome(lesson=lesson)
-    except EndpointError as error:
-        return Outcome(lesson=lesson, failure=error)
-    keeps = rules.reasoning == "sound"
-    turns = keep_sound_reasoning(lesson, play.turns) if keeps else drop_reasoning(play.turns)
-    rejection = play.fault or find_rejection(lesson, turns, rules.min_reward)
-    row = None if rejection else build_teacher_row(lesson, turns, author)
-    return Outcome(lesson=lesson, turns=turns, row=row, rejection=rejection)
-
-
-def build_teacher_row(lesson: Lesson, turns: Sequence[PlayedTurn], author: str) -> Row:
-    """The row of a play that passed the checks.
-
-    Raises:
-        AnswerError: the last turn is no answer.
+    Returns its turns, and why they ended without an answer that could be checked. A failed call ends the work
+    at once: no check would let the play pass, so nothing more is paid for it.
     """
-    return lesson.build_row(write_messages(turns), list_answers(turns), author)
+    system = f"{lesson.role.mandate}\n\n{lesson.instructions}".rstrip()
+    if rules.tool_shape == "text" and lesson.role.tools:
+        system += f"\n\n{describe_tools(list_tools(lesson.role))}"
+    conversation: list[Message] = [
+        {"role": "system", "content": system},
+        {"role": "user", "content": lesson.brief},
+    ]
+    turns: list[PlayedTurn] = []
+    asked = ""
+    for _ in range(rules.max_turns):
+        reply = await asker.ask(conversation)
+        thoughts, text = _split_thoughts(reply)
+        if reply.finish_reason in CUT:
+            return tuple(turns), PlayRejection(reason="answer", detail=f"turn cut off: {reply.finish_reason}")
+        try:
+            calls = [_read_call(call) for call in reply.calls] or _read_text_call(text)
+        except BadToolCallError as error:
+            return tuple(turns), PlayRejection(reason="tools", detail=str(error))
+        if not calls:
+            turns.append(PlayedTurn(text=thoughts + text, asked=asked))
+            message = lesson.follow_up(list_answers(turns))
+            if message is None:
+                return tuple(turns), None
+            asked = message
+            conversation += [_echo(text, ()), {"role": "user", "content": message}]
+            continue
+        conversation.append(_echo(text, reply.calls))
+        words = thoughts + (text if reply.calls else text[: text.index(OPEN)].rstrip())
+        for position, call in enumerate(calls):  # calls made in one breath become turns of their own
+            observation, is_accepted = observe(lesson, turns, call)
+            said = "" if position else words
+            turns.append(PlayedTurn(text=said, call=call, observation=observation, asked=asked))
+            asked = ""
+            if not is_accepted:
+                return tuple(turns), None
+            conversation.append(_tell(observation, reply.calls[position] if reply.calls else None))
+    return tuple(turns), PlayRejection(reason="answer", detail=f"no answer in {rules.max_turns} turns")
 
 
-def describe_rejection(outcome: Outcome, rejection: Rejection) -> str:
-    """A rejected play as one JSON line: key of the play, reason, detail, and what was said."""
-    value = {
-        "key": outcome.lesson.key,
-        "reason": rejection.reason,
-        "detail": rejection.detail,
-        "messages": write_messages(outcome.turns),
-    }
-    return json.dumps(value)
+def _split_thoughts(reply: ChatReply) -> tuple[str, str]:
+    """Return what the teacher thought, in <think> marks and "" without, and what it said.
+
+    Servers send thoughts in a field of their own or at the beginning of the text.
+    """
+    thoughts, text = reply.reasoning, reply.text
+    found = _THOUGHTS.match(text)
+    if found is not None:
+        thoughts, text = thoughts or found[1], text[found.end() :]
+    return (write_thoughts(thoughts) if thoughts.strip() else ""), text
+
+
+def _refuse_depth(text: str) -> None:
+    if text.count("[") + text.count("{") > MAX_BRACKETS:
+        raise BadToolCallError(f"a call with more than {MAX_BRACKETS} brackets")
+
+
+def _read_call(call: RequestedCall) -> ToolCall:
+    _refuse_depth(call.arguments)
+    try:
+        arguments = parse_strict_json(call.arguments or "{}")
+    except AnswerError as error:
+        raise BadToolCallError(f"arguments of {call.name[:40]!r}: {error}") from None
+    if not isinstance(arguments, dict):
+        raise BadToolCallError(f"arguments of {call.name[:40]!r} are not an object")
+    return ToolCall(name=call.name, arguments=arguments)
+
+
+def _read_text_call(text: str) -> list[ToolCall]:
+    if OPEN in text:
+        _refuse_depth(text)
+    return list(parse_tool_calls(text))
+
+
+def _echo(text: str, calls: Sequence[RequestedCall]) -> Message:
+    """The teacher's own turn, as it is shown to it from then on."""
+    made = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments or "{}"},
+        }
+        for call in calls
+    ]
+    return {"role": "assistant", "content": text} | ({"tool_calls": made} if made else {})
+
+
+def _tell(observation: str, call: RequestedCall | None) -> Message:
+    """Message with the tool's result; a teacher that calls in its text is answered in text."""
+    if call is None:
+        return {"role": "user", "content": f"<tool_response>\n{observation}\n</tool_response>"}
+    return {"role": "tool", "tool_call_id": call.id, "content": observation}

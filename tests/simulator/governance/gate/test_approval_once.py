@@ -3,50 +3,42 @@
 import asyncio
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
-from gate_probes import Probe, swap_option
+from finality_probes import stop
+from gate_probes import APPROVE, Probe, swap_option
 from governed_tables import Stand, find_gate_case, stand_at_gate
 from langgraph.types import Command
 from trial_counts import num_trials
 
+from simulator.governance.seals import NotApprovedError
 
-async def replay(stand: Stand) -> dict[str, Any]:
-    """Commit and carry out honestly, up to the close; the record that did it."""
-    record = (await stand.sign()).model_dump()
-    await stand.graph.ainvoke(
-        Command(resume={(await stand.interrupt()).id: record}),
-        stand.config,
-        context=stand.context,
-        durability="sync",
-        interrupt_before=["close"],
-    )
-    assert (await stand.graph.aget_state(stand.config)).next == ("close",)
-    return record
+
+async def replay(stand: Stand) -> None:
+    """Commit and carry out honestly, up to the close."""
+    await stop(stand, "close", await stand.submit())
 
 
 async def replayed_by_time_travel(stand: Stand) -> None:
     before = (await stand.graph.aget_state(stand.config)).config
-    interrupt_id = (await stand.interrupt()).id
-    record = await replay(stand)
-    await stand.go(Command(resume={interrupt_id: record}), before)
+    await replay(stand)
+    await stand.go(Command(resume=True), before)
+
+
+async def replayed_from_the_beginning(stand: Stand) -> None:
+    await replay(stand)
+    await stand.start()
 
 
 async def replayed_on_a_new_display(stand: Stand) -> None:
-    before = (await stand.graph.aget_state(stand.config)).config
-    record = await replay(stand)
-    fork = await stand.graph.aupdate_state(before, {"refusal": ""}, as_node="propose")
+    """The plan that was carried out is displayed once more, and the desk is asked for a second approval."""
+    before, first = (await stand.graph.aget_state(stand.config)).config, await stand.request()
+    await replay(stand)
+    fork = await stand.graph.aupdate_state(before, {"shown": 1}, as_node="propose")
     await stand.go(None, fork)
-    await stand.answer(record)
-
-
-async def nonce_used_again(stand: Stand) -> None:
-    before = (await stand.graph.aget_state(stand.config)).config
-    record = await replay(stand)
-    fork = await stand.graph.aupdate_state(before, {"refusal": ""}, as_node="propose")
-    await stand.go(None, fork)
-    await stand.answer((await stand.sign(nonce=record["nonce"])).model_dump())
+    with pytest.raises(NotApprovedError):
+        stand.services.desk.submit(first.interrupt_id, first.digest, APPROVE, "ann")
+    await stand.rule()
 
 
 async def second_plan_for_the_same_attempt(stand: Stand) -> None:
@@ -55,23 +47,26 @@ async def second_plan_for_the_same_attempt(stand: Stand) -> None:
     await replay(stand)
     fork = await stand.graph.aupdate_state(before, {"proposal": swapped}, as_node="propose")
     await stand.go(None, fork)
-    await stand.answer((await stand.sign()).model_dump())
+    await stand.rule()
 
 
 async def concurrent_double_approval(stand: Stand) -> None:
-    first, second = await stand.sign(), await stand.sign(reviewer="bob")
-    await asyncio.gather(stand.answer(first.model_dump()), stand.answer(second.model_dump()))
+    stand.services.desk.reviewers.register("bob")
+    await stand.submit()
+    with pytest.raises(NotApprovedError, match="was settled"):
+        await stand.submit(reviewer="bob")
+    await asyncio.gather(stand.answer(True), stand.answer(True))
 
 
 async def concurrent_same_approval(stand: Stand) -> None:
-    record = (await stand.sign()).model_dump()
-    await asyncio.gather(*(stand.answer(record) for _ in range(4)))
+    await stand.submit()
+    await asyncio.gather(*(stand.answer(True) for _ in range(4)))
 
 
 AT_MOST_ONE = (
     replayed_by_time_travel,
     replayed_on_a_new_display,
-    nonce_used_again,
+    replayed_from_the_beginning,
     second_plan_for_the_same_attempt,
     concurrent_double_approval,
     concurrent_same_approval,

@@ -1,5 +1,6 @@
-"""Approvals: digests that any change changes, strict signed records, keys that only their owner reads."""
+"""Proposals and answers: digests that any change changes, strict records, keys of their owner alone."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -8,25 +9,20 @@ import pytest
 from pydantic import ValidationError
 
 from roles.errors import UserError
-from simulator.governance.gate.approvals import (
-    MAX_LIFETIME_S,
-    ApprovalRecord,
+from simulator.governance.gate import MAX_LIFETIME_S
+from simulator.governance.proposal import (
     CaseWords,
-    NotApprovedError,
     OfferLine,
     OptionLine,
     PlanPart,
     Proposal,
     ReportLine,
     ReviewResponse,
-    find_key,
-    issue_approval,
-    read_approval,
-    read_or_create_key,
-    verify_approval,
 )
+from simulator.governance.runner import open_services
+from simulator.governance.seals import find_key, read_or_create_key
 
-KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+KEY = b"k" * 32
 PART = PlanPart(
     role="cto",
     action="build spare node on option B for 8 k$",
@@ -76,32 +72,6 @@ PROPOSAL = Proposal(
 )
 
 
-def sign(**changed: Any) -> ApprovalRecord:
-    given: dict[str, Any] = {
-        "response": ReviewResponse(decision="approve"),
-        "key": KEY,
-        "thread": "t1",
-        "interrupt_id": "i1",
-        "proposal_digest": PROPOSAL.digest,
-        "reviewer": "ann",
-        "now_s": 1000.0,
-        "lifetime_s": 600,
-        "nonce": "0" * 32,
-    }
-    return issue_approval(**{**given, **changed})
-
-
-def check(value: Any, **changed: Any) -> ApprovalRecord:
-    given: dict[str, Any] = {
-        "key": KEY,
-        "thread": "t1",
-        "interrupt_id": "i1",
-        "digest": PROPOSAL.digest,
-        "now_s": 1100.0,
-    }
-    return verify_approval(value, **{**given, **changed})
-
-
 CHANGES: dict[str, Any] = {
     "thread": "t2",
     "case": "team/test/0/8/2",
@@ -142,96 +112,6 @@ def test_every_field_is_in_the_digest(field: str) -> None:
     assert changed.digest != PROPOSAL.digest
 
 
-def test_a_sound_record_holds() -> None:
-    record = sign()
-    assert check(record.model_dump()) == record
-
-
-@pytest.mark.parametrize(
-    ("expected", "reason"),
-    [
-        ({"thread": "t2"}, "other_thread"),
-        ({"interrupt_id": "i2"}, "other_interrupt"),
-        ({"digest": "f" * 64}, "other_proposal"),
-        ({"now_s": 1600.0}, "expired"),
-        ({"now_s": 900.0}, "not_yet_valid"),
-        ({"key": OTHER_KEY}, "forged"),
-    ],
-)
-def test_a_record_holds_for_nothing_else(expected: dict[str, Any], reason: str) -> None:
-    with pytest.raises(NotApprovedError) as raised:
-        check(sign().model_dump(), **expected)
-    assert raised.value.reason == reason
-
-
-TAMPERED: dict[str, Any] = {
-    "decision": "reject",
-    "feedback": "do it at once",
-    "thread": "t2",
-    "interrupt_id": "i2",
-    "proposal_digest": "a" * 64,
-    "reviewer": "bob",
-    "issued_at_s": 999,
-    "expires_at_s": 10**9,
-    "nonce": "1" * 32,
-    "signature": "0" * 64,
-}
-
-
-@pytest.mark.parametrize("field", TAMPERED)
-def test_no_signed_field_can_be_changed(field: str) -> None:
-    assert set(TAMPERED) | {"option"} == set(ApprovalRecord.model_fields)
-    with pytest.raises(NotApprovedError, match="signature"):
-        read_approval({**sign().model_dump(), field: TAMPERED[field]}, key=KEY)
-
-
-MALFORMED: list[Any] = [
-    None,
-    True,
-    "false",
-    "approve",
-    1,
-    [],
-    {},
-    {"approve": "no"},
-    {"approved": True},
-    {"decision": "approve"},
-]
-
-
-@pytest.mark.parametrize("value", MALFORMED, ids=repr)
-def test_what_is_no_record_is_malformed(value: Any) -> None:
-    with pytest.raises(NotApprovedError) as raised:
-        read_approval(value, key=KEY)
-    assert raised.value.reason == "malformed"
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("decision", "Approve"),
-        ("decision", "APPROVE"),
-        ("decision", "approve "),
-        ("decision", "edit"),
-        ("decision", True),
-        ("option", "A"),
-        ("issued_at_s", True),
-        ("issued_at_s", "1000"),
-        ("expires_at_s", 1600.0),
-        ("expires_at_s", -1),
-        ("nonce", "short"),
-        ("signature", "F" * 64),
-        ("signature", "0" * 64 + "\n"),
-        ("thread", ""),
-        ("approved", True),
-    ],
-)
-def test_records_are_strict(field: str, value: Any) -> None:
-    with pytest.raises(NotApprovedError) as raised:
-        read_approval({**sign().model_dump(), field: value}, key=KEY)
-    assert raised.value.reason == "malformed"
-
-
 def test_option_goes_with_edit() -> None:
     assert ReviewResponse(decision="edit", option="C").option == "C"
     with pytest.raises(ValidationError, match="option goes with edit"):
@@ -242,8 +122,21 @@ def test_option_goes_with_edit() -> None:
 
 @pytest.mark.parametrize("lifetime_s", [0, -5, MAX_LIFETIME_S + 1])
 def test_lifetimes_are_bounded(lifetime_s: int) -> None:
+    async def run() -> None:
+        async with open_services(None, key=KEY, lifetime_s=lifetime_s):
+            pass
+
     with pytest.raises(ValueError, match="lifetime_s"):
-        sign(lifetime_s=lifetime_s)
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("decision", "Approve"), ("decision", "approve "), ("decision", True), ("approved", True)],
+)
+def test_answers_are_strict(field: str, value: Any) -> None:
+    with pytest.raises(ValidationError):
+        ReviewResponse.model_validate({"decision": "approve", field: value})
 
 
 def test_the_key_is_made_once_and_only_the_owner_reads_it(tmp_path: Path) -> None:

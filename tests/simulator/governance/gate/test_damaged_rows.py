@@ -1,7 +1,9 @@
 """Rows that are damaged or of other types: a user's error or an ended case, no traceback; time stands."""
 
 import asyncio
+import itertools
 import json
+import re
 import sqlite3
 from contextlib import suppress
 from dataclasses import replace
@@ -14,9 +16,9 @@ from governed_tables import CALM, HandClock, stand_at_gate, yes_man
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
-from simulator.governance.gate.approvals import NotApprovedError
-from simulator.governance.record_reading import read_record
+from simulator.governance.record import read_record
 from simulator.governance.runner import open_services, play_governed
+from simulator.governance.seals import NotApprovedError
 
 DAMAGE = {
     "another type": 7,
@@ -29,11 +31,8 @@ DAMAGE = {
     "half a character in its place": '{"text": "\\ud800", "turns": [1], "case": "\\ud800"}',
     "no JSON": "{",
 }
-COLUMNS = (
-    *(("effects", "result"), ("precedents", "body"), ("requests", "body"), ("requests", "thread")),
-    *(("decision_log", "body"), ("decision_log", "at_s"), ("decision_log", "thread")),
-    *(("checkpoints", "body"), ("checkpoints", "written"), ("checkpoint_writes", "body")),
-)
+COLUMNS = ("thread", "kind", "body", "at_s", "own", "previous", "hash", "seal")
+KINDS = ("opened", "said", "requested", "approved", "committed", "observed", "closed")
 
 
 def play(path: Path, *, num_cases: int) -> None:
@@ -57,15 +56,56 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize(("table", "column"), COLUMNS)
-def test_a_damaged_row_ends_in_a_users_error(table: str, column: str, sound: bytes, tmp_path: Path) -> None:
-    for number, value in enumerate(DAMAGE.values()):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_row_ends_in_a_users_error(kind: str, sound: bytes, tmp_path: Path) -> None:
+    """The message names the store; nothing is played on it."""
+    for number, (column, value) in enumerate(itertools.product(COLUMNS, DAMAGE.values())):
         path = tmp_path / f"{number}.db"
         path.write_bytes(sound)
-        with behind_our_back(path) as connection, suppress(sqlite3.IntegrityError):  # types are checked
-            connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
-        with suppress(UserError):
-            play(path, num_cases=2)
+        is_changed = False
+        with suppress(sqlite3.IntegrityError), behind_our_back(path) as connection:  # types are checked
+            connection.execute(f"UPDATE decision_log SET {column} = ? WHERE kind = ?", (value, kind))
+            is_changed = True
+        if is_changed:
+            with pytest.raises(UserError, match=re.escape(str(path))):
+                play(path, num_cases=2)
+
+
+def test_the_database_keeps_the_types_of_columns(sound: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    path.write_bytes(sound)
+    with behind_our_back(path) as connection:
+        for column, value in (("body", b"{}"), ("at_s", "soon"), ("thread", b"t"), ("at_s", 0.5)):
+            with pytest.raises(sqlite3.IntegrityError, match="cannot store"):
+                connection.execute(f"UPDATE decision_log SET {column} = ?", (value,))
+
+
+def test_a_table_without_types_is_another_table(sound: bytes, tmp_path: Path) -> None:
+    """Rows of other types need a table that takes them, and that is noticed at the opening."""
+    path = tmp_path / "s.db"
+    path.write_bytes(sound)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'STRICT', '') WHERE name = 'decision_log'"
+        )
+    connection.close()
+    with pytest.raises(UserError, match="'decision_log' is not as this version's stores have it"):
+        play(path, num_cases=1)
+
+
+def test_a_foreign_check_on_the_table_is_noticed_at_the_opening(sound: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    path.write_bytes(sound)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'kind TEXT NOT NULL',"
+            " 'kind TEXT NOT NULL CHECK (kind != ''rejected'')') WHERE name = 'decision_log'"
+        )
+    connection.close()
+    with pytest.raises(UserError, match="'decision_log' is not as this version's stores have it"):
+        play(path, num_cases=1)
 
 
 def test_a_row_without_a_seal_does_not_move_the_clock(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from governed_tables import HandClock, Stand, stand_at_gate
 
 from reliability.governed.cases import KEY
 from roles.errors import UserError
-from simulator.governance.gate.approvals import NotApprovedError, ReviewResponse, find_key, read_or_create_key
-from simulator.governance.gate.eligibility import require_name
-from simulator.governance.gate.request_form import ReviewRequest
-from simulator.governance.gate.request_text import render_request
+from simulator.governance.gate import require_name
+from simulator.governance.proposal import ReviewRequest, ReviewResponse
+from simulator.governance.reviewers import render_request
 from simulator.governance.runner import open_services
+from simulator.governance.seals import NotApprovedError, find_key, read_or_create_key
 
 APPROVE = ReviewResponse(decision="approve")
 FORGED = "Carried out if you approve\n  cto: nothing (alert under 0 percent of its hard limit)"

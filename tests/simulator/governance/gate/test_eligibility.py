@@ -8,9 +8,10 @@ from governed_tables import CALM, Person, stand_at_gate, yes_man
 
 from emads.cli import main
 from reliability.governed.cases import KEY, draw_cases, make_seating
-from simulator.governance.gate.approvals import NotApprovedError, ReviewResponse
-from simulator.governance.gate.reviewers import AbsentReviewer
+from simulator.governance.proposal import ReviewResponse
+from simulator.governance.reviewers import AbsentReviewer
 from simulator.governance.runner import open_services, play_governed
+from simulator.governance.seals import NotApprovedError
 
 APPROVE = ReviewResponse(decision="approve")
 NO_REVIEWERS = ("cto", "CTO", "reconcile", " ", "ann ", "ann\n")
@@ -27,7 +28,7 @@ def test_seats_and_blank_names_are_no_reviewers(name: str, tmp_path: Path) -> No
                 desk.reviewers.register(name)
             with pytest.raises(NotApprovedError):
                 desk.submit(request.interrupt_id, request.digest, APPROVE, name)
-            await stand.answer((await stand.sign(reviewer=name)).model_dump())
+            await stand.rule_past_desk(reviewer=name)
             assert stand.count("committed") == 0
             assert stand.kinds()[-2:] == ["refused", "requested"]
 
@@ -59,7 +60,8 @@ def test_the_simulated_reviewer_never_rules_where_a_person_was_asked(tmp_path: P
                 (episode,) = await play_governed(cases, services, make_seating(cases), reviewer, CALM)
                 assert episode.status == status
         async with stand_at_gate(tmp_path) as stand:
-            await stand.answer((await stand.sign(reviewer="simulated")).model_dump())
+            stand.services.desk.reviewers.note_asked(await stand.request(), "ann")
+            await stand.rule_past_desk(reviewer="simulated")
             assert stand.count("committed") == 0
 
     asyncio.run(run())
@@ -71,7 +73,7 @@ def test_the_command_says_that_a_case_waits_for_a_person(
     def end_of_input(prompt: str) -> str:
         raise EOFError
 
-    from simulator.governance.gate.reviewers import TerminalReviewer
+    from simulator.governance.reviewers import TerminalReviewer
     from simulator.terminal import Terminal
 
     monkeypatch.setattr(
@@ -111,12 +113,38 @@ def test_four_eyes_need_two_reviewers(tmp_path: Path) -> None:
 
 
 def test_four_eyes_are_checked_at_the_gate_too(tmp_path: Path) -> None:
-    """One signed approval, handed to the gate past the desk."""
+    """One approval alone, and a second one of the same person past the desk."""
 
     async def run() -> None:
         async with stand_at_gate(tmp_path, four_eyes=True) as stand:
-            await stand.answer((await stand.sign()).model_dump())
+            await stand.rule()
+            assert stand.count("committed") == 0
+            await stand.rule_past_desk(reviewer="ANN")
             assert stand.count("committed") == 0
             assert "refused" in stand.kinds()
 
     asyncio.run(run())
+
+
+def test_the_command_takes_a_registration_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the person has approved before does not count any more."""
+    path = tmp_path / "s.db"
+    path.with_name("s.db.key").write_text(KEY.hex())
+    path.with_name("s.db.key").chmod(0o600)
+    cases = draw_cases(1)
+
+    async def play(*, approve: bool) -> str:
+        async with open_services(path, key=KEY) as services:
+            if approve:
+                services.desk.reviewers.register("ann")
+            (episode,) = await play_governed(cases, services, make_seating(cases), AbsentReviewer(), CALM)
+            for request in services.desk.list_open() if approve else ():
+                services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+            return episode.status
+
+    assert asyncio.run(play(approve=True)) == "waiting"
+    assert main(["review", str(path), "--remove", "ann"]) == 0
+    assert "ann rules on nothing" in capsys.readouterr().out
+    assert main(["review", str(path), "--remove", "ann"]) == 2
+    assert "nobody registered the reviewer 'ann'" in capsys.readouterr().err
+    assert asyncio.run(play(approve=False)) == "waiting"  # for another ruling: the approval was refused

@@ -16,13 +16,10 @@ from langgraph.types import Command
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import InfrastructureError, UserError
-from simulator.governance.gate.approvals import (
-    NotApprovedError,
-    ReviewResponse,
-    read_or_create_key,
-)
+from simulator.governance.proposal import ReviewResponse
 from simulator.governance.runner import open_services, play_governed
-from simulator.governance.store.high_water_mark import HighWaterMark
+from simulator.governance.seals import NotApprovedError, read_or_create_key
+from simulator.governance.store import HighWaterMark
 
 REJECT = ReviewResponse(decision="reject")
 
@@ -151,7 +148,7 @@ def test_four_eyes_are_two_registered_people(second: str, tmp_path: Path) -> Non
     async def probe(stand: Stand) -> None:
         stand.services.desk.reviewers.register("ann")
         with pytest.raises(NotApprovedError):
-            stand.services.desk.submit((await stand.interrupt()).id, "0" * 64, APPROVE, "ann")
+            stand.services.desk.submit((await stand.request()).interrupt_id, "0" * 64, APPROVE, "ann")
         (request,) = stand.services.desk.list_open()
         stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
         if second in ("ANN", "\uff41nn"):
@@ -159,7 +156,7 @@ def test_four_eyes_are_two_registered_people(second: str, tmp_path: Path) -> Non
                 stand.services.desk.reviewers.register(second)
         with pytest.raises(NotApprovedError):
             stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, second)
-        await stand.answer((await stand.sign(reviewer=second)).model_dump())
+        await stand.rule_past_desk(reviewer=second)
 
     attack(probe, tmp_path, four_eyes=True)
 
@@ -172,7 +169,7 @@ def test_the_simulated_reviewer_is_no_eye_of_four(tmp_path: Path) -> None:
             for _ in range(2):
                 (episode,) = await play_governed(cases, services, make_seating(cases), yes_man(), CALM)
                 assert episode.status == "waiting"
-            assert "answered" not in [entry.kind for entry in services.log.entries()]
+            assert "approved" not in [entry.kind for entry in services.log.entries()]
 
     asyncio.run(run())
 
@@ -196,7 +193,7 @@ def test_a_seat_in_other_letters_is_a_seat(name: str, tmp_path: Path) -> None:
     async def probe(stand: Stand) -> None:
         with pytest.raises(NotApprovedError):
             stand.services.desk.reviewers.register(name)
-        await stand.answer((await stand.sign(reviewer=name)).model_dump())
+        await stand.rule_past_desk(reviewer=name)
 
     attack(probe, tmp_path)
 
@@ -213,7 +210,7 @@ def test_the_desk_signs_for_registered_names_alone(name: str, tmp_path: Path) ->
 
 def test_a_good_signature_of_an_unregistered_reviewer_is_none(tmp_path: Path) -> None:
     async def probe(stand: Stand) -> None:
-        await stand.answer((await stand.sign(reviewer="mallory")).model_dump())
+        await stand.rule_past_desk(reviewer="mallory")
         refused = [entry.body["reason"] for entry in stand.services.log.entries() if entry.kind == "refused"]
         assert refused == ["unregistered"]
 
@@ -225,7 +222,7 @@ def test_no_words_reach_the_reviewer_beside_the_proposal(tmp_path: Path) -> None
 
     async def probe(stand: Stand) -> None:
         await stand.graph.aupdate_state(
-            stand.config, {"refusal": "Ann has approved this; please confirm."}, as_node="propose"
+            stand.config, {"redraft_reason": "Ann has approved this; please confirm."}, as_node="propose"
         )
         await stand.go()
         assert [request.refusal for request in stand.services.desk.list_open()] == [""]
@@ -268,9 +265,9 @@ def test_a_store_of_other_parts_writes_nothing(change: str, tmp_path: Path) -> N
     async def probe(stand: Stand) -> None:
         change_parts(stand.path, change)
         with pytest.raises(InfrastructureError, match="is not as a store has it"):
-            await stand.answer((await stand.sign(REJECT)).model_dump())
+            await stand.rule(REJECT)
         with pytest.raises(InfrastructureError, match="is not as a store has it"):
-            await stand.answer((await stand.sign()).model_dump())
+            await stand.rule()
 
     attack(probe, tmp_path)
 
@@ -285,11 +282,11 @@ def test_a_store_of_other_parts_is_not_opened(change: str, tmp_path: Path) -> No
 
 
 async def answer_honestly(stand: Stand) -> None:
-    await stand.answer((await stand.sign()).model_dump())
+    await stand.rule()
 
 
 async def reject_honestly(stand: Stand) -> None:
-    await stand.answer((await stand.sign(REJECT)).model_dump())
+    await stand.rule(REJECT)
 
 
 @pytest.mark.parametrize("by", ["copy", "cut"])
@@ -348,13 +345,27 @@ def test_nobody_else_may_read_the_store(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_an_approval_from_a_copy_of_the_store_at_another_place_in_its_course(tmp_path: Path) -> None:
-    """Signed in a copy for the second proposal, brought to the original, which stands at its first."""
+def test_an_approval_in_a_copy_of_the_store_is_none_here(tmp_path: Path) -> None:
+    """Given in a copy, its entry brought to the original, which has gone on meanwhile."""
 
     async def probe(stand: Stand) -> None:
-        first = await stand.proposal()
-        signed = await stand.sign(interrupt_id="a" * 32, proposal_digest=first.digest)
-        await stand.answer(signed.model_dump())
+        copy_store(stand.path, tmp_path / "copy.db")
+        (request,) = stand.services.desk.list_open()
+        async with open_services(tmp_path / "copy.db", key=KEY, clock=stand.clock) as other:
+            other.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
+        with sqlite3.connect(tmp_path / "copy.db") as connection:
+            row = connection.execute("SELECT * FROM decision_log WHERE kind = 'approved'").fetchone()
+        connection.close()
+        stand.services.desk.reviewers.note_seated("another", "cto", "bob")
+        with sqlite3.connect(stand.path) as connection:
+            connection.execute(
+                "INSERT INTO decision_log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (row[0] + 1, *row[1:])
+            )
+        connection.close()
+        with pytest.raises(NotApprovedError, match="not as it was written"):
+            stand.services.desk.find_answer(request.interrupt_id)
+        assert await stand.answer(True) is None
+        on_disk(stand.path, "DELETE FROM decision_log WHERE sequence = ?", (row[0] + 1,))
 
     attack(probe, tmp_path)
 
@@ -364,7 +375,7 @@ def test_two_desks_sign_one_answer(tmp_path: Path) -> None:
         (request,) = stand.services.desk.list_open()
         async with open_services(stand.path, key=KEY, clock=stand.clock) as other:
             other.desk.submit(request.interrupt_id, request.digest, REJECT, "ann")
-            with pytest.raises(NotApprovedError, match="has been answered"):
+            with pytest.raises(NotApprovedError, match="was settled"):
                 stand.services.desk.submit(request.interrupt_id, request.digest, APPROVE, "ann")
             assert stand.services.desk.list_open() == []
 
@@ -376,12 +387,12 @@ def test_what_is_observed_of_a_closed_case_is_refused(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            await stop(stand, "outcome", (await stand.sign()).model_dump())
+            await stop(stand, "outcome", await stand.submit())
             before = (await stand.graph.aget_state(stand.config)).config
             await stand.go()
             kinds = stand.kinds()
             assert kinds[-1] == "closed"
-            fork = await stand.graph.aupdate_state(before, {"delivered": {}}, as_node="execute_cto")
+            fork = await stand.graph.aupdate_state(before, {"alerts": []}, as_node="execute_cto")
             await stand.go(None, fork)
             await stand.go(Command(goto="outcome"), before)
             assert stand.kinds() == kinds
@@ -394,11 +405,10 @@ def test_a_second_plan_is_claimed_for_a_later_attempt(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            record = await stand.sign()
-            await stop(stand, "outcome", record.model_dump())
+            await stop(stand, "outcome", await stand.submit())
             await stand.graph.aupdate_state(stand.config, {"attempt": 1}, as_node="replan")
             await stand.go()
-            await claim_approval(stand, record)
+            await claim_approval(stand)
             assert stand.count("committed") == 1
 
     asyncio.run(run())

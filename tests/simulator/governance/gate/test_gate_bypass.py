@@ -10,9 +10,7 @@ from gate_probes import OTHER_OPTION, PROBES
 from governed_tables import find_gate_case, stand_at_gate
 from trial_counts import num_trials
 
-from simulator.governance.gate.approvals import (
-    ReviewResponse,
-)
+from simulator.governance.proposal import ReviewResponse
 
 ALL_PROBES = {**PROBES, **FINALITY_PROBES}
 
@@ -39,7 +37,7 @@ def test_the_honest_way_is_open(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            final = await stand.answer((await stand.sign()).model_dump())
+            final = await stand.rule()
             assert final["status"] == "completed"
             assert stand.count("committed") == 1
             assert stand.count("executed") == 4
@@ -52,13 +50,12 @@ def test_an_edit_leads_to_a_new_proposal_that_can_be_approved(tmp_path: Path) ->
         async with stand_at_gate(tmp_path) as stand:
             first = await stand.proposal()
             other = OTHER_OPTION[first.option]
-            edit = await stand.sign(ReviewResponse(decision="edit", option=other))
-            await stand.answer(edit.model_dump())
+            await stand.rule(ReviewResponse(decision="edit", option=other))
             second = await stand.proposal()
             assert (second.option, second.revision) == (other, 1)
             assert second.digest != first.digest
             assert stand.count("committed") == 0
-            final = await stand.answer((await stand.sign()).model_dump())
+            final = await stand.rule()
             assert final["status"].startswith("completed")
             assert stand.count("committed") == 1
 

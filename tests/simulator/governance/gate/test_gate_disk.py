@@ -12,10 +12,10 @@ from governed_tables import CALM, OTHER_KEY, Stand, stand_at_gate, yes_man
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from roles.errors import UserError
-from simulator.governance.gate.approvals import NotApprovedError
+from simulator.governance.log import entry_hash
 from simulator.governance.outcomes import CarriedPlan, Observation, SimulatedOutcomes
 from simulator.governance.runner import open_services, play_governed
-from simulator.governance.store.decision_log import entry_hash
+from simulator.governance.seals import NotApprovedError
 
 
 @pytest.mark.parametrize("kind", ["approved", "committed", "executed", "closed"])
@@ -24,12 +24,12 @@ def test_an_entry_that_is_written_into_the_log_stops_the_case(kind: str, tmp_pat
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            proposal, record = await stand.proposal(), await stand.sign()
-            body = {"digest": proposal.digest, "interrupt_id": record.interrupt_id, "status": "completed"}
-            more = {"record": record.model_dump(), "role": "cto", "attempt": 0}
+            proposal, request = await stand.proposal(), await stand.request()
+            body = {"digest": proposal.digest, "interrupt_id": request.interrupt_id, "status": "completed"}
+            more = {"expires_at_s": 2**40, "role": "cto", "attempt": 0, "reviewer": "ann"}
             await write_entry(stand, kind, **body, **more)
             num_entries = len(stand.kinds())
-            assert await stand.answer(record.model_dump()) is None
+            assert await stand.answer(True) is None
             assert len(stand.kinds()) == num_entries
             with pytest.raises(NotApprovedError, match="not as it was written with this key"):
                 stand.services.gate.require_in_force(proposal)
@@ -42,11 +42,11 @@ def test_time_is_that_of_the_latest_log_entry_at_least(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            record = await stand.sign(lifetime_s=60)
-            stand.clock.now_s += 61
+            await stand.submit()
+            stand.clock.now_s += 601
             stand.services.log.append("another", "asked", {})
-            stand.clock.now_s -= 61
-            await stand.answer(record.model_dump())
+            stand.clock.now_s -= 601
+            await stand.answer(True)
             refused = [entry.body["reason"] for entry in stand.services.log.find(stand.thread, "refused")]
             assert refused == ["expired"]
             assert stand.count("committed") == 0
@@ -57,10 +57,10 @@ def test_time_is_that_of_the_latest_log_entry_at_least(tmp_path: Path) -> None:
 def test_a_refused_commit_takes_the_approval_back(tmp_path: Path) -> None:
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            interrupt_id = (await stand.interrupt()).id
-            await stop(stand, "commit", (await stand.sign(lifetime_s=60)).model_dump())
+            interrupt_id = (await stand.request()).interrupt_id
+            await stop(stand, "commit", await stand.submit())
             assert ruling_on(stand, interrupt_id) == "approve"
-            stand.clock.now_s += 61
+            stand.clock.now_s += 601
             await stop(stand, "review")
             assert ruling_on(stand, interrupt_id) == "refused"
 
@@ -92,7 +92,7 @@ def change_log(path: Path, *, anew: bool, thread: str = "%") -> None:
 def test_a_case_is_not_closed_over_a_changed_log(anew: bool, tmp_path: Path) -> None:
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
-            await stop(stand, "close", (await stand.sign()).model_dump())
+            await stop(stand, "close", await stand.submit())
             change_log(stand.path, anew=anew, thread=stand.thread)
             assert await stand.go() is None
             assert "closed" not in stand.kinds()
@@ -129,7 +129,7 @@ def test_alerts_that_the_state_denies_are_in_the_status(tmp_path: Path) -> None:
     async def run() -> None:
         async with stand_at_gate(tmp_path) as stand:
             stand.context = replace(stand.context, outcomes=Collapse(stand.case))
-            await stop(stand, "replan", (await stand.sign()).model_dump())
+            await stop(stand, "replan", await stand.submit())
             final = await stand.claim({"alerts": []}, "monitor")
             assert final["status"] == "completed_with_alerts"
 

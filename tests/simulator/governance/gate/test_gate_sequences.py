@@ -9,13 +9,13 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from governed_tables import CALM, HandClock, counted_nonces, find_gate_case, stand_at_gate
+from governed_tables import CALM, HandClock, find_gate_case, make_stand, stand_at_gate
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import (
     Bundle,
@@ -25,27 +25,17 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from langgraph.errors import EmptyInputError
 from langgraph.types import Command
 from trial_counts import num_trials
 
 from reliability.governed.cases import KEY, draw_cases, make_seating
-from roles.errors import UserError
-from simulator.governance.durable_agents import DurableAgents
-from simulator.governance.gate.approvals import (
-    ApprovalRecord,
-    NotApprovedError,
-    ReviewResponse,
-    issue_approval,
-)
-from simulator.governance.gate.reviewers import AbsentReviewer
-from simulator.governance.runner import (
-    make_course,
-    make_full_context,
-    open_services,
-    play_governed,
-    thread_config,
-)
-from simulator.governance.store.decision_log import Entry, verify_chain
+from roles.errors import InfrastructureError, UserError
+from simulator.governance.log import Entry, verify_chain
+from simulator.governance.proposal import ReviewResponse
+from simulator.governance.reviewers import AbsentReviewer
+from simulator.governance.runner import open_services, play_governed
+from simulator.governance.seals import NotApprovedError
 
 SEQUENCES_PER_PART = 500
 STEPS = 20
@@ -56,6 +46,12 @@ RESPONSES = (
     ReviewResponse(decision="edit", option="C"),
 )
 NODES = ("commit", "reconcile", "propose", "execute_cto", "outcome", "close")
+CLAIMS: tuple[dict[str, Any], ...] = (
+    {"ruling": "approve"},
+    {"ruling": "approve", "shown": 0},
+    {"ruling": "refused", "refusals": 9},
+    {"ruling": "edit", "edited": "C", "attempt": 2},
+)
 workers = st.integers(0, 1)
 ages = st.sampled_from((0, 0, 0, 1, 2))  # of what was shown: 0 is the latest
 
@@ -72,34 +68,33 @@ def prepare_store(folder: Path) -> tuple[Path, int]:
     return asyncio.run(run()), index
 
 
-def check_log(entries: list[Entry], signed: dict[str, ApprovalRecord]) -> None:
+def check_log(entries: list[Entry]) -> None:
     """Replay the log: every commit and delivery must have been permitted when it was made."""
-    shown, ruled, attempts, nonces = ("", ""), set(), set(), set()
+    shown, answered, attempts = ("", ""), dict[str, Entry](), set[int]()
     committed: set[str] = set()
     delivered: set[tuple[str, str]] = set()
+    refused: set[str] = set()
     is_closed = False
     for entry in entries:
         body = entry.body
-        assert not is_closed or entry.kind == "refused", f"{entry.kind} after the close"
+        assert not is_closed or entry.kind in ("refused", "said"), f"{entry.kind} after the close"
         if entry.kind == "requested":
             shown = (body["interrupt_id"], body["digest"])
-        elif entry.kind in ("edited", "rejected", "refused"):
-            ruled.add(body.get("interrupt_id"))
+        elif entry.kind in ("approved", "edited", "rejected"):
+            assert (body["interrupt_id"], body["digest"]) == shown
+            assert body["interrupt_id"] not in answered
+            assert body["interrupt_id"] not in refused
+            answered[body["interrupt_id"]] = entry
+        elif entry.kind == "refused":
+            refused.add(body.get("interrupt_id", ""))
         elif entry.kind == "committed":
-            record = signed[body["nonce"]]
-            assert record.decision == "approve"
-            assert (
-                (record.interrupt_id, record.proposal_digest)
-                == shown
-                == (body["interrupt_id"], body["digest"])
-            )
-            assert record.interrupt_id not in ruled
-            assert record.issued_at_s <= entry.at_s + 1
-            assert entry.at_s < record.expires_at_s
+            answer = answered[body["interrupt_id"]]
+            assert answer.kind == "approved"
+            assert shown == (body["interrupt_id"], body["digest"])
+            assert body["interrupt_id"] not in refused
+            assert entry.at_s < answer.body["expires_at_s"]
             assert body["attempt"] not in attempts
-            assert record.nonce not in nonces
             attempts.add(body["attempt"])
-            nonces.add(record.nonce)
             committed.add(body["digest"])
         elif entry.kind == "executed":
             assert body["digest"] in committed
@@ -115,31 +110,29 @@ class Worker:
         self._run, self._stack = run, AsyncExitStack()
         scenarios = draw_cases(index + 1)
         self.case, self.seating = scenarios[index], make_seating(scenarios)
-        opened = open_services(path, key=KEY, clock=clock, nonce=counted_nonces())
+        opened = open_services(path, key=KEY, clock=clock, lifetime_s=60)
         self.services = run(self._stack.enter_async_context(opened))
-        self.thread = f"{self.seating.stream}/{self.case.key}"
-        self.config = thread_config(self.thread)
-        course = make_course(self.thread, self.seating, CALM(self.case), self.services)
-        agents = DurableAgents(self.seating, self.case, course.game, self.thread, self.services.ledger)
-        self.context = make_full_context(
-            self.thread, 0, self.services, agents, self.case, course, CALM(self.case)
-        )
-        self.graph = self.services.graph(tuple(self.case.seats))
+        self.stand = make_stand(self.services, clock, self.case, path, self.seating)
+        run(self.stand.start())
 
     def state(self) -> Any:
-        return self._run(self.graph.aget_state(self.config))
+        return self._run(self.stand.graph.aget_state(self.stand.config))
 
     def history(self, limit: int) -> list[Any]:
         async def read() -> list[Any]:
-            return [one async for one in self.graph.aget_state_history(self.config, limit=limit)]
+            return [one async for one in self.stand.graph.aget_state_history(self.stand.config, limit=limit)]
 
         return list(self._run(read()))
 
     def go(self, step: Any, config: Any = None, **options: Any) -> None:
-        with suppress(NotApprovedError):
+        with suppress(NotApprovedError, EmptyInputError):
             self._run(
-                self.graph.ainvoke(
-                    step, config or self.config, context=self.context, durability="sync", **options
+                self.stand.graph.ainvoke(
+                    step,
+                    config or self.stand.config,
+                    context=self.stand.context,
+                    durability="sync",
+                    **options,
                 )
             )
 
@@ -153,7 +146,6 @@ class GateMachine(RuleBasedStateMachine):
     """Draws sequences of what can happen to one case."""
 
     template: tuple[Path, int]
-    records = Bundle("records")
     copies = Bundle("copies")
 
     @initialize()
@@ -163,8 +155,6 @@ class GateMachine(RuleBasedStateMachine):
         self.path = self.folder / "store.db"
         shutil.copy(source, self.path)
         self.clock, self.loop = HandClock(), asyncio.new_event_loop()
-        self.signed: dict[str, ApprovalRecord] = {}
-        self.nonce = counted_nonces()
         self.num_copies = 0
         self.workers = [self.make_worker(), self.make_worker()]
 
@@ -175,13 +165,13 @@ class GateMachine(RuleBasedStateMachine):
         return list(self.workers[0].services.log.entries())
 
     def seen(self) -> list[tuple[str, str]]:
-        """Interrupt and digest of everything that was ever shown."""
+        """Name and digest of everything that was ever shown."""
         requested = [entry.body for entry in self.entries() if entry.kind == "requested"]
         return [(body["interrupt_id"], body["digest"]) for body in requested]
 
     @rule(worker=workers)
     def play(self, worker: int) -> None:
-        """Play on through the front door; the desk's answers count."""
+        """Play from the beginning through the front door."""
         one = self.workers[worker]
         played = play_governed([one.case], one.services, one.seating, AbsentReviewer(), CALM)
         self.loop.run_until_complete(played)
@@ -189,80 +179,40 @@ class GateMachine(RuleBasedStateMachine):
     @rule(worker=workers, response=st.sampled_from(RESPONSES), back=ages)
     def submit(self, worker: int, response: ReviewResponse, back: int) -> None:
         """A reviewer answers at the desk what was shown last, or before."""
-        one, seen = self.workers[worker], self.seen()
-        interrupt_id, digest = seen[max(0, len(seen) - 1 - back)]
-        with suppress(NotApprovedError):
-            record = one.services.desk.submit(interrupt_id, digest, response, "ann")
-            self.signed[record.nonce] = record
-
-    @rule(
-        target=records,
-        response=st.sampled_from(RESPONSES),
-        lifetime_s=st.sampled_from((1, 60, 600)),
-        back=ages,
-    )
-    def sign(self, response: ReviewResponse, lifetime_s: int, back: int) -> ApprovalRecord:
-        """An answer that is signed beside the desk and brought later, or never."""
-        return self.make_record(response, lifetime_s, back)
-
-    def make_record(self, response: ReviewResponse, lifetime_s: int, back: int) -> ApprovalRecord:
         seen = self.seen()
         interrupt_id, digest = seen[max(0, len(seen) - 1 - back)]
-        record = issue_approval(
-            response,
-            key=KEY,
-            thread=self.workers[0].thread,
-            interrupt_id=interrupt_id,
-            proposal_digest=digest,
-            reviewer="ann",
-            now_s=self.clock(),
-            lifetime_s=lifetime_s,
-            nonce="f" + self.nonce()[1:],
-        )
-        self.signed[record.nonce] = record
-        return record
+        with suppress(NotApprovedError):
+            self.workers[worker].services.desk.submit(interrupt_id, digest, response, "ann")
 
-    @rule(target=records, worker=workers, node=st.sampled_from((None, *NODES)))
-    def approve(self, worker: int, node: str | None) -> ApprovalRecord:
+    @rule(worker=workers, node=st.sampled_from((None, *NODES)))
+    def approve(self, worker: int, node: str | None) -> None:
         """An honest approval of what waits; the worker may stop before a node, as a crash would."""
-        record = self.make_record(RESPONSES[0], 600, 0)
-        waiting = self.workers[worker].state().interrupts
-        if waiting:
-            step: Any = Command(resume={waiting[0].id: record.model_dump()})
+        self.submit(worker, RESPONSES[0], 0)
+        self.wake(worker, node)
+
+    @rule(worker=workers, node=st.sampled_from((None, *NODES)))
+    def wake(self, worker: int, node: str | None) -> None:
+        """Resume what waits with a claim, and perhaps stop before a node."""
+        if self.workers[worker].state().interrupts:
+            step: Any = Command(resume={"decision": "approve"})
             self.workers[worker].go(step, interrupt_before=[node] if node else None)
-        return record
 
-    @rule(worker=workers, record=records)
-    def answer(self, worker: int, record: ApprovalRecord) -> None:
-        """Resume what waits, with any answer."""
-        waiting = self.workers[worker].state().interrupts
-        if waiting:
-            self.workers[worker].go(Command(resume={waiting[0].id: record.model_dump()}))
-
-    @rule(worker=workers, record=records, node=st.sampled_from(NODES))
-    def answer_and_stop(self, worker: int, record: ApprovalRecord, node: str) -> None:
-        """Resume what waits with any answer, and stop before a node."""
-        waiting = self.workers[worker].state().interrupts
-        if waiting:
-            step: Any = Command(resume={waiting[0].id: record.model_dump()})
-            self.workers[worker].go(step, interrupt_before=[node])
-
-    @rule(worker=workers, back=st.integers(0, 12), record=records, is_answered=st.booleans())
-    def travel(self, worker: int, back: int, record: ApprovalRecord, is_answered: bool) -> None:
+    @rule(worker=workers, back=st.integers(0, 12), is_answered=st.booleans())
+    def travel(self, worker: int, back: int, is_answered: bool) -> None:
         """Go on from an earlier checkpoint, with an answer or without."""
         config = self.workers[worker].history(back + 1)[-1].config
-        step: Any = Command(resume={record.interrupt_id: record.model_dump()}) if is_answered else None
-        self.workers[worker].go(step, config)
+        self.workers[worker].go(Command(resume=True) if is_answered else None, config)
 
-    @rule(worker=workers, record=records)
-    def claim(self, worker: int, record: ApprovalRecord) -> None:
-        """Write an approval into the state as if the review had judged it."""
+    @rule(worker=workers, values=st.sampled_from(CLAIMS))
+    def claim(self, worker: int, values: dict[str, Any]) -> None:
+        """Write into the state as if the review had judged."""
         one = self.workers[worker]
-        values = {"ruling": {"ruling": "approve", "approval": record.model_dump()}}
-        self.loop.run_until_complete(one.graph.aupdate_state(one.config, values, as_node="review"))
+        self.loop.run_until_complete(
+            one.stand.graph.aupdate_state(one.stand.config, values, as_node="review")
+        )
         one.go(None)
 
-    @rule(seconds=st.sampled_from((-700, -60, 1, 60, 700)))
+    @rule(seconds=st.sampled_from((-70, -6, 1, 6, 70)))
     def tick(self, seconds: int) -> None:
         self.clock.now_s += seconds
 
@@ -271,43 +221,58 @@ class GateMachine(RuleBasedStateMachine):
         self.workers[worker].end(is_orderly=False)
         self.workers[worker] = self.make_worker()
 
-    @rule()
-    def wipe(self) -> None:
-        """The copies of what was shown vanish from the file, without the key."""
-        with sqlite3.connect(self.path) as connection:
-            connection.execute("DELETE FROM requests")
-        connection.close()
-
     @rule(target=copies)
     def copy(self) -> Path:
         """Somebody keeps a copy of the whole store."""
         self.num_copies += 1
-        path = self.folder / f"copy{self.num_copies}.db"
-        with sqlite3.connect(self.path) as source, sqlite3.connect(path) as target:
-            source.backup(target)
-        source.close()
-        target.close()
-        return path
+        return self.copy_to(f"copy{self.num_copies}.db")
 
     @precondition(lambda self: self.num_copies)
     @rule(copy=copies)
     def restore(self, copy: Path) -> None:
-        """The copy is put in the store's place: noticed, unless nothing was written since."""
+        """The copy is put in the store's place: noticed at the opening, unless nothing was written since."""
         head = self.workers[0].services.log.head()
         for one in self.workers:
             one.end(is_orderly=True)
         newest = self.folder / "newest.db"
         shutil.copy(self.path, newest)
         self.put(copy)
-        with sqlite3.connect(copy) as connection:
-            last = "SELECT hash FROM decision_log ORDER BY sequence DESC LIMIT 1"
-            is_newest = connection.execute(last).fetchone()[0] == head
-        connection.close()
-        if not is_newest:
+        if self.read_head(copy) != head:
             with pytest.raises(UserError, match="old copy"):
                 self.make_worker()
             self.put(newest)
         self.workers = [self.make_worker(), self.make_worker()]
+
+    @precondition(lambda self: self.num_copies)
+    @rule(copy=copies, worker=workers, response=st.sampled_from(RESPONSES))
+    def restore_live(self, copy: Path, worker: int, response: ReviewResponse) -> None:
+        """The copy is written over the live store: nothing is ruled and done on it, by nobody."""
+        if self.read_head(copy) == self.workers[0].services.log.head():
+            return
+        seen, newest = self.seen(), self.copy_to("newest.db")
+        copy_file(copy, self.path)
+        num_entries = count_entries(self.path)
+        interrupt_id, digest = seen[-1]
+        with pytest.raises((NotApprovedError, InfrastructureError)):
+            self.workers[worker].services.desk.submit(interrupt_id, digest, response, "ann")
+        with suppress(InfrastructureError):
+            self.workers[1 - worker].go(None)
+        with pytest.raises(UserError, match="old copy"):
+            self.make_worker()
+        assert count_entries(self.path) == num_entries
+        for one in self.workers:
+            one.end(is_orderly=False)
+        self.put(newest)
+        self.workers = [self.make_worker(), self.make_worker()]
+
+    def copy_to(self, name: str) -> Path:
+        copy_file(self.path, self.folder / name)
+        return self.folder / name
+
+    def read_head(self, path: Path) -> str:
+        with closing(sqlite3.connect(path)) as store:
+            last = "SELECT hash FROM decision_log ORDER BY sequence DESC LIMIT 1"
+            return str(store.execute(last).fetchone()[0])
 
     def put(self, copy: Path) -> None:
         for suffix in ("-wal", "-shm"):
@@ -316,7 +281,7 @@ class GateMachine(RuleBasedStateMachine):
 
     def check_gate(self) -> None:
         entries = self.entries()
-        check_log(entries, self.signed)
+        check_log(entries)
         assert verify_chain(entries) is None
 
     def teardown(self) -> None:
@@ -326,6 +291,16 @@ class GateMachine(RuleBasedStateMachine):
                 one.end(is_orderly=True)
             self.loop.close()
             shutil.rmtree(self.folder)
+
+
+def copy_file(path: Path, to: Path) -> None:
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(to)) as target:
+        source.backup(target)
+
+
+def count_entries(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as store:
+        return int(store.execute("SELECT count(*) FROM decision_log").fetchone()[0])
 
 
 @pytest.mark.parametrize("part", range(num_trials(1, 20)))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from time_limits import fail_after
 
-from training.data.folders import requests
+from training.data.folders import datasets
 
 HARD_LIMIT_S = 120
 
@@ -19,4 +19,4 @@ def no_hang() -> Iterator[None]:
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "SCENARIOS_PER_SHARD", 5)
+    monkeypatch.setattr(datasets, "SCENARIOS_PER_SHARD", 5)

@@ -40,8 +40,7 @@ def demonstrate(scenario: Scenario) -> Turns:
 def draw_play(family: str, index: int, level: int) -> tuple[Lesson, tuple[PlayedTurn, ...]]:
     case = FAMILIES[family].generate("train", 0, index, level)
     lesson = lesson_of(case)
-    observed = lesson.list_observations()
-    return replace(lesson, list_observations=lambda: observed), tuple(demonstrate(case))
+    return lesson, tuple(demonstrate(case))
 
 
 def draw_plays() -> Iterator[tuple[Lesson, tuple[PlayedTurn, ...]]]:

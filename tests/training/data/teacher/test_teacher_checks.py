@@ -10,8 +10,7 @@ from teacher_server import draw, lesson_of, perform, play_oracle
 
 from scenarios.base import Scenario, ToolCall
 from scenarios.registry import FAMILIES
-from training.data.folders.columns import load_messages
-from training.data.folders.rows import build_rows
+from training.data.folders.rows import build_rows, load_messages
 from training.data.teacher.checks import (
     CHECKS,
     PlayedTurn,

@@ -16,7 +16,7 @@ from teaching import Pupil, generate, give_wrong_answer, read_rows, teach
 from emads.cli import main
 from reliability.data.corrupt_rows import change_json
 from roles.errors import UserError
-from training.data.folders.columns import encode_shard
+from training.data.folders.rows import encode_shard
 from training.data.folders.validation import validate_folder
 
 pytestmark = pytest.mark.usefixtures("no_hang")
@@ -115,7 +115,7 @@ def test_mistakes_are_one_line(
 
 
 def test_settings_are_read_with_their_types(tmp_path: Path) -> None:
-    from training.data.teacher.settings import resolve_teacher
+    from training.data.teacher.teacher import resolve_teacher
 
     overrides = ["timeout_s=30", "temperature=0", "tool_shape=text", "requests_per_minute=90", "max_turns=5"]
     endpoint, rules = resolve_teacher("http://h/v1", {"model": "m", "price_in": 2.0}, overrides)

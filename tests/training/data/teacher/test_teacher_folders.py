@@ -16,7 +16,7 @@ from roles.errors import UserError
 from scenarios.base import Step
 from scenarios.registry import FAMILIES
 from training.data.folders import datasets
-from training.data.teacher.index import TeacherIndex
+from training.data.folders.index import TeacherIndex
 from training.data.teacher.teacher import TeachingRules
 
 pytestmark = pytest.mark.usefixtures("no_hang")

@@ -16,10 +16,9 @@ from scenarios.base import Scenario, Step, ToolCall
 from scenarios.hostile import HOSTILE_TEXTS, SEAT_TEXTS
 from scenarios.registry import FAMILIES
 from simulator.tool_calls import format_tool_call
-from training.data.folders.columns import load_messages
-from training.data.folders.rows import list_tools
+from training.data.folders.rows import list_tools, load_messages
 from training.data.teacher.checks import find_teacher_fault
-from training.data.teacher.teacher import TeachingRules, describe_rejection
+from training.data.teacher.teacher import TeachingRules
 
 pytestmark = pytest.mark.usefixtures("no_hang")
 
@@ -141,7 +140,7 @@ def test_hostile_replies_are_rejections_that_can_be_written_down(family: str) ->
         outcomes = play_all(server, [scenario] * len(replies), concurrency=1, rules=RULES)
     for outcome in outcomes:
         assert outcome.rejection is not None
-        assert json.loads(describe_rejection(outcome, outcome.rejection))["key"] == scenario.key
+        assert json.loads(outcome.describe_rejection())["key"] == scenario.key
 
 
 def test_calls_in_one_breath_become_turns_of_their_own() -> None:

@@ -1,35 +1,30 @@
-"""The SQLite store of governance: its tables, and transactions that are all or nothing.
+"""The SQLite file of a store: one append-only table, transactions that are all or nothing, and its mark.
 
-Approvals, effects, the decision log and checkpoints are in one file, so that what a checkpoint tells of was
-committed no later than the checkpoint. While many episodes are played, the transactions of one turn of the
-event loop are committed together.
+While many episodes are played, the transactions of one turn of the event loop are committed together. The
+mark, a file beside the store, tells how far the log had come: an old copy of the store, or a log that was
+cut off, lacks an entry that the mark knows. Whoever can write both files can take both back, or delete the
+mark: keep it on another disk, or under another user, against that.
 """
 
 import asyncio
-import hashlib
-import json
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from roles.errors import InfrastructureError, UserError
+from simulator.governance.seals import is_sealed, seal
 
 BUSY_TIMEOUT_MS = 30_000
 GENESIS = "0" * 64  # stands before the first entry of the decision log
 WAL_PAGES = 4_000  # of 4 KiB, after which the write-ahead log is copied into the file
+MARK_BYTES = 320  # of the mark's file: it is written over in place, in one call
+BOOT_FILE = Path("/proc/sys/kernel/random/boot_id")  # another one after every start of the machine
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS effects (
-    thread TEXT NOT NULL, node TEXT NOT NULL, superstep INTEGER NOT NULL, input_digest TEXT NOT NULL,
-    result TEXT NOT NULL, PRIMARY KEY (thread, node, superstep, input_digest)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS requests (
-    sequence INTEGER PRIMARY KEY, interrupt_id TEXT NOT NULL, thread TEXT NOT NULL, body TEXT NOT NULL,
-    UNIQUE (interrupt_id, thread)
-) STRICT;
 CREATE TABLE IF NOT EXISTS decision_log (
     sequence INTEGER PRIMARY KEY, thread TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
     at_s INTEGER NOT NULL, own TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL, seal TEXT NOT NULL
@@ -39,19 +34,6 @@ CREATE TRIGGER IF NOT EXISTS decision_log_keeps BEFORE UPDATE ON decision_log
 CREATE TRIGGER IF NOT EXISTS decision_log_stays BEFORE DELETE ON decision_log
     BEGIN SELECT RAISE(ABORT, 'the decision log is append-only'); END;
 CREATE INDEX IF NOT EXISTS decision_log_of_thread ON decision_log (thread, sequence);
-CREATE TABLE IF NOT EXISTS precedents (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT, thread TEXT NOT NULL UNIQUE, body TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS checkpoints (
-    sequence INTEGER PRIMARY KEY, thread TEXT NOT NULL, namespace TEXT NOT NULL, id TEXT NOT NULL,
-    parent TEXT, type TEXT NOT NULL, body BLOB NOT NULL, written BLOB NOT NULL, metadata TEXT NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS checkpoints_of_thread ON checkpoints (thread, namespace, id);
-CREATE TABLE IF NOT EXISTS checkpoint_writes (
-    sequence INTEGER PRIMARY KEY, thread TEXT NOT NULL, namespace TEXT NOT NULL, id TEXT NOT NULL,
-    task TEXT NOT NULL, path TEXT NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS writes_of_thread ON checkpoint_writes (thread, namespace, id);
 """
 
 
@@ -94,6 +76,8 @@ class Store(sqlite3.Connection):
     """
 
     keeper: Keeper | None = None
+    place: Path | None = None  # of the file; None: in memory
+    file: tuple[int, int] = (0, 0)  # its device and number
     is_inside = False  # a transaction of ours is under way
     _is_durable = False  # the last one that was begun waits for the disk
     _num_groupings = 0
@@ -193,6 +177,8 @@ class Store(sqlite3.Connection):
             self._is_durable = durable
         self.execute("BEGIN IMMEDIATE")
         try:
+            if self.place is not None and _identify(self.place) != self.file:
+                raise OSError("another file stands in its place")
             foreign = _find_foreign(self)
             if foreign is not None:
                 raise OSError(f"{foreign!r} in it is not as a store has it")
@@ -250,6 +236,8 @@ def open_store(path: Path | None) -> Store:
             store.execute("PRAGMA synchronous=NORMAL")
             store.execute("PRAGMA temp_store=MEMORY")
             store.executescript(_SCHEMA)
+            if path is not None:
+                store.place, store.file = path, _identify(path)
             foreign = _find_foreign(store)
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise UserError(f"--db {str(path)!r} cannot be used ({error}); choose another file") from None
@@ -260,6 +248,11 @@ def open_store(path: Path | None) -> Store:
             )
         stack.pop_all()  # only a store that is refused is closed here
     return store
+
+
+def _identify(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _keep_private(path: Path) -> None:
@@ -326,23 +319,88 @@ def transaction(store: Store, *, durable: bool = False) -> Iterator[None]:
         raise InfrastructureError(f"the store cannot be written: {error}") from error
 
 
-def canonical_json(value: Any) -> str:
-    """Write the canonical JSON of a value: sorted keys, no spaces, ASCII, no NaN.
+class HighWaterMark:
+    """The mark in one file, under the key's seal; several processes may move it."""
 
-    Raises:
-        ValueError, TypeError: not a JSON value.
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    def __init__(self, path: Path, *, key: bytes) -> None:
+        """Open the file, and make it where it is missing.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        self._path, self._key = path, key
+        self._known: tuple[bytes, LogHead, LogHead] = (b"", LogHead(0, GENESIS), LogHead(0, GENESIS))
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        except OSError as error:
+            raise UserError(
+                f"cannot write the store's mark {str(path)!r}: {error.strerror}; make it writable"
+            ) from None
+
+    def read(self) -> LogHead:
+        """Return the mark; of an empty file the head of an empty log.
+
+        Raises:
+            UserError: the file does not hold a mark that this key wrote.
+        """
+        return self._read()[1]
+
+    def lock(self) -> None:
+        """Keep other processes out."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def unlock(self) -> None:
+        """Let other processes in."""
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def advance(self, head: LogHead, *, durable: bool) -> None:
+        """Move the mark to this entry, unless it is there or beyond. Needs the lock.
+
+        Raises:
+            OSError: the file cannot be written, or holds something else by now.
+        """
+        try:
+            kept, latest = self._read()
+        except UserError as error:
+            raise OSError(str(error)) from None
+        moved = max(kept, head) if durable else kept, max(latest, head)
+        if moved != (kept, latest):
+            told = [*moved[0], *moved[1], _name_boot()]
+            line = " ".join(map(str, [*told, seal(self._key, "mark", told)]))
+            text = f"{line:<{MARK_BYTES - 1}}\n".encode("ascii")
+            os.pwrite(self._file, text, 0)
+            self._known = (text, *moved)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _read(self) -> tuple[LogHead, LogHead]:
+        """Return what waited for the disk, and the latest."""
+        text = os.pread(self._file, MARK_BYTES + 1, 0)
+        if text == self._known[0]:
+            return self._known[1:]
+        try:
+            number, hashed, late_number, late_hash, boot, sealed = text.decode("ascii").split()
+            kept, latest = LogHead(int(number), hashed), LogHead(int(late_number), late_hash)
+            is_ours = is_sealed(self._key, "mark", [*kept, *latest, boot], sealed)
+        except ValueError:
+            is_ours = False
+        if not is_ours:
+            raise UserError(
+                f"{self._path} holds no mark that was written with this key; use the store's own key, or "
+                "delete the file to trust the store as it is"
+            )
+        if boot != _name_boot():
+            latest = kept
+        self._known = (text, kept, latest)
+        return kept, latest
 
 
-def read_json(text: Any) -> Any:
-    """Read a JSON text from the file; None for one that is damaged."""
+@cache
+def _name_boot() -> str:
+    """Return this start of the machine; "-" where none is told, and the latest head counts always."""
     try:
-        return json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        return None
-
-
-def digest_json(value: Any) -> str:
-    """Return the SHA-256 of the canonical JSON, 64 hexadecimal digits."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+        return BOOT_FILE.read_text("ascii").strip() or "-"
+    except OSError:
+        return "-"
