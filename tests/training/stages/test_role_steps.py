@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tiny_models import make_untrained_run
 
-from emads.commands.train import train_stage
+from emads.commands.stages import train_stage
 from roles.errors import UserError
 from training.config.loading import load_config
 from training.planning.workload import list_phases
