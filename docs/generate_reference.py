@@ -5,6 +5,7 @@
 `make docs` runs it before mkdocs. The pages are not committed.
 """
 
+import base64
 import json
 import random
 import sys
@@ -231,6 +232,23 @@ def render_families() -> str:
     return "\n".join([*lines, ""])
 
 
+def render_notebook(path: Path) -> str:
+    """The page of a notebook with the outputs that it was stored with; pictures are written beside it."""
+    lines = []
+    for cell in json.loads(path.read_text())["cells"]:
+        source = "".join(cell["source"])
+        lines.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for place, output in enumerate(cell.get("outputs", [])):
+            data = output.get("data", {"text/plain": output.get("text", "")})
+            if "image/png" in data:
+                picture = TARGET / f"{path.stem}-{cell['id']}-{place}.png"
+                picture.write_bytes(base64.b64decode(data["image/png"]))
+                lines.append(f"![Output of the cell]({picture.name})")
+            else:
+                lines.append(f"```text\n{''.join(data['text/plain']).rstrip()}\n```")
+    return "\n\n".join([*lines, f"This page is `{path.relative_to(ROOT)}`, which CI executes.\n"])
+
+
 def main() -> None:
     """Write every generated page."""
     sys.path.insert(0, str(ROOT))
@@ -240,6 +258,7 @@ def main() -> None:
     (TARGET / "python.md").write_text(PYTHON_PAGE)
     (TARGET / "job-cases.md").write_text(render_jobs())
     (TARGET / "model-families.md").write_text(render_families())
+    (TARGET / "quickstart.md").write_text(render_notebook(ROOT / "examples" / "quickstart.ipynb"))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from emads.api import evaluate, generate, open_run, train
     from emads.played_case import FaultyPlayError, PlayedCase, play
-    from emads.teams import Team, load_team
+    from emads.team import Team, load_team
     from roles.errors import UserError
     from training.runs.run_folder import Run
 
@@ -33,8 +33,8 @@ try:
 except PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 _HOMES = {
-    "Team": "emads.teams",
-    "load_team": "emads.teams",
+    "Team": "emads.team",
+    "load_team": "emads.team",
     "FaultyPlayError": "emads.played_case",
     "PlayedCase": "emads.played_case",
     "play": "emads.played_case",

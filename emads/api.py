@@ -115,7 +115,7 @@ def train(
     for role in roles:
         if role not in ROLES:
             raise unknown("role", role, list(ROLES))
-    from emads.commands.train import train_stage
+    from emads.commands.stages import train_stage
     from emads.played_case import run_apart
     from training.config.loading import load_config
     from training.runs.run_folder import Run
@@ -152,7 +152,7 @@ def evaluate(path: str | Path, *, again: bool = False) -> dict[str, Any]:
         roles.errors.UserError: no run in runs/none (no config.yaml there); start one with ...
     """
     run = open_run(path)
-    from emads.commands.evaluation.evaluate_run import evaluate_run
+    from emads.commands.evaluate import evaluate_run
     from emads.played_case import run_apart
 
     with _hidden_script():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeGuard, TypeVar
 
 from emads.seats import STOPPED
-from emads.teams import Team
+from emads.team import Team
 from evaluation.minutes.minutes import NOT_SCORED
 from evaluation.minutes.transcript import render_text, transcript
 from roles.errors import UserError, check_number, unknown

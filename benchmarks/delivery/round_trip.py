@@ -30,7 +30,7 @@ import httpx
 import torch
 
 from benchmarks.delivery.teams import TEAMS, make_run
-from emads.trained_team import TrainedTeam, load_trained_team
+from emads.run_weights import RunWeights, load_run_weights
 from roles.registry import ROLES
 from scenarios.registry import families
 from simulator.engines.adapter_names import adapter_of
@@ -45,7 +45,7 @@ START_S = 900.0  # in which a server must answer
 Answers = dict[str, list[tuple[int, ...]]]
 
 
-def ask_ours(team: TrainedTeam, prompts: dict[str, list[tuple[int, ...]]]) -> Answers:
+def ask_ours(team: RunWeights, prompts: dict[str, list[tuple[int, ...]]]) -> Answers:
     """Return what every role says on our own engine, greedily, without the end token."""
     sampling = Sampling(temperature=0.0, max_completion_tokens=NUM_TOKENS)
 
@@ -71,7 +71,7 @@ def cut(ids: tuple[int, ...] | list[int], end_id: int) -> tuple[int, ...]:
     return ids[: ids.index(end_id)] if end_id in ids else ids
 
 
-def draw_prompts(team: TrainedTeam, count: int) -> dict[str, list[tuple[int, ...]]]:
+def draw_prompts(team: RunWeights, count: int) -> dict[str, list[tuple[int, ...]]]:
     """Return the first `count` test questions of every role, as it reads them."""
     return {
         role: [
@@ -214,7 +214,7 @@ class Compared:
 
 
 @torch.no_grad()
-def find_gap(team: TrainedTeam, role: str, prompt: tuple[int, ...], ours: tuple, theirs: tuple) -> float:
+def find_gap(team: RunWeights, role: str, prompt: tuple[int, ...], ours: tuple, theirs: tuple) -> float:
     """Return by how much our model prefers its own token at the first place where the answers differ."""
     ends = (*ours, team.chat.end_id), (*theirs, team.chat.end_id)
     where = next(place for place, (one, other) in enumerate(zip(*ends, strict=False)) if one != other)
@@ -225,7 +225,7 @@ def find_gap(team: TrainedTeam, role: str, prompt: tuple[int, ...], ours: tuple,
     return float(row[ends[0][where]] - row[ends[1][where]])
 
 
-def compare(team: TrainedTeam, prompts: Answers, ours: Answers, theirs: Answers) -> Compared:
+def compare(team: RunWeights, prompts: Answers, ours: Answers, theirs: Answers) -> Compared:
     """Count equal answers, and measure the others."""
     end_id = team.chat.end_id
     pairs = [
@@ -255,7 +255,7 @@ def main() -> None:
             run = make_run(given.team, Path(scratch) / "run")
             export_team(run, path, with_merged=run.config.model.adapter != "none", with_gguf=True)
         folder = open_team_folder(path)
-        team = load_trained_team(folder.path, folder.record.stage)
+        team = load_run_weights(folder.path, folder.record.stage)
         prompts = draw_prompts(team, given.prompts)
         ours = ask_ours(team, prompts)
         different = len({answer for answers in ours.values() for answer in answers})

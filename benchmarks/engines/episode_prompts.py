@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emads.bench.cases import list_cases
-from emads.bench.playing import play_table
+from emads.bench.plays import play_table
 from emads.bench.run import REPLIES
-from emads.seats.mixed_team import MixedTeam
 from emads.seats.prices import read_api_options
-from emads.teams import load_team
+from emads.team import Team, load_team
 from roles.errors import UserError
 from scenarios.team import TeamScenario
 from simulator.chat_messages import MessageChat, Said, read_opening
@@ -35,7 +34,6 @@ def main() -> None:
     given = parser.parse_args()
     options = read_api_options([*given.api, f"replies={given.folder / REPLIES}"])
     team = load_team(seats=given.seat, api=options)
-    assert isinstance(team, MixedTeam)
     (scenario,) = [case.scenario for case in list_cases() if case.key == given.key]
     if not isinstance(scenario, TeamScenario):
         raise UserError(f"{given.key} is no case of the table")
@@ -44,7 +42,7 @@ def main() -> None:
     print("\n".join(describe_episode(scenario, episode, team)))
 
 
-def describe_episode(scenario: TeamScenario, episode: Episode, team: MixedTeam) -> Iterator[str]:
+def describe_episode(scenario: TeamScenario, episode: Episode, team: Team) -> Iterator[str]:
     """Lines of the case, of every seat's transcript, and of the verdict."""
     chat = MessageChat()
     yield f"Case `{scenario.key}`.\n"

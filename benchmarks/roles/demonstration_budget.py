@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from emads.commands.stage_tasks import base_task, evaluate_role_task, grpo_task, sft_control_task, sft_task
+from emads.commands.stages import base_task, evaluate_role_task, grpo_task, sft_control_task, sft_task
 from evaluation.scoring.scores import RoleScores, read_scores
 from evaluation.stats.effects import detectable_change, detectable_over_seeds, is_claimed
 from evaluation.stats.intervals import holm, paired_permutation_p

@@ -1,5 +1,4 @@
-"""A fixed set of cases on which any team of models is measured, alone and at the table, and its result card.
+"""`emads bench`: a pinned set of cases, played by any mix of players, and the card of the result.
 
-Belongs here: the set and its pinned digests, plays of it, cards and their comparison.
-Not here: who plays (emads.seats), generators and verifiers (scenarios).
+Not here: the players (emads/seats), the statistics of the card (evaluation/stats).
 """

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
 from roles.errors import UserError
@@ -124,13 +125,14 @@ def check_pins(cells: Sequence[Cell] = CELLS) -> None:
         if pinned.get(cell.name) != compute_digest(cell):
             raise UserError(
                 f"the cases of {cell.name} are not those of bench set {SET_VERSION}: the generator changed;"
-                " use the release that a card names, or raise SET_VERSION and run `python -m emads.bench.pin`"
+                " use the release that a card names, or raise SET_VERSION and run"
+                " `python -m emads.bench.cases`"
             )
 
 
 @cache
 def read_pins() -> dict[str, Any]:
-    """Return digests of the cells and the sizes of the experts' plays, as they were pinned."""
+    """Return the version of the set and the digests of its cells, as they were pinned."""
     pins: dict[str, Any] = json.loads(files("emads.bench").joinpath(PINS).read_text())
     return pins
 
@@ -152,3 +154,13 @@ def _list_texts(scenario: Scenario | TeamScenario) -> Iterator[str]:
         yield game.write_report_brief(seat)
     optimum = scenario.optimum
     yield "none" if optimum is None else f"{optimum.plan.option} {optimum.worth}"
+
+
+def write_pins() -> None:
+    """Pin the set's present texts beside this module: for a new SET_VERSION only."""
+    pins = {"set_version": SET_VERSION, "digests": {cell.name: compute_digest(cell) for cell in CELLS}}
+    Path(__file__).with_name(PINS).write_text(json.dumps(pins, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    write_pins()

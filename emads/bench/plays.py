@@ -1,6 +1,5 @@
-"""Plays of the bench: one line of a file each as soon as it is done, so that a killed call goes on."""
+"""Plays of single cases of a bench, and their file: a line each as soon as it is done."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -8,19 +7,24 @@ from typing import ClassVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from emads.bench.cases import TABLE, BenchCase
+from emads.team import OpenTeam, Team
 from roles.base import FORMAT_FAILURES
-from roles.errors import UserError
+from roles.errors import InfrastructureError, UserError
 from roles.team import RECONCILER
 from scenarios.base import Scenario
 from scenarios.team import PlanGame, TeamScenario
-from simulator.agents.solo import SoloEpisode
+from simulator.agents.agent_kinds import AgentLimits
+from simulator.agents.solo import play_solo
 from simulator.engines.openai.chat_engine import Usage
+from simulator.graph.runner import play_episodes
+from simulator.graph.seating import list_roles
 from simulator.line_files import LineFile, read_lines
 from simulator.reading import read_episode
-from simulator.records import Episode, Trajectory
-from simulator.reward import TeamVerdict
+from simulator.records import Episode
+from simulator.reward import score_episode
 
-ALONE = "alone"
+MAX_TURNS = 24  # of an agent per message; the experts need half of them
+MAX_FAILED_CALLS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,65 +44,90 @@ class BenchPlay:
     difficulty: int
     score: float  # alone: the verdict's reward; at the table: V of the decision
     reward: float  # alone: the same; at the table: the team reward R
-    legal: dict[
-        str, tuple[int, int]
-    ]  # "cto report" -> answers that could be read, answers that were asked for
+    legal: dict[str, tuple[int, int]]  # "cto report" -> answers that could be read, answers asked for
     turns: int
     tool_calls: int
     ended_by: dict[str, str]  # seat -> "answer", or the limit that ended its work
     usage: Usage  # of API models
 
 
-def describe_solo(case: BenchCase, episode: SoloEpisode, usage: Usage) -> BenchPlay:
-    """Return the play of a role alone."""
-    assert isinstance(case.scenario, Scenario)
-    role, verdict, trajectory = case.scenario.role, episode.verdict, episode.trajectory
+async def play_case(team: Team, opened: OpenTeam, case: BenchCase) -> BenchPlay | None:
+    """Play one case; None where an engine failed: the next call asks again, and no fault is scored 0."""
+    scenario = case.scenario
+    stream = name_stream(scenario)
+    if isinstance(scenario, TeamScenario):
+        episode = await play_table(team, opened, scenario)
+        if episode.error is not None:
+            return None
+        verdict = score_episode(scenario, episode, team.weights)
+        score, reward, trajectories = verdict.value, verdict.reward, dict(episode.trajectories)
+        legal = count_legal(scenario, episode)
+    else:
+        families = team.families_of(scenario.role)
+        try:
+            solo = await play_solo(
+                families[scenario.family].generate(
+                    scenario.split, scenario.seed, scenario.index, scenario.difficulty
+                ),
+                policy=scenario.role,
+                engine=opened.alone,
+                chat=opened.chat,
+                sampling=team.sampling,
+                session=f"{stream}{scenario.role}",
+                max_turns=MAX_TURNS,
+                max_failed_calls=MAX_FAILED_CALLS,
+                families=families,
+            )
+        except InfrastructureError:
+            return None
+        score = reward = solo.verdict.reward
+        trajectories = {scenario.role: solo.trajectory}
+        legal = {f"{scenario.role} alone": (int(solo.verdict.failure not in FORMAT_FAILURES), 1)}
     return BenchPlay(
         key=case.key,
-        kind=case.cell.kind,
+        kind=case.cell.kind if isinstance(scenario, Scenario) else TABLE,
         band=case.cell.band,
-        difficulty=case.scenario.difficulty,
-        score=verdict.reward,
-        reward=verdict.reward,
-        legal={f"{role} {ALONE}": (int(verdict.failure not in FORMAT_FAILURES), 1)},
-        turns=len(trajectory.turns),
-        tool_calls=trajectory.num_tool_calls,
-        ended_by={role: trajectory.ended_by},
-        usage=usage,
+        difficulty=scenario.difficulty,
+        score=score,
+        reward=reward,
+        legal=legal,
+        turns=sum(len(one.turns) for one in trajectories.values()),
+        tool_calls=sum(one.num_tool_calls for one in trajectories.values()),
+        ended_by={seat: one.ended_by for seat, one in trajectories.items()},
+        usage=team.ledger.sum_of(prefix=stream),
     )
 
 
-def describe_table(case: BenchCase, episode: Episode, verdict: TeamVerdict, usage: Usage) -> BenchPlay:
-    """Return the play of a table."""
-    assert isinstance(case.scenario, TeamScenario)
-    trajectories: Sequence[Trajectory] = list(episode.trajectories.values())
-    return BenchPlay(
-        key=case.key,
-        kind=TABLE,
-        band=case.cell.band,
-        difficulty=case.scenario.difficulty,
-        score=verdict.value,
-        reward=verdict.reward,
-        legal=count_legal(case.scenario, episode),
-        turns=sum(len(one.turns) for one in trajectories),
-        tool_calls=sum(one.num_tool_calls for one in trajectories),
-        ended_by={seat: one.ended_by for seat, one in episode.trajectories.items()},
-        usage=usage,
+async def play_table(team: Team, opened: OpenTeam, scenario: TeamScenario) -> Episode:
+    """Play a joint case with the whole team."""
+    (episode,) = await play_episodes(
+        [scenario],
+        {role: role for role in list_roles(scenario)},
+        opened.table,
+        opened.chat,
+        team.sampling,
+        stream=name_stream(scenario),
+        max_turns=MAX_TURNS,
+        limits=AgentLimits(failed_calls=MAX_FAILED_CALLS),
+        make_game=team.make_game,
     )
+    return episode
+
+
+def name_stream(scenario: Scenario | TeamScenario) -> str:
+    """Begin the names of a case's sessions; the slash keeps case 1 apart from case 10."""
+    return f"bench/{scenario.key}/"
 
 
 def count_legal(scenario: TeamScenario, episode: Episode) -> dict[str, tuple[int, int]]:
     """Return (read, asked for) of every seat's report and vote and of the decision."""
-    read = read_episode(scenario, episode)
-    game = PlanGame(scenario)
+    read, game = read_episode(scenario, episode), PlanGame(scenario)
     legal = {
         f"{seat} report": (int(game.read_report(seat, text) is not None), 1)
         for seat, text in episode.reports.items()
     }
     legal[f"{RECONCILER} decision"] = (int(read.decision is not None), 1)
-    for seat in episode.votes:
-        legal[f"{seat} vote"] = (int(read.votes[seat] is not None), 1)
-    return legal
+    return legal | {f"{seat} vote": (int(read.votes[seat] is not None), 1) for seat in episode.votes}
 
 
 class PlayFile:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,13 +12,10 @@ from typing import Any
 
 from emads.bench.card import PLAYS, build_card, write_card
 from emads.bench.cases import SET_VERSION, BenchCase, check_pins, list_cases
-from emads.bench.estimate import estimate
-from emads.bench.playing import play_case
-from emads.bench.plays import PlayFile
-from emads.seats.mixed_team import MixedTeam
+from emads.bench.plays import PlayFile, play_case
 from emads.seats.players import Seats
 from emads.seats.prices import ApiOptions
-from emads.teams import load_team
+from emads.team import Team, load_team
 from roles.errors import UserError
 from roles.registry import ROLES
 from scenarios.base import Scenario
@@ -31,7 +28,21 @@ from training.runs.provenance import find_versions
 REPLIES, HEADING = "replies.jsonl", "bench.json"
 CONCURRENCY = 8  # cases at once, where endpoints set no other number
 
-Confirm = Callable[[str], bool]
+
+def run_bench(
+    seats: Seats, api: ApiOptions, out: Path | None, *, limit: int | None
+) -> tuple[Path, str | None]:
+    """Play what the folder lacks of the set (`limit`: at most so many cases of each cell); write the card.
+
+    Returns: the folder, and why the set was left before its end (None where all was played).
+
+    Raises:
+        UserError: the folder holds another team's plays, or the generators are not those of the set.
+    """
+    folder = out or name_folder("runs/bench", seats)
+    team = load_team(seats=seats, api=replace(api, replies=folder / REPLIES))
+    check_pins()
+    return folder, play_into(folder, team, list_cases(limit), f"bench set {SET_VERSION}")
 
 
 def name_folder(parent: str, seats: Seats) -> Path:
@@ -39,55 +50,24 @@ def name_folder(parent: str, seats: Seats) -> Path:
     return Path(parent) / "-".join(re.findall(r"[A-Za-z0-9.]+", seats.label))[:100]
 
 
-def run_bench(
-    seats: Seats,
-    api: ApiOptions,
-    folder: Path,
-    *,
-    limit: int | None = None,
-    confirm: Confirm,
-) -> str | None:
-    """Play what the folder lacks of the set (`limit`: at most so many cases of each cell) and write the card.
-
-    `confirm` is shown the cost before anything is played.
-
-    Returns: why the set was left before its end, None where all was played.
-
-    Raises:
-        UserError: the folder holds another team's plays, or the generators are not those of the set.
-    """
-    team = load_team(seats=seats, api=replace(api, replies=folder / REPLIES))
-    assert isinstance(team, MixedTeam)
-    check_pins()
-    cases = list_cases(limit)
-    name = f"bench set {SET_VERSION}"
-    return play_into(folder, team, cases, name, confirm=confirm)
-
-
-def play_into(
-    folder: Path,
-    team: MixedTeam,
-    cases: Sequence[BenchCase],
-    set_name: str,
-    *,
-    confirm: Confirm,
-) -> str | None:
+def play_into(folder: Path, team: Team, cases: Sequence[BenchCase], set_name: str) -> str | None:
     """Play the cases that the folder lacks and write the card of all that it holds of them.
 
-    Returns, raises: as `run_bench`.
+    Returns: why play stopped before the end; None where all was played.
+
+    Raises:
+        UserError: the folder holds plays of another team or set.
     """
     with explain_os_errors("write bench folder", folder):
         folder.mkdir(parents=True, exist_ok=True)
     with claim_folder(folder):
-        check_heading(folder, team, set_name)
+        heading = check_heading(folder, team, set_name)
         file = PlayFile(folder / PLAYS)
         done = {play.key for play in file.read()}
-        todo = [case for case in cases if case.key not in done]
-        if todo and not confirm(estimate(team, todo)):
-            raise UserError("nothing was played; --yes starts without a question")
         start_s = time.monotonic()
-        stop = _play_all(team, todo, file, len(cases))
-        heading = _add_time(folder, time.monotonic() - start_s)
+        stop = _play_all(team, [case for case in cases if case.key not in done], file, len(cases))
+        heading["wall_s"] += time.monotonic() - start_s
+        write_atomic(folder / HEADING, json.dumps(heading) + "\n")
         plays = {play.key: play for play in file.read()}
         card = build_card(
             [plays[case.key] for case in cases if case.key in plays],
@@ -106,14 +86,14 @@ def play_into(
     return f"{missing} cases got no answer from an engine; run the same command again to play them"
 
 
-def _play_all(team: MixedTeam, cases: Sequence[BenchCase], file: PlayFile, num_cases: int) -> str | None:
+def _play_all(team: Team, cases: Sequence[BenchCase], file: PlayFile, num_cases: int) -> str | None:
     """Play cases at once, each noted when it is done; why it stopped early, None where it did not."""
     if not cases:
         return None
     tables = [case.scenario for case in cases if isinstance(case.scenario, TeamScenario)]
     alone = [case.scenario for case in cases if isinstance(case.scenario, Scenario)]
     width = int(team.api.settings.get("concurrency", CONCURRENCY))
-    with team.open(tables, alone) as opened, progress("bench", total=num_cases) as bar:
+    with team.open(tables, alone) as opened, progress("bench", total=num_cases, unit="cases") as bar:
         bar.advance(num_cases - len(cases), worked=False)
 
         async def play(case: BenchCase) -> None:
@@ -130,13 +110,16 @@ def _play_all(team: MixedTeam, cases: Sequence[BenchCase], file: PlayFile, num_c
     return None
 
 
-def check_heading(folder: Path, team: MixedTeam, set_name: str) -> None:
+def check_heading(folder: Path, team: Team, set_name: str) -> dict[str, Any]:
     """Note in the folder who plays what, so that it never holds plays of two teams or two sets.
+
+    Returns: the note: set, players, and the seconds played so far.
 
     Raises:
         UserError: it holds others.
     """
-    found = _read_heading(folder)
+    path = folder / HEADING
+    found = dict(json.loads(path.read_text())) if path.is_file() else {}
     expected = {"set": set_name, "seats": team.seats.label}
     for key, value in expected.items():
         if found and found[key] != value:
@@ -144,17 +127,6 @@ def check_heading(folder: Path, team: MixedTeam, set_name: str) -> None:
                 f"{folder} holds plays of {key} {found[key]!r}, not {value!r}; choose another --out"
             )
     if not found:
-        write_atomic(folder / HEADING, json.dumps({**expected, "wall_s": 0.0}) + "\n")
-
-
-def _read_heading(folder: Path) -> dict[str, Any]:
-    path = folder / HEADING
-    return dict(json.loads(path.read_text())) if path.is_file() else {}
-
-
-def _add_time(folder: Path, wall_s: float) -> dict[str, Any]:
-    """Add this call's time to that of the calls before; return the heading."""
-    found = _read_heading(folder)
-    found["wall_s"] += wall_s
-    write_atomic(folder / HEADING, json.dumps(found) + "\n")
+        found = {**expected, "wall_s": 0.0}
+        write_atomic(path, json.dumps(found) + "\n")
     return found

@@ -2,6 +2,7 @@
 
 import errno
 import inspect
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
@@ -9,11 +10,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from emads.cli import bench, data, evaluate, export, feedback, serve, simulate, train
+from emads.cli import data, evaluate, serve, simulate, train
 from roles.errors import UserError, unknown
 
 ENVIRONMENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)  # not bugs of ours
 INTERRUPTED = 130
+KEPT = {  # by verb: what an interrupted call leaves for the next one
+    **dict.fromkeys(("demo", "run", "train", "ablate"), "finished stages and the newest checkpoints"),
+    **dict.fromkeys(("evaluate", "bench"), "finished plays"),
+    "generate": "finished shards",
+}
 
 VERBS: dict[str, Callable[..., Any]] = {
     "simulate": simulate.simulate,
@@ -27,7 +33,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "report": evaluate.report,
     "diagnose": evaluate.diagnose,
     "ablate": evaluate.ablate,
-    "bench": bench.bench,
+    "bench": evaluate.bench,
     "audit": evaluate.audit,
     "judge": evaluate.judge,
     "generate": data.generate,
@@ -35,8 +41,8 @@ VERBS: dict[str, Callable[..., Any]] = {
     "import": data.import_tasks,
     "conformance": data.conformance,
     "serve-env": serve.serve_env,
-    "export": export.export,
-    "verify": export.verify,
+    "export": serve.export,
+    "verify": serve.verify,
     "serve": serve.serve,
 }
 
@@ -85,8 +91,9 @@ def make_group(verbs: Mapping[str, Callable[..., Any]], **settings: Any) -> type
 
 app = make_group(VERBS, name="emads", add_completion=False, pretty_exceptions_enable=False)
 app.callback()(describe_program)
-LABELS_HELP = "Labels of reviewers: simulate them, count them, take them to other tools and back."
-app.add_typer(make_group(feedback.LABEL_VERBS, help=LABELS_HELP), name="labels", short_help=LABELS_HELP)
+LABEL_VERBS: dict[str, Callable[..., Any]] = {"simulate": data.simulate_labels, "show": data.show_labels}
+LABELS_HELP = "Labels of reviewers: simulate them, count them."
+app.add_typer(make_group(LABEL_VERBS, help=LABELS_HELP), name="labels", short_help=LABELS_HELP)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,17 +114,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _complain(f"{error.strerror}: {error.filename or 'while writing'}")
     except (KeyboardInterrupt, typer.Abort):
-        return _complain(_describe_interruption(arguments), INTERRUPTED)
+        status = INTERRUPTED
+    if status == INTERRUPTED:  # which typer returns by itself, in silence
+        return _complain(describe_interruption(arguments), INTERRUPTED)
     return status if isinstance(status, int) else 0
 
 
-def _describe_interruption(arguments: Sequence[str]) -> str:
-    if not arguments or arguments[0] not in ("train", "demo", "run"):
+def describe_interruption(arguments: Sequence[str]) -> str:
+    """Say what an interrupted call leaves, and the command that goes on with it."""
+    kept = KEPT.get(arguments[0] if arguments else "")
+    if kept is None:
         return "interrupted"
-    return (
-        "interrupted; finished stages and checkpoints are kept:"
-        f" `emads {arguments[0]} ... RUN --resume` goes on from them"
-    )
+    return f"interrupted; {kept} are kept, the same command goes on: emads {shlex.join(arguments)}"
 
 
 def _complain(message: str, status: int = 2) -> int:

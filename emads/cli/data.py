@@ -1,23 +1,15 @@
-"""Verbs that make and check data: generate, validate, import, conformance."""
+"""Verbs that make and check data: generate, validate, import, conformance, labels."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from emads.cli.choices import check_at_least, choose_teacher, parse_difficulties
-from emads.cli.options import (
-    ApiKeyOption,
-    ModelOption,
-    TeacherOption,
-    TeacherSetOption,
-)
-from roles.errors import UserError
+from emads.cli.checks import check_at_least, choose_roles, parse_difficulties
+from emads.cli.options import RunArgument
+from roles.errors import UserError, unknown
 
-if TYPE_CHECKING:
-    from simulator.engines.openai.endpoint import EndpointSettings
-    from training.data.teacher.teacher import TeachingRules
+CONFORMANCE_COUNT = 50
 
 
 def generate(
@@ -39,78 +31,63 @@ def generate(
     trl: Annotated[
         bool, typer.Option("--trl", help="Write folders that `trl sft` and `trl grpo` open, for one role.")
     ] = False,
-    teacher: TeacherOption = None,
-    model: ModelOption = None,
-    api_key_env: ApiKeyOption = None,
-    teacher_set: TeacherSetOption = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            help="OpenAI-compatible endpoint whose model writes the demonstrations: http://host:8000/v1."
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The teacher's name at the endpoint.")] = None,
+    teacher_set: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Set how the teacher is asked: concurrency=16; api_key_env=VARIABLE for the key. Repeatable."
+        ),
+    ] = None,
 ) -> None:
     """Write verified demonstrations as Parquet, by the oracle or a teacher model; what is done is kept."""
-    levels = parse_difficulties(difficulties)
+    levels, families = parse_difficulties(difficulties), family or []
+    for option, value in {"--model": model, "--teacher-set": teacher_set}.items():
+        if value is not None and teacher is None:
+            raise UserError(f"{option} goes with --teacher URL")
     if sector is not None and (trl or teacher is not None):
         raise UserError("--sector goes with the oracle's data alone: leave --trl and --teacher out")
     if trl:
-        _write_for_trl(out, family or (), count, seed, levels, split, teacher)
+        if len(families) != 1 or families[0] == "all":
+            raise UserError(f"--trl writes one role, not {len(families)} families: give --family cto, say")
+        if teacher is not None or split != "train":
+            raise UserError(
+                "--trl writes the oracle's train and validation cases: leave --teacher and --split out"
+            )
+        from training.data.interop import write_trl_folder
+
+        folders = write_trl_folder(out, families[0], count=count, difficulties=levels, seed=seed)
+        typer.echo(f"trl sft opens {folders['sft']}, trl grpo opens {folders['grpo']}")
         return
-    chosen = choose_teacher(
-        teacher,
-        teacher_set,
-        processes,
-        model=model,
-        api_key_env=api_key_env,
-    )
-    if chosen is not None:
-        _generate_with_teacher(chosen, family or (), count, out, seed, levels, split, unseal)
-        return
-    from training.data.folders.datasets import generate_folder, summarise_folder
+    if teacher is None:
+        from training.data.folders.datasets import generate_folder, summarise_folder
 
-    index = generate_folder(
-        family or (),
-        count,
-        out,
-        seed=seed,
-        difficulties=levels,
-        split=split,
-        processes=processes,
-        sector=sector,
-        unseal=unseal,
-    )
-    typer.echo(f"{out}: {summarise_folder(index)}")
-
-
-def _write_for_trl(
-    out: Path,
-    families: Sequence[str],
-    count: int,
-    seed: int,
-    difficulties: Sequence[int],
-    split: str,
-    teacher: str | None,
-) -> None:
-    if len(families) != 1 or families[0] == "all":
-        raise UserError(f"--trl writes one role, not {len(families)} families: give --family cto, say")
-    if teacher is not None or split != "train":
-        raise UserError(
-            "--trl writes the oracle's train and validation cases: leave --teacher and --split out"
+        index = generate_folder(
+            families,
+            count,
+            out,
+            seed=seed,
+            difficulties=levels,
+            split=split,
+            processes=processes,
+            sector=sector,
+            unseal=unseal,
         )
-    from training.data.interop import write_trl_folder
-
-    folders = write_trl_folder(out, families[0], count=count, difficulties=difficulties, seed=seed)
-    typer.echo(f"trl sft opens {folders['sft']}, trl grpo opens {folders['grpo']}")
-
-
-def _generate_with_teacher(
-    teacher: "tuple[EndpointSettings, TeachingRules]",
-    families: Sequence[str],
-    count: int,
-    out: Path,
-    seed: int,
-    difficulties: Sequence[int],
-    split: str,
-    unseal: bool,
-) -> None:
+        typer.echo(f"{out}: {summarise_folder(index)}")
+        return
+    if processes is not None:
+        raise UserError(
+            f"--processes {processes} does not go with --teacher; use --teacher-set concurrency=N"
+        )
     from training.data.teacher.folder import summarise_teaching, teach_folder
+    from training.data.teacher.teacher import resolve_teacher
 
-    endpoint, rules = teacher
+    endpoint, rules = resolve_teacher(teacher, model, teacher_set or ())
     report = teach_folder(
         families,
         count,
@@ -118,7 +95,7 @@ def _generate_with_teacher(
         endpoint=endpoint,
         rules=rules,
         seed=seed,
-        difficulties=difficulties,
+        difficulties=levels,
         split=split,
         unseal=unseal,
     )
@@ -163,15 +140,46 @@ def import_tasks(
 
 def conformance(
     source: Annotated[str, typer.Argument(metavar="FILE.py:NAME", help="Your family; its file is run.")],
-    count: Annotated[int, typer.Option(help="Scenarios to check it on.")] = 50,
 ) -> None:
     """Check a scenario family of your own against the rules that every family keeps."""
-    check_at_least("--count", count, 10)
     from scenarios.conformance import check
     from scenarios.loading import load_family
 
     family = load_family(source)
-    problems = check(family, count=count)
-    typer.echo("\n".join(problems) if problems else f"{family.name} conforms ({count} scenarios)")
+    problems = check(family, count=CONFORMANCE_COUNT)
+    typer.echo("\n".join(problems) if problems else f"{family.name} conforms ({CONFORMANCE_COUNT} scenarios)")
     if problems:
         raise UserError(f"{source}: {len(problems)} problems are listed, the first: {problems[0]}")
+
+
+def simulate_labels(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="Label file to add to.")],
+    role: Annotated[str, typer.Option(help="Whose answers are labelled.")],
+    kind: Annotated[str, typer.Option(help="correction, comparison or verdict.")] = "comparison",
+    reviewer: Annotated[str, typer.Option(help="exact, noisy:RATE, biased, slow or hostile.")] = "exact",
+    count: Annotated[int, typer.Option(help="Labels to make.")] = 200,
+    stage: Annotated[str, typer.Option(help="Stage whose weights answer: sft, grpo or marl.")] = "grpo",
+) -> None:
+    """Let a simulated reviewer label answers of a run's role."""
+    from emads.commands.labels import simulate_labels as write_labels
+    from training.feedback.reviewers import KINDS, Reviewer
+    from training.runs.run_folder import Run
+
+    (chosen,) = choose_roles([role])
+    if kind not in KINDS:
+        raise unknown("kind", kind, list(KINDS))
+    if stage not in ("sft", "grpo", "marl"):
+        raise unknown("stage", stage, ["sft", "grpo", "marl"])
+    check_at_least("--count", count, 1)
+    write_labels(Run.open(run), chosen, kind, {Reviewer.parse(reviewer): out}, stage=stage, count=count)
+    typer.echo(f"{count} labels of kind {kind} in {out}")
+
+
+def show_labels(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Label file (JSONL).")],
+) -> None:
+    """Count a file's labels, and say how far reviewers agree."""
+    from emads.commands.labels import count_labels
+
+    typer.echo("\n".join(count_labels(file)))

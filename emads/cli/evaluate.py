@@ -1,35 +1,35 @@
-"""Verbs that measure: evaluate, play, diagnose, ablate, report, audit, judge."""
+"""Verbs that measure: evaluate, play, diagnose, ablate, report, bench, audit, judge."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from emads.cli.choices import check_at_least, choose_roles, choose_stage, open_existing
-from emads.cli.options import DEFAULT_RUN, RoleOption, RunArgument, RunsArgument
-from emads.cli.seat_options import (
-    OutOption,
-    SeatChoice,
-    YesOption,
-    confirm_cost,
-    end_seats,
-    takes_seats,
+from emads.cli.checks import (
+    check_at_least,
+    choose_roles,
+    choose_stage,
+    open_existing,
+    refuse_missing_run,
+    refuse_options,
 )
-from emads.commands.new_runs import refuse_missing_run
+from emads.cli.options import (
+    DEFAULT_RUN,
+    ApiOption,
+    OutOption,
+    RoleOption,
+    RunArgument,
+    RunsArgument,
+    SeatOption,
+    read_seat_options,
+)
 from roles.errors import UserError, unknown
-
-if TYPE_CHECKING:
-    from emads.seats.players import Seats
-    from emads.seats.prices import ApiOptions
 
 MAX_TEMPERATURE = 2.0
 SUITES = ("reasoning-gym",)  # answered by one role
 TABLE_SUITES = ("hidden-profile", "negotiation")  # played by the whole table
 
 
-@takes_seats
 def evaluate(
     runs: RunsArgument = None,
     again: Annotated[bool, typer.Option("--again", help="Play everything anew.")] = False,
@@ -42,12 +42,9 @@ def evaluate(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="Outside check that is played instead: reasoning-gym, or by the whole table hidden-profile,"
-            " negotiation."
+            help="Outside check that is played instead: reasoning-gym, or by the whole table negotiation,"
+            " hidden-profile (with --tasks: HiddenBench's benchmark.json)."
         ),
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option(help="With --suite hidden-profile: HiddenBench's benchmark.json.")
     ] = None,
     named_stage: Annotated[
         str | None,
@@ -64,15 +61,14 @@ def evaluate(
         ),
     ] = None,
     out: OutOption = None,
-    yes: YesOption = False,
-    *,
-    seats: SeatChoice,
+    seat: SeatOption = None,
+    api: ApiOption = None,
 ) -> int:
     """Score every finished stage of a run on the sealed test split; several runs are compared as seeds.
 
     With --seat the run's team plays with other players in these seats, and is compared with itself.
     """
-    chosen = seats.read()
+    chosen = read_seat_options(seat, api)
     if suite is not None and suite not in (*SUITES, *TABLE_SUITES):
         raise unknown("--suite", suite, [*SUITES, *TABLE_SUITES])
     paths = runs or ([] if chosen else [DEFAULT_RUN])
@@ -81,87 +77,68 @@ def evaluate(
     stage, number = choose_stage(named_stage or "marl"), 100 if count is None else count
     check_at_least("--count", number, 1)
     (role,) = choose_roles([who or "cto"])
-    at_table = suite in TABLE_SUITES
-    is_team = len(paths) == 1 and (paths[0] / "team.json").is_file() and tasks is None and suite is None
-    plays_other = at_table or chosen is not None or is_team
-    answers = not at_table and (tasks is not None or suite is not None)
-    what = "a table suite" if at_table else "--seat" if chosen else "an exported team"
-    if plays_other or answers:
-        _refuse(
-            what if plays_other else "--tasks or --suite",
-            {"--again": again, "--gate": gate, "a second RUN": len(paths) > 1},
-        )
-    if plays_other:
-        _refuse(
-            what, {"--role": who, "--tasks": tasks, "--suite": suite if chosen and not at_table else None}
-        )
-    else:
-        _refuse("a whole run" if not answers else "tasks", {"--out": out, "--yes": yes})
-    if answers:
-        _refuse("--suite", {"--tasks": tasks and suite})
-    elif not plays_other:
-        _refuse(
-            "a whole run, whose config names cases and stages",
-            {"--count": count, "--stage": named_stage, "--role": who},
-        )
-    if suite != "hidden-profile":
-        _refuse("anything but --suite hidden-profile", {"--file": file})
     home = paths[0] if paths else None
-    confirm = partial(confirm_cost, is_agreed=yes)
-    if suite is not None and at_table:
-        return end_seats(_play_suite(suite, home, stage, chosen, file, number, out, confirm))
-    if chosen is not None or is_team:
-        from emads.commands.evaluation.play_seats import evaluate_seats
+    at_table = suite in TABLE_SUITES
+    answers = not at_table and chosen is None and (tasks is not None or suite is not None)
+    is_team = len(paths) == 1 and (paths[0] / "team.json").is_file()
+    plays_seats = not at_table and not answers and (chosen is not None or is_team)
+    if at_table:
+        kind, allowed = "a table suite", ["--suite", "--stage", "--count", "--out"]
+        allowed += ["--tasks"] if suite == "hidden-profile" else []
+    elif answers:
+        kind, allowed = "--tasks or --suite", ["--suite", "--stage", "--count", "--role"]
+        allowed += [] if suite else ["--tasks"]
+    elif plays_seats:
+        kind, allowed = "--seat" if chosen else "an exported team", ["--stage", "--count", "--out"]
+    else:
+        kind = "a whole run, whose config names cases and stages"
+        allowed = ["--again", "--gate", "a second RUN"]
+    given: dict[str, object] = {
+        "--again": again,
+        "--gate": gate,
+        "a second RUN": len(paths) > 1,
+        "--tasks": tasks,
+    }
+    given |= {"--suite": suite, "--stage": named_stage, "--role": who, "--count": count, "--out": out}
+    refuse_options(kind, {option: value for option, value in given.items() if option not in allowed})
+    if at_table:
+        from emads.commands.suites import evaluate_table_suite
+        from emads.seats.players import RunPlayer, Seats
+        from emads.seats.prices import ApiOptions
+        from training.export.team_folder import find_stage
+
+        players, endpoints = chosen or (Seats({}), ApiOptions())
+        if home is not None:
+            players = players.or_else(RunPlayer(home, find_stage(home, stage)))
+        return end_seats(
+            evaluate_table_suite(str(suite), players, endpoints, file=tasks, count=number, out=out)
+        )
+    if plays_seats:
+        from emads.commands.play_seats import evaluate_seats
         from emads.seats.players import read_seats
         from emads.seats.prices import ApiOptions
 
-        players, api = chosen or (read_seats([f"all=run:{home}"]), ApiOptions())
-        source = None if is_team and chosen is None else home
-        return end_seats(evaluate_seats(source, stage, players, api, count=number, out=out, confirm=confirm))
+        players, endpoints = chosen or (read_seats([f"all=run:{home}"]), ApiOptions())
+        source = home if chosen else None
+        return end_seats(evaluate_seats(source, stage, players, endpoints, count=number, out=out))
     if answers:
-        from emads.commands.evaluation.evaluate_tasks import evaluate_folder, evaluate_suite
+        from emads.commands.suites import evaluate_tasks
 
-        if tasks is not None:
-            evaluate_folder(paths[0], tasks, stage=stage, role=role)
-        elif suite is not None:
-            evaluate_suite(paths[0], suite, number, stage=stage, role=role)
+        evaluate_tasks(paths[0], folder=tasks, suite=suite or "", count=number, stage=stage, role=role)
         return 0
-    from emads.commands.evaluation.evaluate import evaluate_runs
+    from emads.commands.evaluate import evaluate_runs
 
     return evaluate_runs(paths, again=again, gate=gate)
 
 
-def _refuse(what: str, options: Mapping[str, object]) -> None:
-    """Refuse options that do not go with what is asked for.
+def end_seats(stop: str | None) -> int:
+    """Return the exit status of a play; say why it stopped before its end."""
+    from emads.seats import STOPPED
 
-    Raises:
-        UserError: names the first one.
-    """
-    for option, value in options.items():
-        if value:
-            raise UserError(f"{option} does not go with {what}: leave it out")
-
-
-def _play_suite(
-    suite: str,
-    run: Path | None,
-    stage: str,
-    chosen: "tuple[Seats, ApiOptions] | None",
-    file: Path | None,
-    count: int,
-    out: Path | None,
-    confirm: Callable[[str], bool],
-) -> str | None:
-    """Play a table suite; whoever is not named by --seat is played by the run."""
-    from emads.commands.evaluation.evaluate_table_suite import evaluate_table_suite
-    from emads.seats.players import Seats, read_player
-    from emads.seats.prices import ApiOptions
-
-    seats, api = chosen or (Seats({}), ApiOptions())
-    if run is not None:
-        word = f"run:{run}" if (run / "team.json").is_file() else f"run:{run}/{stage}"
-        seats = seats.or_else(read_player(word))
-    return evaluate_table_suite(suite, seats, api, file=file, count=count, seed=0, out=out, confirm=confirm)
+    if stop is None:
+        return 0
+    typer.echo(f"stopped: {stop}", err=True)
+    return STOPPED
 
 
 def play(
@@ -182,12 +159,11 @@ def play(
     if not 0 <= temperature <= MAX_TEMPERATURE:
         raise UserError(f"--temperature {temperature:g} must be between 0 and {MAX_TEMPERATURE:g}")
     roles, path = choose_roles(who), open_existing(run)
-    from emads.commands.evaluation.play_validation import play_validation
+    from emads.commands.play_roles import play_roles
 
-    play_validation(path, roles, names, count=count, temperature=temperature, num_shown=show)
+    play_roles(path, roles, names, count=count, temperature=temperature, num_shown=show)
 
 
-@takes_seats
 def diagnose(
     run: Annotated[
         Path | None,
@@ -196,8 +172,8 @@ def diagnose(
     stage: Annotated[str, typer.Option(help="The team after this stage: sft, grpo or marl.")] = "marl",
     count: Annotated[int, typer.Option(help="Sealed cases.")] = 200,
     out: OutOption = None,
-    *,
-    seats: SeatChoice,
+    seat: SeatOption = None,
+    api: ApiOption = None,
 ) -> int:
     """Find roles that add nothing, are ignored or always agree; swap roles between stages.
 
@@ -205,16 +181,14 @@ def diagnose(
     """
     choose_stage(stage, with_base=False)
     check_at_least("--count", count, 20)
-    chosen = seats.read()
+    chosen = read_seat_options(seat, api)
+    home = None if run is None and chosen else open_existing(run or DEFAULT_RUN)
+    from emads.commands.play_seats import diagnose_run, diagnose_seats
+
     if chosen is not None:
-        from emads.commands.evaluation.play_seats import diagnose_seats
-
-        home = None if run is None else open_existing(run)
         return end_seats(diagnose_seats(home, stage, *chosen, count=count, out=out))
-    path = open_existing(run or DEFAULT_RUN)
-    from emads.commands.evaluation.diagnose import diagnose as probe
-
-    probe(path, stage=stage, count=count)
+    assert home is not None
+    diagnose_run(home, stage=stage, count=count)
     return 0
 
 
@@ -242,15 +216,56 @@ def report(
     ablations: Annotated[Path | None, typer.Option(help="Folder of ablations for the Markdown page.")] = None,
 ) -> None:
     """Write the report of each run as one self-contained HTML file."""
-    paths = runs or [DEFAULT_RUN]
     if ablations is not None and markdown is None:
         raise UserError(f"--ablations {ablations} goes on the page of --markdown FILE; name one")
+    paths = runs or [DEFAULT_RUN]
     for path in paths:
         refuse_missing_run(path)
-    from emads.commands.report import report_runs
+    from emads.commands.evaluate import report_runs
 
     for page in report_runs(paths, markdown=markdown, ablations=ablations):
         typer.echo(page)
+
+
+def bench(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[A B]", help="Folders of two benches to compare, paired by case."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of plays and card (default runs/bench/PLAYERS).")
+    ] = None,
+    cases: Annotated[
+        int | None, typer.Option(help="At most so many cases of each of the 18 cells (default: all 600).")
+    ] = None,
+    seat: SeatOption = None,
+    api: ApiOption = None,
+) -> int:
+    """Measure models on a fixed set of 600 cases, alone and at the table; writes a result card.
+
+    The same command goes on where it stopped: what was played or paid for is kept. What models cost at most
+    says --api max_cost.
+    """
+    chosen = read_seat_options(seat, api)
+    if folders:
+        if len(folders) != 2 or chosen is not None:
+            raise UserError("name two folders of benches to compare, and no --seat; or --seat alone to play")
+        from emads.bench.card import compare_cards
+
+        typer.echo("\n".join(compare_cards(*folders)))
+        return 0
+    if chosen is None:
+        raise UserError(
+            "name the players: emads bench --seat all=openai:MODEL@http://127.0.0.1:8000/v1,"
+            " or --seat all=scripted"
+        )
+    check_at_least("--cases", cases, 1)
+    from emads.bench.run import run_bench
+
+    folder, stop = run_bench(*chosen, out, limit=cases)
+    typer.echo((folder / "card.md").read_text())
+    typer.echo(f"card: {folder / 'card.json'}")
+    return end_seats(stop)
 
 
 def audit(
@@ -262,20 +277,16 @@ def audit(
         list[str] | None, typer.Option(help="Only this probe (V1-V6, V9, V10). Repeatable; default: all.")
     ] = None,
     processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,
-    keep: Annotated[
-        Path | None, typer.Option(help="File of rows: started again with it, the audit goes on where it was.")
-    ] = None,
 ) -> None:
     """Attack every verifier and show each breach that was found."""
     check_at_least("--processes", processes, 1)
     from evaluation.audit.run_probes import show_audit
 
-    broken = show_audit(tier, family or (), 0, typer.echo, probes=probe or (), processes=processes, keep=keep)
+    broken = show_audit(tier, family or (), 0, typer.echo, probes=probe or (), processes=processes)
     if broken:
         raise UserError(f"{len(broken)} breaches are listed, the first: {broken[0]}")
 
 
-@partial(takes_seats, leave_out=("seat",))
 def judge(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The judge: openai:MODEL@URL.")],
     answers: Annotated[
@@ -288,8 +299,7 @@ def judge(
     ] = None,
     count: Annotated[int, typer.Option(help="Pairs of answers that the judge is calibrated on.")] = 40,
     out: Annotated[Path | None, typer.Option(help="File of scores, one JSON line for each answer.")] = None,
-    *,
-    seats: SeatChoice,
+    api: ApiOption = None,
 ) -> None:
     """Test whether a language model is fit to judge answers; a fit one may then score a folder of them."""
     check_at_least("--count", count, 10)
@@ -301,10 +311,18 @@ def judge(
             raise UserError(
                 f"--criterion {name!r} is not of the form NAME=QUESTION: clear='is it easy to follow?'"
             )
-    from emads.commands.evaluation.judge_answers import judge_answers
+    from emads.seats.players import ApiPlayer, read_player
+    from emads.seats.prices import read_api_options
+
+    player = read_player(model)
+    if not isinstance(player, ApiPlayer):
+        raise UserError(f"{model!r} is no model behind an endpoint; write openai:MODEL@URL")
+    options = read_api_options(api or ())
+    options.check([player])
+    from emads.commands.judge import judge_answers
 
     judge_answers(
-        seats.read_endpoint(model),
+        options.settle(player).model_copy(update={"max_cost": options.max_cost}),
         num_cases=count,
         answers=answers,
         criteria={name: question for name, _, question in pairs},

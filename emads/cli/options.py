@@ -1,9 +1,15 @@
 """Arguments and options that several verbs share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from roles.errors import UserError
+
+if TYPE_CHECKING:
+    from emads.seats.players import Seats
+    from emads.seats.prices import ApiOptions
 
 DEFAULT_RUN = Path("runs/demo")
 
@@ -15,17 +21,6 @@ RunsArgument = Annotated[
         help=f"Run folders, default {DEFAULT_RUN}; a folder of several seeds stands for all of them.",
         show_default=False,
     ),
-]
-TeamOption = Annotated[
-    str | None,
-    typer.Option(
-        "--team",
-        help="In place of a RUN. scripted: experts in code, in every protocol, no training;"
-        " NAME: the exported team in teams/NAME.",
-    ),
-]
-EngineOption = Annotated[
-    str | None, typer.Option("--engine", help="transformers or vllm (default: the run's engine.name).")
 ]
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="YAML config file, e.g. configs/demo.yaml; makes a new run.")
@@ -48,62 +43,37 @@ TakeOption = Annotated[
 RoleOption = Annotated[
     list[str] | None, typer.Option("--role", help="Only this role. Repeatable; default: all roles.")
 ]
-TeacherOption = Annotated[
-    str | None,
-    typer.Option(
-        help="OpenAI-compatible endpoint whose model writes the demonstrations: http://host:8000/v1."
-    ),
-]
-ModelOption = Annotated[str | None, typer.Option(help="The teacher's name at the endpoint.")]
-ApiKeyOption = Annotated[
-    str | None, typer.Option("--api-key-env", help="Environment variable that holds the API key.")
-]
-TeacherSetOption = Annotated[
-    list[str] | None,
-    typer.Option("--teacher-set", help="Set how the teacher is asked: concurrency=16. Repeatable."),
-]
-ProtocolOption = Annotated[
-    str,
-    typer.Option(help="assess: reports, decision, votes. full: also approval, execution, re-plans."),
-]
-ReviewerOption = Annotated[
-    str | None,
-    typer.Option(
-        help="With --protocol full, who approves plans: simulated, terminal (you), or web (emads review)."
-    ),
-]
-CompanyOption = Annotated[
-    str | None,
-    typer.Option(
-        help="With --protocol full, play this company's cases in turn: its upgrades have lasting hidden "
-        "traits, and later briefs tell what earlier cases showed."
-    ),
-]
-WorldOption = Annotated[
-    int | None,
-    typer.Option(help="With --protocol full, seed of the shocks that plans meet (default 0)."),
-]
-AgentOption = Annotated[
+SeatOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--agent",
-        help="Agent kind, chat, react or code: cto=code for one role. Repeatable.",
+        "--seat",
+        help="Who plays a seat: cto=openai:MODEL@URL, risk=scripted, coo=run:RUN/STAGE, cost=human, all=...",
     ),
 ]
-LimitOption = Annotated[
+ApiOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--limit",
-        help="Limit of every agent: turns=4; or turn_tokens, total_tokens, tool_calls, failed_calls.",
+        "--api",
+        help="How endpoints are asked: price=2.5,10 (a million tokens; price.MODEL=...),"
+        " max_cost=5 (then exit status 8), key_env=VARIABLE (key_env.MODEL=...), replies=FILE (every paid"
+        " reply is kept), requests_per_minute=60, concurrency=4, timeout_s=60, max_retries=2,"
+        " temperature=1, max_completion_tokens=4096, tools=text. Repeatable.",
     ),
 ]
-QuestionsOption = Annotated[
-    int | None,
-    typer.Option(
-        help="Most questions of ReconcileGPT per case (default: as trained; full prompts: 1; scripted: 0)."
-    ),
-]
-StoreOption = Annotated[
-    Path | None,
-    typer.Option("--db", help="With --protocol full, SQLite file: the same call goes on where it stopped."),
-]
+OutOption = Annotated[Path | None, typer.Option(help="With --seat: folder of plays, replies and results.")]
+
+
+def read_seat_options(seat: list[str] | None, api: list[str] | None) -> "tuple[Seats, ApiOptions] | None":
+    """Return players by seat and how endpoints are asked; None where no seat is named.
+
+    Raises:
+        UserError: an option of endpoints without --seat, or a value that cannot be read.
+    """
+    if not seat:
+        if api:
+            raise UserError(f"--api {api[0]} goes with --seat SEAT=openai:MODEL@URL")
+        return None
+    from emads.seats.players import read_seats
+    from emads.seats.prices import read_api_options
+
+    return read_seats(seat), read_api_options(api or ())

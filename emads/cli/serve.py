@@ -1,24 +1,20 @@
-"""Verbs that serve: a team (serve), people who review (review), environments (serve-env)."""
+"""Verbs that hand things to others: serve, review, serve-env, export, verify."""
 
 import getpass
 import re
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
-from emads.cli.choices import check_at_least, choose_stage, parse_difficulties
-from emads.cli.seat_options import (
-    SeatChoice,
-    takes_seats,
-)
-from emads.commands.new_runs import refuse_missing_run
+from emads.cli.checks import check_at_least, choose_stage, parse_difficulties, refuse_missing_run
+from emads.cli.options import ApiOption, RunArgument, SeatOption, read_seat_options
 from roles.errors import UserError, unknown
 
 REVIEW_PORT = 8800
 
 
-@takes_seats
 def serve(
     team: Annotated[
         str | None,
@@ -29,9 +25,6 @@ def serve(
     stage: Annotated[
         str | None, typer.Option(help="Weights after this stage (default marl, or what was exported).")
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the model at the endpoint (default: the folder's).")
-    ] = None,
     port: Annotated[int, typer.Option(help="Port; 0 takes any free one.")] = 8400,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     public: Annotated[
@@ -40,11 +33,8 @@ def serve(
     token_env: Annotated[
         str | None, typer.Option(help="Environment variable of the token that every caller must show.")
     ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="Further name in requests' Host, as of a proxy. Repeatable.")
-    ] = None,
     url: Annotated[
-        str | None, typer.Option(help="Address in the agent card (default http://HOST:PORT).")
+        str | None, typer.Option(help="Address by which callers come, as through a proxy; in the agent card.")
     ] = None,
     db: Annotated[
         Path | None, typer.Option("--db", help="SQLite file of governed tasks: they go on after a restart.")
@@ -53,43 +43,38 @@ def serve(
         list[str] | None,
         typer.Option(help="Person who may rule over A2A: NAME=VARIABLE of that person's token. Repeatable."),
     ] = None,
-    at_once: Annotated[int, typer.Option(help="Jobs at work at once.")] = 16,
-    *,
-    seats: SeatChoice,
+    seat: SeatOption = None,
+    api: ApiOption = None,
 ) -> None:
     """Serve a team to other programs: OpenAI-compatible chat, MCP tools, an A2A agent; /health and /metrics.
 
     emads serve scripted
-    emads serve runs/demo --db company.db --token-env EMADS_TOKEN
+    emads serve runs/demo --db served.db --token-env EMADS_TOKEN
     """
     if stage is not None:
         choose_stage(stage)
-    check_at_least("--at-once", at_once, 1)
-    chosen_seats = seats.read()
-    if team is None and chosen_seats is None:
+    seats = read_seat_options(seat, api)
+    if team is None and seats is None:
         raise UserError("give a TEAM: a run, an exported team's folder, or scripted; or players by --seat")
     if team is not None and team != "scripted":
         refuse_missing_run(Path(team))
+    names = _find_names(url)
     try:
-        from emads.commands.serve import Place, serve_team
+        from emads.commands.serve import serve_team
     except ImportError as error:
         raise UserError(f"serving needs {error.name}; pip install 'emads[serve]'") from None
     serve_team(
         team,
         stage,
-        Place(
-            port=port,
-            host=host,
-            is_public=public,
-            token_variable=token_env,
-            names=tuple(allow_host or ()),
-            url=url,
-        ),
-        name=name,
+        seats=seats,
+        port=port,
+        host=host,
+        is_public=public,
+        token_variable=token_env,
+        url=url,
+        names=names,
         db=db,
         reviewers=reviewer or (),
-        most_at_once=at_once,
-        seats=chosen_seats,
     )
 
 
@@ -103,10 +88,6 @@ def review(
             "--reviewer", help="Who may sign in, each by a link of their own (default: you). Repeatable."
         ),
     ] = None,
-    remove: Annotated[
-        str | None,
-        typer.Option("--remove", help="Take this reviewer's registration back, and end; nothing is served."),
-    ] = None,
     labels_per_answer: Annotated[
         int, typer.Option(help="Reviewers who judge each answer, apart from one another.")
     ] = 1,
@@ -118,14 +99,16 @@ def review(
         str, typer.Option(help="Address to listen on; beyond this machine only with --public.")
     ] = "127.0.0.1",
     public: Annotated[bool, typer.Option("--public", help="Other machines may reach the app.")] = False,
-    name: Annotated[
-        list[str] | None,
-        typer.Option("--name", help="Further name of the app, such as a proxy's. Repeatable."),
+    url: Annotated[
+        str | None,
+        typer.Option(
+            help="Address by which browsers come, as through a proxy; with https cookies are sent so alone."
+        ),
     ] = None,
-    https: Annotated[
-        bool,
-        typer.Option("--https", help="Browsers come by https, through a proxy: cookies are sent so alone."),
-    ] = False,
+    remove: Annotated[
+        str | None,
+        typer.Option("--remove", help="Take this reviewer's registration back, and end; nothing is served."),
+    ] = None,
 ) -> None:
     """Open the review app: people approve plans, compare and correct answers in the browser.
 
@@ -133,6 +116,7 @@ def review(
     emads review company.db                                                         (in another terminal)
     """
     check_at_least("--labels-per-answer", labels_per_answer, 1)
+    names = _find_names(url)
     try:
         from serving.guard import settle_access
         from serving.review.room import ReviewSettings
@@ -146,14 +130,14 @@ def review(
         remove_reviewer(store, remove)
         print(f"{remove} rules on nothing of {store} any more")
         return
-    access = settle_access(port=port, host=host, is_public=public, names=name or (), has_own_tokens=True)
+    access = settle_access(port=port, host=host, is_public=public, names=names, has_own_tokens=True)
     settings = ReviewSettings(
         store=store,
         queue=queue,
         reviewers=tuple(dict.fromkeys(reviewer or [_name_user()])),
         labels_per_item=labels_per_answer,
         four_eyes=four_eyes,
-        is_secure=https,
+        is_secure=(url or "").startswith("https://"),
     )
     serve_review(settings, access)
 
@@ -199,3 +183,53 @@ def serve_env(
 def _name_user() -> str:
     """Name the user of this machine with the letters that reviewers' names have."""
     return re.sub(r"[^A-Za-z0-9]+", "-", getpass.getuser()).strip("-")
+
+
+def _find_names(url: str | None) -> tuple[str, ...]:
+    """Return the name that requests' Host carries at this address; none for no address.
+
+    Raises:
+        UserError: no address such as https://team.example.com.
+    """
+    if url is None:
+        return ()
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UserError(f"--url {url} is no address; write https://team.example.com")
+    return (parts.hostname,)
+
+
+def export(
+    run: RunArgument,
+    to: Annotated[Path, typer.Option("--to", help="New folder for the team.", show_default=False)],
+    stage: Annotated[str, typer.Option(help="Weights after this stage: sft, grpo or marl.")] = "marl",
+    merged: Annotated[
+        bool, typer.Option("--merged", help="Also base and adapter as one model per role.")
+    ] = False,
+    gguf: Annotated[
+        bool, typer.Option("--gguf", help="Also files for llama.cpp: the base once, a LoRA per role.")
+    ] = False,
+) -> None:
+    """Write a run's team as one folder that stands for itself: weights, prompts' version, figures, digests.
+
+    The folder is a team everywhere: emads simulate FOLDER, --seat cto=run:FOLDER, emads serve FOLDER.
+    """
+    choose_stage(stage, with_base=False)
+    refuse_missing_run(run)
+    from emads.commands.export import export_run
+
+    lines = export_run(run, to, stage=stage, with_merged=merged, with_gguf=gguf)
+    typer.echo("\n".join(lines))
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of an exported team.")],
+) -> None:
+    """Check every file of an exported team against its SHA-256, and say what the team is."""
+    if not (folder / "team.json").is_file():
+        raise UserError(
+            f"no exported team in {folder} (no team.json there); `emads export RUN --to {folder}`"
+        )
+    from emads.commands.export import verify_folder
+
+    typer.echo("\n".join(verify_folder(folder)))

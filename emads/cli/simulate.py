@@ -1,47 +1,40 @@
-"""The verb simulate."""
+"""The verb `simulate`."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from emads.cli.choices import (
+from emads.cli.checks import (
     check_at_least,
-    choose_players,
+    check_file_target,
+    check_page_folder,
     choose_stage,
-    is_governed,
-    read_agents,
+    refuse_missing_run,
 )
-from emads.cli.options import (
-    AgentOption,
-    CompanyOption,
-    LimitOption,
-    ProtocolOption,
-    QuestionsOption,
-    ReviewerOption,
-    StoreOption,
-    TeamOption,
-    WorldOption,
-)
-from emads.cli.seat_options import (
-    SeatChoice,
-    takes_seats,
-)
-from emads.commands.new_runs import check_file_target, check_page_folder
-from roles.errors import UserError
+from emads.cli.options import ApiOption, SeatOption, read_seat_options
+from roles.errors import UserError, unknown
+
+CASE_SUFFIXES = (".yaml", ".yml", ".md")
+SCRIPTED = "scripted"
+FIRST_SIMULATION = "emads simulate examples/card-payments.yaml --team scripted --html out/"
 
 
-@takes_seats
 def simulate(
     players: Annotated[
         list[Path] | None,
         typer.Argument(
             metavar="RUN|CASE",
-            help="The run whose team plays, and case files (.yaml, .md); without files: test scenarios.",
+            help="The run or exported team that plays, and case files (.yaml, .md); without files: test"
+            " scenarios.",
             show_default=False,
         ),
     ] = None,
-    team: TeamOption = None,
+    team: Annotated[
+        str | None,
+        typer.Option("--team", help="In place of a RUN. scripted: experts in code, in every protocol."),
+    ] = None,
     index: Annotated[int | None, typer.Option(help="First test scenario, from 0 (default 0).")] = None,
     count: Annotated[int | None, typer.Option(help="Number of test scenarios (default 1).")] = None,
     stage: Annotated[
@@ -59,16 +52,51 @@ def simulate(
         Path | None, typer.Option(help="File for OpenTelemetry spans (pip install 'emads[otel]').")
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Show events while they happen.")] = False,
-    protocol: ProtocolOption = "assess",
-    reviewer: ReviewerOption = None,
-    db: StoreOption = None,
-    world: WorldOption = None,
-    company: CompanyOption = None,
-    agent: AgentOption = None,
-    limit: LimitOption = None,
-    questions: QuestionsOption = None,
-    *,
-    seats: SeatChoice,
+    protocol: Annotated[
+        str,
+        typer.Option(help="assess: reports, decision, votes. full: also approval, execution, re-plans."),
+    ] = "assess",
+    reviewer: Annotated[
+        str | None,
+        typer.Option(
+            help="With --protocol full, who approves plans: simulated, terminal (you), or web (emads review)."
+        ),
+    ] = None,
+    db: Annotated[
+        Path | None,
+        typer.Option(
+            "--db", help="With --protocol full, SQLite file: the same call goes on where it stopped."
+        ),
+    ] = None,
+    world: Annotated[
+        int | None,
+        typer.Option(help="With --protocol full, seed of the shocks that plans meet (default 0)."),
+    ] = None,
+    company: Annotated[
+        str | None,
+        typer.Option(
+            help="With --protocol full, play this company's cases in turn: its upgrades have lasting hidden "
+            "traits, and later briefs tell what earlier cases showed."
+        ),
+    ] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(help="Agent kind, chat, react or code: cto=code for one role. Repeatable."),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Limit of every agent: turns=4; or turn_tokens, total_tokens, tool_calls, failed_calls."
+        ),
+    ] = None,
+    questions: Annotated[
+        int | None,
+        typer.Option(
+            help="Most questions of ReconcileGPT per case (default: as trained; full prompts 1; scripted 0)."
+        ),
+    ] = None,
+    seat: SeatOption = None,
+    api: ApiOption = None,
 ) -> int:
     """Play case files or test scenarios with a team and show who said what.
 
@@ -77,44 +105,83 @@ def simulate(
     """
     if stage is not None:
         choose_stage(stage)
-    check_at_least("--index", index or 0, 0)
-    check_at_least("--count", 1 if count is None else count, 1)
-    check_at_least("--world", world or 0, 0)
-    check_at_least("--questions", questions or 0, 0)
-    chosen_seats = seats.read()
-    source, cases = choose_players(players or (), team, stage, has_seats=chosen_seats is not None)
+    for option, number, minimum in (
+        ("--index", index, 0),
+        ("--count", count, 1),
+        ("--world", world, 0),
+        ("--questions", questions, 0),
+    ):
+        check_at_least(option, number, minimum)
+    seats, endpoints = read_seat_options(seat, api) or (None, None)
+    source, cases = _choose_players(players or (), team, stage, has_seats=seats is not None)
     if cases and (index is not None or count is not None):
         raise UserError("--index and --count choose test scenarios: leave them out when case files are given")
     if cases and company is not None:
         raise UserError("--company chooses test scenarios: leave it out when case files are given")
-    is_full = is_governed(protocol, reviewer=reviewer, db=db, world=world, company=company)
-    rules = read_agents(agent or (), limit or ())
+    if protocol not in ("assess", "full"):
+        raise unknown("protocol", protocol, ["assess", "full"])
+    governed = {"--reviewer": reviewer, "--db": db, "--world": world, "--company": company}
+    given = [option for option, value in governed.items() if value is not None]
+    if given and protocol != "full":
+        raise UserError(f"{given[0]} goes with --protocol full")
     for option, folder in (("--html", html), ("--atif", atif)):
         if folder is not None:
             check_page_folder(option, folder)
     for option, file in (("--jsonl", jsonl), ("--spans", spans)):
         if file is not None:
             check_file_target(option, file)
-    from emads.commands.simulation.simulate_outputs import Outputs
+    from roles.registry import ROLES
+    from simulator.agents.agent_kinds import read_kinds, read_limits
 
-    outputs = Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
-    chosen: dict[str, Any] = {"cases": cases, "index": index or 0, "count": count or 1, **rules}
-    chosen["questions"] = questions
-    if chosen_seats is not None:
-        chosen |= {"seats": chosen_seats[0], "api": chosen_seats[1]}
-    if is_full:
-        from emads.commands.simulation.simulate_full import simulate_full
+    kinds, limits = read_kinds(agent or (), ROLES), read_limits(limit or ())
+    from emads.commands import simulate as commands
 
-        return simulate_full(
-            source,
-            stage,
-            reviewer=reviewer,
-            db=db,
-            world=world or 0,
-            company=company,
-            outputs=outputs,
-            **chosen,
+    chosen = commands.Chosen(
+        source=source,
+        stage=stage,
+        seats=seats,
+        api=endpoints,
+        questions=questions,
+        cases=cases,
+        index=index or 0,
+        count=count or 1,
+        kinds=kinds,
+        limits=limits,
+    )
+    outputs = commands.Outputs(html=html, episodes=jsonl, atif=atif, spans=spans, live=live)
+    if protocol == "assess":
+        return commands.simulate(chosen, outputs)
+    return commands.simulate_full(
+        chosen, outputs, reviewer=reviewer, db=db, world=world or 0, company=company
+    )
+
+
+def _choose_players(
+    names: Sequence[Path], team: str | None, stage: str | None, *, has_seats: bool
+) -> tuple[Path | str | None, list[Path]]:
+    """Return who plays, a folder, "scripted" or None (those that --seat names), and the case files.
+
+    Raises:
+        UserError: nobody to play, two runs, a run beside --team, no such team, or a stage of no run.
+    """
+    cases = [name for name in names if name.suffix in CASE_SUFFIXES or name.is_file()]
+    runs = [name for name in names if name not in cases]
+    if len(runs) > 1:
+        suffixes = ", ".join(CASE_SUFFIXES)
+        raise UserError(f"two runs, {runs[0]} and {runs[1]}: name one (case files end in {suffixes})")
+    if team is None and runs:
+        refuse_missing_run(runs[0])
+        return runs[0], cases
+    if team is None:
+        if not has_seats:
+            raise UserError(f"give a RUN whose team plays, or play without one: `{FIRST_SIMULATION}`")
+        return None, cases
+    if runs:
+        raise UserError(f"give the run {runs[0]} or --team {team}, not both")
+    if team != SCRIPTED:
+        raise UserError(
+            f"unknown team {team!r} (known: {SCRIPTED}); a run is an argument: `emads simulate {team}`"
         )
-    from emads.commands.simulation.simulate import simulate as play
-
-    return play(source, stage, outputs=outputs, **chosen)
+    if stage is not None:
+        raise UserError(f"--stage goes with a RUN, not with --team {team}")
+    return team, cases

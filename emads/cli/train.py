@@ -5,15 +5,11 @@ from typing import Annotated
 
 import typer
 
-from emads.cli.choices import (
+from emads.cli.checks import (
     check_at_least,
-    choose_config,
-    choose_folder,
     choose_roles,
     open_existing,
-    resolve_config,
-    show_config,
-    start_run,
+    starting_run,
 )
 from emads.cli.options import (
     DEFAULT_RUN,
@@ -25,7 +21,6 @@ from emads.cli.options import (
     SetOption,
     TakeOption,
 )
-from emads.commands.new_runs import check_model_folder, undone_where_nothing_began
 from roles.errors import UserError, unknown
 
 DEMO_CONFIG = Path(__file__).parents[1] / "demo.yaml"
@@ -86,44 +81,38 @@ def train(
             raise UserError(f"{name} goes with {', '.join(stages)}, not with {stage}")
     roles = choose_roles(role)
     if stage in LABEL_STAGES:
-        _train_on_labels(stage, run, roles, labels, overrides or (), resume=resume)
+        _train_on_labels(stage, run, roles, labels, overrides or [], resume=resume)
         return
     if stage == TASKS and tasks is None:
         raise UserError("name the TASKS: a folder of emads import, or a task family such as maths")
-    with undone_where_nothing_began(run):
-        opened = start_run(run, config, overrides, resume, print_config)
+    with starting_run(run, config, overrides, resume, print_config=print_config) as (opened, _):
         if tasks is not None:
             from training.stages.tasks import summarise_tasks, train_tasks
 
             scores = train_tasks(opened, tasks, typer.echo)
             typer.echo("\n".join(summarise_tasks(scores)))
             return
-        from emads.commands.train import take_stages, train_stage
+        from emads.commands.stages import take_stages, train_stage
 
         take_stages(opened, take_from)
         train_stage(opened, stage, roles, ends_here=end_here)
 
 
 def _train_on_labels(
-    stage: str,
-    path: Path,
-    roles: tuple[str, ...],
-    labels: Path | None,
-    settings: list[str] | tuple[()],
-    *,
-    resume: bool,
+    stage: str, path: Path, roles: tuple[str, ...], labels: Path | None, settings: list[str], *, resume: bool
 ) -> None:
     open_existing(path)
-    from emads.commands.feedback import read_reward_facts, train_feedback
+    from emads.commands.stages import train_on_labels
+    from training.models.weights import stage_marker
     from training.runs.run_folder import Run
 
     run = Run.open(path)
-    train_feedback(run, stage, roles, labels, settings, resume=resume)
+    train_on_labels(run, stage, roles, labels, settings, resume=resume)
     if stage != "reward":
         typer.echo(f"see what changed with `emads evaluate {path}`")
         return
     for one in roles:
-        facts = read_reward_facts(run, one)
+        facts = run.read_payload(stage_marker(run, stage, one))
         share = facts.get("accuracy")
         shown = "not measured" if share is None else f"{share:.2f} on {facts['num_held_out']:.0f} others"
         typer.echo(f"{one}: reward model of {facts['num_rows']:.0f} comparisons, accuracy {shown}")
@@ -144,12 +133,11 @@ def demo(
 ) -> int:
     """Run everything in minutes on a laptop: data, SFT, GRPO, joint RL, evaluation, report."""
     check_at_least("--seeds", seeds, 1)
-    resolved = resolve_config(run, config, overrides, resume, default=DEMO_CONFIG)
-    if print_config:
-        show_config(resolved)
-    check_model_folder(resolved.model.preset)
-    with undone_where_nothing_began(run):
-        from emads.commands.demo import run_demo
+    with starting_run(run, config, overrides, resume, default=DEMO_CONFIG, print_config=print_config) as (
+        _,
+        resolved,
+    ):
+        from emads.commands.evaluate import run_demo
 
         return run_demo(run, resolved, seeds, controls, resume, gate=gate)
 
@@ -167,14 +155,20 @@ def run_schedule(
     take_from: TakeOption = None,
 ) -> None:
     """Run the whole schedule: SFT, GRPO per role, joint RL, a review queue; what is done is skipped."""
-    folder = choose_folder(run, config, overrides, resume)
-    with undone_where_nothing_began(folder):
-        opened = start_run(folder, config, overrides, resume, print_config=False)
-        from emads.commands.run_schedule import run_schedule as perform
-        from emads.commands.train import take_stages
+    if run is None:
+        if config is None or resume:
+            raise UserError(
+                "give RUN, an existing run, or --config FILE, e.g. --config configs/schedules/tiny.yaml"
+            )
+        from training.config.loading import load_config
+
+        run = Path("runs") / load_config(config, overrides or ()).name
+    with starting_run(run, config, overrides, resume) as (opened, _):
+        from emads.commands.stages import run_schedule as perform
+        from emads.commands.stages import take_stages
 
         take_stages(opened, take_from)
-        perform(opened, typer.echo)
+        typer.echo("\n".join(perform(opened)))
 
 
 def plan(
@@ -193,7 +187,12 @@ def plan(
 ) -> None:
     """Estimate hours, memory and price of a config before anything runs."""
     check_at_least("--ranks", ranks, 1)
-    resolved = choose_config(run, config, overrides)
+    if run is not None and config is not None:
+        raise UserError(f"give the run {run} or --config {config}, not both")
+    from training.config.loading import load_config
+
+    source = config if run is None else open_existing(run) / "config.yaml"
+    resolved = load_config(source, overrides or ())
     from training.planning.plan import show_plan
 
     typer.echo(show_plan(resolved, device, ranks, price, workload))

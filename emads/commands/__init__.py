@@ -1,5 +1,4 @@
-"""Application behind the command line: one module per command.
+"""Application behind the command line and the Python API: orders stages, plays, writes what a command leaves.
 
-Belongs here: opening runs, ordering stages, writing what a command leaves.
-Not here: anything a library user calls to train, play or score.
+Not here: options and their checks (emads/cli), the team and its players (emads/team.py, emads/seats).
 """

@@ -1,37 +1,33 @@
-"""`emads ablate`: every cell of a plan is an ordinary run; cells share stages in which they do not differ.
+"""`emads ablate`: a grid over config keys, from a strict YAML file; every cell is an ordinary run.
 
 OUT/NAME/CELL/seed-N    a run folder each
 OUT/NAME/ablation.json  the measured table;  results.md and plot.svg beside it
 
-A call goes on where an earlier one was killed. Weights and scores of a stage whose config is equal are taken
-over from any finished run under OUT.
+Cells share stages in which they do not differ: weights and scores of a stage whose config is equal are taken
+over from any finished run under OUT. A call goes on where an earlier one was killed.
 """
 
-import time
-from collections.abc import Sequence
+import itertools
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
-from emads.commands.ablation_plan import (
-    STAGE_ORDER,
-    AblationPlan,
-    Cell,
-    configure,
-    list_cells,
-    read_plan,
-)
-from emads.commands.evaluation.evaluate_run import list_joint_steps
-from evaluation.comparison.ablations import (
-    AblationRow,
-    ablation_table,
-    best_low,
-    measure_cell,
-    write_ablation,
-)
-from evaluation.report.detail_charts import plot_cells
-from evaluation.summary.joint_section import describe_validation
+from pydantic import Field, ValidationError, model_validator
+
+from emads.commands.evaluate import list_joint_steps
+from evaluation.comparison.ablations import AblationRow, ablation_table, measure_cell, write_ablation
+from evaluation.report.charts import plot_cells
+from evaluation.summary.run_summary import describe_validation
 from evaluation.summary.tables import print_tables
+from roles.errors import UserError, unknown
 from roles.registry import ROLES
+from scenarios.written.strict_yaml import explain_fault, parse_located_yaml, read_user_text
+from training.config.loading import validate_config
+from training.config.run_config import RunConfig
+from training.config.section import Section
 from training.models.base_model import quiet_libraries
 from training.models.weights import BASE, is_finished, stage_marker
 from training.runs.run_folder import Run
@@ -40,37 +36,154 @@ from training.stages.base import train_base
 from training.stages.evaluation import evaluate_role, evaluate_team
 from training.stages.grpo import train_grpo
 from training.stages.marl import train_marl
-from training.stages.order import ROLE_CONTROLS
 from training.stages.own_answers import train_sft_own
-from training.stages.sft import count_control_steps, train_sft, train_sft_more
+from training.stages.sft import train_sft, train_sft_more
 from training.stages.take_over import copy_scores, copy_stage, prefix_digest
 
 DEFAULT_WORKERS = 2
 
+AblationStage = Literal["sft", "sft_more", "sft_own", "grpo", "marl"]
+STAGE_ORDER: tuple[AblationStage, ...] = ("sft", "grpo", "sft_more", "sft_own", "marl")
+BEFORE: dict[str, str] = {"grpo": "sft", "sft_more": "sft", "sft_own": "sft", "marl": "grpo"}
+TRAIN: dict[str, Callable[..., Any]] = {
+    "sft": train_sft,
+    "sft_more": train_sft_more,
+    "sft_own": train_sft_own,
+    "grpo": train_grpo,
+}
+
+
+class AblationPlan(Section):
+    """The settings to vary, the stages to train and the comparison to make.
+
+    Example: AblationPlan(name="kl", grid={"grpo.loss.kl_coefficient": [0.0, 0.05]}, stages=("sft", "grpo"))
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
+    """Name of the folder: lower-case letters, digits and `-`."""
+    question: str = ""
+    """The question of the ablation, one sentence for the table."""
+    base: dict[str, Any] = Field(default={})
+    """Keys of a run's config that all cells share."""
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default={})
+    """Dotted config keys and their values: every combination is a cell."""
+    cells: dict[str, dict[str, Any]] = Field(default={})
+    """Named cells of dotted config keys, for what is no grid; combined with the grid where both are given."""
+    stages: Annotated[tuple[AblationStage, ...], Field(min_length=1)] = ("sft", "grpo")
+    """Stages that every cell trains; the last one is measured."""
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    """Repeats: config.seed of each."""
+    roles: tuple[str, ...] = ()
+    """Roles that are trained and measured; none: all. Joint training takes all."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for role in self.roles:
+            if role not in ROLES:
+                raise ValueError(str(unknown("role", role, list(ROLES))))
+        for stage in self.stages:
+            if (before := BEFORE.get(stage, stage)) not in self.stages:
+                raise ValueError(f"stage {stage} starts from {before}: add it to stages")
+        if "marl" in self.stages and self.roles:
+            raise ValueError("joint training takes all roles: leave out roles")
+        if not self.grid and not self.cells:
+            raise ValueError("nothing varies: give a grid, or cells")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds {list(self.seeds)} repeat one")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One variant of the config.
+
+    Example: Cell(name="group_size=4", slug="group_size-4", changes={"grpo.group_size": 4})
+    """
+
+    name: str
+    slug: str  # folder name
+    changes: dict[str, Any]  # by dotted key
+
+
+def read_plan(path: Path) -> AblationPlan:
+    """Return the plan of a file; every cell's config is checked, too.
+
+    Raises:
+        UserError: cannot be read, malformed, a wrong key, a cell that is no config; names the place.
+    """
+    text = read_user_text(path, "ablation")
+    located = parse_located_yaml(text, str(path))
+    if not isinstance(located.value, dict):
+        raise UserError(f"{path}: must be a mapping of keys, see docs/how-to/evaluate.md")
+    try:
+        plan = AblationPlan.model_validate_json(json.dumps(located.value))
+    except ValidationError as error:
+        raise explain_fault(
+            error, located, str(path), lambda depth: AblationPlan.model_fields, "the plan"
+        ) from None
+    for cell in list_cells(plan):
+        configure(plan, cell, plan.seeds[0], str(path))
+    return plan
+
+
+def list_cells(plan: AblationPlan) -> list[Cell]:
+    """Return every cell in order: named cells first, each with every combination of the grid."""
+    names = list(plan.grid)
+    short = [name.rpartition(".")[2] for name in names]
+    titles = [last if short.count(last) == 1 else name for name, last in zip(names, short, strict=True)]
+    cells = []
+    for label, fixed in plan.cells.items() or {"": {}}.items():
+        for values in itertools.product(*plan.grid.values()):
+            changes = {**fixed, **dict(zip(names, values, strict=True))}
+            shown = [
+                f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+                for name, value in zip(titles, values, strict=True)
+            ]
+            title = ", ".join([*([label] if label else []), *shown])
+            slug = re.sub(r"[^A-Za-z0-9._]+", "-", title.replace("=", "-")).strip("-")[:80] or "cell"
+            cells.append(Cell(name=title, slug=slug, changes=changes))
+    slugs = [cell.slug for cell in cells]
+    repeated = next((slug for slug in slugs if slugs.count(slug) > 1), None)
+    if repeated is not None:
+        raise UserError(
+            f"ablation {plan.name}: two cells would be called {repeated!r}; give them other names"
+        )
+    return cells
+
+
+def configure(plan: AblationPlan, cell: Cell, seed: int, source: str) -> RunConfig:
+    """Return the config of a cell and seed; it runs in one process.
+
+    Raises:
+        UserError: no config; names the key.
+    """
+    values: dict[str, Any] = json.loads(json.dumps(plan.base))
+    for key, value in cell.changes.items():
+        section = values
+        *path, last = key.split(".")
+        for part in path:
+            section = section.setdefault(part, {})
+            if not isinstance(section, dict):
+                raise UserError(f"{source}: {key}: {part} is not a section")
+        section[last] = value
+    taken = [key for key in ("seed", "name", "num_workers") if key in values]
+    if taken:
+        raise UserError(f"{source}: {taken[0]} is set by the ablation itself; leave it out (seeds: repeats)")
+    values |= {"seed": seed, "name": plan.name, "num_workers": 0}
+    return validate_config(values, source)
+
 
 def ablate(path: Path, out: Path, *, workers: int = DEFAULT_WORKERS) -> Path:
-    """Run every cell of the plan that is not done yet; returns the folder of the results.
+    """Run every cell of the plan that is not done yet; return the folder of the results.
 
     Raises:
         UserError: a wrong plan, or a folder that holds other runs.
     """
     plan = read_plan(path)
-    folder = out / plan.name
-    deadline = None if plan.max_minutes is None else time.time() + 60 * plan.max_minutes
-    cells, stopped = list_cells(plan), list[str]()
-    together = [plan.seeds[:1], plan.seeds[1:]] if plan.stop_hopeless else [plan.seeds]
-    for number, seeds in enumerate(together):
-        open_cells = [cell for cell in cells if cell.name not in stopped]
-        tasks = [
-            task
-            for seed in seeds
-            for task in _list_tasks(plan, folder, open_cells, seed, str(path), deadline)
-        ]
-        if tasks:
-            run_tasks(tasks, num_workers=workers, num_threads=1, title=plan.name, prepare=quiet_libraries)
-        if plan.stop_hopeless and number == 0:
-            stopped = _find_hopeless(plan, folder, cells)
-    rows = [_measure(plan, folder, cell, stopped) for cell in cells]
+    folder, cells = out / plan.name, list_cells(plan)
+    tasks = [task for seed in plan.seeds for task in _list_tasks(plan, folder, cells, seed, str(path))]
+    run_tasks(tasks, num_workers=workers, num_threads=1, title=plan.name, prepare=quiet_libraries)
+    rows = [_measure(plan, folder, cell, cells[0]) for cell in cells]
     title = plan.question or plan.name
     command = f"emads ablate --config {path}"
     write_ablation(folder, plan.name, plan.question, rows, command=command, plot=plot_cells(title, rows))
@@ -79,90 +192,51 @@ def ablate(path: Path, out: Path, *, workers: int = DEFAULT_WORKERS) -> Path:
     return folder
 
 
-def _open(plan: AblationPlan, folder: Path, cell: Cell, seed: int, source: str) -> Run:
-    return Run.create(folder / cell.slug / f"seed-{seed}", configure(plan, cell, seed, source))
-
-
 def _list_tasks(
-    plan: AblationPlan, folder: Path, cells: Sequence[Cell], seed: int, source: str, deadline: float | None
+    plan: AblationPlan, folder: Path, cells: Sequence[Cell], seed: int, source: str
 ) -> list[Task]:
-    """Stage by stage for each cell of a seed; a stage that an earlier cell trains alike waits for it."""
+    """List stage by stage for each cell of a seed; a stage that an earlier cell trains alike waits for it."""
     tasks: list[Task] = []
     first: dict[str, str] = {}
+    roles = plan.roles or tuple(ROLES)
     for cell in cells:
-        run = _open(plan, folder, cell, seed, source)
+        run = Run.create(folder / cell.slug / f"seed-{seed}", configure(plan, cell, seed, source))
         before: tuple[str, ...] = ()
         for stage in (BASE, *(one for one in STAGE_ORDER if one in plan.stages)):
             name = f"{cell.slug}/{seed}/{stage}"
             donor = first.setdefault(prefix_digest(run.config, stage), name)
             after = (*before, *([donor] if donor != name else []))
-            roles = plan.roles or tuple(ROLES)
-            call = (folder.parent, run.path, stage, roles, deadline)
-            units = _count_units(run, stage, roles)
-            tasks.append(Task(name=name, call=run_cell_stage, args=call, after=after, units=units))
+            call = (folder.parent, run.path, stage, roles)
+            tasks.append(Task(name=name, call=run_cell_stage, args=call, after=after))
             before = (name,)
     return tasks
 
 
-def _count_units(run: Run, stage: str, roles: Sequence[str]) -> int:
-    """A stage's share of the progress bar: what its steps and evaluations report."""
-    config, num_roles = run.config, len(roles)
-    control = sum(count_control_steps(config, role) for role in roles)
-    steps = {
-        "sft": sum(config.sft.steps_of(role) for role in roles),
-        "sft_more": control,
-        "sft_own": control,
-        "grpo": 5 * config.grpo.max_steps * len(roles),
-        "marl": 10 * config.marl.max_steps + 40,
-    }
-    return 1 if stage == BASE else steps[stage] + 20 * num_roles
-
-
-def run_cell_stage(out: Path, path: Path, stage: str, roles: Sequence[str], deadline: float | None) -> None:
-    """Train and score one stage of a cell, or take it over from a run that is alike; late, do nothing."""
+def run_cell_stage(out: Path, path: Path, stage: str, roles: Sequence[str]) -> None:
+    """Train and score one stage of a cell, or take it over from a run that is alike."""
     quiet_libraries()
     run = Run.open(path)
-    if deadline is not None and time.time() > deadline:
-        return
     donor = _find_donor(out, run, stage, roles)
     for role in roles:
         if not is_finished(run, stage, None if stage == BASE else role):
             if donor is not None:
                 copy_stage(donor, run, stage, None if stage == BASE else role)
+            elif stage in TRAIN:
+                TRAIN[stage](run.path, role)
             else:
-                _train(run, stage, role)
-        _score(donor, run, stage, role)
+                train_base(run.path) if stage == BASE else train_marl(run.path)
+        if stage != BASE:
+            if donor is not None:
+                copy_scores(donor, run, stage, role)
+            evaluate_role(run.path, stage, role)
     if stage == "marl":
         if donor is not None:
             copy_scores(donor, run, stage, "team")
         evaluate_team(run.path, stage)
 
 
-def _train(run: Run, stage: str, role: str) -> None:
-    if stage == BASE:
-        train_base(run.path)
-    elif stage == "sft":
-        train_sft(run.path, role)
-    elif stage == "sft_more":
-        train_sft_more(run.path, role)
-    elif stage == "sft_own":
-        train_sft_own(run.path, role)
-    elif stage == "grpo":
-        train_grpo(run.path, role)
-    else:
-        train_marl(run.path)
-
-
-def _score(donor: Run | None, run: Run, stage: str, role: str) -> None:
-    if stage == BASE:
-        return
-    if donor is not None:
-        copy_scores(donor, run, stage, role)
-    evaluate_role(run.path, stage, role)
-
-
 def _find_donor(out: Path, run: Run, stage: str, roles: Sequence[str]) -> Run | None:
-    """A run under `out` with this stage finished by an equal config, best one with equal tests."""
+    """Find a run under `out` with this stage finished by an equal config, best one with equal tests."""
     wanted = prefix_digest(run.config, stage)
     found: Run | None = None
     for config in sorted(out.glob("*/*/seed-*/config.yaml")):
@@ -178,67 +252,42 @@ def _find_donor(out: Path, run: Run, stage: str, roles: Sequence[str]) -> Run | 
     return found
 
 
-def _find_hopeless(plan: AblationPlan, folder: Path, cells: Sequence[Cell]) -> list[str]:
-    """Cells whose interval after one seed lies wholly under the best cell's."""
-    rows = [_measure(plan, folder, cell, []) for cell in cells]
-    low = best_low(rows)
-    return [row.cell for row in rows if row.mean is not None and row.mean.high < low]
-
-
-def _measure(plan: AblationPlan, folder: Path, cell: Cell, stopped: Sequence[str]) -> AblationRow:
-    paths = [folder / cell.slug / f"seed-{seed}" for seed in plan.seeds]
-    owners = list(plan.roles or ROLES) + (["team"] if plan.stages[-1] == "marl" else [])
-    before = (
-        "sft"
-        if plan.stages[-1] in ("grpo", *ROLE_CONTROLS)
-        else "grpo"
-        if plan.stages[-1] == "marl"
-        else None
-    )
+def _measure(plan: AblationPlan, folder: Path, cell: Cell, first: Cell) -> AblationRow:
+    """Measure a cell against the first one, unless it is that one or the cells' tests differ."""
+    stage, paths = plan.stages[-1], [folder / cell.slug / f"seed-{seed}" for seed in plan.seeds]
+    is_alike = not {key.partition(".")[0] for one in list_cells(plan) for key in one.changes} & {
+        "data",
+        "evaluation",
+    }
+    is_compared = cell.name != first.name and is_alike
     return measure_cell(
         cell.name,
         dict(cell.changes),
         paths,
-        owners=owners,
-        stage=plan.stages[-1],
-        before=before,
-        note="stopped: no chance after the first seed" if cell.name in stopped else "",
+        owners=list(plan.roles or ROLES) + (["team"] if stage == "marl" else []),
+        stage=stage,
+        before=BEFORE.get(stage),
+        note="",
         train_s=_train_seconds(plan, paths),
-        first=_first_paths(plan, folder, cell),
-        validations=_list_validations(paths) if plan.stages[-1] == "marl" else (),
+        first=[folder / first.slug / f"seed-{seed}" for seed in plan.seeds] if is_compared else [],
+        validations=_list_validations(paths) if stage == "marl" else (),
     )
 
 
 def _list_validations(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Best and last validation of joint training, seed by seed, where there are any."""
+    """List best and last validation of joint training, seed by seed, where there are any."""
     found = []
-    for run in (Run.open(path) for path in paths if (path / "config.yaml").is_file()):
-        while run.is_done("marl") and (donor := run.read_payload("marl").get("taken_from")):
+    for run in map(Run.open, paths):
+        while donor := run.read_payload("marl").get("taken_from"):
             run = Run.open(Path(donor))
         found.append(describe_validation(list_joint_steps(run)))
     return [one for one in found if one]
 
 
-def _first_paths(plan: AblationPlan, folder: Path, cell: Cell) -> list[Path]:
-    """The first cell's runs to compare with; none for itself, or where the cells' tests differ."""
-    cells = list_cells(plan)
-    if cell.name == cells[0].name:
-        return []
-    sections = {key.partition(".")[0] for one in cells for key in one.changes}
-    if sections & {"data", "evaluation"}:
-        return []
-    return [folder / cells[0].slug / f"seed-{seed}" for seed in plan.seeds]
-
-
 def _train_seconds(plan: AblationPlan, paths: Sequence[Path]) -> float:
-    """Mean seconds of training of the measured stage, over all its roles, per finished seed."""
-    seconds: list[float] = []
-    for path in paths:
-        if not (path / "config.yaml").is_file():
-            continue
-        run = Run.open(path)
+    """Return mean seconds of training of the measured stage, over all its roles, per seed."""
+    seconds = 0.0
+    for run in map(Run.open, paths):
         markers = dict.fromkeys(stage_marker(run, plan.stages[-1], role) for role in plan.roles or ROLES)
-        payloads: list[dict[str, Any]] = [run.read_payload(one) for one in markers if run.is_done(one)]
-        if payloads:
-            seconds.append(sum(float(payload["train_s"]) for payload in payloads))
-    return sum(seconds) / len(seconds) if seconds else 0.0
+        seconds += sum(float(run.read_payload(marker)["train_s"]) for marker in markers)
+    return seconds / len(paths)

@@ -11,53 +11,39 @@ from training.models.base_model import quiet_libraries
 from training.runs.run_folder import Run
 
 
-def export_run(
-    run: Path,
-    to: Path,
-    *,
-    stage: Any,
-    with_merged: bool,
-    with_gguf: bool,
-    push: str | None,
-    hub: str | None,
-    is_public: bool,
-) -> None:
-    """Export a run's team, print what it is and how to serve it, and upload it to the repository `push`.
+def export_run(run: Path, to: Path, *, stage: Any, with_merged: bool, with_gguf: bool) -> list[str]:
+    """Export a run's team; say what it is and how to serve it.
 
     Raises:
-        UserError: as `export_team` and `push_folder`.
+        UserError: as `export_team`.
     """
-    from training.export.push import check_repository, push_folder
-
     check_target(to)
-    if push is not None or hub is not None or is_public:
-        check_repository(push, hub)
     quiet_libraries()
     folder = export_team(Run.open(run), to, stage=stage, with_merged=with_merged, with_gguf=with_gguf)
-    print(f"exported {to}: {_describe(folder)}")
-    for what, command in list_serve_commands(folder.record, str(to)):
-        print(f"\n{what}:\n{command}")
-    if push is not None:
-        print(f"\npushed:   {push_folder(folder, push, hub=hub, is_public=is_public)}")
+    commands = list_serve_commands(folder.record, str(to))
+    return [f"exported {to}: {describe_folder(folder)}", *(f"\n{what}:\n{line}" for what, line in commands)]
 
 
-def verify_folder(path: Path) -> None:
-    """Print what an exported team is, after a check of every file.
+def verify_folder(path: Path) -> list[str]:
+    """Say what an exported team is, after a check of every file.
 
     Raises:
         UserError: what is damaged, missing or foreign.
     """
     quiet_libraries()
     folder = open_team_folder(path)
-    record = folder.record
-    print(f"{path}: every file is what was exported; {_describe(folder)}")
-    changes = find_changes(record.versions, describe_versions(record.config.model))
+    versions = folder.record.versions
+    changes = find_changes(versions, describe_versions(folder.record.config.model))
     same = "graph, prompts and verifier are those of this installation"
-    others = f"exported by emads {record.versions.emads}; other here: {', '.join(changes)}"
-    print(others if changes else same)
+    others = f"exported by emads {versions.emads}; other here: {', '.join(changes)}"
+    return [
+        f"{path}: every file is what was exported; {describe_folder(folder)}",
+        others if changes else same,
+    ]
 
 
-def _describe(folder: TeamFolder) -> str:
+def describe_folder(folder: TeamFolder) -> str:
+    """Return stage, run, weights, sealed score and size of an exported team in one line."""
     record = folder.record
     size = sum(file.stat().st_size for file in folder.path.rglob("*") if file.is_file())
     words = [f"{record.stage} team of run {record.source.run}"]

@@ -1,5 +1,6 @@
-"""Labels of simulated reviewers on real plays of a run."""
+"""`emads labels`: simulated reviewers label real plays of a run; counts of a label file."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from simulator.agents.solo import SoloEpisode
 from simulator.engines.embedded.engine import TransformersEngine
 from training.config.run_config import FIRST_REVIEW_INDEX
 from training.data.demonstrations import role_scenario
-from training.feedback.labels import Label, Provenance, add_label
+from training.feedback.labels import Label, Provenance, add_label, read_labels, resolve_labels
 from training.feedback.reviewers import EXACT, Kind, LabelWriter, Reviewer
 from training.models.base_model import quiet_libraries
 from training.models.weights import load_weights
@@ -24,6 +25,19 @@ from training.stages.order import SOURCE
 
 BATCH = 50  # scenarios that are played side by side
 MOST_SCENARIOS_PER_LABEL = 40  # beyond it the answers are all alike, or all right
+
+
+def count_labels(file: Path) -> list[str]:
+    """Return lines of how many labels of each kind a file holds, and how far reviewers agree."""
+    labels = read_labels(file)
+    kinds = Counter((one.seat, one.kind) for one in labels)
+    found = resolve_labels(labels)
+    share = "no item with two reviewers" if found.agreement is None else f"{found.agreement:.2f}"
+    return [
+        *(f"{seat} {kind}: {number}" for (seat, kind), number in sorted(kinds.items())),
+        f"{len(found.labels)} items ruled on, {len(found.disputed)} disputed, {found.num_replaced} labels"
+        f" replaced; agreement of pairs of reviewers: {share}",
+    ]
 
 
 def simulate_labels(

@@ -29,7 +29,7 @@ from training.models.weights import load_team
 from training.runs.run_folder import Run
 from training.stages.from_config import choose_game, make_chat, team_engine
 
-STAGE = "review"
+REVIEW = "review"
 WEIGHTS = "marl"  # the stage whose team is reviewed
 NO_DECISION = "none valid"
 
@@ -67,7 +67,7 @@ def build_queue(run: Run) -> int:
         chat=chat,
         temperature=0.0,
         max_completion_tokens=config.marl.max_completion_tokens,
-        stream=STAGE,
+        stream=REVIEW,
         make_game=choose_game(config),
         rounds=config.marl.rounds,
     )
@@ -82,7 +82,7 @@ def build_queue(run: Run) -> int:
             ),
             num_decisions=DECISIONS_PER_CASE,
             with_votes=False,
-            stream=f"{STAGE}/again",
+            stream=f"{REVIEW}/again",
             make_game=choose_game(config),
         )
     )
@@ -173,9 +173,9 @@ def _name(read: ReadEpisode) -> str:
     )
 
 
-def train_review(path: Path) -> None:
-    """The review phase as a task of a run."""
+def queue_cases(path: Path) -> None:
+    """Write the review queue of a run, as a task of it."""
     run = Run.open(path)
-    if run.is_done(STAGE):
+    if run.is_done(REVIEW):
         return
-    run.mark_done(STAGE, {"num_cases": build_queue(run)})
+    run.mark_done(REVIEW, {"num_cases": build_queue(run)})

@@ -1,7 +1,6 @@
-"""Seats of one team played by different players: API models, weights of runs, scripts.
+"""Players of single seats: who they are in words, scripts, persons, and how endpoints are asked and paid.
 
-Belongs here: reading `--seat`, prices and limits, and the team that they make.
-Not here: the protocol of endpoints (simulator.engines.openai), a run's weights (emads.trained_team).
+Not here: the team that they make (emads/team.py), the protocol of endpoints (simulator/engines/openai).
 """
 
 STOPPED = 8  # exit status: an endpoint failed, or the cost limit is reached; the same command goes on

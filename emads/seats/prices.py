@@ -1,20 +1,20 @@
-"""Prices of models and limits of requests, from options and a YAML file. No price is ever guessed."""
+"""Prices of models and limits of requests, from options. No price is ever guessed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emads.seats.players import ApiPlayer
 from roles.errors import UserError, unknown
-from scenarios.written.strict_yaml import parse_yaml, read_settings
+from scenarios.written.strict_yaml import read_settings
 from simulator.engines.openai.endpoint import EndpointSettings, read_api_key
 from simulator.engines.openai.wire import ToolShape
 
 ANY_MODEL = ""
-OWN_KEYS = ("tools", "price", "prices", "max_cost", "key_env", "replies")
+OWN_KEYS = ("tools", "price", "max_cost", "key_env", "replies")
 SHAPES: tuple[ToolShape, ...] = ("native", "text")
 TUNABLE = (
     "timeout_s",
@@ -102,8 +102,8 @@ class ApiOptions:
 def read_api_options(given: Sequence[str]) -> ApiOptions:
     """Read words KEY=VALUE: prices, limits, keys of EndpointSettings, or the shape of tools.
 
-    `price=INPUT,OUTPUT` or `price.MODEL=...` per million tokens; `prices=FILE`: a YAML file of them;
-    `max_cost=X`; `key_env=VARIABLE` or `key_env.MODEL=VARIABLE`; `replies=FILE`; `tools=text`.
+    `price=INPUT,OUTPUT` or `price.MODEL=...` per million tokens; `max_cost=X`;
+    `key_env=VARIABLE` or `key_env.MODEL=VARIABLE`; `replies=FILE`; `tools=text`.
 
     Raises:
         UserError: names key, value and form.
@@ -114,7 +114,7 @@ def read_api_options(given: Sequence[str]) -> ApiOptions:
     """
     prices: dict[str, Price] = {}
     variables: dict[str, str] = {}
-    paths: dict[str, Path] = {}
+    replies: Path | None = None
     max_cost: float | None = None
     others: list[str] = []
     for one in given:
@@ -126,8 +126,8 @@ def read_api_options(given: Sequence[str]) -> ApiOptions:
                 prices[priced] = _read_price(one, figures)
             case "key_env":
                 variables |= dict([_split_model(one)])
-            case "prices" | "replies" if value and not model:
-                paths[key] = Path(value)
+            case "replies" if value and not model:
+                replies = Path(value)
             case "max_cost" if not model:
                 max_cost = _read_cost(one, value)
             case _:
@@ -139,12 +139,12 @@ def read_api_options(given: Sequence[str]) -> ApiOptions:
     if shape not in SHAPES:
         raise unknown("shape of tools", str(shape), list(SHAPES))
     return ApiOptions(
-        prices=(read_price_file(paths["prices"]) if "prices" in paths else {}) | prices,
+        prices=prices,
         max_cost=max_cost,
         key_variables=variables,
         settings=settings,
         shape=shape,
-        replies=paths.get("replies"),
+        replies=replies,
     )
 
 
@@ -152,28 +152,6 @@ def _split_model(text: str) -> tuple[str, str]:
     """Return model and value of `KEY.MODEL=VALUE`, or of `KEY=VALUE` for any model; names may hold dots."""
     key, _, value = text.rpartition("=")
     return key.partition(".")[2] or ANY_MODEL, value
-
-
-def read_price_file(path: Path) -> dict[str, Price]:
-    """Read prices by model, e.g. `gpt-x: {input: 2.5, output: 10}`.
-
-    Raises:
-        UserError: no such file, or another form.
-    """
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError):
-        raise UserError(
-            f"{path} is no text file that can be read; --api prices=FILE takes a YAML file"
-        ) from None
-    try:
-        return TypeAdapter(dict[str, Price]).validate_python(parse_yaml(text, str(path)))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "file"
-        raise UserError(
-            f"{path}: {where}: {first['msg'].lower()}; write MODEL: {{input: 2.5, output: 10}}"
-        ) from None
 
 
 def _read_price(text: str, figures: str) -> Price:

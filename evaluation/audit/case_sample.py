@@ -3,13 +3,11 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
-from evaluation.audit.probes.answer_variants import draw_answer, has_form, step_away
-from evaluation.audit.records import Answer, Attack, Subject
+from evaluation.audit.answers import Answer, Attack, Subject, draw_answer, has_form, step_away
 from scenarios.base import Scenario, Split
 
 NUM_DRAWN_STARTS = 30  # random answers among which the search for the best constant starts
@@ -24,15 +22,9 @@ class CaseSample:
         self.subject = subject
         self.seed = seed
         self.constant_cases = constant_cases
+        self.name = subject.family.name
         self._drawn: dict[tuple[str, int, int], list[Scenario]] = {}
-        self._constants: dict[int, Answer] = {}
-        self._golds: dict[int, list[Answer]] = {}
-        self._majorities: dict[int, Answer] = {}
-
-    @cached_property
-    def name(self) -> str:
-        """The subject's family."""
-        return self.subject.family.name
+        self._learnt: dict[tuple[str, int], Any] = {}
 
     def share(self, count: int) -> int:
         """This verdict's part of a family's count, rounded up."""
@@ -68,32 +60,33 @@ class CaseSample:
             rng=random.Random(f"audit/{what}/{self.seed}/{scenario.key}"),
         )
 
-    def mean_reward(self, answer: Answer, cases: Sequence[Scenario]) -> float:
-        """Return the rewards of one answer on all these cases."""
-        text = json.dumps(answer)
-        return fmean(self.subject.family.verify(case, text).reward for case in cases)
-
     def list_golds(self, difficulty: int) -> list[Answer]:
         """The right answers of the train cases."""
-        if difficulty not in self._golds:
-            cases = self.draw("train", difficulty, self.constant_cases)
-            self._golds[difficulty] = [self.subject.family.solve(case) for case in cases]
-        return self._golds[difficulty]
+        solve = self.subject.family.solve
+        cases = self.draw("train", difficulty, self.constant_cases)
+        golds: list[Answer] = self._learn("golds", difficulty, lambda: [solve(case) for case in cases])
+        return golds
 
     def majority(self, difficulty: int) -> Answer:
-        """Field by field (in plans key by key) the most common truth of the train cases."""
-        if difficulty not in self._majorities:
-            golds = self.list_golds(difficulty)
-            self._majorities[difficulty] = {
-                name: _most_common([gold[name] for gold in golds]) for name in self.subject.fields
-            }
-        return self._majorities[difficulty]
+        """Field by field the most common truth of the train cases."""
+        golds = self.list_golds(difficulty)
+
+        def count() -> Answer:
+            texts = {name: Counter(json.dumps(gold[name]) for gold in golds) for name in self.subject.fields}
+            return {name: json.loads(counts.most_common(1)[0][0]) for name, counts in texts.items()}
+
+        answer: Answer = self._learn("majority", difficulty, count)
+        return answer
 
     def best_constant(self, difficulty: int) -> Answer:
         """The answer that earns most when every train case gets it: coordinate ascent from several starts."""
-        if difficulty not in self._constants:
-            self._constants[difficulty] = self._search_constant(difficulty)
-        return self._constants[difficulty]
+        answer: Answer = self._learn("constant", difficulty, lambda: self._search_constant(difficulty))
+        return answer
+
+    def _learn(self, what: str, difficulty: int, learn: Callable[[], Any]) -> Any:
+        if (what, difficulty) not in self._learnt:
+            self._learnt[what, difficulty] = learn()
+        return self._learnt[what, difficulty]
 
     def _search_constant(self, difficulty: int) -> Answer:
         cases = self.draw("train", difficulty, self.constant_cases)
@@ -101,7 +94,7 @@ class CaseSample:
         baseline: Answer = json.loads(self.subject.family.baselines["constant"](cases[0], rng))
         majority = self.majority(difficulty)
         drawn = [draw_answer(self.subject, cases[0], rng) for _ in range(NUM_DRAWN_STARTS)]
-        starts = [baseline, max(drawn, key=lambda answer: self.mean_reward(answer, cases))]
+        starts = [baseline, max(drawn, key=lambda answer: self._mean_reward(answer, cases))]
         if has_form(self.subject, cases[0], majority):
             starts.append(majority)
         golds = self.list_golds(difficulty)
@@ -112,30 +105,22 @@ class CaseSample:
             for name, field in self.subject.fields.items()
             if field.kind == "number"
         }
-        best, most = baseline, -1.0
-        for start in starts:
-            answer, reward = self._climb(start, cases, likely)
-            if reward > most:
-                best, most = answer, reward
-        return best
+        climbed = [self._climb(start, cases, likely) for start in starts]
+        return max(climbed, key=lambda found: found[1])[0]
 
     def _climb(
         self, answer: Answer, cases: Sequence[Scenario], likely: dict[str, list[int]]
     ) -> tuple[Answer, float]:
-        reward = self.mean_reward(answer, cases)
+        reward = self._mean_reward(answer, cases)
         for _ in range(MOST_SWEEPS):
             steps = list(step_away(self.subject, cases[0], answer, lambda name, _: likely[name]))
-            rewards = [self.mean_reward(step, cases) for step in steps]
+            rewards = [self._mean_reward(step, cases) for step in steps]
             if max(rewards, default=0.0) <= reward:
                 break
             reward = max(rewards)
             answer = steps[rewards.index(reward)]
         return answer, reward
 
-
-def _most_common(values: Sequence[Any]) -> Any:
-    if isinstance(values[0], dict):
-        keys = dict.fromkeys(key for value in values for key in value)
-        return {key: _most_common([value[key] for value in values if key in value]) for key in keys}
-    texts = Counter(json.dumps(value) for value in values)
-    return json.loads(texts.most_common(1)[0][0])
+    def _mean_reward(self, answer: Answer, cases: Sequence[Scenario]) -> float:
+        text = json.dumps(answer)
+        return fmean(self.subject.family.verify(case, text).reward for case in cases)

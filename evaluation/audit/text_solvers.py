@@ -20,9 +20,9 @@ Measure = Callable[[Names], tuple[int, int, bool]]  # names -> (cost, value, whe
 
 @dataclass(frozen=True, slots=True)
 class PricedPart:
-    """A part as the texts price it. Example: PricedPart(("spare gateway",), 9, 14, True)"""
+    """A part as a second method prices it. Example: PricedPart(("spare gateway",), 9, 14, True)"""
 
-    names: Names
+    choice: Names
     cost: int
     worth: int
     keeps_limit: bool
@@ -35,7 +35,7 @@ def solve_from_text(seat: str, brief: str, description: str) -> dict[str, Any]:
         (part for part in parts if part.keeps_limit and part.cost <= amount),
         key=lambda part: (part.worth, -part.cost),
     )
-    return {"part": list(best.names), "cost": best.cost, "worth": best.worth}
+    return {"part": list(best.choice), "cost": best.cost, "worth": best.worth}
 
 
 def list_parts_from_text(seat: str, brief: str, description: str) -> tuple[int, list[PricedPart]]:

@@ -1,5 +1,1 @@
-"""Minutes: one episode as an HTML page or text.
-
-Belongs here: minutes, transcripts, the live view.
-Not here: pages about a whole run (report).
-"""
+"""One episode in words: minutes, transcripts, the live view."""

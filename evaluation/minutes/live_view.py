@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from evaluation.minutes.episode_in_words import join_words, say_call, say_conflict
-from evaluation.minutes.transcript import visible
+from evaluation.minutes.words import join_words, say_call, say_conflict, say_titles, visible
 from roles.base import Role
 from roles.registry import ROLES
 from roles.team import NO_OPTION, RECONCILER
@@ -57,10 +56,6 @@ class LiveView:
         """Return the view of one episode."""
         return EpisodeView(self, case)
 
-    def show(self, words: Text) -> None:
-        """Print one line."""
-        self.console.print(words)
-
     def set_busy(self, key: str, titles: list[str]) -> None:
         """Say who is at work on a case; nobody: the case is over."""
         self._busy[key] = titles
@@ -79,8 +74,7 @@ class EpisodeView:
         self._seats = list(case.seats)
         self._reports: dict[str, dict[str, Any] | None] = {}
         self._voted: set[str] = set()
-        table = join_words([self._title(seat) for seat in self._seats])
-        self._say(None, f"the meeting on {case.key} opens; at the table: {table}")
+        self._say(None, f"the meeting on {case.key} opens; at the table: {self._titles(self._seats)}")
         self._wait_for(self._seats)
 
     def on_turn(self, role: str, turn: Turn, duration_s: float) -> None:
@@ -105,7 +99,7 @@ class EpisodeView:
                 self._say(None, f"{'conflict' if is_hard else 'differs'}: {sentence}", bad=is_hard)
 
     def on_ask(self, text: str, ask: Mapping[str, Any]) -> None:
-        whom, most = self._title(ask["seat"]), ask["cost_at_most"]
+        whom, most = self._titles([ask["seat"]]), ask["cost_at_most"]
         self._say(RECONCILER, f"asks {whom} for another offer on {ask['option']} at most {most} k$")
         self._wait_for([ask["seat"]])
 
@@ -115,13 +109,12 @@ class EpisodeView:
 
     def on_decision(self, text: str, parsed: Any, round: int) -> None:
         self._voted.clear()
-        if parsed is None:
-            self._say(RECONCILER, f"decides nothing valid (draft {round}): {_short(text)}", bad=True)
-        elif parsed["escalate"]:
-            self._say(RECONCILER, f"hands the case to a human (draft {round})")
-        else:
+        words = f"decides nothing valid (draft {round}): {_short(text)}"
+        if parsed is not None:
             funded = f"funds {join_words(parsed['fund'])}" if parsed["fund"] else "funds nothing"
-            self._say(RECONCILER, f"decides for {parsed['option']} and {funded} (draft {round})")
+            plan = f"decides for {parsed['option']} and {funded}"
+            words = f"{'hands the case to a human' if parsed['escalate'] else plan} (draft {round})"
+        self._say(RECONCILER, words, bad=parsed is None)
         self._wait_for(self._seats)
 
     def on_vote(self, role: str, text: str, parsed: Any) -> None:
@@ -150,38 +143,34 @@ class EpisodeView:
         elif kind == "observed":
             for shock in body["shocks"]:
                 self._say(None, f"unforeseen: {_short(shock)}", bad=True)
-            kpis = join_words([f"{self._title(role)} {kpi} %" for role, kpi in body["kpis"].items()])
+            kpis = join_words([f"{self._titles([role])} {kpi} %" for role, kpi in body["kpis"].items()])
             money = f"{body['worth']} of {body['promised']} k$ in place, {body['left']} left"
             self._say(None, f"observed: {kpis} of their limits; {money}")
         elif kind == "replanned":
-            fallen = join_words([self._title(role) for role in body["alerts"]])
-            words = f"alert of {fallen} on {_name(body['option'])}: planning again with {body['left']} k$"
-            self._say(None, words, bad=True)
+            alert = f"alert of {self._titles(body['alerts'])} on {_name(body['option'])}"
+            self._say(None, f"{alert}: planning again with {body['left']} k$", bad=True)
             self._wait_for([str(role) for role in body["changed"]] or [RECONCILER])
         elif kind == "closed":
             self._say(None, f"closed: {str(body['status']).replace('_', ' ')}")
 
     def on_end(self, error: str | None) -> None:
-        self._say(
-            None,
-            "the meeting ends" if error is None else f"broke off: {_short(error)}",
-            bad=error is not None,
-        )
+        words = "the meeting ends" if error is None else f"broke off: {_short(error)}"
+        self._say(None, words, bad=error is not None)
         self._view.set_busy(self._case.key, [])
 
     def _wait_for(self, roles: list[str]) -> None:
-        self._view.set_busy(self._case.key, [self._title(role) for role in roles])
+        self._view.set_busy(self._case.key, [self._titles([role]) for role in roles])
 
-    def _title(self, role: str) -> str:
-        return self._view.roles[role].title if role in self._view.roles else visible(role)
+    def _titles(self, roles: list[str]) -> str:
+        return say_titles(roles, self._view.roles)
 
     def _say(self, role: str | None, words: str, *, dim: bool = False, bad: bool = False) -> None:
         line = Text(f"{self._case.key}  " if self._view.with_keys else "", style="dim")
         if role is not None:
             place = self._seats.index(role) if role in self._seats else -1
-            line.append(f"{self._title(role)} ", style=f"bold {STYLES[place % len(STYLES)]}")
+            line.append(f"{self._titles([role])} ", style=f"bold {STYLES[place % len(STYLES)]}")
         line.append(words, style="dim" if dim else "red" if bad else "default")
-        self._view.show(line)
+        self._view.console.print(line)
 
 
 def _name(option: str) -> str:

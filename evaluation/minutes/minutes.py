@@ -4,45 +4,55 @@ No script, no network: the page's own policy forbids both. What a case or a mode
 control characters are spelled out. Truth and scores are shown where a case has them, and left out where not.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from evaluation.minutes.episode_in_words import (
-    MAX_BRIEF_CHARS,
-    find_title,
-    make_cards,
-    measure_share,
-    say_conflict,
-    say_formula,
-    say_outcome,
-    say_titles,
-)
-from evaluation.minutes.governed_in_words import (
+from evaluation.minutes.governed import (
     STATUS,
+    PlannedCourse,
+    find_final_option,
+    list_conflicts,
     list_events,
     list_log,
     make_governed_cards,
+    make_plan_chapters,
+    measure_kpi_scale,
     say_decision,
     say_time,
 )
-from evaluation.minutes.governed_truth import PlannedCourse
-from evaluation.minutes.page_files import load_template
-from evaluation.minutes.plan_chapters import (
-    list_conflicts,
-    make_plan_chapters,
-    measure_kpi_scale,
+from evaluation.minutes.meeting import (
+    Roles,
+    Shown,
+    Talk,
+    compare_with_best,
+    list_asked,
+    list_ballots,
+    list_options,
+    list_seat_rows,
+    list_speeches,
+    make_ballot,
+    say_outcome,
+    say_worth,
 )
-from evaluation.minutes.speeches import Talk, list_asked, list_ballots, list_speeches, make_ballot
-from evaluation.minutes.table_in_words import compare_with_best, list_options, list_seat_rows, say_worth
-from evaluation.minutes.transcript import visible
-from roles.base import Role
+from evaluation.minutes.words import (
+    MAX_BRIEF_CHARS,
+    NOTHING,
+    find_title,
+    say_conflict,
+    say_titles,
+    visible,
+)
+from evaluation.pages import load_template, write_page
 from roles.registry import ROLES
 from roles.team import RECONCILER
 from scenarios.team import PlayableCase, TeamScenario
 from scenarios.written.written_case import FreeCase
 from simulator.agents.dialogue import Exchange, read_exchanges
 from simulator.chat import Chat
-from simulator.conflicts import find_conflicts
+from simulator.conflicts import Conflict, find_conflicts
 from simulator.governance.governed_graph import full_graph_mermaid
 from simulator.governance.governed_reward import open_episode
 from simulator.governance.record import GovernedRecord
@@ -52,8 +62,21 @@ from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
 from simulator.reward import TeamRewardWeights, TeamVerdict
 
-TEMPLATE_FILE = "minutes_template.html"
 NOT_SCORED = "Not scored: nobody knows the right answer of a case that a person wrote."
+ENDS = {
+    "turn_tokens": "the tokens of a turn",
+    "total_tokens": "the tokens in total",
+    "turns": "the number of turns",
+    "tool_calls": "the number of tool calls",
+    "failed_calls": "the number of failed calls",
+}  # by limit
+# parts of the page that only one kind of episode has
+EMPTY: Mapping[str, Any] = {
+    **dict.fromkeys(("events", "plans", "undecided", "log", "precedents", "worth", "plan_rows"), ()),
+    **dict.fromkeys(("date", "hindsight", "best_option"), ""),
+    "kpi_scale": 0,
+    "is_log_sound": True,
+}
 
 
 def render_minutes(
@@ -64,8 +87,8 @@ def render_minutes(
     chat: Chat | None = None,
     verdict: TeamVerdict | None = None,
     weights: TeamRewardWeights | None = None,
-    roles: Mapping[str, Role] = ROLES,
-    speakers: Mapping[str, Role] | None = None,
+    roles: Roles = ROLES,
+    speakers: Roles | None = None,
     course: PlannedCourse | None = None,
 ) -> str:
     """The page as text; without `chat` it lacks earlier drafts, tool results and what ReconcileGPT read.
@@ -75,13 +98,14 @@ def render_minutes(
     cases that the plans of a governed record were made on, and the truth about them.
     """
     episode = open_episode(played) if isinstance(played, GovernedRecord) else played
-    talk = read_talk(episode, chat, speakers or roles)
+    talk = _read_talk(episode, chat, speakers or roles)
     read = read_episode(case, episode)
     if isinstance(played, GovernedRecord):
         told = _describe_governed(case, played, read, roles, course)
     else:
         told = _describe_plain(case, played, read, talk, verdict, roles)
-    return load_template(TEMPLATE_FILE).render(
+    values = EMPTY | told
+    return load_template("minutes.html").render(
         title=find_title(case),
         label=visible(label),
         key=visible(case.key),
@@ -97,9 +121,9 @@ def render_minutes(
         reconciler=say_titles([RECONCILER], roles),
         max_risk=MAX_RISK,
         verdict=verdict,
-        formula=say_formula(verdict, weights),
-        shares=[measure_share(role, episode, roles) for role in episode.trajectories],
-        **told,
+        formula=_say_formula(verdict, weights),
+        shares=[_measure_share(role, episode, roles) for role in episode.trajectories],
+        **values,
     )
 
 
@@ -109,32 +133,28 @@ def _describe_plain(
     read: ReadEpisode,
     talk: Talk,
     verdict: TeamVerdict | None,
-    roles: Mapping[str, Role],
-) -> dict[str, Any]:
+    roles: Roles,
+) -> Shown:
     """Collect the template's values for an episode without governance."""
-    decision = read.decision
+    decision, fault = read.decision, episode.error is not None
     conflicts = find_conflicts(case.public, read.table)
-    ballots = list_ballots(case, episode, read, talk, roles)
-    fault = episode.error is not None
-    seats = tuple(case.seats)
-    is_valued = isinstance(case, TeamScenario) and not fault
-    return _list_governed_parts() | {
+    valued = case if isinstance(case, TeamScenario) and not fault else None
+    optimum = case.optimum if isinstance(case, TeamScenario) else None
+    return {
         "outcome": say_outcome(case, episode, decision),
         "status": "infrastructure fault" if fault else "",
         "tone": "good" if decision is not None and not decision.escalate else "bad",
-        "error": visible(episode.error) if episode.error is not None else "",
-        "cards": make_cards(case, read, conflicts, verdict, episode),
+        "error": visible(episode.error or ""),
+        "cards": _make_cards(case, read, conflicts, verdict, episode),
         "options": list_options(case, read.table, decision.option if decision else None, roles),
         "chosen_word": "chosen",
         "conflicts": [say_conflict(conflict, roles) for conflict in conflicts],
-        "ballots": ballots,
-        "worth": say_worth(case, read, roles) if is_valued and isinstance(case, TeamScenario) else [],
-        "plan_rows": compare_with_best(case, read, roles)
-        if is_valued and isinstance(case, TeamScenario)
-        else [],
-        "best_option": case.optimum.plan.option if isinstance(case, TeamScenario) and case.optimum else "",
+        "ballots": list_ballots(case, episode, read, talk, roles),
+        "worth": say_worth(valued, read, roles) if valued else [],
+        "plan_rows": compare_with_best(valued, read, roles) if valued else [],
+        "best_option": optimum.plan.option if optimum else "",
         "not_scored": "Not scored: an infrastructure fault is not the team's." if fault else NOT_SCORED,
-        "mermaid": graph_mermaid(seats),
+        "mermaid": graph_mermaid(tuple(case.seats)),
     }
 
 
@@ -142,22 +162,23 @@ def _describe_governed(
     case: PlayableCase,
     record: GovernedRecord,
     read: ReadEpisode,
-    roles: Mapping[str, Role],
+    roles: Roles,
     course: PlannedCourse | None,
-) -> dict[str, Any]:
+) -> Shown:
     """Collect the template's values for a governed episode."""
-    seats, num = tuple(case.seats), len(record.chapters)
+    num = len(record.chapters)
     course = course or PlannedCourse(cases=(case,) * num, truths=("",) * num, hindsight="")
     status, tone = STATUS.get(record.status, (record.status, ""))
-    return _list_governed_parts() | {
+    is_written = isinstance(case, FreeCase)
+    return {
         "date": say_time(record.log[0].at_s if record.log else None),
         "outcome": say_decision(record, case),
         "status": status,
         "tone": tone,
-        "error": visible(record.error) if record.error is not None else "",
+        "error": visible(record.error or ""),
         "cards": make_governed_cards(record),
         "events": list_events(record, roles),
-        "options": list_options(case, read.table, _final_option(record), roles),
+        "options": list_options(case, read.table, find_final_option(record), roles),
         "chosen_word": "carried out last",
         "precedents": [
             visible(f"{one['case']}: option {one['option']}, {one['status'].replace('_', ' ')}")
@@ -171,30 +192,68 @@ def _describe_governed(
         "undecided": [
             make_ballot(case, read.table, one.message, one.text, one.votes, roles) for one in record.undecided
         ],
-        "not_scored": NOT_SCORED
-        if isinstance(case, FreeCase)
-        else "Not scored: the episode is not at its end.",
+        "not_scored": NOT_SCORED if is_written else "Not scored: the episode is not at its end.",
         "log": list_log(record),
         "is_log_sound": record.is_log_sound,
-        "mermaid": full_graph_mermaid(seats),
+        "mermaid": full_graph_mermaid(tuple(case.seats)),
     }
 
 
-def _list_governed_parts() -> dict[str, Any]:
-    """Return the parts of the page that a plain episode leaves empty."""
-    parts: dict[str, Any] = dict.fromkeys(
-        ("events", "plans", "undecided", "log", "precedents", "worth", "plan_rows"), ()
+def _make_cards(
+    case: PlayableCase,
+    read: ReadEpisode,
+    conflicts: Sequence[Conflict],
+    verdict: TeamVerdict | None,
+    episode: Episode,
+) -> list[tuple[str, str, str]]:
+    """(value, what it is, tone), the most important first."""
+    decision, votes = read.decision, list(read.votes.values())
+    decided = "-" if decision is None else "human" if decision.escalate else decision.option
+    num_hard = sum(conflict.is_hard for conflict in conflicts)
+    paid = [
+        offer.cost
+        for report in read.table.values()
+        if report is not None and decision is not None
+        for offer in report.offers
+        if offer.option == decision.option and offer.label in decision.fund
+    ]
+    return [
+        (decided, "decision", ""),
+        (f"{sum(paid)} of {case.public.budget}", "k$ of the budget spent", ""),
+        (f"{votes.count('accept')} of {len(case.seats)}" if episode.votes else "none", "votes to accept", ""),
+        (str(num_hard), "hard conflicts between reports", "bad" if num_hard else ""),
+        (f"{verdict.reward:.2f}" if verdict else "-", "team reward R" if verdict else "not scored", ""),
+    ]
+
+
+def _say_formula(verdict: TeamVerdict | None, weights: TeamRewardWeights | None) -> str:
+    """Return the team reward with its numbers."""
+    if verdict is None or weights is None:
+        return ""
+    c, k, h = weights.consensus, weights.unresolved, weights.escalation
+    return (
+        f"R = V (1 + c C) / (1 + c) - k U - h H = {verdict.value:.3f} x (1 + {c:g} x {verdict.consensus:.3f})"
+        f" / {1 + c:g} - {k:g} x {verdict.unresolved:.3f} - {h:g} x {verdict.escalation:g}"
+        f" = {verdict.reward:.3f}"
     )
-    return parts | {"date": "", "hindsight": "", "kpi_scale": 0, "is_log_sound": True, "best_option": ""}
 
 
-def _final_option(record: GovernedRecord) -> str | None:
-    """Return the option that was committed last, which the option table marks."""
-    committed = [chapter.proposal["option"] for chapter in record.chapters if chapter.is_committed]
-    return committed[-1] if committed else None
+def _measure_share(role: str, episode: Episode, roles: Roles) -> tuple[str, ...]:
+    """Title, policy versions, turns, tokens read and written, tool calls, how it ended."""
+    path = episode.trajectories[role]
+    calls = f"{path.num_valid_tool_calls} of {path.num_tool_calls}" if path.num_tool_calls else "-"
+    return (
+        say_titles([role], roles),
+        visible(" ".join(dict.fromkeys(turn.policy_version for turn in path.turns))) or NOTHING,
+        str(len(path.turns)),
+        str(sum(len(turn.context_ids) for turn in path.turns)),
+        str(sum(len(turn.completion_ids) for turn in path.turns)),
+        calls,
+        f"cut off by {ENDS[path.ended_by]}" if path.truncated else "by itself",
+    )
 
 
-def read_talk(episode: Episode, chat: Chat | None, roles: Mapping[str, Role]) -> dict[str, list[Exchange]]:
+def _read_talk(episode: Episode, chat: Chat | None, roles: Roles) -> dict[str, list[Exchange]]:
     """Return every role's transcript as exchanges; nothing without the chat it was played with."""
     if chat is None:
         return {}
@@ -203,3 +262,55 @@ def read_talk(episode: Episode, chat: Chat | None, roles: Mapping[str, Role]) ->
         for role, path in episode.trajectories.items()
         if role in roles
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRow:
+    """One page of minutes in the index.
+
+    Example: IndexRow(file="team-test-0-7-2.html", title="Bank case: 3 options", key="team/test/0/7/2",
+                      outcome="Decided: option B", status="", tone="good", reward="0.97")
+    """
+
+    file: str
+    title: str
+    key: str
+    outcome: str
+    status: str  # of a governed episode
+    tone: str  # "good", "bad", "warn" or ""
+    reward: str  # "" where nobody knows the right answer
+
+
+def minutes_file(episode: Episode) -> str:
+    """The page's file name, e.g. "team-test-0-7-2.html" (with ".1" before the ending for a second play)."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", episode.scenario_key)
+    return f"{name}{f'.{episode.index_in_group}' if episode.index_in_group else ''}.html"
+
+
+def make_index_row(
+    case: PlayableCase, played: Episode | GovernedRecord, verdict: TeamVerdict | None
+) -> IndexRow:
+    """Return the row of one page; its file is that of `minutes_file`."""
+    if isinstance(played, GovernedRecord):
+        episode, outcome = played.episode, say_decision(played, case)
+        status, tone = STATUS.get(played.status, (played.status, ""))
+    else:
+        episode, decision = played, read_episode(case, played).decision
+        status, tone = "", "good" if decision is not None and not decision.escalate else "bad"
+        outcome = say_outcome(case, episode, decision)
+    return IndexRow(
+        file=minutes_file(episode),
+        title=find_title(case),
+        key=visible(case.key),
+        outcome=outcome,
+        status=status,
+        tone=tone,
+        reward=f"{verdict.reward:.2f}" if verdict else "",
+    )
+
+
+def write_index(folder: Path, rows: Sequence[IndexRow], *, label: str) -> Path:
+    """Write index.html beside the pages that it links to, in the order of `rows`."""
+    return write_page(
+        folder / "index.html", load_template("index.html").render(label=visible(label), rows=rows)
+    )

@@ -1,25 +1,21 @@
-"""A played team episode as people read it: briefs, reports, decision, votes, scores.
+"""A played team episode as people read it, and the same cases as the team of every stage played them."""
 
-Model text is untrusted: control characters are made visible, HTML is escaped, nothing in it is evaluated.
-"""
-
-import itertools
-import json
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
-from pydantic import ConfigDict
+from markupsafe import Markup
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from evaluation.summary.run_table import role_title
-from roles.base import AnswerError, parse_answer, parse_strict_json, split_answer
+from evaluation.minutes.words import NOTHING, find_shared_lines, readable, visible, wrap_lines
+from evaluation.pages import load_template
+from evaluation.summary.tables import role_title
+from roles.base import AnswerError, parse_answer
+from roles.errors import UserError
 from roles.team import RECONCILER, Vote
-from scenarios.team.experts import FUNDING_HABITS, REPORT_HABITS, SHARE_HABITS
-
-MAX_SHOWN_CHARS = 2_000  # of one text
-NOTHING = "(nothing)"
-HABITS = frozenset({*REPORT_HABITS, *SHARE_HABITS, *FUNDING_HABITS})  # words before an expert's answer
+from simulator.export.atomic_files import write_atomic
 
 SCORE_TITLES = {
     "reward": "team reward R",
@@ -28,6 +24,7 @@ SCORE_TITLES = {
     "unresolved": "unresolved conflicts U",
     "escalation": "wrong escalation H",
 }
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +38,7 @@ class Transcript:
                         scores={"reward": 1.0}, explanation="B is the best option")
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     label: str  # which team played: "after GRPO"
     scenario_key: str
@@ -79,40 +76,6 @@ def transcript(
     )
 
 
-def visible(text: str, *, max_chars: int = MAX_SHOWN_CHARS) -> str:
-    """Text with unprintable characters (control, bidirectional) spelled out, cut at `max_chars`."""
-    shown = "".join(
-        char if char == "\n" or char.isprintable() else char.encode("unicode_escape").decode("ascii")
-        for char in text[:max_chars]
-    )
-    hidden = len(text) - max_chars
-    return f"{shown} ... ({hidden} more characters)" if hidden > 0 else shown
-
-
-def readable(text: str) -> str:
-    """A written answer with its JSON object in words, then the rest; other text stays as written."""
-    if not text.strip():
-        return NOTHING
-    try:
-        before, shown = split_answer(text)
-        start, end = len(before), len(before) + len(shown) - 1
-    except AnswerError:
-        start, end = text.find("{"), text.rfind("}")
-    try:
-        answer = parse_strict_json(text[start : end + 1]) if 0 <= start < end else None
-    except AnswerError:
-        answer = None
-    if not isinstance(answer, dict):
-        return visible(text.strip())
-    offers = answer.pop("offers") if _are_offers(answer.get("offers")) else []
-    lines = [_say_offer(offer) for offer in offers]
-    said = ", ".join(f"{key} {_spoken(value)}" for key, value in answer.items() if value not in ("", []))
-    words = "\n".join([*lines, *([said] if said or not lines else [])]) or "nothing"
-    prose = " ".join(part.strip() for part in (text[:start], text[end + 1 :]) if part.strip())
-    said_too = "habit" if prose in HABITS else "also wrote"
-    return visible(f"{words}\n{said_too}: {prose}" if prose else words)
-
-
 def render_text(played: Transcript, *, width: int = 100) -> str:
     """One episode for a terminal, as plain text (no markup)."""
     lines = [f"{played.label or 'episode'} - {played.scenario_key}", "=" * min(width, 60)]
@@ -141,15 +104,6 @@ def list_sections(played: Transcript) -> list[tuple[str, str]]:
     return [(visible(title), text) for title, text in sections]
 
 
-def find_shared_lines(briefs: Sequence[str]) -> list[str]:
-    """Return the lines with which all briefs begin; none where there is one brief."""
-    if len(briefs) < 2:
-        return []
-    rows = zip(*(brief.split("\n") for brief in briefs), strict=False)
-    shared = [row[0] for row in itertools.takewhile(lambda row: len(set(row)) == 1, rows)]
-    return shared if any(line.strip() for line in shared) else []
-
-
 def _written(played: Transcript, role: str, text: str) -> str:
     return readable(text) + ("\n(cut off by a limit)" if role in played.cut_off else "")
 
@@ -170,34 +124,128 @@ def _vote(text: str) -> str:
         return readable(text)
 
 
-def _are_offers(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(_is_offer(one) for one in value)
+SIDE_BY_SIDE_FILE = "episodes_side_by_side.json"
+Choice = Literal["median", "loss", "gain"]
+CHOICE_TITLES: dict[Choice, str] = {
+    "median": "The median change",
+    "loss": "The largest loss",
+    "gain": "The largest gain",
+}
 
 
-def _is_offer(value: Any) -> bool:
-    is_named = isinstance(value, dict) and set(value) == {"option", "part", "cost", "worth"}
-    return is_named and isinstance(value["part"], list)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenCase:
+    """One test case, played by the team of every stage.
+
+    Example: ChosenCase(choice="median", change=0.12, num_cases=24, plays=(Transcript(label="SFT", ...), ...))
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    choice: Choice  # why it is shown
+    change: float  # of the team reward, from the first stage to the last
+    num_cases: int  # from which it was chosen
+    plays: tuple[Transcript, ...]  # by stage, the first one first
+
+    @property
+    def title(self) -> str:
+        """The choice and its numbers: "The median change: team reward +0.120"."""
+        return f"{CHOICE_TITLES[self.choice]}: team reward {self.change:+.3f}"
+
+    @property
+    def rule(self) -> str:
+        """The rule by which the shown cases were chosen, in one sentence."""
+        first, last = self.plays[0].label, self.plays[-1].label
+        return (
+            f"Chosen by a fixed rule from {self.num_cases} sealed test cases, each played greedily by the"
+            " team of every stage: the case with the median change of the team reward from"
+            f" {first} to {last}, then the one with the largest loss and the one with the largest gain, where"
+            " there are any."
+        )
 
 
-def _say_offer(offer: Mapping[str, Any]) -> str:
-    part = " + ".join(map(str, offer["part"]))
-    return f"{offer['option']}: {part}, cost {offer['cost']}, worth {offer['worth']}"
+_CASES: TypeAdapter[list[ChosenCase]] = TypeAdapter(list[ChosenCase])
 
 
-def _spoken(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
-        return ", ".join(map(str, value)) or "none"
-    if _is_offer(value):
-        return _say_offer(value)
-    if isinstance(value, dict) and set(value) == {"seat", "option", "cost_at_most"}:
-        return "{seat} for another offer on {option} that costs at most {cost_at_most}".format_map(value)
-    if value is None:
-        return "none"
-    return value if isinstance(value, str) else json.dumps(value)
+def choose_cases(cases: Sequence[Sequence[Transcript]]) -> list[ChosenCase]:
+    """Return the cases with the median change of the team reward, the largest loss and the largest gain.
+
+    A case is its plays by stage; the change is the last play's reward less the first one's. Of an even number
+    the lower median counts, of equal changes the earlier case. Cases with an infrastructure fault are left
+    out; a loss or a gain that there is not, or that is the median case itself, is not shown.
+    """
+    scored = [plays for plays in cases if all(play.error is None for play in plays)]
+    ordered = sorted(scored, key=_measure_change)
+    if not ordered:
+        return []
+    median, best = ordered[(len(ordered) - 1) // 2], max(ordered, key=_measure_change)
+    chosen: list[tuple[Choice, Sequence[Transcript]]] = [("median", median)]
+    if ordered[0] is not median and _measure_change(ordered[0]) < 0:
+        chosen.append(("loss", ordered[0]))
+    if best is not median and _measure_change(best) > 0:
+        chosen.append(("gain", best))
+    return [
+        ChosenCase(choice=choice, change=_measure_change(plays), num_cases=len(scored), plays=tuple(plays))
+        for choice, plays in chosen
+    ]
 
 
-def wrap_lines(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters; empty lines stay."""
-    return [part for line in text.split("\n") for part in textwrap.wrap(line, width) or [""]]
+def _measure_change(plays: Sequence[Transcript]) -> float:
+    return plays[-1].scores["reward"] - plays[0].scores["reward"]
+
+
+def write_side_by_side(run_path: Path, cases: Sequence[ChosenCase]) -> Path:
+    """Write the chosen cases into the run folder, where the report finds them."""
+    path = run_path / SIDE_BY_SIDE_FILE
+    write_atomic(path, _CASES.dump_json(list(cases), indent=1))
+    return path
+
+
+def read_side_by_side(run_path: Path) -> list[ChosenCase]:
+    """Cases written by write_side_by_side; none where the file is missing.
+
+    Raises:
+        UserError: the file is there and holds something else.
+    """
+    path = run_path / SIDE_BY_SIDE_FILE
+    if not path.is_file():
+        return []
+    try:
+        return _CASES.validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserError(
+            f"{path} is no list of played cases ({where}: {first['msg']}); "
+            f"run `emads evaluate {run_path}` to write it again"
+        ) from None
+
+
+def render_side_by_side_text(plays: Sequence[Transcript], *, width: int = 100) -> str:
+    """Plays of one case in columns; texts that all share stand once, over all columns."""
+    column = max(20, (width + 3) // len(plays) - 3)
+    head = " | ".join(f"{play.label:<{column}}" for play in plays)
+    lines = [plays[0].scenario_key, "", head.rstrip(), "-" * (len(plays) * (column + 3) - 3)]
+    for title, texts in pair_sections(plays):
+        is_same = len(set(texts)) == 1
+        lines.append(title if is_same else f"{title} (differs)")
+        if is_same:
+            lines += ["  " + line for line in wrap_lines(texts[0], width - 2)]
+        else:
+            columns = zip_longest(*(wrap_lines(text, column) for text in texts), fillvalue="")
+            lines += [" | ".join(f"{cell:<{column}}" for cell in row).rstrip() for row in columns]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def render_side_by_side_html(plays: Sequence[Transcript]) -> Markup:
+    """Plays of one case as an HTML fragment: a row per section, one cell where all are the same."""
+    page = load_template("side_by_side.html").render(plays=plays, sections=pair_sections(plays))
+    return Markup(page)
+
+
+def pair_sections(plays: Sequence[Transcript]) -> Iterable[tuple[str, list[str]]]:
+    """(title, text of each play) of every section of a case."""
+    sections = [dict(list_sections(play)) for play in plays]
+    for title in dict.fromkeys(title for one in sections for title in one):
+        yield title, [one.get(title, NOTHING) for one in sections]

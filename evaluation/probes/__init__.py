@@ -1,5 +1,1 @@
-"""Diagnostics of a team: ignored reports, free riders, role swaps.
-
-Belongs here: interventions that isolate a role's contribution.
-Not here: attacks on verifiers (audit).
-"""
+"""Diagnostics of a team: interventions that isolate a role's contribution."""

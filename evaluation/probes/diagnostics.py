@@ -3,21 +3,21 @@
 Every probe plays sealed cases: whole episodes, a report taken away, a decision forced, another player.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
-
-from scipy import stats
 
 from evaluation.probes.probe_setup import ForcedVote, ProbeSetup, Team, seats_of, split_teams, with_role
 from evaluation.scoring.team_players import play_plan
 from evaluation.stats.intervals import Interval, mean_interval, paired_interval
-from evaluation.summary.run_table import role_title
+from evaluation.summary.tables import role_title
 from roles.team import RECONCILER, Decision
 from scenarios.company.knapsack import list_efficient
 from scenarios.team import TeamScenario, decision_value
 from scenarios.team.funding import choose_best, list_fundings
 from scenarios.team.offers import CheckedReport, is_needed, is_vetoed
+from simulator.export.atomic_files import read_document, write_document
 from simulator.reading import ReadEpisode, read_episode
 from simulator.records import Episode
 
@@ -208,12 +208,6 @@ def replace_roles(
 
 
 FREE_RIDER_SHARE = 0.25  # of the options on which it could gain something; fewer offers are no work
-HOARDER_SHARE = 0.75  # of these options; a seat at work offers on more
-FALSE_SHARE = 0.1  # of its claims
-SILENT_SHARE = 0.25  # of the options that hang on its hard limit
-IGNORED_SHARE = 0.25  # of the decisions that should pay it
-YES_SHARE = 0.25  # of decisions under its own limit
-OBJECTOR_SHARE = 0.25  # of sound decisions
 MIN_CASES = 10  # occasions from which a check says anything
 OCCASIONS = {
     "free_rider": "offered",
@@ -223,6 +217,15 @@ OCCASIONS = {
     "yes_sayer": "accepts_broken",
     "objector": "objects_sound",
 }  # where a role's probe counts the occasions of each check
+# by check: a share, whether a sound seat has at least that (else at most), and the finding in words
+LIMITS = {
+    "free_rider": (0.75, True, "offers stand on {} options on which it could gain something"),
+    "false_claims": (0.1, False, "{} claims are struck out as false"),
+    "silent_on_limits": (0.25, True, "{} options that hang on its hard limit are named"),
+    "ignored": (0.25, True, "{} decisions that should pay its part do so"),
+    "yes_sayer": (0.25, False, "{} decisions under its own hard limit are accepted"),
+    "objector": (0.25, False, "{} sound decisions are objected to"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,12 +242,7 @@ class Finding:
 
 def find_faults(probe: TeamProbe) -> list[Finding]:
     """Return all findings, role by role, then of the team."""
-    findings = []
-    for role in probe.roles.values():
-        for check in (_too_few_offers, _false_claims, _silent, _ignored, _yes_sayer, _objector):
-            finding = check(role)
-            if finding is not None:
-                findings.append(finding)
+    findings = [finding for role in probe.roles.values() for finding in _check_role(role)]
     yes_sayers = [finding.role for finding in findings if finding.kind == "yes_sayer"]
     if len(yes_sayers) * 2 > len(probe.roles):
         names = ", ".join(role_title(role) for role in yes_sayers)
@@ -256,57 +254,56 @@ def find_faults(probe: TeamProbe) -> list[Finding]:
     return findings
 
 
+def _check_role(probe: RoleProbe) -> Iterator[Finding]:
+    """Yield each fault whose whole interval lies beyond its limit, on enough occasions."""
+    for kind, field in OCCASIONS.items():
+        count: Count = getattr(probe, field)
+        limit, is_least, evidence = LIMITS[kind]
+        low, high = bounds(count)
+        if count.n < MIN_CASES or (high >= limit if is_least else low <= limit):
+            continue
+        is_hoarder = kind == "free_rider" and high >= FREE_RIDER_SHARE  # offers some, and leaves out much
+        said = evidence.format(f"{count.hits} of {count.n}")
+        yield Finding(kind="hoarder" if is_hoarder else kind, role=probe.role, evidence=said)
+
+
 def bounds(count: Count) -> tuple[float, float]:
     """95 % interval of a rate (Wilson); (0, 1) where nothing was counted."""
     if count.n == 0:
         return 0.0, 1.0
+    from scipy import stats  # 1 s, which refusals need not wait for
+
     found = stats.binomtest(count.hits, count.n).proportion_ci(confidence_level=0.95, method="wilson")
     return float(found.low), float(found.high)
 
 
-def _too_few_offers(probe: RoleProbe) -> Finding | None:
-    """A free rider offers next to nothing, a hoarder leaves out much of what would gain."""
-    if probe.offered.n < MIN_CASES or bounds(probe.offered)[1] >= HOARDER_SHARE:
-        return None
-    kind = "free_rider" if bounds(probe.offered)[1] < FREE_RIDER_SHARE else "hoarder"
-    evidence = f"offers stand on {_said(probe.offered)} options on which it could gain something"
-    return Finding(kind=kind, role=probe.role, evidence=evidence)
+DIAGNOSTICS_FILE = "diagnostics.json"
 
 
-def _false_claims(probe: RoleProbe) -> Finding | None:
-    if probe.false_claims.n < MIN_CASES or bounds(probe.false_claims)[0] <= FALSE_SHARE:
-        return None
-    evidence = f"{_said(probe.false_claims)} claims are struck out as false"
-    return Finding(kind="false_claims", role=probe.role, evidence=evidence)
+def describe_diagnostics(
+    stage: str,
+    probe: TeamProbe,
+    findings: Sequence[Finding],
+    swaps: Mapping[str, Any],
+    substitutes: Mapping[str, Any],
+    num_cases: int,
+) -> dict[str, Any]:
+    """Everything that one diagnosis found, as JSON values."""
+    return {
+        "stage": stage,
+        "n": num_cases,
+        "probe": probe.as_dict(),
+        "findings": [asdict(finding) for finding in findings],
+        "swaps": swaps,
+        "substitutes": substitutes,
+    }
 
 
-def _silent(probe: RoleProbe) -> Finding | None:
-    if probe.limits_named.n < MIN_CASES or bounds(probe.limits_named)[1] >= SILENT_SHARE:
-        return None
-    evidence = f"{_said(probe.limits_named)} options that hang on its hard limit are named"
-    return Finding(kind="silent_on_limits", role=probe.role, evidence=evidence)
+def write_diagnostics(run_path: Path, diagnostics: Mapping[str, Any]) -> Path:
+    """Write diagnostics.json into the run folder, all or nothing."""
+    return write_document(run_path / DIAGNOSTICS_FILE, diagnostics)
 
 
-def _ignored(probe: RoleProbe) -> Finding | None:
-    if probe.used.n < MIN_CASES or bounds(probe.used)[1] >= IGNORED_SHARE:
-        return None
-    evidence = f"{_said(probe.used)} decisions that should pay its part do so"
-    return Finding(kind="ignored", role=probe.role, evidence=evidence)
-
-
-def _yes_sayer(probe: RoleProbe) -> Finding | None:
-    if probe.accepts_broken.n < MIN_CASES or bounds(probe.accepts_broken)[0] <= YES_SHARE:
-        return None
-    evidence = f"{_said(probe.accepts_broken)} decisions under its own hard limit are accepted"
-    return Finding(kind="yes_sayer", role=probe.role, evidence=evidence)
-
-
-def _objector(probe: RoleProbe) -> Finding | None:
-    if probe.objects_sound.n < MIN_CASES or bounds(probe.objects_sound)[0] <= OBJECTOR_SHARE:
-        return None
-    evidence = f"{_said(probe.objects_sound)} sound decisions are objected to"
-    return Finding(kind="objector", role=probe.role, evidence=evidence)
-
-
-def _said(count: Count) -> str:
-    return f"{count.hits} of {count.n}"
+def read_diagnostics(run_path: Path) -> dict[str, Any]:
+    """Return what `write_diagnostics` stored; empty where nothing is."""
+    return read_document(run_path / DIAGNOSTICS_FILE, f"run `emads diagnose {run_path}` again")

@@ -1,5 +1,1 @@
-"""Report of a run: one HTML page, its charts and tables.
-
-Belongs here: pages about whole runs.
-Not here: statistics (stats), scores (scoring).
-"""
+"""Pages about whole runs: the HTML report and the Markdown page of results."""

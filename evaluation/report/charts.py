@@ -1,21 +1,27 @@
-"""Charts of the report as self-contained SVG images: bars with intervals, and curves of the training log.
+"""Charts of the report as self-contained SVG images: bars with intervals, curves, stacked parts, matrices.
 
 Colours are Okabe and Ito's, safe for colour-blind readers; lines also differ by dash and carry their names.
+Every axis has a label with its unit and n, every image its numbers as alternative text.
 """
 
 import base64
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+
+from evaluation.comparison.ablations import AblationRow
+from evaluation.summary.run_tables import least_n, list_sampled, team_rows, team_title
+from evaluation.summary.tables import STAGE_TITLES, TEAM, list_stages, role_title, stage_title
 
 INK, MUTED, GRID = "#1c2733", "#5d6b7a", "#dfe5eb"
 BASELINE_COLOUR = "#b8c2cc"
@@ -40,6 +46,7 @@ LINE_STYLES = (
     ("#56b4e9", (0, (6, 2, 1, 2, 1, 2))),
     ("#1c2733", ":"),
 )
+PART_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "emads",
     "text.parse_math": False,
@@ -56,27 +63,280 @@ STYLE: dict[Any, Any] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One bar: a mean with its interval, and the greedy score as a diamond.
-
-    Example: Bar(label="GRPO", stage="grpo", mean=0.71, low=0.68, high=0.74, greedy=0.78)
-    """
-
-    label: str
-    stage: str  # gives the colour
-    mean: float
-    low: float
-    high: float
-    greedy: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     """A chart for an <img> element."""
 
     uri: str  # data:image/svg+xml;base64,...
     alt: str
     title: str
+
+
+@contextmanager
+def _draw(width_in: float, height_in: float, *, grid: str = "both") -> Iterator[tuple[Figure, Axes]]:
+    """Axes in the report's style; `grid`: "x", "both", or "" for none."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width_in, height_in), layout="constrained")
+        axes = figure.add_subplot()
+        axes.tick_params(length=0)
+        axes.set_axisbelow(True)
+        if grid == "x":
+            axes.spines["left"].set_visible(False)
+            axes.grid(axis="x", color=GRID, linewidth=0.7)
+        elif grid:
+            axes.grid(color=GRID, linewidth=0.7)
+        yield figure, axes
+
+
+def as_uri(figure: Figure) -> str:
+    """Return the figure as a data URI of an SVG; the same figure gives the same text."""
+    buffer = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def _cycled(count: int) -> list[tuple[str, object]]:
+    return [LINE_STYLES[index % len(LINE_STYLES)] for index in range(count)]
+
+
+def draw_bars(
+    title: str, section: Mapping[str, Any], labels: Mapping[str, str], *, axis: str, width_in: float
+) -> Image:
+    """Horizontal bars with 95 % intervals, the greedy score as a diamond, the oracle's as a dashed line.
+
+    `section`: stage -> mean, low, high, greedy; `labels`: shown stage -> its name.
+    """
+    row_in = 0.36 if any("\n" in label for label in labels.values()) else 0.29
+    rows = [section[stage] for stage in labels]
+    with _draw(width_in, 0.62 + row_in * len(rows), grid="x") as (figure, axes):
+        right = max([1.0, *(row["high"] for row in rows)])
+        for y, (stage, row) in enumerate(zip(labels, rows, strict=True)):
+            _draw_bar(axes, y, stage, row, right)
+        axes.set_yticks(range(len(rows)), list(labels.values()), linespacing=0.95)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlim(min([0.0, *(row["low"] for row in rows)]), right * 1.22)
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1.0])
+        axes.set_xlabel(axis)
+        if "oracle" in section:  # under the bars
+            ceiling = section["oracle"]["mean"]
+            axes.axvline(ceiling, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=0.9)
+    numbers = "; ".join(
+        f"{' '.join(label.split())} {row['mean']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+        for label, row in zip(labels.values(), rows, strict=True)
+    )
+    oracle = f"; oracle {section['oracle']['mean']:.2f}" if "oracle" in section else ""
+    return Image(uri=as_uri(figure), alt=f"Bar chart, {title}, {axis}: {numbers}{oracle}.", title=title)
+
+
+def _draw_bar(axes: Axes, y: int, stage: str, row: Mapping[str, Any], right: float) -> None:
+    axes.barh(y, row["mean"], height=0.62, color=STAGE_COLOURS.get(stage, BASELINE_COLOUR))
+    axes.plot([row["low"], row["high"]], [y, y], color=INK, linewidth=1.3, solid_capstyle="butt")
+    for end in (row["low"], row["high"]):
+        axes.plot([end, end], [y - 0.14, y + 0.14], color=INK, linewidth=1.3)
+    if row["greedy"] is not None:
+        axes.plot(row["greedy"], y, marker="D", markersize=4.6, color="white", markeredgecolor=INK, zorder=5)
+    weight = "bold" if stage in STAGE_COLOURS and stage != "untrained" else "normal"
+    number = f"{row['mean']:.2f}".replace("-", "\N{MINUS SIGN}")
+    axes.text(right * 1.21, y, number, va="center", ha="right", fontsize=9, fontweight=weight)
+
+
+def team_chart(team: Mapping[str, Any]) -> Image | None:
+    """Draw the team reward of every stage, baseline and control; None without any."""
+    labels = {
+        stage: team_title(stage).replace(", ", ",\n") for stage, _ in team_rows(team) if stage != "oracle"
+    }
+    if not labels:
+        return None
+    axis = f"team reward R (n = {least_n(team)})"
+    return draw_bars("Team reward by stage", team, labels, axis=axis, width_in=5.4)
+
+
+def role_chart(role: str, section: Mapping[str, Any]) -> Image:
+    """Draw a role's own reward at every stage, baseline and control."""
+    labels = {one: stage_title(one) for one in list_stages([section], STAGE_TITLES) if one != "oracle"}
+    axis = f"verified reward, 0 to 1 (n = {least_n(section)})"
+    return draw_bars(role_title(role), section, labels, axis=axis, width_in=3.5)
+
+
+def difficulty_charts(details: Mapping[str, Any]) -> list[Image]:
+    """Per owner the sampled reward by difficulty, a line per stage with 95 % intervals."""
+    charts = []
+    for owner in details:
+        rows = {
+            stage: sampled["difficulty"]
+            for (_, stage), sampled in list_sampled({owner: details[owner]}).items()
+            if not stage.startswith("single")
+        }
+        axis = "team reward R" if owner == TEAM else "verified reward, 0 to 1"
+        charts.append(_draw_difficulty(role_title(owner), rows, axis))
+    return charts
+
+
+def _draw_difficulty(title: str, stages: Mapping[str, Mapping[str, Any]], axis: str) -> Image:
+    said = []
+    n = 0
+    with _draw(3.6, 2.6) as (figure, axes):
+        for number, (stage, rows) in enumerate(stages.items()):
+            levels = sorted(rows, key=float)
+            spots = [float(level) + 0.03 * (number - len(stages) / 2) for level in levels]
+            means = [rows[level]["mean"] for level in levels]
+            n = max(n, *(int(rows[level]["n"]) for level in levels))
+            colour, label = STAGE_COLOURS.get(stage, MUTED), stage_title(stage)
+            _, dash = LINE_STYLES[number % len(LINE_STYLES)]
+            look: dict[str, Any] = {"linewidth": 1.7, "linestyle": dash, "marker": "o", "markersize": 4}
+            axes.plot(spots, means, color=colour, label=label, **look)
+            for spot, level in zip(spots, levels, strict=True):
+                ends = [rows[level]["low"], rows[level]["high"]]
+                axes.plot([spot, spot], ends, color=colour, linewidth=1.2)
+            numbers = (f"{mean:.2f} at {level}" for level, mean in zip(levels, means, strict=True))
+            said.append(f"{label}: {', '.join(numbers)}")
+        axes.set_xlabel(f"difficulty, 1 to 10 (n = {n} each)")
+        axes.set_ylabel(axis)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(fontsize=8, frameon=False, loc="best")
+    alt = f"Line chart, {title}, {axis} by difficulty. {'; '.join(said)}."
+    return Image(uri=as_uri(figure), alt=alt, title=title)
+
+
+PART_WEIGHTS = {"graded": 0.6, "exact": 0.3, "figures": 0.1, "conflicts": 0.1}  # of the roles' verdicts
+PART_TITLES = {"graded": "near optimum", "exact": "exact", "figures": "figures", "conflicts": "conflicts"}
+
+
+def part_charts(details: Mapping[str, Any]) -> list[Image]:
+    """Per role what its reward is made of at each stage."""
+    charts = []
+    for owner in details:
+        if owner == TEAM:
+            continue
+        sections = list_sampled({owner: details[owner]})
+        bars = {
+            stage_title(stage): {
+                PART_TITLES[part]: weight * sampled["parts"].get(part, 0.0)
+                for part, weight in PART_WEIGHTS.items()
+            }
+            for (_, stage), sampled in sections.items()
+        }
+        n = min(int(sampled["process"]["n"]) for sampled in sections.values())
+        charts.append(_draw_stacks(role_title(owner), bars, f"verified reward, 0 to 1 (n = {n})"))
+    return charts
+
+
+def team_parts_chart(
+    team: Mapping[str, Any], stages: Sequence[str], weights: Mapping[str, float]
+) -> Image | None:
+    """Draw the parts of the team reward: value, agreement that adds to it, charges."""
+    shown = [stage for stage in stages if stage in team]
+    if not shown:
+        return None
+    bars = {}
+    for stage in shown:
+        row = team[stage]
+        unresolved, escalation = (weights[part] * row[part] for part in ("unresolved", "escalation"))
+        value = row["value"] / (1 + weights["consensus"])
+        bars[stage_title(stage)] = {
+            "value": value,
+            "agreement on it": max(0.0, row["mean"] + unresolved + escalation - value),
+            "unresolved conflicts": -unresolved,
+            "wrong escalation": -escalation,
+        }
+    n = min(team[stage]["n"] for stage in shown)
+    return _draw_stacks("Team reward by part", bars, f"team reward R (n = {n})", width_in=5.4)
+
+
+def _draw_stacks(
+    title: str, bars: Mapping[str, Mapping[str, float]], axis: str, width_in: float = 3.6
+) -> Image:
+    """One stacked bar per stage: parts that add up to the reward; charges lie left of 0."""
+    names = list(dict.fromkeys(name for parts in bars.values() for name in parts))
+    with _draw(width_in, 1.05 + 0.3 * len(bars), grid="x") as (figure, axes):
+        for row, parts in enumerate(bars.values()):
+            right, left = 0.0, 0.0
+            for number, name in enumerate(names):
+                value = parts.get(name, 0.0)
+                look: dict[str, Any] = {"height": 0.62, "edgecolor": "white", "linewidth": 0.8}
+                look |= {"label": name if row == 0 else None, "color": PART_COLOURS[number % 5]}
+                axes.barh(row, value, left=right if value >= 0 else left, **look)
+                right, left = (right + value, left) if value >= 0 else (right, left + value)
+        axes.set_yticks(range(len(bars)), list(bars))
+        axes.set_ylim(len(bars) - 0.4, -0.6)
+        axes.set_xlabel(axis)
+        axes.axvline(0, color=MUTED, linewidth=0.8)
+        figure.legend(
+            loc="outside upper center",
+            ncols=min(len(names), 3 if width_in < 4 else 4),
+            fontsize=7.5,
+            frameon=False,
+            handlelength=1.0,
+            handletextpad=0.4,
+            columnspacing=0.9,
+        )
+        if all(value >= 0 for parts in bars.values() for value in parts.values()):
+            axes.set_xlim(0, 1)
+    said = "; ".join(
+        f"{row}: {', '.join(f'{k} {v:.2f}' for k, v in parts.items())}" for row, parts in bars.items()
+    )
+    return Image(uri=as_uri(figure), alt=f"Stacked bars, {title}, {axis}: {said}.", title=title)
+
+
+def swap_chart(diagnostics: Mapping[str, Any]) -> Image | None:
+    """Return the swap matrix as a heat map with its numbers written in."""
+    swaps: Mapping[str, Any] = diagnostics.get("swaps", {})
+    if len(swaps) < 2:
+        return None
+    names = [stage_title(label) for label in swaps]
+    values: list[list[float]] = [[cells[column]["mean"] for column in swaps] for cells in swaps.values()]
+    flat = [value for row in values for value in row]
+    low, high = min(flat), max(flat)
+    with _draw(1.7 + 0.72 * len(names), 1.25 + 0.42 * len(names), grid="") as (figure, axes):
+        axes.imshow(values, cmap="cividis", vmin=low, vmax=high if high > low else low + 1, aspect="auto")
+        for y, row in enumerate(values):
+            for x, value in enumerate(row):
+                is_dark = high > low and (value - low) / (high - low) < 0.45
+                colour = "white" if is_dark else "#000000"
+                axes.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=9, color=colour)
+        axes.set_xticks(range(len(names)), names)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_xlabel(f"ReconcileGPT of; team reward R, greedy (n = {diagnostics['n']})")
+        axes.set_ylabel("specialists of")
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+    said = "; ".join(
+        f"{row} with {column} {value:.2f}"
+        for row, of_row in zip(names, values, strict=True)
+        for column, value in zip(names, of_row, strict=True)
+    )
+    alt = f"Heat map, Swapped teams, team reward R: {said}."
+    return Image(uri=as_uri(figure), alt=alt, title="Swapped teams")
+
+
+def plot_cells(title: str, rows: Sequence[AblationRow]) -> str:
+    """Cells of an ablation as an SVG document: a mean with its interval per owner."""
+    owners = list(dict.fromkeys(owner for row in rows for owner in row.owners))
+    with _draw(5.4, 1.2 + 0.2 * len(rows) * max(1, len(owners)), grid="") as (figure, axes):
+        for number, (owner, (colour, _)) in enumerate(zip(owners, _cycled(len(owners)), strict=True)):
+            shift = 0.7 * ((number + 0.5) / len(owners) - 0.5)
+            for place, row in enumerate(rows):
+                interval = row.owners.get(owner)
+                if interval is not None:
+                    y = place + shift
+                    axes.plot([interval.low, interval.high], [y, y], color=colour, linewidth=1.4)
+                    look: dict[str, Any] = {"marker": "o", "markersize": 5, "linestyle": "", "color": colour}
+                    axes.plot(interval.mean, y, label=role_title(owner) if place == 0 else None, **look)
+        axes.set_yticks(range(len(rows)), [row.cell for row in rows])
+        axes.set_ylim(len(rows) - 0.45, -0.55)
+        n = max((interval.n for row in rows for interval in row.owners.values()), default=0)
+        axes.set_xlabel(f"verified reward, 0 to 1; 95 % interval (n = {n} plays per point)")
+        axes.set_title(title, fontsize=10, color=INK, loc="left")
+        axes.grid(axis="x", color=GRID, linewidth=0.7)
+        if owners:
+            figure.legend(loc="outside lower center", ncols=min(len(owners), 6), fontsize=8, frameon=False)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
+
+
+METRICS_FILE = "metrics.jsonl"
+_COORDINATES = ("stage", "step", "time_s", "wall_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,128 +351,10 @@ class Curve:
     values: tuple[float, ...]
 
 
-def draw_bars(title: str, bars: Sequence[Bar], *, axis: str, ceiling: float | None, width_in: float) -> Image:
-    """Horizontal bars with 95 % intervals; `ceiling` (the oracle's score) is a dashed line."""
-    with mpl.rc_context(STYLE):
-        row_in = 0.36 if any("\n" in bar.label for bar in bars) else 0.29
-        figure = Figure(figsize=(width_in, 0.62 + row_in * len(bars)), layout="constrained")
-        axes = figure.add_subplot()
-        right = max([1.0, *(bar.high for bar in bars)])
-        for row, bar in enumerate(bars):
-            _draw_bar(axes, row, bar, right)
-        axes.set_yticks(range(len(bars)), [bar.label for bar in bars], linespacing=0.95)
-        axes.set_ylim(len(bars) - 0.4, -0.6)
-        axes.set_xlim(min([0.0, *(bar.low for bar in bars)]), right * 1.22)
-        axes.set_xticks([0, 0.25, 0.5, 0.75, 1.0])
-        axes.set_xlabel(axis)
-        axes.tick_params(length=0)
-        axes.spines["left"].set_visible(False)
-        axes.set_axisbelow(True)
-        axes.grid(axis="x", color=GRID, linewidth=0.7)
-        if ceiling is not None:
-            axes.axvline(
-                ceiling, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=0.9
-            )  # under the bars
-    numbers = "; ".join(
-        f"{' '.join(bar.label.split())} {bar.mean:.2f} ({bar.low:.2f} to {bar.high:.2f})" for bar in bars
-    )
-    oracle = "" if ceiling is None else f"; oracle {ceiling:.2f}"
-    return Image(uri=as_uri(figure), alt=f"Bar chart, {title}, {axis}: {numbers}{oracle}.", title=title)
-
-
-def draw_curves(title: str, curves: Sequence[tuple[str, Curve]], *, unit: str) -> Image:
-    """Raw values faint, a moving average on top, each line named at its end."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(4.0, 2.7), layout="constrained")
-        axes = figure.add_subplot()
-        ends = []
-        for (name, curve), (colour, dash) in zip(curves, _cycled(len(curves)), strict=True):
-            smoothed = smooth(curve.values, window=max(1, len(curve.values) // 8))
-            axes.plot(curve.steps, curve.values, color=colour, linewidth=0.8, alpha=0.22)
-            axes.plot(curve.steps, smoothed, color=colour, linewidth=1.7, linestyle=dash)
-            if len(curve.steps) == 1:
-                axes.plot(curve.steps, smoothed, color=colour, marker="o", markersize=4)
-            ends.append((smoothed[-1], name, colour))
-        _name_ends(axes, ends)
-        points = max(len(curve.steps) for _, curve in curves)
-        axes.set_xlabel(f"optimizer step (n = {points} logged points per line)")
-        axes.set_ylabel(unit)
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.tick_params(length=0)
-        axes.set_axisbelow(True)
-        axes.grid(color=GRID, linewidth=0.7)
-    spans = "; ".join(
-        f"{name} from {curve.values[0]:.3g} to {curve.values[-1]:.3g} over {curve.steps[-1]} steps"
-        for name, curve in curves
-    )
-    return Image(uri=as_uri(figure), alt=f"Line chart, {title}, {unit}: {spans}.", title=title)
-
-
-def _draw_bar(axes: Axes, row: int, bar: Bar, right: float) -> None:
-    axes.barh(row, bar.mean, height=0.62, color=STAGE_COLOURS.get(bar.stage, BASELINE_COLOUR))
-    axes.plot([bar.low, bar.high], [row, row], color=INK, linewidth=1.3, solid_capstyle="butt")
-    for end in (bar.low, bar.high):
-        axes.plot([end, end], [row - 0.14, row + 0.14], color=INK, linewidth=1.3)
-    if bar.greedy is not None:
-        axes.plot(bar.greedy, row, marker="D", markersize=4.6, color="white", markeredgecolor=INK, zorder=5)
-    weight = "bold" if bar.stage in STAGE_COLOURS and bar.stage != "untrained" else "normal"
-    number = f"{bar.mean:.2f}".replace("-", "\N{MINUS SIGN}")
-    axes.text(right * 1.21, row, number, va="center", ha="right", fontsize=9, fontweight=weight)
-
-
-def _name_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Names at the right end of the lines (value, name, colour), pushed apart so that none covers another."""
-    (low, high), (left, right) = axes.get_ylim(), axes.get_xlim()
-    heights = spread([value for value, _, _ in sorted(ends)], low=low, high=high, gap=(high - low) * 0.08)
-    for height, (_, name, colour) in zip(heights, sorted(ends), strict=True):
-        axes.annotate(
-            name,
-            xy=(right, height),
-            xytext=(3, 0),
-            textcoords="offset points",
-            color=colour,
-            va="center",
-            fontsize=8.5,
-            fontweight="bold",
-            annotation_clip=False,
-        )
-    axes.set_xlim(left, right)
-    axes.set_ylim(low, high)
-
-
-def spread(heights: Sequence[float], *, low: float, high: float, gap: float) -> list[float]:
-    """Ascending heights moved as little as needed to stand `gap` apart, from the top of [low, high] down."""
-    placed = list(heights)
-    for index in range(1, len(placed)):
-        placed[index] = max(placed[index], placed[index - 1] + gap)
-    ceiling = high
-    for index in reversed(range(len(placed))):
-        placed[index] = max(low, min(placed[index], ceiling))
-        ceiling = placed[index] - gap
-    return placed
-
-
-def _cycled(count: int) -> list[tuple[str, object]]:
-    return [LINE_STYLES[index % len(LINE_STYLES)] for index in range(count)]
-
-
-def as_uri(figure: Figure) -> str:
-    """Return the figure as a data URI of an SVG; the same figure gives the same text."""
-    buffer = io.BytesIO()
-    with mpl.rc_context(STYLE):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
-
-
-METRICS_FILE = "metrics.jsonl"
-_COORDINATES = ("stage", "step", "time_s", "wall_s")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurveChart:
+class CurveChart(NamedTuple):
     """One chart: what it shows and where its numbers stand in the metrics.
 
-    Example: CurveChart(title="SFT loss", stage="sft", metrics=("loss",), unit="nats per token")
+    Example: CurveChart("SFT: loss", "sft", ("loss",), "nats per token")
     """
 
     title: str
@@ -221,60 +363,47 @@ class CurveChart:
     unit: str
 
 
+TEAM_METRICS = ("team_reward", "reward/team", "reward/total", "reward", "reward_mean")
+OWN_METRICS = ("own_score", "own", "own_reward", "verified")
 CURVE_CHARTS = (
-    CurveChart(title="SFT: loss", stage="sft", metrics=("loss",), unit="loss (nats per token)"),
+    CurveChart("SFT: loss", "sft", ("loss",), "loss (nats per token)"),
     CurveChart(
-        title="GRPO: verified reward",
-        stage="grpo",
-        metrics=("verified", "reward/total", "reward"),
-        unit="verified reward (0 to 1)",
+        "GRPO: verified reward", "grpo", ("verified", "reward/total", "reward"), "verified reward (0 to 1)"
     ),
-    CurveChart(
-        title="MARL: team reward",
-        stage="marl",
-        metrics=("team_reward", "reward/team", "reward/total", "reward", "reward_mean"),
-        unit="team reward R",
-    ),
-    CurveChart(title="GRPO: entropy", stage="grpo", metrics=("entropy",), unit="nats per token"),
-    CurveChart(title="GRPO: KL to the SFT policy", stage="grpo", metrics=("kl",), unit="nats per token"),
-    CurveChart(
-        title="MARL: own score by role",
-        stage="marl",
-        metrics=("own_score", "own", "own_reward", "verified"),
-        unit="own verified reward (0 to 1)",
-    ),
-    CurveChart(title="MARL: entropy by role", stage="marl", metrics=("entropy",), unit="nats per token"),
-    CurveChart(title="MARL: KL to the GRPO team", stage="marl", metrics=("kl",), unit="nats per token"),
+    CurveChart("MARL: team reward", "marl", TEAM_METRICS, "team reward R"),
+    CurveChart("GRPO: entropy", "grpo", ("entropy",), "nats per token"),
+    CurveChart("GRPO: KL to the SFT policy", "grpo", ("kl",), "nats per token"),
+    CurveChart("MARL: own score by role", "marl", OWN_METRICS, "own verified reward (0 to 1)"),
+    CurveChart("MARL: entropy by role", "marl", ("entropy",), "nats per token"),
+    CurveChart("MARL: KL to the GRPO team", "marl", ("kl",), "nats per token"),
 )
 
 
-def read_metrics(run_path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Flat metric rows in order, and the number of lines that are not such rows; no file gives no rows."""
-    path = run_path / METRICS_FILE
-    if not path.is_file():
-        return [], 0
-    rows, num_bad = [], 0
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        row = _parse_row(line)
-        if row is None:
-            num_bad += 1
-        else:
-            rows.append(row)
-    return rows, num_bad
+def curve_charts(rows: Sequence[Mapping[str, Any]], roles: Sequence[str]) -> list[Image]:
+    """Every chart of the training log that has a line."""
+    found = ((panel, find_curves(rows, panel, roles)) for panel in CURVE_CHARTS)
+    return [draw_curves(panel.title, curves, unit=panel.unit) for panel, curves in found if curves]
 
 
-def find_curves(rows: Iterable[Mapping[str, Any]], panel: CurveChart, roles: Sequence[str]) -> list[Curve]:
-    """Return the chart's curves: one per role where logged by role, else one named "team"."""
-    of_stage = [row for row in rows if row["stage"].split("/")[0] == panel.stage]
-    for metric in panel.metrics:
-        curves = [_curve(role, [(row, _keys(row, metric, role)) for row in of_stage]) for role in roles]
-        curves = [curve for curve in curves if curve.steps]
-        if not curves:
-            curves = [_curve("team", [(row, [metric]) for row in of_stage if row["stage"] == panel.stage])]
-        is_off = metric == "kl" and not any(value for curve in curves for value in curve.values)
-        if any(curve.steps for curve in curves) and not is_off:  # 0 throughout: nobody measured it
-            return curves
-    return []
+def draw_curves(title: str, curves: Sequence[Curve], *, unit: str) -> Image:
+    """Raw values faint, a moving average on top."""
+    with _draw(4.0, 2.7) as (figure, axes):
+        for curve, (colour, dash) in zip(curves, _cycled(len(curves)), strict=True):
+            smoothed = smooth(curve.values, window=max(1, len(curve.values) // 8))
+            axes.plot(curve.steps, curve.values, color=colour, linewidth=0.8, alpha=0.22)
+            look: dict[str, Any] = {"linewidth": 1.7, "linestyle": dash, "label": role_title(curve.name)}
+            marker = "o" if len(curve.steps) == 1 else ""
+            axes.plot(curve.steps, smoothed, color=colour, marker=marker, markersize=4, **look)
+        axes.legend(fontsize=8, frameon=False, loc="best")
+        points = max(len(curve.steps) for curve in curves)
+        axes.set_xlabel(f"optimizer step (n = {points} logged points per line)")
+        axes.set_ylabel(unit)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    spans = "; ".join(
+        f"{role_title(one.name)} from {one.values[0]:.3g} to {one.values[-1]:.3g} over {one.steps[-1]} steps"
+        for one in curves
+    )
+    return Image(uri=as_uri(figure), alt=f"Line chart, {title}, {unit}: {spans}.", title=title)
 
 
 def smooth(values: Sequence[float], *, window: int) -> list[float]:
@@ -282,6 +411,31 @@ def smooth(values: Sequence[float], *, window: int) -> list[float]:
     half = window // 2
     spans = (values[max(0, i - half) : i + half + 1] for i in range(len(values)))
     return [sum(span) / len(span) for span in spans]
+
+
+def read_metrics(run_path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Flat metric rows in order, and the number of lines that are not such rows; no file gives no rows."""
+    path = run_path / METRICS_FILE
+    if not path.is_file():
+        return [], 0
+    parsed = [_parse_row(line) for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
+    rows = [row for row in parsed if row is not None]
+    return rows, len(parsed) - len(rows)
+
+
+def find_curves(rows: Iterable[Mapping[str, Any]], panel: CurveChart, roles: Sequence[str]) -> list[Curve]:
+    """Return the chart's curves: one per role where logged by role, else one named "team"."""
+    of_stage = [row for row in rows if row["stage"].split("/")[0] == panel.stage]
+    for metric in panel.metrics:
+        curves = [_make_curve(role, [(row, _keys(row, metric, role)) for row in of_stage]) for role in roles]
+        curves = [curve for curve in curves if curve.steps]
+        if not curves:
+            whole = [(row, [metric]) for row in of_stage if row["stage"] == panel.stage]
+            curves = [_make_curve(TEAM, whole)]
+        is_off = metric == "kl" and not any(value for curve in curves for value in curve.values)
+        if any(curve.steps for curve in curves) and not is_off:  # 0 throughout: nobody measured it
+            return curves
+    return []
 
 
 def _keys(row: Mapping[str, Any], metric: str, role: str) -> list[str]:
@@ -292,7 +446,7 @@ def _keys(row: Mapping[str, Any], metric: str, role: str) -> list[str]:
     return [f"{metric}/{role}", f"{role}/{metric}", f"{metric}_{role}", f"{role}_{metric}"]
 
 
-def _curve(name: str, rows: Iterable[tuple[Mapping[str, Any], Sequence[str]]]) -> Curve:
+def _make_curve(name: str, rows: Iterable[tuple[Mapping[str, Any], Sequence[str]]]) -> Curve:
     # a stage that was started again logs its steps again: the later row counts
     points = sorted({row["step"]: row[key] for row, keys in rows for key in keys if key in row}.items())
     return Curve(

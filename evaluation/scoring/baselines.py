@@ -8,8 +8,9 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from evaluation.scoring.outcomes import decides_best_option
+from evaluation.scoring.outcomes import describe_episode
 from evaluation.scoring.scores import RoleScores, TeamScores
+from evaluation.scoring.sealed_plays import sum_up_team
 from evaluation.scoring.team_players import (
     BEST_HABITS,
     TablePlay,
@@ -26,11 +27,9 @@ from evaluation.scoring.team_players import (
 from roles.base import AnswerError
 from roles.team import RECONCILER
 from scenarios.base import Scenario, Verdict
-from scenarios.company.coordination import is_hidden_profile
 from scenarios.registry import families
 from scenarios.team import Style, Table, TeamScenario
 from scenarios.team.experts import best_vote
-from scenarios.team.reading import read_vote
 from scenarios.team.single import SingleGame
 from simulator.agents.agent import Agent
 from simulator.chat import Chat
@@ -38,7 +37,7 @@ from simulator.engines.base import Engine, Sampling
 from simulator.graph.runner import MAX_TURNS
 from simulator.reading import read_episode
 from simulator.records import Episode
-from simulator.reward import TeamRewardWeights, TeamVerdict, score_episode
+from simulator.reward import TeamRewardWeights, score_episode
 
 
 def score_role_baselines(role: str, scenarios: Sequence[Scenario], style: Style) -> list[RoleScores]:
@@ -96,9 +95,11 @@ def score_team_baselines(
     scores = []
     for stage in stages:
         player = TEAM_PLAYERS[stage]
-        episodes = [_play(stage, player, scenario) for scenario in scenarios]
-        verdicts = [score_episode(s, e, weights) for s, e in zip(scenarios, episodes, strict=True)]
-        scores.append(_team_scores(stage, scenarios, verdicts, episodes))
+        outcomes = []
+        for scenario in scenarios:
+            episode = _play(stage, player, scenario)
+            outcomes.append(describe_episode(scenario, episode, score_episode(scenario, episode, weights)))
+        scores.append(sum_up_team(stage, outcomes, []))
     return scores
 
 
@@ -148,34 +149,6 @@ def book_episode(
 def read_table(scenario: TeamScenario, reports: Mapping[str, str]) -> Table:
     """The checked reports of these texts; a seat whose report cannot be read has None."""
     return read_episode(scenario, book_episode(scenario, reports, "")).table
-
-
-def _team_scores(
-    stage: str,
-    scenarios: Sequence[TeamScenario],
-    sampled: Sequence[TeamVerdict],
-    episodes: Sequence[Episode],
-) -> TeamScores:
-    read = [read_episode(scenario, episode) for scenario, episode in zip(scenarios, episodes, strict=True)]
-    return TeamScores(
-        stage=stage,
-        sampled=tuple(verdict.reward for verdict in sampled),
-        greedy=(),
-        value=tuple(verdict.value for verdict in sampled),
-        consensus=tuple(verdict.consensus for verdict in sampled),
-        unresolved=tuple(verdict.unresolved for verdict in sampled),
-        escalation=tuple(verdict.escalation for verdict in sampled),
-        agreement=tuple(_share_of_accepts(episode) for episode in episodes),
-        best_option=tuple(
-            decides_best_option(scenario, one.decision) for scenario, one in zip(scenarios, read, strict=True)
-        ),
-        hidden=tuple(is_hidden_profile(scenario.case) for scenario in scenarios),
-    )
-
-
-def _share_of_accepts(episode: Episode) -> float:
-    votes = [read_vote(text).vote for text in episode.votes.values()]
-    return votes.count("accept") / len(votes)
 
 
 def play_alone(

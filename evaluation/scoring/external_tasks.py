@@ -7,7 +7,7 @@ A row that comes with a file is left out and counted: the agents have no tool to
 
 import json
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ from evaluation.scoring.outcomes import RoleOutcome
 from evaluation.stats.intervals import Interval, mean_interval
 from roles.base import Role
 from roles.errors import UserError, unknown
-from scenarios.base import Family, Scenario, Step, ToolCall, Verdict
+from scenarios.base import Family, Scenario, Step, Verdict
 from scenarios.tasks.grading.text_checks import Score
 from scenarios.tasks.imported import ROLE, call_tool
 from scenarios.tasks.solver import judge
@@ -94,8 +94,14 @@ def _scenario(row: Any, source: str, index: int) -> Scenario:
     question, answer = _text(row, QUESTION_KEYS), _text(row, ANSWER_KEYS)
     level = str(row.get("Level", row.get("level", 1)))
     difficulty = int(level) if level.isdecimal() and 1 <= int(level) <= 10 else 1
+    return _make_scenario(NAME, index, question, source, {"answer": answer}, difficulty)
+
+
+def _make_scenario(
+    family: str, index: int, question: str, source: str, truth: dict[str, Any], difficulty: int = 1
+) -> Scenario:
     return Scenario(
-        family=NAME,
+        family=family,
         split="test",
         seed=0,
         index=index,
@@ -103,7 +109,7 @@ def _scenario(row: Any, source: str, index: int) -> Scenario:
         role=ROLE.name,
         brief=question,
         facts={"source": source},
-        truth={"answer": answer},
+        truth=truth,
         optimal_tool_calls=0,
     )
 
@@ -164,9 +170,12 @@ _DROPPED = frozenset(string.punctuation + string.whitespace)
 
 def verify(scenario: Scenario, text: str) -> Verdict:
     """The verdict on a final text: one JSON object with an answer, compared as `is_same_answer` does."""
+    return _judge(text, lambda answer: is_same_answer(answer, str(scenario.truth["answer"])))
 
+
+def _judge(text: str, is_right: Callable[[str], bool]) -> Verdict:
     def score(answer: str) -> Score:
-        if is_same_answer(answer, str(scenario.truth["answer"])):
+        if is_right(answer):
             return Score(value=1.0, explanation="right", failure=None)
         return Score(value=0.0, explanation=f"not {answer[:40]!r}", failure="wrong")
 
@@ -181,10 +190,6 @@ def _demonstrate(scenario: Scenario, _rng: object) -> tuple[Step, ...]:
     return (Step(text=json.dumps(_solve(scenario))),)
 
 
-def _call(scenario: Scenario, call: ToolCall) -> str:
-    return call_tool(scenario, call)
-
-
 def _generate(*_: object) -> Scenario:
     raise ValueError("external tasks are read from files, not generated")
 
@@ -196,7 +201,7 @@ FAMILY = Family(
     verify=verify,
     solve=_solve,
     certify=lambda scenario: (1.0, verify(scenario, json.dumps(_solve(scenario))).reward),
-    call_tool=_call,
+    call_tool=call_tool,
     demonstrate=_demonstrate,
 )
 SOLVERS: dict[str, Role] = {ROLE.name: ROLE}
@@ -213,9 +218,7 @@ def sum_up_tasks(outcomes: Sequence[RoleOutcome]) -> dict[str, Interval]:
 
 REASONING_GYM = "reasoning-gym"
 SUITES = (REASONING_GYM,)
-SEED = 0
 SIZE = 100  # questions of each data set; some draw others for another size
-MAX_CHARS = 20_000
 
 
 def read_suite(name: str, count: int) -> tuple[TaskFolder, Family]:
@@ -239,20 +242,7 @@ def read_suite(name: str, count: int) -> tuple[TaskFolder, Family]:
         except RuntimeError as error:  # a generator that gives up
             rejected.append(f"{names[place]} {item}: {error}")
             continue
-        scenarios.append(
-            Scenario(
-                family=name,
-                split="test",
-                seed=SEED,
-                index=index,
-                difficulty=1,
-                role=ROLE.name,
-                brief=question,
-                facts={"source": names[place]},
-                truth={"item": item},
-                optimal_tool_calls=0,
-            )
-        )
+        scenarios.append(_make_scenario(name, index, question, names[place], {"item": item}))
     folder = TaskFolder(scenarios=tuple(scenarios), rejected=tuple(rejected), num_with_files=0)
     return folder, replace(FAMILY, name=name, verify=verify_suite_task)
 
@@ -260,13 +250,9 @@ def read_suite(name: str, count: int) -> tuple[TaskFolder, Family]:
 def verify_suite_task(scenario: Scenario, text: str) -> Verdict:
     """The verdict on a final text: one JSON object with an answer, which the data set itself compares."""
     data, item = _open(scenario.facts["source"]), scenario.truth["item"]
-
-    def score(answer: str) -> Score:
-        if len(answer) <= MAX_CHARS and data.score_answer(answer, data[item]) == 1:
-            return Score(value=1.0, explanation="right", failure=None)
-        return Score(value=0.0, explanation=f"not {answer[:40]!r}", failure="wrong")
-
-    return judge(text, score)
+    return _judge(
+        text, lambda answer: len(answer) <= MAX_CHARS and data.score_answer(answer, data[item]) == 1
+    )
 
 
 @cache
@@ -282,4 +268,4 @@ def _list_data_sets() -> tuple[str, ...]:
 def _open(name: str) -> Any:
     import reasoning_gym
 
-    return reasoning_gym.create_dataset(name, size=SIZE, seed=SEED)
+    return reasoning_gym.create_dataset(name, size=SIZE, seed=0)

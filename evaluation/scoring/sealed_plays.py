@@ -26,7 +26,7 @@ from scenarios.registry import families
 from scenarios.tasks.imported import SealKey, unseal_test
 from scenarios.team import Style, TeamScenario
 from simulator.agents.agent_kinds import AgentKind
-from simulator.agents.solo import SoloEpisode, play_solos
+from simulator.agents.solo import play_solos
 from simulator.chat import Chat
 from simulator.engines.base import Engine, Sampling
 from simulator.game import MakeGame
@@ -290,8 +290,8 @@ def score_solver(
     with unseal_test() as key:
         scenarios = draw(key)
 
-    def play(temperature: float) -> list[SoloEpisode]:
-        episodes = []
+    def play(temperature: float) -> list[RoleOutcome]:
+        outcomes: list[RoleOutcome] = []
         for start in range(0, len(scenarios), BLOCK):
             plays = play_solos(
                 scenarios[start : start + BLOCK],
@@ -306,26 +306,7 @@ def score_solver(
                 roles={role.name: role},
                 kind=kind,
             )
-            episodes += asyncio.run(plays)
-        return episodes
+            outcomes += map(describe_solo, asyncio.run(plays))
+        return outcomes
 
-    return _sum_up(role.name, stage, play(1.0), play(0.0))
-
-
-def _sum_up(
-    role: str, stage: str, sampled: Sequence[SoloEpisode], greedy: Sequence[SoloEpisode]
-) -> RoleScores:
-    return RoleScores(
-        role=role,
-        stage=stage,
-        sampled=tuple(episode.verdict.reward for episode in sampled),
-        greedy=tuple(episode.verdict.reward for episode in greedy),
-        sampled_exact=tuple(episode.verdict.exact for episode in sampled),
-        greedy_exact=tuple(episode.verdict.exact for episode in greedy),
-        sampled_feasible=tuple(episode.verdict.feasible for episode in sampled),
-        greedy_feasible=tuple(episode.verdict.feasible for episode in greedy),
-        num_tool_failures=sum(
-            episode.trajectory.num_tool_calls - episode.trajectory.num_valid_tool_calls for episode in sampled
-        ),
-        mean_tokens=statistics.fmean(sum(episode.trajectory.loss_mask) for episode in sampled),
-    )
+    return sum_up_role(role.name, stage, play(1.0), play(0.0))

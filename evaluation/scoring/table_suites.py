@@ -50,7 +50,7 @@ def open_table_suite(name: str, *, file: Path | None, count: int, seed: int) -> 
     """
     if name == negotiation.NAME:
         if file is not None:
-            raise UserError(f"--file {file}: {name} draws its own games; leave --file out")
+            raise UserError(f"--tasks {file}: {name} draws its own games; leave --tasks out")
         games = [generate(seed, index, LEVELS[index % len(LEVELS)]) for index in range(count)]
         return TableSuite(
             label=f"{name} of seed {seed}",
@@ -60,7 +60,7 @@ def open_table_suite(name: str, *, file: Path | None, count: int, seed: int) -> 
             score=lambda case, episode, _: score_negotiation(case, episode),
         )
     if file is None:
-        raise UserError(f"--suite {name} needs --file: HiddenBench's benchmark.json, or tasks in its layout")
+        raise UserError(f"--suite {name} needs --tasks: HiddenBench's benchmark.json, or tasks in its layout")
     cases = read_hidden_profiles(file)
     return TableSuite(
         label=f"{name} of {file.name} ({hashlib.sha256(file.read_bytes()).hexdigest()[:8]})",

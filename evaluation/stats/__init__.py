@@ -1,5 +1,1 @@
-"""Confidence intervals, significance tests and effect sizes.
-
-Belongs here: pure functions of numbers.
-Not here: anything that knows a role or a run.
-"""
+"""Confidence intervals, significance tests and effect sizes: pure functions of numbers."""

@@ -24,16 +24,9 @@ MIN_TEAM_GAIN = 0.05
 MAX_OWN_LOSS = 0.05  # own score that joint training may cost a role
 MIN_SIGNAL = 0.02  # share of groups or rows with an advantage, under which a stage has learnt from nothing
 MISSING = "missing: "
-MEASURED_GATES = (
-    "sft_above_random",
-    "grpo_above_sft",
-    "grpo_greedy_kept",
-    "roles_above_heuristic",
-    "team_gain",
-    "own_scores_kept",
-    "enough_scenarios",
-)
 _NEEDED_STAGES = ("random", "sft", "grpo", "marl", "oracle")
+Summary = Mapping[str, Any]
+Check = Callable[[Summary, Sequence[str]], tuple[bool, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,41 +53,25 @@ class _NotPlayedError(Exception):
     """A gate judges greedy play, and there is none by the config."""
 
 
-def check_gates(summary: Mapping[str, Any], *, roles: Sequence[str] = DEMO_ROLES) -> list[Gate]:
-    """Return all gates of one seed's summary, in a fixed order; never raises on an incomplete summary."""
-    checks: tuple[tuple[str, Callable[[], tuple[bool, str]]], ...] = (
-        ("sft_above_random", lambda: _sft_above_random(summary, roles)),
-        ("grpo_above_sft", lambda: _grpo_above_sft(summary, roles)),
-        ("grpo_greedy_kept", lambda: _grpo_greedy_kept(summary, roles)),
-        ("roles_above_heuristic", lambda: _roles_above_heuristic(summary, roles)),
-        ("team_gain", lambda: _team_gain(summary)),
-        ("own_scores_kept", lambda: _own_scores_kept(summary, roles)),
-        ("enough_scenarios", lambda: _enough_scenarios(summary, roles)),
-        ("oracle_is_one", lambda: _oracle_is_one(summary, roles)),
-        ("weights_changed", lambda: _weights_changed(summary, roles)),
-        ("gradient_signal", lambda: _gradient_signal(summary, roles)),
-    )
+def check_gates(summary: Summary, *, roles: Sequence[str] = DEMO_ROLES) -> list[Gate]:
+    """Return all gates of one seed's summary, in a fixed order; never raises on an incomplete summary.
+
+    Gates on measured changes are not judged where there are too few scenarios; one that misses a number stays
+    red all the same: something was not done.
+    """
     gates = []
-    for name, check in checks:
+    for name, check in GATES.items():
         passed: bool | None
         try:
-            passed, detail = check()
+            passed, detail = check(summary, roles)
         except _MissingError as error:
             passed, detail = False, f"{MISSING}{error}"
         except _NotPlayedError:
             passed, detail = None, "not judged: nothing was played greedily (evaluation.greedy)"
         gates.append(Gate(name=name, passed=passed, detail=detail))
-    return _leave_out_measured(gates)
-
-
-def _leave_out_measured(gates: Sequence[Gate]) -> list[Gate]:
-    """Return the gates with those on measured changes not judged where there are too few scenarios.
-
-    A gate that misses a number stays red: something was not done.
-    """
     (size,) = [gate for gate in gates if gate.name == "enough_scenarios"]
     if size.passed or size.detail.startswith(MISSING):
-        return list(gates)
+        return gates
     return [
         Gate(name=gate.name, passed=None, detail=f"too few scenarios: {size.detail}")
         if gate.name in MEASURED_GATES and not gate.detail.startswith(MISSING)
@@ -103,59 +80,63 @@ def _leave_out_measured(gates: Sequence[Gate]) -> list[Gate]:
     ]
 
 
-def failed_gates(summary: Mapping[str, Any]) -> list[str]:
+def failed_gates(summary: Summary) -> list[str]:
     """Names of the gates that a stored summary fails, over all its seeds ("seed 3: team_gain")."""
     return _list_gates(summary, passed=False)
 
 
-def unjudged_gates(summary: Mapping[str, Any]) -> list[str]:
+def unjudged_gates(summary: Summary) -> list[str]:
     """Names of the gates that a stored summary had too few scenarios for, over all its seeds."""
     return _list_gates(summary, passed=None)
 
 
-def _list_gates(summary: Mapping[str, Any], *, passed: bool | None) -> list[str]:
+def _list_gates(summary: Summary, *, passed: bool | None) -> list[str]:
     seeds = summary.get("seeds")
     if not seeds:
         return [gate["name"] for gate in summary["gates"] if gate["passed"] is passed]
     return [f"seed {one['seed']}: {name}" for one in seeds for name in _list_gates(one, passed=passed)]
 
 
-def _sft_above_random(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+def _sft_above_random(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
     lows = {role: _number(summary, "roles", role, "sft", "low") for role in roles}
     highs = {role: _number(summary, "roles", role, "random", "high") for role in roles}
-    detail = _listing(f"{role} {lows[role]:.3f} > {highs[role]:.3f}" for role in roles)
+    detail = ", ".join(f"{role} {lows[role]:.3f} > {highs[role]:.3f}" for role in roles)
     return all(lows[role] > highs[role] for role in roles), f"SFT low > random high: {detail}"
 
 
-def _grpo_above_sft(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
-    changes = {role: _change(summary, "roles", role, "paired", "grpo-sft") for role in roles}
-    num_above = sum(change["low"] > 0 for change in changes.values())
-    below = [role for role, change in changes.items() if change["high"] < 0]
+def _grpo_above_sft(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
+    changes, detail = _role_changes(summary, roles, "grpo-sft")
+    num_above = sum(change["low"] > 0 for change in changes)
     needed = max(1, len(roles) - 1)
-    detail = _listing(f"{role} {_signed(change)}" for role, change in changes.items())
-    return num_above >= needed and not below, f"{num_above} of {len(roles)} above (>= {needed}): {detail}"
+    passed = num_above >= needed and all(change["high"] >= 0 for change in changes)
+    return passed, f"{num_above} of {len(roles)} above (>= {needed}): {detail}"
 
 
-def _roles_above_heuristic(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
-    changes = {role: _change(summary, "roles", role, "paired", "marl-heuristic") for role in roles}
-    detail = _listing(f"{role} {_signed(change)}" for role, change in changes.items())
-    return all(change["low"] > 0 for change in changes.values()), f"low > 0: {detail}"
+def _roles_above_heuristic(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
+    changes, detail = _role_changes(summary, roles, "marl-heuristic")
+    return all(change["low"] > 0 for change in changes), f"low > 0: {detail}"
 
 
-def _check_greedy(summary: Mapping[str, Any], *stage: str) -> None:
+def _mean_changes_above(what: str, name: str, least: float) -> Check:
+    """Every role's mean change is no less than `least`."""
+
+    def check(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
+        if name.endswith("_greedy"):
+            _check_greedy(summary, "roles", roles[0], "grpo")
+        means = {role: _number(summary, "roles", role, "paired", name, "mean") for role in roles}
+        detail = ", ".join(f"{role} {mean:+.3f}" for role, mean in means.items())
+        return min(means.values()) >= least, f"{what} change >= {least}: {detail}"
+
+    return check
+
+
+def _check_greedy(summary: Summary, *stage: str) -> None:
     """Leave a gate unjudged where the stage was scored, but never played greedily."""
     if _value(summary, *stage, "greedy") is None:
         raise _NotPlayedError
 
 
-def _grpo_greedy_kept(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
-    _check_greedy(summary, "roles", roles[0], "grpo")
-    changes = {role: _number(summary, "roles", role, "paired", "grpo-sft_greedy", "mean") for role in roles}
-    detail = _listing(f"{role} {change:+.3f}" for role, change in changes.items())
-    return min(changes.values()) >= -MAX_GREEDY_LOSS, f"greedy change >= {-MAX_GREEDY_LOSS}: {detail}"
-
-
-def _team_gain(summary: Mapping[str, Any]) -> tuple[bool, str]:
+def _team_gain(summary: Summary, _roles: Sequence[str]) -> tuple[bool, str]:
     sampled = _change(summary, "team", "paired", "marl-grpo")
     _check_greedy(summary, "team", "grpo")
     greedy = _change(summary, "team", "paired", "marl-grpo_greedy")
@@ -163,13 +144,7 @@ def _team_gain(summary: Mapping[str, Any]) -> tuple[bool, str]:
     return passed, f"sampled {_signed(sampled)}, greedy {_signed(greedy)}; both >= {MIN_TEAM_GAIN}, low > 0"
 
 
-def _own_scores_kept(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
-    changes = {role: _number(summary, "roles", role, "paired", "marl-grpo", "mean") for role in roles}
-    detail = _listing(f"{role} {change:+.3f}" for role, change in changes.items())
-    return min(changes.values()) >= -MAX_OWN_LOSS, f"own score change >= {-MAX_OWN_LOSS}: {detail}"
-
-
-def _enough_scenarios(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+def _enough_scenarios(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
     for stage in _NEEDED_STAGES:
         for role in roles:
             _number(summary, "roles", role, stage, "n")
@@ -186,30 +161,38 @@ def _enough_scenarios(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple
     return least >= MIN_SCENARIOS, f"smallest n >= {MIN_SCENARIOS}: {least} ({smallest})"
 
 
-def _oracle_is_one(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
+def _oracle_is_one(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
     scores = {role: _number(summary, "roles", role, "oracle", "mean") for role in roles}
-    detail = _listing(f"{role} {score!r}" for role, score in scores.items())
+    detail = ", ".join(f"{role} {score!r}" for role, score in scores.items())
     return all(score == 1 for score in scores.values()), f"exactly 1: {detail}"
 
 
-def _weights_changed(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
-    adapters = [(stage, role) for stage in ("sft", "grpo", "marl") for role in roles]
-    frozen = [
-        f"{stage}/{role}"
-        for stage, role in adapters
-        if _value(summary, "weights_changed", stage, role) is not True
-    ]
-    return not frozen, f"unchanged: {_listing(frozen)}" if frozen else f"all {len(adapters)} changed"
+def _weights_changed(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
+    places = [(stage, role) for stage in ("sft", "grpo", "marl") for role in roles]
+    frozen = ["/".join(place) for place in places if _value(summary, "weights_changed", *place) is not True]
+    return not frozen, f"unchanged: {', '.join(frozen)}" if frozen else f"all {len(places)} changed"
 
 
-def _gradient_signal(summary: Mapping[str, Any], roles: Sequence[str]) -> tuple[bool, str]:
-    shares = {
-        f"{stage}/{role}": _number(summary, "signal", stage, role)
-        for stage in ("grpo", "marl")
-        for role in roles
-    }
-    detail = _listing(f"{name} {share:.2f}" for name, share in shares.items())
+def _gradient_signal(summary: Summary, roles: Sequence[str]) -> tuple[bool, str]:
+    places = [(stage, role) for stage in ("grpo", "marl") for role in roles]
+    shares = {"/".join(place): _number(summary, "signal", *place) for place in places}
+    detail = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
     return min(shares.values()) >= MIN_SIGNAL, f"share with an advantage >= {MIN_SIGNAL}: {detail}"
+
+
+GATES: dict[str, Check] = {
+    "sft_above_random": _sft_above_random,
+    "grpo_above_sft": _grpo_above_sft,
+    "grpo_greedy_kept": _mean_changes_above("greedy", "grpo-sft_greedy", -MAX_GREEDY_LOSS),
+    "roles_above_heuristic": _roles_above_heuristic,
+    "team_gain": _team_gain,
+    "own_scores_kept": _mean_changes_above("own score", "marl-grpo", -MAX_OWN_LOSS),
+    "enough_scenarios": _enough_scenarios,
+    "oracle_is_one": _oracle_is_one,
+    "weights_changed": _weights_changed,
+    "gradient_signal": _gradient_signal,
+}
+MEASURED_GATES = tuple(GATES)[:7]
 
 
 def _value(tree: Any, *path: str) -> Any:
@@ -231,16 +214,22 @@ def _change(tree: Any, *path: str) -> dict[str, float]:
     return {key: _number(tree, *path, key) for key in ("mean", "low", "high")}
 
 
+def _role_changes(summary: Summary, roles: Sequence[str], name: str) -> tuple[list[dict[str, float]], str]:
+    """The change of every role, and all of them in words."""
+    changes = {role: _change(summary, "roles", role, "paired", name) for role in roles}
+    return list(changes.values()), ", ".join(f"{role} {_signed(one)}" for role, one in changes.items())
+
+
 def _signed(change: Mapping[str, float]) -> str:
     return f"{change['mean']:+.3f} [{change['low']:+.3f}, {change['high']:+.3f}]"
 
 
-def _listing(parts: Iterable[str]) -> str:
-    return ", ".join(parts)
-
-
-LIMITS = {"at_least": operator.ge, "at_most": operator.le, "above": operator.gt, "below": operator.lt}
-SIGNS = {"at_least": ">=", "at_most": "<=", "above": ">", "below": "<"}
+LIMITS = {
+    "at_least": (">=", operator.ge),
+    "at_most": ("<=", operator.le),
+    "above": (">", operator.gt),
+    "below": ("<", operator.lt),
+}
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -300,13 +289,13 @@ def check_gate_rules(rules: Sequence[GateRule], numbers: Mapping[str, Any]) -> l
 
 def _check(rule: GateRule, numbers: Mapping[str, Any]) -> Gate:
     wanted = {limit: value for limit in LIMITS if (value := getattr(rule, limit)) is not None}
-    spelled = " and ".join(f"{SIGNS[limit]} {value:g}" for limit, value in wanted.items())
-    name = rule.name or rule.metric
+    spelled = " and ".join(f"{LIMITS[limit][0]} {value:g}" for limit, value in wanted.items())
     found = _look_up(numbers, rule.metric)
-    if isinstance(found, str):
-        return Gate(name=name, passed=False, detail=f"{rule.metric} {spelled}: {found}")
-    passed = all(LIMITS[limit](found, value) for limit, value in wanted.items())
-    return Gate(name=name, passed=passed, detail=f"{rule.metric} {spelled}: {found:.4g}")
+    passed, shown = False, found
+    if isinstance(found, float):
+        passed = all(LIMITS[limit][1](found, value) for limit, value in wanted.items())
+        shown = f"{found:.4g}"
+    return Gate(name=rule.name or rule.metric, passed=passed, detail=f"{rule.metric} {spelled}: {shown}")
 
 
 def _look_up(tree: Any, metric: str) -> float | str:

@@ -3,22 +3,28 @@
 Stored as summary.json in the run folder; the tables, the report and the gates read nothing else.
 """
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from evaluation.scoring.scores import FEEDBACK_STAGES, RoleScores, TeamScores
-from evaluation.stats.effects import cliffs_delta, cohens_dz, detectable_change, mcnemar_p
+from evaluation.stats.effects import (
+    cliffs_delta,
+    closed_share,
+    cohens_dz,
+    detectable_change,
+    mcnemar_p,
+    pass_all,
+)
 from evaluation.stats.intervals import checked, holm, mean_interval, paired_interval, paired_permutation_p
 from evaluation.summary.gates import check_gates
-from evaluation.summary.joint_section import build_joint_section
 from roles.errors import UserError
 from simulator.export.atomic_files import read_document, write_document
 
 SUMMARY_FILE = "summary.json"
 _KEYS = {"roles", "team", "gates", "seed", "wall_s", "versions"}
-
-S = TypeVar("S", RoleScores, TeamScores)
 
 # (after, before, greedy twin too); a comparison is left out where either stage was not run
 ROLE_COMPARISONS = (
@@ -72,14 +78,27 @@ def build_summary(
     """
     by_role: dict[str, dict[str, RoleScores]] = {}
     for record in role_scores:
-        _add(by_role.setdefault(record.role, {}), record.stage, record, f"role {record.role}")
+        stages = by_role.setdefault(record.role, {})
+        if record.stage in stages:
+            raise ValueError(f"role {record.role}: stage {record.stage!r} given twice")
+        stages[record.stage] = record
     team: dict[str, TeamScores] = {}
     for team_record in team_scores:
-        _add(team, team_record.stage, team_record, "team")
+        if team_record.stage in team:
+            raise ValueError(f"team: stage {team_record.stage!r} given twice")
+        team[team_record.stage] = team_record
+    changes = {role: _list_changes(one, ROLE_COMPARISONS, num_bootstrap) for role, one in by_role.items()}
+    adjust_over_roles(changes, ("p", "p_exact"))
+    team_changes = _list_changes(team, TEAM_COMPARISONS, num_bootstrap)
+    adjust(team_changes, ("p",))
     summary: dict[str, Any] = {
-        "roles": _role_section(by_role, num_bootstrap),
-        "team": {stage: _team_stage(record, num_bootstrap) for stage, record in team.items()}
-        | {"paired": _adjusted_over_comparisons(_changes(team, TEAM_COMPARISONS, num_bootstrap))},
+        "roles": {
+            role: {stage: _describe_role(record, num_bootstrap) for stage, record in stages.items()}
+            | {"paired": changes[role]}
+            for role, stages in by_role.items()
+        },
+        "team": {stage: _describe_team(record, num_bootstrap) for stage, record in team.items()}
+        | {"paired": team_changes},
         "joint": build_joint_section(team, joint_steps, num_bootstrap),
         "seed": seed,
         "temperature": temperature,
@@ -124,24 +143,8 @@ def read_summary(run_path: Path) -> dict[str, Any]:
     return summary
 
 
-def _add(stages: dict[str, S], stage: str, record: S, owner: str) -> None:
-    if stage in stages:
-        raise ValueError(f"{owner}: stage {stage!r} given twice")
-    stages[stage] = record
-
-
-def _role_section(by_role: Mapping[str, Mapping[str, RoleScores]], num_bootstrap: int) -> dict[str, Any]:
-    changes = {role: _changes(stages, ROLE_COMPARISONS, num_bootstrap) for role, stages in by_role.items()}
-    _adjust_over_roles(changes)
-    return {
-        role: {stage: _role_stage(record, num_bootstrap) for stage, record in stages.items()}
-        | {"paired": changes[role]}
-        for role, stages in by_role.items()
-    }
-
-
-def _role_stage(record: RoleScores, num_bootstrap: int) -> dict[str, Any]:
-    return _reward(record, num_bootstrap) | {
+def _describe_role(record: RoleScores, num_bootstrap: int) -> dict[str, Any]:
+    return _describe_reward(record, num_bootstrap) | {
         "exact": _mean(record.sampled_exact),
         "exact_greedy": _mean(record.greedy_exact) if record.greedy else None,
         "feasible": _mean(record.sampled_feasible),
@@ -150,51 +153,47 @@ def _role_stage(record: RoleScores, num_bootstrap: int) -> dict[str, Any]:
     }
 
 
-def _team_stage(record: TeamScores, num_bootstrap: int) -> dict[str, Any]:
-    return _reward(record, num_bootstrap) | {
-        "value": _mean(record.value),
-        "consensus": _mean(record.consensus),
-        "unresolved": _mean(record.unresolved),
-        "escalation": _mean(record.escalation),
+def _describe_team(record: TeamScores, num_bootstrap: int) -> dict[str, Any]:
+    parts = ("value", "consensus", "unresolved", "escalation")
+    return _describe_reward(record, num_bootstrap) | {
+        **{part: _mean(getattr(record, part)) for part in parts},
         "agreement": _mean(record.agreement) if record.agreement else None,
         "agreement_when_wrong": record.agreement_when_wrong,
     }
 
 
-def _reward(record: RoleScores | TeamScores, num_bootstrap: int) -> dict[str, Any]:
+def _describe_reward(record: RoleScores | TeamScores, num_bootstrap: int) -> dict[str, Any]:
     sampled = mean_interval(record.sampled, num_bootstrap=num_bootstrap)
     greedy = mean_interval(record.greedy, num_bootstrap=num_bootstrap) if record.greedy else None
     return {
-        "mean": sampled.mean,
-        "low": sampled.low,
-        "high": sampled.high,
-        "n": sampled.n,
+        **asdict(sampled),
         "greedy": greedy.mean if greedy else None,
         "greedy_low": greedy.low if greedy else None,
         "greedy_high": greedy.high if greedy else None,
     }
 
 
-def _changes(
+def _list_changes(
     stages: Mapping[str, RoleScores] | Mapping[str, TeamScores],
     comparisons: Iterable[tuple[str, str, bool]],
     num_bootstrap: int,
 ) -> dict[str, dict[str, Any]]:
+    """Every comparison of two stages that there are, p not yet adjusted; `p_exact` for roles."""
     changes: dict[str, dict[str, Any]] = {}
     for after, before, has_twin in comparisons:
         if after not in stages or before not in stages:
             continue
         later, earlier = stages[after], stages[before]
-        name = f"{after}-{before}"
-        changes[name] = _change(later.sampled, earlier.sampled, num_bootstrap)
-        changes[name] |= _exact_change(later, earlier, greedy=False)
-        if has_twin and later.greedy and earlier.greedy:
-            changes[f"{name}_greedy"] = _change(later.greedy, earlier.greedy, num_bootstrap)
-            changes[f"{name}_greedy"] |= _exact_change(later, earlier, greedy=True)
+        for way in ("sampled", "greedy") if has_twin and later.greedy and earlier.greedy else ("sampled",):
+            change = _measure_change(getattr(later, way), getattr(earlier, way), num_bootstrap)
+            if isinstance(later, RoleScores):
+                exact = (getattr(one, f"{way}_exact") for one in (later, earlier))
+                change["p_exact"] = mcnemar_p(*exact)
+            changes[f"{after}-{before}{'_greedy' if way == 'greedy' else ''}"] = change
     return changes
 
 
-def _change(after: Sequence[float], before: Sequence[float], num_bootstrap: int) -> dict[str, Any]:
+def _measure_change(after: Sequence[float], before: Sequence[float], num_bootstrap: int) -> dict[str, Any]:
     interval = paired_interval(after, before, num_bootstrap=num_bootstrap)
     return {
         "mean": interval.mean,
@@ -207,30 +206,129 @@ def _change(after: Sequence[float], before: Sequence[float], num_bootstrap: int)
     }
 
 
-def _exact_change(
-    after: RoleScores | TeamScores, before: RoleScores | TeamScores, *, greedy: bool
-) -> dict[str, float]:
-    """McNemar's p of a role's exact answers; a team's record has no such column."""
-    if not isinstance(after, RoleScores) or not isinstance(before, RoleScores):
-        return {}
-    if greedy:
-        return {"p_exact": mcnemar_p(after.greedy_exact, before.greedy_exact)}
-    return {"p_exact": mcnemar_p(after.sampled_exact, before.sampled_exact)}
+def adjust(changes: Mapping[str, dict[str, Any]], tests: Iterable[str]) -> None:
+    """Replace each p of these tests by its Holm adjustment over all these changes."""
+    for test in tests:
+        for name, p in holm({name: change[test] for name, change in changes.items()}).items():
+            changes[name][test] = p
 
 
-def _adjust_over_roles(changes: Mapping[str, dict[str, dict[str, Any]]]) -> None:
-    """Replace each p by its Holm adjustment over the roles that have the same comparison."""
+def adjust_over_roles(changes: Mapping[str, Mapping[str, dict[str, Any]]], tests: Sequence[str]) -> None:
+    """Adjust each comparison over the roles that have it."""
     for name in {name for of_role in changes.values() for name in of_role}:
-        for test in ("p", "p_exact"):
-            raw = {role: of_role[name][test] for role, of_role in changes.items() if name in of_role}
-            for role, p in holm(raw).items():
-                changes[role][name][test] = p
-
-
-def _adjusted_over_comparisons(changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    adjusted = holm({name: change["p"] for name, change in changes.items()})
-    return {name: change | {"p": adjusted[name]} for name, change in changes.items()}
+        adjust({role: of_role[name] for role, of_role in changes.items() if name in of_role}, tests)
 
 
 def _mean(values: Sequence[float]) -> float:
     return float(checked(values, "values").mean())
+
+
+BEFORE, AFTER, CEILING = "grpo", "marl", "oracle_searched"
+SUCCESS = 0.9  # V of a try that counts as solved in pass^k
+# teams whose hidden profiles are compared with those after joint training
+HIDDEN_AGAINST = ("grpo", "single_grpo", "single", "oracle_best")
+Step = Mapping[str, float]  # logged metrics of one joint step
+
+
+def build_joint_section(
+    team: Mapping[str, TeamScores], steps: Sequence[Step], num_bootstrap: int
+) -> dict[str, Any]:
+    """gap, hidden, passes, validation and gradient_mass, each where the run has what it needs."""
+    parts = {
+        "gap": _measure_gap(team, num_bootstrap),
+        "hidden": _measure_hidden(team, num_bootstrap),
+        "passes": {stage: passes for stage, one in team.items() if (passes := _measure_passes(one))},
+        "validation": describe_validation(steps),
+        "gradient_mass": _mean_mass(steps),
+    }
+    return {name: part for name, part in parts.items() if part}
+
+
+def _measure_gap(team: Mapping[str, TeamScores], num_bootstrap: int) -> dict[str, Any]:
+    """Share of the gap between the GRPO team and the searched policy that joint training closes."""
+    if not {BEFORE, AFTER, CEILING} <= team.keys():
+        return {}
+    best = team[CEILING].sampled
+    found = {}
+    for way in ("sampled", "greedy"):
+        earlier, later = getattr(team[BEFORE], way), getattr(team[AFTER], way)
+        share = closed_share(earlier, later, best, num_bootstrap=num_bootstrap) if earlier and later else None
+        if share is not None:
+            means = map(statistics.fmean, (earlier, later, best))
+            found[way] = asdict(share) | dict(zip(("before", "after", "ceiling"), means, strict=True))
+    return found
+
+
+def _measure_hidden(team: Mapping[str, TeamScores], num_bootstrap: int) -> dict[str, Any]:
+    """The cases in which neither the public facts nor any seat alone names the best option."""
+    known = {stage: one for stage, one in team.items() if one.hidden and one.best_option}
+    flags = next((one.hidden for one in known.values()), ())
+    places = [place for place, flag in enumerate(flags) if flag]
+    if not places:
+        return {}
+    solved = {stage: [one.best_option[place] for place in places] for stage, one in known.items()}
+    value = {stage: [one.value[place] for place in places] for stage, one in known.items()}
+    changes = {}
+    for other in HIDDEN_AGAINST:
+        if {AFTER, other} <= known.keys():
+            interval = paired_interval(value[AFTER], value[other], num_bootstrap=num_bootstrap)
+            changes[f"{AFTER}-{other}"] = asdict(interval) | {
+                "p": paired_permutation_p(value[AFTER], value[other]),
+                "detectable": detectable_change(value[AFTER], value[other]),
+                "solved": statistics.fmean(solved[AFTER]) - statistics.fmean(solved[other]),
+                "p_solved": mcnemar_p(solved[AFTER], solved[other]),
+            }
+    adjust(changes, ("p", "p_solved"))
+    return {
+        "n": len(places),
+        "share": len(places) / len(flags),
+        "stages": {
+            stage: {"solved": statistics.fmean(solved[stage]), "value": statistics.fmean(value[stage])}
+            for stage in known
+        },
+        "paired": changes,
+    }
+
+
+def _measure_passes(scores: TeamScores) -> dict[str, Any]:
+    """Chance that all of k tries at a case have V >= SUCCESS, for k from 1 on."""
+    if not scores.repeated_value:
+        return {}
+    tries = list(zip(scores.value, *scores.repeated_value, strict=False))  # of the cases played again
+    successes = [[value >= SUCCESS for value in of_case] for of_case in tries]
+    num_tries = 1 + len(scores.repeated_value)
+    return {
+        "n": len(successes),
+        "chances": [pass_all(successes, k) for k in range(1, num_tries + 1)],
+        "mean_value": statistics.fmean(value for of_case in tries for value in of_case),
+    }
+
+
+def describe_validation(steps: Sequence[Step]) -> dict[str, Any]:
+    """Best and last team reward of the greedy validations, and what the last one lies below the best."""
+    seen = [row for row in steps if "validation_reward" in row]
+    if not seen:
+        return {}
+    rewards = [row["validation_reward"] for row in seen]
+    last = seen[-1]
+    return {
+        "steps": [int(row["step"]) for row in seen],
+        "rewards": rewards,
+        "peak": max(rewards),
+        "peak_step": int(seen[rewards.index(max(rewards))]["step"]),
+        "last": rewards[-1],
+        "last_step": int(last["step"]),
+        "fall": last.get("validation_fall", max(rewards) - rewards[-1]),
+        "fall_error": last.get("validation_fall_error"),
+    }
+
+
+def _mean_mass(steps: Sequence[Step]) -> dict[str, float]:
+    """Role -> mean share of the squared gradient norms."""
+    found: dict[str, list[float]] = {}
+    for row in steps:
+        for name, value in row.items():
+            prefix, _, role = name.partition("/")
+            if prefix == "gradient_mass":
+                found.setdefault(role, []).append(value)
+    return {role: statistics.fmean(values) for role, values in found.items()}

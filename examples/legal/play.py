@@ -10,8 +10,8 @@ from pathlib import Path
 from legal_role import ROLE
 from legal_seat import seat_legal
 
-from evaluation.minutes.minutes import render_minutes
-from evaluation.minutes.page_files import minutes_file, write_page
+from evaluation.minutes.minutes import minutes_file, render_minutes
+from evaluation.pages import write_page
 from roles.registry import ROLES
 from scenarios.team import generate
 from simulator.agents.scripted_policies import oracle_team

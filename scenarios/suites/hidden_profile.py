@@ -166,7 +166,7 @@ def read_hidden_profiles(path: Path) -> list[HiddenProfileCase]:
             raise UserError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
-        raise UserError(f"{path} is no text file that can be read; --file takes HiddenBench's") from None
+        raise UserError(f"{path} is no text file that can be read; --tasks takes HiddenBench's") from None
     cases: list[HiddenProfileCase] = []
     lines: dict[str, int] = {}
     for line, value in _read_items(path, text):

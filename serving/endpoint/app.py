@@ -12,8 +12,7 @@ from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from fastapi import FastAPI, Response
 
-from serving.endpoint.a2a_agent import TeamExecutor, make_card
-from serving.endpoint.a2a_tasks import FileTaskStore
+from serving.endpoint.a2a_agent import FileTaskStore, TeamExecutor, make_card
 from serving.endpoint.governed_tables import GovernedTables, without_grouped_commits
 from serving.endpoint.mcp_server import make_mcp_app, make_mcp_server
 from serving.endpoint.metrics import CONTENT_TYPE
@@ -28,17 +27,12 @@ LIMITS = Limits(open_paths=frozenset({HEALTH}))
 IDLE_TASK_S = 1.0  # after which a task at the gate is no longer held in memory
 
 
-class _OneLine(logging.Filter):
-    """Leaves the traceback out of what the A2A library says of a request that it cannot read."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.exc_info and record.exc_info[0] and str(record.msg).startswith("Failed to"):
-            record.msg, record.args = f"{record.getMessage()}: {record.exc_info[0].__name__}", ()
-            record.exc_info = None
-        return True
+def _is_told_once(record: logging.LogRecord) -> bool:
+    """Leave out the traceback of a request that cannot be read: the A2A library says why in its next line."""
+    return not (record.exc_info and str(record.msg).startswith("Failed to"))
 
 
-logging.getLogger("a2a.server.routes.jsonrpc_dispatcher").addFilter(_OneLine())
+logging.getLogger("a2a.server.routes.jsonrpc_dispatcher").addFilter(_is_told_once)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -294,9 +294,16 @@ def _read_request(body: bytes) -> ChatRequest:
 
 
 def _drop_unset(value: Any) -> Any:
-    """Return a request without fields that are null or empty: clients write so what they do not set."""
+    """Return a request without fields that are null or empty: clients write so what they do not set.
+
+    The schemas of a caller's tools stay as they are.
+    """
     if isinstance(value, dict):
-        return {key: _drop_unset(one) for key, one in value.items() if one not in (None, [], {})}
+        return {
+            key: one if key == "parameters" else _drop_unset(one)
+            for key, one in value.items()
+            if one not in (None, [], {}, "")
+        }
     return [_drop_unset(one) for one in value] if isinstance(value, list) else value
 
 

@@ -93,5 +93,5 @@ def _site(request: Request) -> Website:
 
 def _read_static(name: str) -> bytes:
     if name == "minutes.css":  # the minutes carry it inside; here it is a file, for the policy's sake
-        return files("evaluation.minutes").joinpath("templates", "minutes_style.j2").read_bytes()
+        return files("evaluation").joinpath("templates", "style.j2").read_bytes()
     return files("serving.review").joinpath("static", name).read_bytes()

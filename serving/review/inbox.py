@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from evaluation.minutes.governed_in_words import Tone, find_ruling, say_time
-from evaluation.minutes.transcript import visible
+from evaluation.minutes.governed import find_ruling, say_time
+from evaluation.minutes.words import Tone, visible
 from roles.team import NO_OPTION
 from serving.review.room import Room
 from serving.review.turns import SeatTurn

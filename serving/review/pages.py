@@ -10,13 +10,13 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from evaluation.minutes.episode_in_words import say_titles
+from evaluation.minutes.words import say_titles
 from roles.registry import ROLES
 from roles.team import RECONCILER
-from serving.review.room import Room
-from serving.review.sessions import (
+from serving.review.room import (
     COOKIE,
     SESSION_S,
+    Room,
     Session,
     is_form_token,
     make_form_token,
@@ -158,5 +158,5 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=ChoiceLoader([PackageLoader("serving.review"), PackageLoader("evaluation.minutes")]),
+        loader=ChoiceLoader([PackageLoader("serving.review"), PackageLoader("evaluation")]),
     )

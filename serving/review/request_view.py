@@ -7,17 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.minutes.episode_in_words import MAX_BRIEF_CHARS, say_call, say_conflict, say_titles
-from evaluation.minutes.governed_in_words import STATUS, Tone, find_ruling, say_entry, say_time
-from evaluation.minutes.plan_chapters import (
+from evaluation.minutes.governed import (
+    STATUS,
     OptionLine,
+    find_ruling,
     list_option_lines,
     say_condition,
     say_duties,
+    say_entry,
     say_money,
+    say_time,
 )
-from evaluation.minutes.table_in_words import OfferLine, SeatRow
-from evaluation.minutes.transcript import visible
+from evaluation.minutes.meeting import OfferLine, SeatRow
+from evaluation.minutes.words import MAX_BRIEF_CHARS, Tone, say_call, say_conflict, say_titles, visible
 from roles.registry import ROLES
 from roles.team import NO_OPTION
 from simulator.conflicts import Conflict

@@ -6,8 +6,7 @@ from pathlib import Path
 from roles.errors import UserError
 from serving.guard import Access
 from serving.review.app import LIMITS, make_app
-from serving.review.room import ReviewSettings
-from serving.review.sessions import make_token
+from serving.review.room import ReviewSettings, make_token
 from serving.server import name_address, open_socket, run_server
 from simulator.governance.runner import open_services
 from simulator.governance.seals import NotApprovedError

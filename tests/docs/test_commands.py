@@ -45,6 +45,7 @@ WRITTEN_BY_READER = (
     "tests/scenarios/test_legal.py",
     "my_family.py",
     "vendor.py",
+    "qwen.yaml",
     "questions.jsonl",
     "gsm8k/train.jsonl",
 )

@@ -9,7 +9,7 @@ from doc_pages import PAGES, ROOT, read_blocks
 
 import emads.api
 import emads.played_case
-import emads.teams
+import emads.team
 
 BLOCKS = {str(page.relative_to(ROOT)): read_blocks(page, "python") for page in PAGES}
 RUN = {name: [block for block in blocks if block.reason is None] for name, blocks in BLOCKS.items()}
@@ -37,7 +37,7 @@ def test_blocks_that_do_not_run_say_why() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [emads.api, emads.played_case, emads.teams], ids=lambda module: module.__name__
+    "module", [emads.api, emads.played_case, emads.team], ids=lambda module: module.__name__
 )
 def test_examples_of_the_public_functions_run(
     module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

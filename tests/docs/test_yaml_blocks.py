@@ -6,7 +6,7 @@ import pytest
 import yaml
 from doc_pages import PAGES, ROOT, Block, read_blocks
 
-from emads.commands.ablation_plan import read_plan
+from emads.commands.ablate import read_plan
 from evaluation.summary.gates import read_gate_file
 from scenarios.written.written_case import read_case
 from training.config.loading import load_config

@@ -11,7 +11,7 @@ from command_line import fail
 from python_process import run_python
 
 from emads.cli import main
-from emads.commands.new_runs import undone_where_nothing_began
+from emads.cli.checks import undone_where_nothing_began
 from roles.errors import UserError
 from training.config.loading import load_config
 from training.config.run_config import RunConfig
@@ -89,9 +89,13 @@ DEMO = ROOT / "configs" / "demo.yaml"
         ("train sft --run typo", ["No such option: --run"]),
         ("demo r --set grpo.max_steps=99999999999", ["grpo.max_steps = 99999999999", "equal to 1000000"]),
         ("demo r --set grpo.max_steps=999999", ["grpo.max_steps = 999999", "at most 125,000"]),
-        ("plan --set model.preset=qwen2.5-3b", ["not 'qwen2.5-3b'", "--device a100"]),
         ("plan r --config x.yaml", ["not both"]),
         ("demo --seeds 0", ["--seeds 0 must be 1 or more"]),
+        (
+            "serve scripted --url team.example",
+            ["--url team.example is no address", "https://team.example.com"],
+        ),
+        ("review r --url ftp://x", ["--url ftp://x is no address"]),
         ("demo --resume --config x.yaml", ["leave out --config and --set"]),
     ],
 )
@@ -184,6 +188,31 @@ def test_an_existing_run_brings_its_own_config(tmp_path: Path, capsys: pytest.Ca
     for resume in ([], ["--resume"]):
         assert main(["train", "base", str(tmp_path / "run"), "--print-config", *resume]) == 0
         assert "max_steps: 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        (["demo", "runs/x", "--config", str(DEMO)], "finished stages and the newest checkpoints are kept"),
+        (["evaluate", "runs/x"], "finished plays are kept"),
+    ],
+)
+def test_ctrl_c_says_what_is_kept_and_the_command_that_goes_on(
+    arguments: list[str],
+    kept: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupt(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Run, "create", interrupt)
+    monkeypatch.setattr("emads.cli.evaluate.refuse_missing_run", interrupt)
+    assert main(arguments) == 130
+    line = capsys.readouterr().err
+    assert line == f"error: interrupted; {kept}, the same command goes on: emads {' '.join(arguments)}\n"
 
 
 def test_without_a_verb_the_verbs_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from emads.commands.evaluation.evaluate import compare_runs
+from emads.commands.evaluate import compare_runs
 from evaluation.comparison.seeds import read_seed_comparison
 from evaluation.scoring.scores import RoleScores, write_scores
 from evaluation.summary.run_summary import build_summary, write_summary

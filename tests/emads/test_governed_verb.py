@@ -73,7 +73,7 @@ def test_a_companys_later_cases_are_told_what_earlier_ones_showed(
     assert recalled["case"] == first.episode.scenario_key
     assert [one["upgrade"] for one in recalled["actuals"]]
     assert "recalls " in capsys.readouterr().out
-    monkeypatch.setattr("emads.commands.simulation.simulate_full.MOST_DRAWN", 12)
+    monkeypatch.setattr("emads.commands.simulate.MOST_DRAWN", 12)
     assert main([*call, "--count", "99"]) == 2
     assert "lower --count" in capsys.readouterr().err
 

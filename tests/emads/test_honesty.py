@@ -7,8 +7,7 @@ from typing import get_args
 
 import pytest
 
-from evaluation.audit.cheats import REPORT_CHEATS, VOTE_CHEATS
-from evaluation.audit.free_riders import WEIGHTS
+from evaluation.audit.team_cheats import REPORT_CHEATS, VOTE_CHEATS, WEIGHTS
 from evaluation.scoring.baselines import book_episode, read_table
 from reliability.honesty import cheat_trials
 from reliability.honesty.case_rewards import CaseRewards

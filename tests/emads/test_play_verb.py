@@ -8,7 +8,7 @@ from command_line import fail
 from tiny_models import make_untrained_run
 
 from emads.cli import main
-from emads.commands.evaluation.play_validation import sum_up, tell_play
+from emads.commands.play_roles import sum_up, tell_play
 from scenarios.base import Verdict
 from scenarios.registry import FAMILIES
 from simulator.agents.solo import SoloEpisode

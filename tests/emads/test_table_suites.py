@@ -58,9 +58,17 @@ def test_a_model_plays_hidden_profiles_and_goes_on_at_no_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write_tasks(tmp_path / "benchmark.json")
-    arguments = ["evaluate", "--suite", "hidden-profile", "--file", str(path), "--out", str(tmp_path / "out")]
+    arguments = [
+        "evaluate",
+        "--suite",
+        "hidden-profile",
+        "--tasks",
+        str(path),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     with serve(follow_clues) as server:
-        arguments += ["--seat", f"all=openai:tiny@{server.url}", "--yes"]
+        arguments += ["--seat", f"all=openai:tiny@{server.url}"]
         assert main(arguments) == 0
         asked = len(server.bodies)
         printed = capsys.readouterr().out
@@ -83,9 +91,7 @@ def test_a_failing_endpoint_is_never_scored(tmp_path: Path, capsys: pytest.Captu
 
     def play(server: TeacherServer) -> int:
         seat = ["--seat", f"all=openai:tiny@{server.url}", "--api", "max_retries=0", "--api", "concurrency=1"]
-        return main(
-            ["evaluate", "--suite", "hidden-profile", "--file", str(path), "--out", str(out), "--yes", *seat]
-        )
+        return main(["evaluate", "--suite", "hidden-profile", "--tasks", str(path), "--out", str(out), *seat])
 
     with serve(follow_clues) as server:
         server.faults = [None, "500"]
@@ -122,10 +128,10 @@ def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     suite = ["evaluate", "--suite", "hidden-profile", "--seat", "all=scripted:random"]
     path.write_text(path.read_text().replace('"correct_answer": "Pier"', '"correct_answer": "Moon"', 1))
     for arguments, message in (
-        ([*suite, "--file", str(path)], "tasks.json:2: task: Value error, correct_answer is none of"),
-        (suite, "needs --file"),
-        ([*suite, "--file", str(tmp_path / "no.json")], "no.json is no text file"),
-        (["evaluate", "--seat", "all=scripted", "--file", "x"], "--file does not go with"),
+        ([*suite, "--tasks", str(path)], "tasks.json:2: task: Value error, correct_answer is none of"),
+        (suite, "needs --tasks"),
+        ([*suite, "--tasks", str(tmp_path / "no.json")], "no.json is no text file"),
+        (["evaluate", "--seat", "all=scripted", "--tasks", "x"], "--tasks does not go with"),
         (["evaluate", "--suite", "negotiation", "--seat", "all=scripted:blind"], "scripted:greedy"),
         (["evaluate", "--suite", "negotiations"], "did you mean 'negotiation'"),
     ):

@@ -45,7 +45,6 @@ from simulator.governance.runner import open_services, play_governed
 from simulator.governance.seals import read_or_create_key
 from simulator.tool_calls import BadToolCallError, parse_tool_calls
 from training.config.loading import load_config
-from training.feedback.exchange import Tool, export_labels, import_labels
 from training.feedback.labels import Label, Message, Provenance, Verdict, add_label, read_labels
 from training.models.base_model import load_pretrained
 
@@ -198,14 +197,6 @@ def make_labels(folder: Path) -> list[Label]:
     return read_labels(path)
 
 
-TOOLS: tuple[Tool, ...] = ("label-studio", "argilla")
-
-
-def export_as(tool: Tool, folder: Path) -> bytes:
-    export_labels(make_labels(folder), folder / "x.json", tool)
-    return (folder / "x.json").read_bytes()
-
-
 CASE = generate("train", 0, 3, 3)
 EPISODE = expert_episode(CASE, "measured", "exact")
 SCENARIOS = [FAMILIES[name].generate("train", 0, 5, 3) for name in FAMILIES]
@@ -299,14 +290,6 @@ READERS: dict[str, Reader] = {
     "labels": Reader(
         sound=lambda folder: [b"".join(label.model_dump_json().encode() for label in make_labels(folder))],
         read=lambda content, folder: read_labels(write(content, folder, "l.jsonl")),
-        refuses=(UserError,),
-    ),
-    "labels of other tools": Reader(
-        sound=lambda folder: [export_as(tool, folder) for tool in TOOLS],
-        read=lambda content, folder: [
-            import_labels(write(content, folder, "t.json"), read_labels(folder / "labels.jsonl"), tool)
-            for tool in TOOLS
-        ],
         refuses=(UserError,),
     ),
     "cards of the bench": Reader(

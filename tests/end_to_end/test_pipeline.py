@@ -19,8 +19,7 @@ import pytest
 import torch
 
 from emads.cli import main
-from emads.commands import demo
-from emads.commands.evaluation import evaluate_run
+from emads.commands import evaluate
 from evaluation.report.charts import CURVE_CHARTS, find_curves, read_metrics
 from evaluation.summary import gates
 from evaluation.summary.gates import DEMO_ROLES, check_gates
@@ -86,7 +85,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
         patch.setattr(demonstrations, "team_scenario", cache(team_scenario))  # drawn once for all roles
         patch.setattr(demonstrations, "hold_meeting", hold_once())
-        status = demo.run_demo(path, load_config(None, SETTINGS), seeds=1, controls=False, resume=False)
+        status = evaluate.run_demo(path, load_config(None, SETTINGS), seeds=1, controls=False, resume=False)
     return Made(path=path, status=status, printed=printed.getvalue())
 
 
@@ -120,7 +119,7 @@ def gates_of(summary: Mapping[str, Any]) -> dict[str, bool | None]:
 
 def gates_now(path: Path) -> dict[str, str]:
     """Detail of every red gate, from the scores and stage records as they stand."""
-    summary = evaluate_run.summarise(Run.open(path), wall_s=1.0)
+    summary = evaluate.summarise(Run.open(path), wall_s=1.0)
     return {gate["name"]: gate["detail"] for gate in summary["gates"] if gate["passed"] is False}
 
 
@@ -190,7 +189,7 @@ def test_the_summary_has_the_promised_shape(made: Made) -> None:
 def test_an_alarm_of_a_stage_stands_in_the_summary(copied: Path) -> None:
     run = Run.open(copied)
     write_alarms(run, "grpo/coo", {"kl_runaway": "KL is 0.81"})
-    found = evaluate_run.summarise(run, wall_s=1.0)["alarms"]
+    found = evaluate.summarise(run, wall_s=1.0)["alarms"]
     assert found["grpo/coo"] == {"kl_runaway": "KL is 0.81"}
     assert [stage for stage, alarms in found.items() if alarms] == ["grpo/coo"]
     assert "grpo/coo kl_runaway: KL is 0.81" in read_alarms(run)
@@ -276,7 +275,7 @@ def test_a_deleted_marker_runs_its_stage_again_and_nothing_else(copied: Path) ->
     """And the stage ends in the same weights, bit for bit: everything in it is seeded."""
     before, weights, summary = markers(copied), manifest(copied, "grpo", "risk"), read_summary(copied)
     (copied / "stages" / "grpo" / "risk.json").unlink()
-    demo.run_all(Run.open(copied), controls=False, title="again")
+    evaluate.run_all(Run.open(copied), controls=False, title="again")
     changed = sorted(name for name, time in markers(copied).items() if before[name] != time)
     assert changed == ["grpo/risk.json", "wall.json"]
     assert manifest(copied, "grpo", "risk") == weights

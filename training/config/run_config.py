@@ -34,8 +34,8 @@ FIRST_REVIEW_INDEX = 3_000_000  # of the cases that are played for review: far f
 class EngineConfig(Section):
     """Engine that completes prompts. Sampled answers repeat with `transformers` only."""
 
-    name: Literal["transformers", "vllm", "vllm_server"] = "transformers"
-    """`transformers` and `vllm` run in this process, `vllm_server` asks running servers."""
+    name: Literal["auto", "transformers", "vllm", "vllm_server"] = "auto"
+    """`transformers`, `vllm`, running servers; `auto`: vLLM on a GPU where it is installed and can."""
     vllm: dict[str, bool | int | float | str] = Field(default={})
     """vLLM's own engine arguments, for example {max_model_len: 4096}; with `vllm` alone."""
     servers: tuple[str, ...] = ()

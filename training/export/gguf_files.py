@@ -22,6 +22,7 @@ from gguf import (
 )
 from safetensors.torch import load_file
 from torch import Tensor
+from transformers import CONFIG_MAPPING
 
 from roles.errors import UserError
 from training.export.team_folder import ADAPTERS, BASE, FULL, GGUF, MERGED, TeamRecord
@@ -41,6 +42,21 @@ CUTS = {
         r"|\s*[\r\n]+|\s+(?!\S)|\s+"
     ],
 }  # what llama.cpp cuts text by under each name
+# fields of config.json that the file holds, or by which tensors and tokens are written
+WRITTEN = frozenset(
+    {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"}
+    | {"head_dim", "max_position_embeddings", "rms_norm_eps", "vocab_size", "rope_parameters", "rope_scaling"}
+    | {"rope_theta", "tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id", "architectures"}
+    | {"layer_types", "use_sliding_window"}
+)
+# that say nothing of what a model computes: how it was made, learns, or is run
+NO_MATTER = frozenset(
+    {"_name_or_path", "attention_dropout", "dtype", "id2label", "initializer_range", "label2id"}
+    | {"max_window_layers", "model_type", "output_attentions", "output_hidden_states", "pretraining_tp"}
+    | {"return_dict", "sliding_window", "torch_dtype", "transformers_version", "use_cache"}
+)
+ROPE = {"rope_type", "type", "rope_theta"}
+_BPE = {"unk_token", "fuse_unk", "byte_fallback", "dropout"}  # without meaning where every byte is known
 _FACTORS = {".lora_A.weight": ".lora_a", ".lora_B.weight": ".lora_b"}
 _PREFIX = "base_model.model."
 
@@ -128,19 +144,21 @@ def _refuse_unwritten(config: Mapping[str, Any], tokenizer: Mapping[str, Any], c
         UserError: names them.
     """
     ropes = [config.get(key) or {} for key in ("rope_parameters", "rope_scaling")]
-    is_llama = config["architectures"] == ["LlamaForCausalLM"]
+    (name,) = config["architectures"]
+    usual = CONFIG_MAPPING[name.removesuffix("ForCausalLM").lower()]().to_dict()
+    usual |= {"attention_bias": name == "Qwen2ForCausalLM"}
     kinds = set(config.get("layer_types") or ()) - {"full_attention"}
     found = {
-        "rope_scaling": any(one.get("rope_type", one.get("type", "default")) != "default" for one in ropes),
-        "partial_rotary_factor": any(
-            one.get("partial_rotary_factor") not in (None, 1) for one in (config, *ropes)
+        "rope_scaling": any(
+            one.get("rope_type", one.get("type", "default")) != "default" or set(one) - ROPE for one in ropes
         ),
         "sliding_window": bool(kinds) or bool(config.get("use_sliding_window")),
-        "attention_bias": bool(config.get("attention_bias")) and is_llama,
-        "mlp_bias": bool(config.get("mlp_bias")),
-        "hidden_act": config.get("hidden_act", "silu") != "silu",
         "eos_token_id (a list)": isinstance(config.get("eos_token_id"), list),
-        "quantization_config": config.get("quantization_config") is not None,
+        **{
+            key: value not in (None, usual.get(key))
+            for key, value in config.items()
+            if key not in WRITTEN | NO_MATTER
+        },
     } | _unwritten_of_tokenizer(tokenizer, cut)
     if any(found.values()):
         names = ", ".join(name for name, is_unwritten in found.items() if is_unwritten)
@@ -156,11 +174,18 @@ def _unwritten_of_tokenizer(stored: Mapping[str, Any], cut: str) -> dict[str, bo
     last = stored.get("post_processor") or {}
     steps = last.get("processors", [last])
     normalizer = (stored.get("normalizer") or {"type": "NFC"})["type"]
+    decoder = (stored.get("decoder") or {"type": "ByteLevel"})["type"]
+    flags = ("lstrip", "rstrip", "single_word")
     return {
         "SentencePiece's byte_fallback": bool(model.get("byte_fallback")),
+        **{key: bool(model.get(key)) for key in sorted(set(model) - {"type", "vocab", "merges", *_BPE})},
         "pre_tokenizer": _cuts_of(stored.get("pre_tokenizer") or {}) != CUTS[cut],
         f"normalizer {normalizer}": normalizer != "NFC",
+        f"decoder {decoder}": decoder != "ByteLevel",
         "tokens that a post_processor adds (bos)": any(step.get("special_tokens") for step in steps),
+        "lstrip, rstrip or single_word of added tokens": any(
+            token.get(flag) for token in stored.get("added_tokens", ()) for flag in flags
+        ),
     }
 
 
@@ -174,7 +199,8 @@ def _cuts_of(stored: Mapping[str, Any]) -> list[Any]:
         elif step.get("type") == "Digits":
             cuts.append("digits" if step.get("individual_digits") else "numbers")
         else:
-            cuts.append((step.get("pattern") or {}).get("Regex", step.get("type")))
+            is_kept = step.get("behavior") == "Isolated" and not step.get("invert")
+            cuts.append((step.get("pattern") or {}).get("Regex") if is_kept else step.get("type"))
     return cuts
 
 
@@ -201,7 +227,8 @@ def _add_tokenizer(writer: GGUFWriter, model: Path, config: Mapping[str, Any], c
     template = model / "chat_template.jinja"
     if template.is_file():
         writer.add_chat_template(template.read_text())
-    for add, key in ((writer.add_eos_token_id, "eos_token_id"), (writer.add_pad_token_id, "pad_token_id")):
+    for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        add = getattr(writer, f"add_{key}")
         if isinstance(config.get(key), int):
             add(config[key])
     if stored["model"]["type"] != "BPE":

@@ -155,7 +155,7 @@ def load_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase
     tokenizer = load_tokenizer(model_id)
     if name == SMOLLM2:
         tokenizer.chat_template = CHAT_TEMPLATE
-    if isinstance(tokenizer.chat_template, str):
+    if tokenizer.chat_template is not None:
         tokenizer.chat_template = pin_date(tokenizer.chat_template)
     return load_without_dropout(model_id, dtype="auto"), tokenizer
 

@@ -13,6 +13,7 @@ from secrets import token_hex
 from typing import Any, get_args
 
 import torch
+from transformers import AutoConfig
 
 from roles.errors import UserError, unknown
 from roles.team import (
@@ -29,17 +30,60 @@ from roles.team import (
 from simulator.engines.base import PolicyEngine
 from simulator.engines.embedded.engine import TransformersEngine
 from simulator.engines.vllm.engine import VLLMEngine
+from simulator.engines.vllm.library import INSTALL, can_serve
 from simulator.engines.vllm.options import share_gpu
 from simulator.engines.vllm.server_client import VLLMServerEngine
+from training.config.model_config import ModelConfig
 from training.config.run_config import EngineConfig, RunConfig
 from training.learner.ranks import ONE_RANK, Ranks
+from training.models.base_model import PRETRAINED
+from training.models.pretrained import SMOLLM2
 from training.models.weights import BASE, find_weights
+from training.planning.shapes import find_shape
 from training.runs.run_folder import Run
 
 _LETTER = {"type": "string", "pattern": "^[A-Z]$"}
 _LETTERS = {"type": "array", "items": _LETTER, "maxItems": 10}
+MOST_EMBEDDED = 500_000_000  # weights that the embedded engine plays on a GPU without being asked for by name
 REQUEST_TIMEOUT_S = 600.0  # after which a call of vLLM counts as failed
 RANK_STRIDE = 1_000_003  # between the engine seeds of two ranks
+
+
+def name_engine(engine: EngineConfig, model: ModelConfig) -> EngineConfig:
+    """The engine's section with a name of its own in place of `auto`.
+
+    On a GPU it is vLLM where that is installed and knows the model; else the embedded engine.
+
+    Raises:
+        UserError: the embedded engine on a GPU for a model of more than MOST_EMBEDDED weights.
+    """
+    if engine.name != "auto":
+        return engine
+    if not torch.cuda.is_available() or model.preset == "tiny":
+        return engine.changed(name="transformers")
+    if model.adapter != "qlora" and can_serve(_find_architecture(model)):
+        return engine.changed(name="vllm")
+    try:
+        size = find_shape(model).num_parameters
+    except UserError:  # a name of the hub
+        size = 0
+    if size > MOST_EMBEDDED:
+        raise UserError(
+            f"{model.preset} has {size / 1e9:.1f}e9 weights; the embedded engine reaches 1 to 4 % of the"
+            f" sampling speed that a GPU's memory allows (at 0.5e9 weights on an H100): {INSTALL};"
+            " or name it, engine.name=transformers"
+        )
+    return engine.changed(name="transformers")
+
+
+def _find_architecture(model: ModelConfig) -> str:
+    """The model's class in transformers: of a preset, else by its config.json; "" where there is none."""
+    if model.preset == SMOLLM2 or model.preset in PRETRAINED:
+        return "LlamaForCausalLM" if model.preset == SMOLLM2 else "Qwen2ForCausalLM"
+    try:
+        return str((AutoConfig.from_pretrained(model.preset).architectures or [""])[0])
+    except (OSError, ValueError):
+        return ""
 
 
 @contextmanager
@@ -95,7 +139,7 @@ def serve(run: Run, models: Mapping[str, Any], stage: str, *, end_id: int) -> It
     Raises:
         UserError: as `open_engine`.
     """
-    base = find_engine_base(run, run.config.engine)
+    base = find_engine_base(run, name_engine(run.config.engine, run.config.model))
     with serve_models(run.config, models, stage, end_id=end_id, base=base) as opened:
         yield opened
 
@@ -125,7 +169,8 @@ def serve_models(
         UserError: as `open_engine`.
     """
     schemas = team_schemas() if constrained and config.model.prompts == "short" else None
-    chosen = _share_gpu(config, engine or config.engine, num_models=len(models))
+    chosen = name_engine(engine or config.engine, config.model)
+    chosen = _share_gpu(config, chosen, num_models=len(models))
     with open_engine(chosen, end_id=end_id, seed=config.seed, base=base, schemas=schemas) as opened:
         for role, model in models.items():
             opened.set_policy(role, model, version=f"{role}@{stage}")
@@ -147,7 +192,7 @@ def open_rollouts(
     Raises:
         UserError: as `open_engine`.
     """
-    config = run.config.engine
+    config = name_engine(run.config.engine, run.config.model)
     if config.name == "transformers":
         is_kept = torch.cuda.is_available() and not max_staleness
         yield TransformersEngine(end_id=end_id, seed=run.config.seed) if is_kept else None
@@ -196,14 +241,15 @@ def _share_gpu(
     return engine.changed(vllm=options)
 
 
-def choose_engine(config: EngineConfig, name: str | None) -> EngineConfig:
+def choose_engine(run: RunConfig, name: str | None) -> EngineConfig:
     """The run's engine, or the one named on the command line.
 
     Raises:
-        UserError: no such engine, or servers that the config does not name.
+        UserError: no such engine, or servers that the config does not name; or as `name_engine`.
     """
+    config = run.engine
     if name is None or name == config.name:
-        return config
+        return name_engine(config, run.model)
     known = list(get_args(EngineConfig.model_fields["name"].annotation))
     if name not in known:
         raise unknown("engine", name, known)
@@ -212,7 +258,7 @@ def choose_engine(config: EngineConfig, name: str | None) -> EngineConfig:
             "engine 'vllm_server' needs addresses: train the run with --set engine.name=vllm_server"
             " --set engine.servers=[http://127.0.0.1:8000]"
         )
-    return EngineConfig.model_validate({"name": name})
+    return name_engine(EngineConfig.model_validate({"name": name}), run.model)
 
 
 def team_schemas() -> dict[str, dict[str, Any]]:

@@ -16,6 +16,7 @@ from training.planning.workload import JOINT, Workload
 
 LOGIT_CHUNK = 2048  # positions whose logits TRL's and the trainer's losses hold at once
 LOGIT_BYTES = 12  # of a logit while its softmax and entropy are taken: three numbers in float32
+WINDOW_SPARE = 1.25  # columns of the embedded engine's window, as a multiple of the longest transcript
 KEPT_LOGIT_BYTES = 16  # of a logit that is kept for the backward pass, with its gradient
 
 
@@ -99,7 +100,7 @@ def host_memory(shape: Shape, config: RunConfig, phase: Workload, *, device_byte
     """Of a rollout host: the whole team, and the cache of the block of cases that it plays."""
     owners = 1 if config.model.adapter_sharing == "shared" else len(ROLES)
     trained = 4.0 * owners * _trained_by_owner(shape, config.model)
-    block = replace(phase, batch=float(config.cases_per_block * config.marl.report_sets))
+    block = replace(phase, batch=config.cases_per_block / config.marl.scenarios_per_step * phase.batch)
     return Memory(
         weights=_frozen_bytes(shape, config.model) + trained,
         cache=_cache_bytes(shape, config, block, 1, device_bytes),
@@ -107,7 +108,7 @@ def host_memory(shape: Shape, config: RunConfig, phase: Workload, *, device_byte
 
 
 def role_memory(shape: Shape, config: RunConfig, phase: Workload) -> Memory:
-    """Of SFT or RLVR of one role, which is trained on one GPU."""
+    """Of SFT or GRPO of one role, which is trained on one GPU."""
     model = config.model
     trained = float(_trained_by_owner(shape, model))
     width, checkpointing = phase.step_rows * phase.row, model.gradient_checkpointing
@@ -152,14 +153,27 @@ def _cache_bytes(
     *,
     in_turn: float = 0.0,
 ) -> float:
-    """Keys and values in one of so many engines; `in_turn`: what a learner takes while vLLM sleeps."""
-    if not phase.sampled or config.engine.name == "vllm_server":
+    """Keys and values in one of so many engines; `in_turn`: what a learner takes while vLLM sleeps.
+
+    vLLM pages its share of a GPU; the embedded engine holds every transcript as wide as the widest.
+    """
+    name = planned_engine(config, on_gpu=device_bytes > 0)
+    if not phase.sampled or name == "vllm_server":
         return 0.0
-    if config.engine.name == "vllm":
+    if name == "vllm":
         share = float(config.engine.vllm.get("gpu_memory_utilization", BESIDE)) * device_bytes
         return max(0.0, share - in_turn)
     value = 2 if config.model.dtype == "bfloat16" else 4
-    return phase.batch / engines * phase.row * shape.cache_bytes(value)
+    columns = WINDOW_SPARE * max(phase.widest, phase.row)
+    return phase.batch / engines * columns * shape.cache_bytes(value)
+
+
+def planned_engine(config: RunConfig, *, on_gpu: bool = True) -> str:
+    """Name of the engine that plays there, where vLLM is installed."""
+    if config.engine.name != "auto":
+        return config.engine.name
+    can_be_served = config.model.preset != "tiny" and config.model.adapter != "qlora"
+    return "vllm" if on_gpu and can_be_served else "transformers"
 
 
 def _trained_by_owner(shape: Shape, model: ModelConfig) -> int:

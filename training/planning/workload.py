@@ -32,6 +32,7 @@ class Workload:
     sampled: float = 0.0  # tokens that an engine samples, one by one
     batch: float = 0.0  # transcripts that are sampled side by side
     row: float = 0.0  # mean positions of a row
+    widest: float = 0.0  # positions of the longest transcripts
     step_rows: float = 0.0  # rows of one forward and backward pass
 
 
@@ -98,8 +99,9 @@ def _marl(config: RunConfig, seated: dict[str, Lengths]) -> Workload:
         trained=own + context,
         read=context,
         sampled=own,
-        batch=marl.scenarios_per_step * marl.report_sets,
+        batch=marl.scenarios_per_step * marl.report_sets * (len(reports) + decisions),
         row=(own + context) / max(1, rows),
+        widest=max(x.row + x.context * votes for x in seated.values()),
         step_rows=marl.memory.micro_batch_tokens / max(1.0, (own + context) / max(1, rows)),
     )
 

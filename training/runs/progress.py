@@ -63,8 +63,10 @@ class Pace:
 class _Heartbeat:
     """At most one line per HEARTBEAT_S."""
 
-    def __init__(self, title: str, total: int, stream: TextIO, clock: Callable[[], float]) -> None:
-        self._title, self._total, self._stream, self._clock = title, total, stream, clock
+    def __init__(
+        self, title: str, total: float, unit: str, stream: TextIO, clock: Callable[[], float]
+    ) -> None:
+        self._title, self._total, self._unit, self._stream, self._clock = title, total, unit, stream, clock
         self._start = self._last_line = clock()
         self._pace = Pace()
         self.done = 0.0
@@ -81,11 +83,12 @@ class _Heartbeat:
         self._last_line = now
         left_s = self._pace.estimate_s(now, max(self._total - self.done, 0))
         estimate = "" if left_s is None else f", about {format_duration(left_s)} left"
-        self._print(f"{self.done:g}/{self._total}{estimate}")
+        self._print(f"{describe_count(self.done, self._total, self._unit)}{estimate}")
 
     def finish(self) -> None:
         """Print the closing line; fewer units than planned (an early stop, an exception) show in it."""
-        self._print(f"{self.done:g}/{self._total} in {self._clock() - self._start:.0f} s")
+        count = describe_count(self.done, self._total, self._unit)
+        self._print(f"{count} in {self._clock() - self._start:.0f} s")
 
     def _print(self, state: str) -> None:
         shown = str(self._shown)
@@ -117,23 +120,25 @@ class _Shown:
 @contextmanager
 def progress(
     title: str,
-    total: int,
+    total: float,
     *,
+    unit: str = "",
     stream: TextIO | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Progress]:
     """Show a task of `total` units while the block runs; `stream` defaults to standard error.
 
+    `unit`: what is counted, such as "steps"; "" for work of several kinds, which is shown in percent.
     A block that raises before its first unit shows nothing: the error says it all.
 
-    Example: with progress("SFT cto", total=500) as bar: bar.advance(1, loss=0.31)
+    Example: with progress("SFT cto", total=500, unit="steps") as bar: bar.advance(1, loss=0.31)
     """
     stream = sys.stderr if stream is None else stream
     if stream.isatty():
-        with _rich_bar(title, total, stream, clock) as bar:
+        with _rich_bar(title, total, unit, stream, clock) as bar:
             yield bar
         return
-    heartbeat = _Heartbeat(title, total, stream, clock)
+    heartbeat = _Heartbeat(title, total, unit, stream, clock)
     try:
         yield heartbeat
     except BaseException:
@@ -144,20 +149,22 @@ def progress(
 
 
 @contextmanager
-def _rich_bar(title: str, total: int, stream: TextIO, clock: Callable[[], float]) -> Iterator[Progress]:
+def _rich_bar(
+    title: str, total: float, unit: str, stream: TextIO, clock: Callable[[], float]
+) -> Iterator[Progress]:
     import rich.progress as bars
     from rich.console import Console
 
     columns = (
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
-        bars.MofNCompleteColumn(),
+        bars.TextColumn("{task.fields[count]}"),
         bars.TimeElapsedColumn(),
         bars.TextColumn("{task.fields[left]}"),
         bars.TextColumn("{task.fields[shown]}"),
     )
     with bars.Progress(*columns, console=Console(file=stream)) as display:
-        task = display.add_task(title, total=total, left="", shown="")
+        task = display.add_task(title, total=total, count=describe_count(0, total, unit), left="", shown="")
         shown, pace = _Shown(), Pace()
 
         class Bar:
@@ -177,9 +184,22 @@ def _rich_bar(title: str, total: int, stream: TextIO, clock: Callable[[], float]
                     self.last_estimate = now
                     left_s = pace.estimate_s(now, max(total - self.done, 0))
                     self.left = "" if left_s is None else f"about {format_duration(left_s)} left"
-                display.update(task, advance=count, left=self.left, shown=str(shown))
+                display.update(
+                    task,
+                    advance=count,
+                    count=describe_count(self.done, total, unit),
+                    left=self.left,
+                    shown=str(shown),
+                )
 
         yield Bar()
+
+
+def describe_count(done: float, total: float, unit: str) -> str:
+    """Say how much is done: "12/40 steps", or "30 %" of work that has no unit."""
+    if unit:
+        return f"{done:g}/{total} {unit}"
+    return f"{100 * min(done / total, 1):.0f} %" if total else "100 %"
 
 
 def format_duration(seconds: float) -> str:

@@ -1,6 +1,8 @@
 """Tasks with dependencies over a few worker processes, and progress that reaches the parent's display."""
 
 import atexit
+import io
+import math
 import multiprocessing
 import os
 import queue
@@ -48,7 +50,8 @@ QUIET_S = 120.0
 TURNS_S = 30.0  # between reports of how many turns were played
 Report = Callable[..., None]  # report(units done, **metrics shown)
 _reports: Any = None  # the worker's end of the progress queue
-_reported: float = 0  # units of the task at hand that were reported
+_left: float = math.inf  # units of the task at hand that are not reported yet
+_scale = 1.0  # units for what the task at hand reports as one
 _stage = ""  # name of the task at hand, e.g. "sft/cto"
 _num_turns = 0  # turns played for the task at hand, as far as they were reported
 
@@ -64,7 +67,8 @@ class Task:
     call: Callable[..., Any]  # a module-level function: it is sent by reference
     args: tuple[Any, ...] = ()
     after: tuple[str, ...] = ()  # names of tasks that must be finished first
-    units: int = 1  # its share of the progress bar
+    units: float = 1  # its share of the progress bar
+    reports: float | None = None  # what it reports in all, if that is counted otherwise than `units`
     ranks: int = 1  # workers that perform it together, each told its place by the variables of torchrun
 
 
@@ -78,10 +82,25 @@ def _start_worker(
 ) -> None:
     global _reports
     _reports = reports
+    sys.stderr = LineSender(reports.put)
     enter_worker(num_threads, gpus, numbers.get())
     plan_faults(faults)
     if prepare is not None:
         prepare()
+
+
+class LineSender(io.TextIOBase):
+    """Hands a worker's standard error to the main process in whole lines, which never meet the bar."""
+
+    def __init__(self, send: Callable[[str], None]) -> None:
+        self._send, self._open_line = send, ""
+
+    def write(self, text: str) -> int:
+        """Send the lines that end in this text."""
+        *lines, self._open_line = (self._open_line + text).split("\n")
+        for line in lines:
+            self._send(line)
+        return len(text)
 
 
 def enter_worker(num_threads: int, gpus: Sequence[str], number: int) -> None:
@@ -106,8 +125,9 @@ def leave_with_parent() -> None:
 
 def report_progress(units: float, **metrics: float) -> None:
     """Report from inside a task that so many more units are done."""
-    global _reported
-    _reported += units
+    global _left
+    units = min(units * _scale, _left)
+    _left -= units
     if _reports is not None:
         _reports.put((units, _stage, True, metrics))
 
@@ -121,12 +141,14 @@ def report_turns(count: int) -> None:
 
 def _perform(task: Task) -> Any:
     """Perform a task; units that it did not report (its stage was done before) are reported here."""
-    global _reported, _stage, _num_turns
-    _reported, _stage, _num_turns = 0, task.name, 0
+    global _left, _scale, _stage, _num_turns
+    _left, _scale = task.units, task.units / (task.reports or task.units)
+    _stage, _num_turns = task.name, 0
     with counting_turns(TurnReports(report_turns).note):
         result = task.call(*task.args)
-    if _reported < task.units and _reports is not None:
-        _reports.put((task.units - _reported, _stage, False, {}))
+    if _left > 0 and _reports is not None:
+        _reports.put((_left, _stage, False, {}))
+    _left, _scale = math.inf, 1.0
     return result
 
 
@@ -171,7 +193,7 @@ def run_tasks(
     raised as itself.
     Every worker has one of the visible GPUs to itself, or shares it where there are more workers.
     `faults` are planned in every process that performs tasks. `prepare`, a module-level function, is called
-    in each worker process before its first task.
+    in each process that performs tasks, before its first one.
 
     Raises:
         ValueError: a task waits for one that is not in `tasks`, or tasks wait for each other.
@@ -181,6 +203,8 @@ def run_tasks(
     if num_workers == 0:
         plan_faults(faults)
         claim_gpu(visible_gpus(), 0)
+        if prepare is not None:
+            prepare()
         return _run_here(tasks, title)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # no advice on data parallel passes in every worker
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))
@@ -244,7 +268,7 @@ def _run_here(tasks: Sequence[Task], title: str) -> dict[str, Any]:
 
 
 @contextmanager
-def show_progress(title: str, units: int, *, shown: bool = True) -> Iterator[None]:
+def show_progress(title: str, units: float, *, shown: bool = True) -> Iterator[None]:
     """Show what `report_progress` is told in this process, and its turns; not `shown`, they are dropped."""
     global _reports, _stage, _num_turns
     if not shown:
@@ -306,13 +330,17 @@ def _submit(pool: ProcessPoolExecutor, task: Task) -> dict[Future[Any], Task]:
 
 
 def _drain(reports: Any, advance: Report, shown: Mapping[str, float]) -> bool:
-    """Show the waiting reports; returns whether there were any."""
+    """Show the waiting reports and lines of workers; return whether there were any reports."""
     came = False
     while True:
         try:
-            units, stage, worked, metrics = reports.get_nowait()
+            report = reports.get_nowait()
         except queue.Empty:
             return came
+        if isinstance(report, str):
+            print(report, file=sys.stderr, flush=True)
+            continue
+        units, stage, worked, metrics = report
         advance(units, stage=stage, worked=worked, **metrics)
         came = True
 

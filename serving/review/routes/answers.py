@@ -9,8 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from evaluation.minutes.episode_in_words import MAX_BRIEF_CHARS, say_call, say_titles
-from evaluation.minutes.transcript import visible
+from evaluation.minutes.words import MAX_BRIEF_CHARS, say_call, say_titles, visible
 from roles.base import Answer, AnswerError, parse_strict_json, split_answer
 from roles.registry import ROLES
 from roles.team import NO_OPTION, Decision, list_forms

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from serving.review.inbox import KINDS, STATES, Filters, list_rows, make_version
 from serving.review.pages import RefusalError, find_site, first
 from serving.review.progress import describe_progress
-from serving.review.sessions import COOKIE, SIGN_OUT, find_reviewer, open_session
+from serving.review.room import COOKIE, SIGN_OUT, find_reviewer, open_session
 
 router = APIRouter()
 SEE_OTHER, CONFLICT, UNPROCESSABLE, UNAVAILABLE = 303, 409, 422, 503

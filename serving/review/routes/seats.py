@@ -9,8 +9,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from evaluation.minutes.episode_in_words import MAX_BRIEF_CHARS, say_call
-from evaluation.minutes.transcript import visible
+from evaluation.minutes.words import MAX_BRIEF_CHARS, say_call, visible
 from roles.team import guess_form, list_forms
 from scenarios.base import ToolCall
 from serving.review.inbox import judge_turn

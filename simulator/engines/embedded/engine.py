@@ -12,6 +12,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,16 +22,58 @@ from roles.errors import InfrastructureError
 from simulator.engines.adapter_names import adapter_of
 from simulator.engines.base import Completion, CompletionRequest, Sampling
 from simulator.engines.embedded import own_pass
-from simulator.engines.embedded.block_pass import MOST_GUESSES, bring_observations, run_block
-from simulator.engines.embedded.checks import check_finite, check_prompt, within_positions
-from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.grouped_attention import can_share, use_grouped_attention
 from simulator.engines.embedded.kv_window import KVWindow
-from simulator.engines.embedded.lanes import Call, Lane, Policy, Row
+from simulator.engines.embedded.lanes import Call, Lane, Policy, Row, on_device
 from simulator.engines.embedded.lora_rows import can_stack
-from simulator.engines.embedded.prompt_passes import prefill, routed
-from simulator.engines.embedded.static_window import StaticWindow
+from simulator.engines.embedded.prompt_passes import (
+    MOST_GUESSES,
+    bring_observations,
+    prefill,
+    routed,
+    run_block,
+)
+from simulator.engines.embedded.static_window import GraphStep, StaticWindow
 from simulator.engines.sampling import sample_tokens, session_seed
+
+
+def check_prompt(request: CompletionRequest, config: Any) -> None:
+    """Refuse a prompt that the model cannot read: it would end the step of all rows.
+
+    Raises:
+        InfrastructureError: empty, longer than the model's positions, or an id that it does not have.
+    """
+    ids, longest = request.prompt_ids, count_positions(config)
+    if not ids:
+        raise InfrastructureError(f"prompt of {request.policy} is empty")
+    if longest is not None and len(ids) >= longest:
+        raise InfrastructureError(f"prompt of {len(ids)} tokens: the model reads {longest - 1} at most")
+    if min(ids) < 0 or max(ids) >= config.vocab_size:
+        raise InfrastructureError(
+            f"prompt holds an id that the model does not have (0 to {config.vocab_size - 1})"
+        )
+
+
+def within_positions(request: CompletionRequest, config: Any) -> CompletionRequest:
+    """The request with no more tokens to sample than the model has positions left: it ends with "length"."""
+    longest = count_positions(config)
+    if longest is None:
+        return request
+    most = min(request.sampling.max_completion_tokens, longest - len(request.prompt_ids))
+    return replace(request, sampling=replace(request.sampling, max_completion_tokens=most))
+
+
+def count_positions(config: Any) -> int | None:
+    """Return the tokens of the longest text that a model reads; None: without an end."""
+    return getattr(config, "max_position_embeddings", None)
+
+
+def check_finite(model: Any, adapter: str, version: str) -> None:
+    """Raise InfrastructureError where a weight of the adapter is not finite."""
+    for name, parameter in model.named_parameters():
+        if "lora_" in name and f".{adapter}." in name and not bool(torch.isfinite(parameter).all()):
+            raise InfrastructureError(f"adapter of {version} holds numbers that are not finite: {name}")
+
 
 logger = logging.getLogger(__name__)
 MAX_FORCED_TOKENS = 96  # a longer continuation is prefilled afresh
@@ -224,13 +267,15 @@ class TransformersEngine:
             if policy.adapter is not None and not lane.is_stacked:
                 lane.model.set_adapter(policy.adapter)
         try:
-            with torch.no_grad():
+            with on_device(next(lane.model.parameters()).device), torch.no_grad():
                 lane.drop_cancelled()
                 lane.drop_ended()
                 self._admit(lane)
                 if any(row.request for row in lane.rows):
                     self._decode(lane)
-        except (RuntimeError, MemoryError, IndexError) as error:  # out of memory, a bad kernel
+        except (torch.OutOfMemoryError, MemoryError) as error:  # a stage ends by it: others would meet it too
+            lane.fail(error)
+        except (RuntimeError, IndexError) as error:  # a bad kernel
             lane.fail(InfrastructureError(f"engine step failed: {error}"))
 
     def _admit(self, lane: Lane) -> None:

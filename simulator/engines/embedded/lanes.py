@@ -1,4 +1,4 @@
-"""Bookkeeping of the embedded engine: the transcripts that a model decodes side by side, by policy."""
+"""Bookkeeping of the embedded engine: transcripts that a model decodes side by side, and guesses at them."""
 
 import asyncio
 from collections import deque
@@ -12,13 +12,55 @@ from torch import Tensor
 
 from roles.errors import InfrastructureError
 from simulator.engines.base import Completion, CompletionRequest
-from simulator.engines.embedded.graph_step import GraphStep
 from simulator.engines.embedded.grouped_attention import SharedText, can_share
-from simulator.engines.embedded.guesses import Guesses
 from simulator.engines.embedded.kv_window import KVWindow
 from simulator.engines.embedded.lora_rows import AdapterStack
-from simulator.engines.embedded.static_window import StaticWindow
+from simulator.engines.embedded.static_window import GraphStep, StaticWindow
 from simulator.records import FinishReason
+
+SIZES = (8, 4, 2)  # tokens that must agree, the longest first
+MOST_PLACES = 4  # of one run of tokens that are remembered
+MOST_TOKENS = 1 << 19  # of all texts; then all is forgotten
+
+_Runs = dict[tuple[int, ...], deque[tuple[list[int], int]]]
+
+
+@dataclass(slots=True, eq=False)
+class Guesses:
+    """Remembers what followed each run of tokens, latest first, in the texts of one policy.
+
+    Many tokens of a tool call or an answer repeat an earlier text. Guesses stand behind the last token of a
+    pass that samples at all places, and are kept up to the first that was not sampled: transcripts are those
+    of sampling one by one. Source: prompt lookup decoding; across rollouts, SuffixDecoding, arXiv:2411.04975.
+    """
+
+    _runs: dict[int, _Runs] = field(default_factory=lambda: {size: {} for size in SIZES})
+    _num_tokens: int = 0
+
+    def learn(self, text: list[int], start: int) -> None:
+        """Remember what stands at places `start` and later; `text` may grow afterwards."""
+        if self._num_tokens > MOST_TOKENS:
+            self._runs, self._num_tokens = {size: {} for size in SIZES}, 0
+        self._num_tokens += len(text) - start
+        for size, runs in self._runs.items():
+            for place in range(max(start, size), len(text)):
+                run = tuple(text[place - size : place])
+                runs.setdefault(run, deque(maxlen=MOST_PLACES)).appendleft((text, place))
+
+    def find(self, text: Sequence[int], count: int) -> list[int]:
+        """Return up to `count` tokens that may follow `text`: of the latest place that has as many."""
+        best: list[int] = []
+        if count < 1:
+            return best
+        for size, runs in self._runs.items():
+            for source, place in runs.get(tuple(text[-size:]), ()):
+                found = source[place : place + count]
+                if len(found) == count:
+                    return found
+                if len(found) > len(best):
+                    best = found
+        return best
+
 
 PREFILL_TOKENS = 16_384  # padded tokens per prefill forward
 WIDE = 512  # hidden size from which a pass costs more than its calls: see `Lane.is_wide`
@@ -239,6 +281,11 @@ class Lane:
         for future in list(self.pending):
             if not future.done():
                 future.set_exception(error)
+
+
+def on_device(device: torch.device) -> AbstractContextManager[Any]:
+    """While this is open, a GPU is the current one: CUDA gives every new thread the first."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def device_memory(device: torch.device) -> int | None:

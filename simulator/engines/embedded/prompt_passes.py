@@ -1,4 +1,4 @@
-"""Passes of the embedded engine over the prompts of new transcripts."""
+"""Passes of the embedded engine over prompts of new transcripts, and over blocks of tokens of open ones."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -148,3 +148,51 @@ def count_common(prompts: Sequence[Sequence[int]]) -> int:
     places = zip(*prompts, strict=False)
     most = min(map(len, prompts))
     return next((place for place, tokens in enumerate(places) if len(set(tokens)) > 1), most)
+
+
+MOST_GUESSES = 4  # of a row in one pass
+MOST_GIVEN = 8  # tokens of a row that go with others' next ones; more take a pass of their own
+MOST_PADDED = 4096  # rows x tokens of the longest one in a pass over observations
+
+
+def bring_observations(lane: Lane) -> int:
+    """Let rows that were given much stand first, as many as a pass may hold; their number."""
+    waiting = [i for i, row in enumerate(lane.rows) if row.request and len(row.forced) > MOST_GIVEN]
+    waiting.sort(key=lambda i: len(lane.rows[i].forced))
+    chosen: list[int] = []
+    for i in waiting:
+        if chosen and (len(chosen) + 1) * len(lane.rows[i].forced) > MOST_PADDED:
+            break
+        chosen.append(i)
+    lane.bring_to_front(chosen)
+    return len(chosen)
+
+
+def run_block(
+    lane: Lane,
+    rows: Sequence[Row],
+    starts: Sequence[int],
+    texts: Sequence[Sequence[int]],
+    asked: Sequence[int],
+) -> tuple[Tensor, Block]:
+    """Compute the next tokens of the lane's first rows; all of them get columns, none counts as kept yet.
+
+    `starts`: tokens of each row before these. `asked`: places among all tokens that logits are wanted of.
+    Returns: logits (asked, vocabulary), and where the tokens went.
+    """
+    window, device = lane.window, lane.window.valid.device
+    counts = torch.tensor([len(text) for text in texts], device=device)
+    owner = torch.arange(len(rows), device=device).repeat_interleave(counts)
+    slot = torch.arange(len(owner), device=device) - (counts.cumsum(0) - counts)[owner]
+    block = Block(row=owner, slot=slot, column=window.place(counts)[owner, slot], width=int(counts.max()))
+    model: Any = lane.model
+    with routed(lane, rows, block):
+        output = model(
+            input_ids=torch.tensor([token for text in texts for token in text], device=device)[None],
+            attention_mask=window.block_mask(len(rows), block),
+            position_ids=(torch.tensor(starts, device=device)[owner] + slot)[None],
+            past_key_values=window.block_cache(len(rows), block),
+            use_cache=True,
+            logits_to_keep=torch.tensor(asked, device=device),
+        )
+    return output.logits[0], block

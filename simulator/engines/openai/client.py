@@ -18,9 +18,17 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx2
+from pydantic import SecretStr
 
 from roles.errors import UserError
-from simulator.engines.openai.endpoint import PATH, EndpointSettings, find_completions_url
+from simulator.engines.openai.endpoint import (
+    PATH,
+    Budget,
+    BudgetSpentError,
+    EndpointSettings,
+    RateLimit,
+    find_completions_url,
+)
 from simulator.engines.openai.reply import (
     ChatMessage,
     ChatReply,
@@ -28,24 +36,59 @@ from simulator.engines.openai.reply import (
     read_error_text,
     read_message,
 )
-from simulator.engines.openai.request_limits import Budget, BudgetSpentError, RateLimit
-from simulator.engines.openai.transport import ChatTransport
+
+SENT_HEADERS = (
+    "host",
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "user-agent",
+)
+
+
+class ChatTransport(httpx2.AsyncHTTPTransport):
+    """Sends requests directly to their address: no proxy, no credentials but the given key."""
+
+    def __init__(self, api_key: SecretStr | None, *, max_connections: int) -> None:
+        super().__init__(trust_env=False, limits=httpx2.Limits(max_connections=max_connections))
+        self._api_key = api_key
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a copy of the request with its own headers alone."""
+        headers = {name: value for name, value in request.headers.items() if name.lower() in SENT_HEADERS}
+        if self._api_key is not None:
+            headers["authorization"] = f"Bearer {self._api_key.get_secret_value()}"
+        own = httpx2.Request(
+            request.method, request.url, headers=headers, stream=request.stream, extensions=request.extensions
+        )
+        return await super().handle_async_request(own)
+
 
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 PERMANENT = ("refused", "too_large")  # kinds that the same request would meet again
 RETRIED_STATUSES = (408, 409, 425)  # besides 429 and 5xx
 # Words by which servers refuse a prompt that leaves no room: OpenAI, vLLM, SGLang, llama.cpp, TGI, gateways.
 TOO_LONG = re.compile(
-    r"context.?length|context.?window|context.?size|maximum context|too many (input )?tokens"
-    r"|(prompt|input|request)s?\b.{0,60}\b(is |are )?(too long|longer than|exceeds?\b)"
-    r"|input.?tokens?.{0,40}(exceed|must be)|exceeds the (limit|maximum)|model.?length"
-    r"|max_new_tokens.{0,20}must be",
+    r"context.?(length|window|size|limit)|(maximum|max) (context|prompt|input|model).?len|model.?length"
+    r"|(prompt|input|message|token|length)\w*\b.{0,60}\b(too long|longer than|exceeds?|must be)\b"
+    r"|(input|prompt)\w*\W{0,3} must have less than|too many (input |prompt )?tokens"
+    r"|reduce (the|your) (length|prompt|input|messages)|exceeds the (limit|maximum) .{0,20}tokens",
     re.IGNORECASE,
 )
-_CONTEXT = re.compile(r"(?:context (?:length|size|window)|maximum model length)\D{0,20}(\d+)", re.IGNORECASE)
-_PROMPT = re.compile(
-    r"(\d+) (?:input tokens|tokens in the messages|in the messages|prompt tokens)", re.IGNORECASE
+# that name the reply's own limit, whatever the prompt
+_OTHER_LIMIT = re.compile(
+    r"at most \d+ completion tokens|max\w*tokens\W.{0,30}exceeds the maximum", re.IGNORECASE
 )
+_CONTEXT = re.compile(
+    r"(?:context (?:length|size|window)|maximum model length|must be <=)\D{0,20}(\d+)", re.IGNORECASE
+)
+_PROMPT = re.compile(
+    r"(\d+) (?:`?inputs?`? tokens|tokens (?:in|from) the|in the messages|prompt tokens)", re.IGNORECASE
+)
+_SUM = re.compile(r"(\d+) \+ \d+ > (\d+)")  # prompt + reply > context
 REMEDIES = {
     401: "check the key in the environment variable that you named",
     402: "check the balance of the account",
@@ -275,15 +318,18 @@ class ChatClient:
 
 def is_too_long(error: EndpointError) -> bool:
     """Return whether the endpoint refuses a prompt that the model has no room for."""
-    return error.kind == "refused" and TOO_LONG.search(str(error)) is not None
+    words = str(error)
+    return error.kind == "refused" and bool(TOO_LONG.search(words)) and not _OTHER_LIMIT.search(words)
 
 
 def _read_room(error: EndpointError) -> int | None:
     """Read the tokens that a refusal leaves for the reply; None where it does not say, or none are left."""
     if not is_too_long(error):
         return None
-    context, prompt = _CONTEXT.search(str(error)), _PROMPT.search(str(error))
-    room = int(context[1]) - int(prompt[1]) if context and prompt else 0
+    words = str(error)
+    context, prompts, total = _CONTEXT.search(words), _PROMPT.findall(words), _SUM.search(words)
+    room = int(context[1]) - int(prompts[-1]) if context and prompts else 0
+    room = int(total[2]) - int(total[1]) if total else room
     return room if room > 0 else None
 
 

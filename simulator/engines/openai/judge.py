@@ -6,8 +6,7 @@ from typing import Self
 from roles.errors import InfrastructureError
 from simulator.engines.loop_thread import LoopThread
 from simulator.engines.openai.client import ChatClient
-from simulator.engines.openai.endpoint import EndpointSettings
-from simulator.engines.openai.request_limits import BudgetSpentError
+from simulator.engines.openai.endpoint import BudgetSpentError, EndpointSettings
 
 
 class EndpointJudge:

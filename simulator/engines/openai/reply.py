@@ -1,6 +1,7 @@
 """A reply of `/v1/chat/completions`, read strictly: a ChatMessage or a named failure, nothing repaired."""
 
 import json
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -26,7 +27,7 @@ ENDED = frozenset(
     {"stop", "STOP", "eos", "eos_token", "end_turn", "stop_sequence"}
     | {"tool_calls", "tool_use", "function_call"}
 )
-CUT = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "max_length", "content_filter"})
+CUT = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "max_length"})
 
 
 class EndpointError(InfrastructureError):
@@ -108,6 +109,7 @@ class _Message(_Wire):
     reasoning: Any = None  # vLLM's field; others call it reasoning_content
     reasoning_content: Any = None
     tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None  # the older form of one call
 
 
 class _Choice(_Wire):
@@ -134,8 +136,9 @@ def read_message(content: bytes) -> ChatMessage:
     """
     try:
         value = parse_strict_json(content.decode())
-        if isinstance(value, dict) and value.get("error") and not value.get("choices"):
-            raise _provider_failure(value["error"])
+        failure = _find_failure(value)
+        if failure is not None:
+            raise _provider_failure(failure)
         body = _Body.model_validate(value)
     except UnicodeDecodeError as error:
         raise _unreadable("not_json", f"invalid UTF-8 at byte {error.start}") from None
@@ -149,9 +152,13 @@ def read_message(content: bytes) -> ChatMessage:
     if choice.error:
         raise _provider_failure(choice.error)
     reason = choice.finish_reason
-    if reason is not None and reason not in ENDED | CUT:
-        raise EndpointError("server_error", f"the turn ended for {reason[:60]!r}", may_be_charged=True)
-    calls = tuple(_read_call(call, number) for number, call in enumerate(choice.message.tool_calls or ()))
+    if reason not in ENDED | CUT:
+        told = "no reason" if reason is None else repr(reason[:60])
+        raise EndpointError("server_error", f"the turn ended for {told}", may_be_charged=True)
+    made = choice.message.tool_calls or ()
+    if choice.message.function_call is not None and not made:
+        made = [_Call(function=choice.message.function_call)]
+    calls = tuple(_read_call(call, number) for number, call in enumerate(made))
     usage = _read_usage(body.usage)
     return ChatMessage(
         text=_read_text(choice.message),
@@ -163,14 +170,13 @@ def read_message(content: bytes) -> ChatMessage:
     )
 
 
-def read_error_text(content: bytes, most: int = 200) -> str:
+def read_error_text(content: bytes, most: int = 400) -> str:
     """Read an error response's message, on one line of at most `most` characters; "" for an empty body."""
     text = content.decode(errors="replace")
     try:
-        value = parse_strict_json(text)
-        error = value["error"]
-        text = str(error["message"] if isinstance(error, dict) else error)
-    except (AnswerError, KeyError, TypeError):
+        failure = _find_failure(parse_strict_json(text))
+        text = text if failure is None else _say_failure(failure)
+    except AnswerError:
         pass
     printable = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(printable.split())[:most]
@@ -180,14 +186,36 @@ def _unreadable(kind: FailureKind, detail: str) -> EndpointError:
     return EndpointError(kind, detail, may_be_charged=True)
 
 
+def _find_failure(value: Any) -> Any:
+    """Return what a body without choices tells of an error, in the forms of several servers, or None."""
+    if isinstance(value, list) and value:  # Gemini's
+        value = value[0]
+    if not isinstance(value, dict) or value.get("choices"):
+        return None
+    is_told = value.get("object") == "error" or value.get("type") == "error"
+    return value.get("error") or value.get("detail") or (value if is_told or "message" in value else None)
+
+
+def _say_failure(failure: Any) -> str:
+    """Return an error's words, its name in brackets where it has one."""
+    if not isinstance(failure, dict):
+        return str(failure)
+    words = failure.get("message") or failure.get("msg") or json.dumps(failure)
+    names = [one for key in ("code", "type", "status") if isinstance(one := failure.get(key), str)]
+    names = [one for one in names if not one.isdecimal()]
+    return f"{words} ({names[0]})" if names else str(words)
+
+
 def _provider_failure(error: Any) -> EndpointError:
     """Name the failure that an error object inside a reply with status 200 means."""
-    fields = error if isinstance(error, dict) else {"message": error}
-    words, code = " ".join(str(fields.get("message", fields)).split()), fields.get("code")
+    words = " ".join(_say_failure(error).split())
+    code = error.get("code") if isinstance(error, dict) else None
     number = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else 500
+    if number == 500 and re.search(r"invalid|context_length|bad.?request|not_found", words, re.IGNORECASE):
+        number = 400
     is_final = 400 <= number < 500 and number not in (408, 409, 425, 429)
     kind: FailureKind = "refused" if is_final else "rate_limit" if number == 429 else "server_error"
-    return EndpointError(kind, f"{number} {words[:200]}")
+    return EndpointError(kind, f"{number} {words[:400]}")
 
 
 def _read_text(message: _Message) -> str:

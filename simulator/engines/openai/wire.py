@@ -13,7 +13,7 @@ ToolShape = Literal["native", "text"]  # how tools are offered: by the protocol,
 WireMessage = dict[str, Any]
 
 NOT_RUN = "not carried out"
-EMPTY_TURN = "(nothing was said)"  # several servers refuse every talk that holds an empty message
+EMPTY = "(nothing was said)"  # several servers refuse every talk that holds an empty message
 
 
 def write_messages(
@@ -42,9 +42,9 @@ def write_messages(
                 messages.append(_write_turn(one.text, f"c{len(messages):04d}", shape))
                 open_ids = [call["id"] for call in messages[-1].get("tool_calls", ())]
             case "tool":
-                messages.append({"role": "user", "content": f"<tool_response>\n{one.text}\n</tool_response>"})
+                _add_user(messages, f"<tool_response>\n{one.text}\n</tool_response>")
             case "user":
-                messages.append({"role": "user", "content": one.text})
+                _add_user(messages, one.text)
             case _:
                 assert_never(one.speaker)
     return messages, tools if shape == "native" else []
@@ -70,10 +70,10 @@ def _write_turn(text: str, name: str, shape: ToolShape) -> WireMessage:
     except BadToolCallError:
         calls = ()
     if not calls:
-        return {"role": "assistant", "content": text if text.strip() else EMPTY_TURN}
+        return {"role": "assistant", "content": text if text.strip() else EMPTY}
     return {
         "role": "assistant",
-        "content": text[: text.index(OPEN)],
+        "content": text[: text.index(OPEN)] or None,
         "tool_calls": [
             {
                 "id": f"{name}{number:04d}",  # nine letters or digits: Mistral's servers refuse others
@@ -85,5 +85,14 @@ def _write_turn(text: str, name: str, shape: ToolShape) -> WireMessage:
     }
 
 
+def _add_user(messages: list[WireMessage], text: str) -> None:
+    """Add a user's text, to the message before where that is a user's: users and models take turns."""
+    text = text if text.strip() else EMPTY
+    if messages and messages[-1]["role"] == "user":
+        messages[-1]["content"] += f"\n{text}"
+    else:
+        messages.append({"role": "user", "content": text})
+
+
 def _write_result(name: str, text: str) -> WireMessage:
-    return {"role": "tool", "tool_call_id": name, "content": text}
+    return {"role": "tool", "tool_call_id": name, "content": text if text.strip() else EMPTY}

@@ -77,6 +77,17 @@ def argument_names() -> frozenset[str]:
 
 
 @cache
+def can_serve(architecture: str) -> bool:
+    """Return whether vLLM is installed and knows models of this class of transformers."""
+    if find_spec("vllm") is None:
+        return False
+    with quiet_start():
+        from vllm import ModelRegistry
+
+    return architecture in ModelRegistry.get_supported_archs()
+
+
+@cache
 def is_cpu_build() -> bool:
     """Return whether the installed vLLM computes on the CPU."""
     with quiet_start():

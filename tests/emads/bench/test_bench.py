@@ -14,13 +14,11 @@ from teacher_server import TeacherServer, serve
 from emads.bench import cases as bench_cases
 from emads.bench.card import build_card, compare_cards, read_card, render_card
 from emads.bench.cases import BANDS, CELLS, TABLE, BenchCase, Cell, check_pins, compute_digest, list_cases
-from emads.bench.estimate import estimate
 from emads.bench.plays import BenchPlay, PlayFile
 from emads.bench.run import play_into
 from emads.cli import main
-from emads.seats.mixed_team import MixedTeam
 from emads.seats.prices import read_api_options
-from emads.teams import load_team
+from emads.team import Team, load_team
 from roles.errors import UserError
 from scenarios.base import Scenario
 from scenarios.registry import FAMILIES
@@ -44,14 +42,12 @@ FEW = draw_few()
 TABLES = [case for case in FEW if case.cell.kind == TABLE]
 
 
-def load(*seats: str, api: Sequence[str] = ()) -> MixedTeam:
-    team = load_team(seats=list(seats), api=read_api_options(api))
-    assert isinstance(team, MixedTeam)
-    return team
+def load(*seats: str, api: Sequence[str] = ()) -> Team:
+    return load_team(seats=list(seats), api=read_api_options(api))
 
 
-def play(folder: Path, team: MixedTeam, cases: Sequence[BenchCase] = FEW) -> str | None:
-    return play_into(folder, team, cases, NAME, confirm=lambda text: True)
+def play(folder: Path, team: Team, cases: Sequence[BenchCase] = FEW) -> str | None:
+    return play_into(folder, team, cases, NAME)
 
 
 @pytest.mark.slow
@@ -115,7 +111,7 @@ def serve_tables() -> list[TeamScenario]:
     return [case.scenario for case in TABLES if isinstance(case.scenario, TeamScenario)]
 
 
-def load_server(server: TeacherServer, folder: Path, max_cost: float) -> MixedTeam:
+def load_server(server: TeacherServer, folder: Path, max_cost: float) -> Team:
     return load(
         f"all=openai:tiny@{server.url}",
         api=[
@@ -158,23 +154,6 @@ def needed_requests(folder: Path) -> float:
     """Requests of a case on average, by the turns of its plays."""
     plays = PlayFile(folder / "plays.jsonl").read()
     return sum(one.turns for one in plays) / len(plays)
-
-
-def test_the_cost_is_told_before_anything_is_played(tmp_path: Path) -> None:
-    told: list[str] = []
-
-    def refuse(text: str) -> bool:
-        told.append(text)
-        return False
-
-    team = load("all=scripted", "cto=openai:m@http://127.0.0.1:9/v1", api=["price.m=10,20", "max_cost=3"])
-    with pytest.raises(UserError, match="nothing was played"):
-        play_into(tmp_path, team, FEW, NAME, confirm=refuse)
-    assert "by the given prices; it stops at 3 (max_cost)" in told[0]
-    assert not (tmp_path / "plays.jsonl").exists()
-    unpriced = load("all=scripted", "cto=openai:m@http://127.0.0.1:9/v1")
-    assert "no price is given of m (--api price=INPUT,OUTPUT)" in estimate(unpriced, FEW)
-    assert "nothing is paid" in estimate(load("all=scripted"), FEW)
 
 
 def make_play(key: str, score: float) -> BenchPlay:

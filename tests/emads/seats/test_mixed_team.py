@@ -10,8 +10,8 @@ from tiny_models import make_tiny_base
 import emads
 from emads.cli import main
 from emads.seats import STOPPED
-from emads.seats.mixed_team import MixedTeam
 from emads.seats.prices import ApiOptions, read_api_options
+from emads.team import Team
 from roles.errors import UserError
 from scenarios.team import generate
 from training.config.loading import load_config
@@ -21,10 +21,8 @@ CASES = [generate("test", 3, index, 1 + index) for index in range(4)]
 EXPERTS = ["all=scripted:measured", "reconcile=scripted:exact"]
 
 
-def load(seats: list[str], api: ApiOptions | None = None, questions: int | None = None) -> MixedTeam:
-    team = emads.load_team(seats=seats, api=api, questions=questions)
-    assert isinstance(team, MixedTeam)
-    return team
+def load(seats: list[str], api: ApiOptions | None = None, questions: int | None = None) -> Team:
+    return emads.load_team(seats=seats, api=api, questions=questions)
 
 
 def test_a_model_behind_a_server_plays_as_the_same_model_here() -> None:

@@ -11,7 +11,7 @@ from emads.cli import main
 from emads.played_case import play
 from emads.seats.person import PersonEngine
 from emads.seats.players import read_seats
-from emads.teams import load_team
+from emads.team import load_team
 from roles.errors import InfrastructureError, UserError
 from scenarios.team import PlanGame, generate
 from simulator.chat_messages import MessageChat
@@ -116,7 +116,7 @@ def person(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return "no" if "yes or no" in question else ""
 
     at_terminal = partial(PersonEngine, Terminal(read_line=read_line, is_terminal=lambda: True))
-    monkeypatch.setattr("emads.seats.mixed_team.PersonEngine", at_terminal)
+    monkeypatch.setattr("emads.team.PersonEngine", at_terminal)
     return asked
 
 

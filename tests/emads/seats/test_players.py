@@ -66,10 +66,8 @@ def test_a_habit_must_be_one_of_its_seat() -> None:
         check_habits(read_seats(["all=scripted:lean"]))
 
 
-def test_prices_come_from_options_and_a_file_and_are_never_guessed(tmp_path: Path) -> None:
-    file = tmp_path / "prices.yaml"
-    file.write_text("m: {input: 2.5, output: 10}\nother: {input: 1, output: 1}\n")
-    options = read_api_options(["price.m=3,12", f"prices={file}", "max_cost=1"])
+def test_prices_come_from_options_and_are_never_guessed() -> None:
+    options = read_api_options(["price.m=3,12", "price.other=1,1", "max_cost=1"])
     assert options.prices == {"m": Price(input=3, output=12), "other": Price(input=1, output=1)}
     assert options.settle(ApiPlayer("m", URL)).price(1_000_000, 500_000) == pytest.approx(9.0)
     options.check([ApiPlayer("m", URL)])
@@ -89,20 +87,12 @@ def test_prices_come_from_options_and_a_file_and_are_never_guessed(tmp_path: Pat
         ("concurency=3", ["'concurency'", "did you mean 'concurrency'"]),
         ("concurrency", ["'concurrency'", "KEY=VALUE"]),
         ("tools=none", ["'none'", "native, text"]),
-        ("prices=/nonexistent", ["/nonexistent", "YAML file"]),
     ],
 )
 def test_a_wrong_option_names_value_and_remedy(word: str, parts: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         read_api_options([word])
     assert [part for part in parts if part not in str(caught.value)] == []
-
-
-def test_a_price_file_of_another_form_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "prices.yaml"
-    file.write_text("m: 3\n")
-    with pytest.raises(UserError, match=r"prices.yaml: m.* write MODEL: \{input: 2.5, output: 10\}"):
-        read_api_options([f"prices={file}"])
 
 
 def test_a_setting_out_of_range_and_a_missing_key_are_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The audit: every verifier passes its pr tier, every probe finds a planted fault, and it can be resumed."""
+"""The audit: every verifier passes its pr tier, and every probe finds a planted fault."""
 
 import json
 import re
@@ -6,23 +6,17 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 from fast_loop import slow_except
 
 from emads.cli import main
-from evaluation.audit import free_riders, run_probes
-from evaluation.audit import run_probes as audit
+from evaluation.audit import run_probes, team_cheats
+from evaluation.audit.answers import Row, Subject, Tier, audit_score, has_form, step_away
+from evaluation.audit.attacks import FORMS, WRITERS, list_hacks
 from evaluation.audit.case_sample import CaseSample
-from evaluation.audit.families.independent_parser import audit_score
-from evaluation.audit.probe_list import PROBES, TIERS, choose_subjects
-from evaluation.audit.probes.answer_variants import has_form, step_away
-from evaluation.audit.probes.hostile_outputs import WRITERS
-from evaluation.audit.probes.reward_hacks import FORMS, list_hacks
-from evaluation.audit.records import Row, Subject, Tier
-from evaluation.audit.registry import SUBJECTS
-from evaluation.audit.run_probes import AuditJournal
+from evaluation.audit.run_probes import PROBES, TIERS
+from evaluation.audit.subjects import SUBJECTS, choose_subjects
 from roles.errors import UserError
 from scenarios.base import Scenario, Verdict
 from scenarios.registry import FAMILIES
@@ -57,7 +51,7 @@ def test_pr_tier(name: str, probe: str) -> None:
 
 
 def test_free_riders_cost_the_team() -> None:
-    row = free_riders.probe_free_riders(PR, seed=0)
+    row = team_cheats.probe_free_riders(PR, seed=0)
     assert row.counts.startswith("100 cases x 8")
     assert row.breaches == []
 
@@ -242,9 +236,9 @@ def test_search_finds_a_verifier_that_pays_any_choice(name: str) -> None:
 
 def test_a_rider_that_costs_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        free_riders, "RIDES", {"diligent": lambda _case, role, honest: honest[role].model_dump_json()}
+        team_cheats, "RIDES", {"diligent": lambda _case, role, honest: honest[role].model_dump_json()}
     )
-    assert free_riders.probe_free_riders(TINY, seed=0).breaches == ["diligent costs the team 0.000"]
+    assert team_cheats.probe_free_riders(TINY, seed=0).breaches == ["diligent costs the team 0.000"]
 
 
 def test_rows_repeat_with_the_seed_and_change_with_it() -> None:
@@ -317,50 +311,11 @@ def test_mistakes_are_one_line(arguments: str, message: str, capsys: pytest.Capt
     assert capsys.readouterr().err.startswith(f"error: {message}")
 
 
-def test_a_stopped_audit_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = tmp_path / "rows" / "audit.jsonl"
-    monkeypatch.setitem(TIERS, "pr", TINY)
-    whole = list(audit.audit("pr", ["cost"], 0))
-    shown: list[str] = []
-    assert audit.show_audit("pr", ["cost"], 0, shown.append, keep=keep) == []
-    lines = keep.read_text().splitlines(keepends=True)
-    assert len(lines) == len(PROBES)
-    keep.write_text("".join(lines[:2]) + lines[2][:40])  # killed while writing the third
-    probed: list[str] = []
-
-    def probe(name: str) -> Callable[[CaseSample, Tier], Row]:
-        return lambda book, tier: probed.append(name) or PROBES[name](book, tier)  # type: ignore[func-returns-value]
-
-    monkeypatch.setattr(audit, "PROBES", {name: probe(name) for name in PROBES})
-    again: list[str] = []
-    audit.show_audit("pr", ["cost"], 0, again.append, keep=keep)
-    assert probed == list(PROBES)[2:]
-    # V1 states a time in its row
-    assert [line for line in again if "| V1" not in line] == [line for line in shown if "| V1" not in line]
-    assert keep.read_text().splitlines(keepends=True)[:2] == lines[:2]
-    assert [json.loads(line)["probe"] for line in keep.read_text().splitlines()] == list(PROBES)
-    assert [row.probe for row in whole] == list(PROBES)
-
-
-def test_rows_of_another_audit_are_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = tmp_path / "audit.jsonl"
-    row = Row(probe="V4", family="cost", counts="50 optima", worst="best of the worse 0.90", breaches=[])
-    AuditJournal(keep, tier="pr", seed=0).keep(row)
-    assert AuditJournal(keep, tier="pr", seed=0).find("cost", "V4") == row
-    assert AuditJournal(keep, tier="pr", seed=1).find("cost", "V4") is None
-    assert AuditJournal(keep, tier="full", seed=0).find("cost", "V4") is None
-    monkeypatch.setattr(run_probes, "hash_sources", lambda: "other code")
-    assert AuditJournal(keep, tier="pr", seed=0).find("cost", "V4") is None
-    keep.write_text("a shopping list\n")
-    with pytest.raises(UserError, match="line 1 is no row of an audit"):
-        AuditJournal(keep, tier="pr", seed=0)
-
-
 @pytest.mark.process
 def test_two_processes_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = [("cost", "V6"), ("risk", "V2"), ("team-vote", "V2"), ("team-vote", "V4")]
-    monkeypatch.setattr(audit, "list_cells", lambda _families, _probes: cells)
-    alone, together = (list(audit.audit("pr", (), 0, processes=number)) for number in (1, 2))
+    monkeypatch.setattr(run_probes, "list_cells", lambda _families, _probes: cells)
+    alone, together = (list(run_probes.audit("pr", (), 0, processes=number)) for number in (1, 2))
     assert alone == together
     assert [(row.family, row.probe) for row in together] == cells
 

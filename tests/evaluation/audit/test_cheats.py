@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from evaluation.audit import cheats
-from evaluation.audit.cheats import REPORT_CHEATS, VOTE_CHEATS, measure_cheats, probe_honesty
-from evaluation.audit.probe_list import TIERS
+from evaluation.audit import team_cheats
+from evaluation.audit.run_probes import TIERS
+from evaluation.audit.team_cheats import REPORT_CHEATS, VOTE_CHEATS, measure_cheats, probe_honesty
 
 TIER = replace(TIERS["pr"], team_episodes=1)
 
@@ -28,9 +28,11 @@ def test_a_false_word_costs(name: str) -> None:
 
 def test_a_cheat_that_pays_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a team reward that pays for a veto."""
-    monkeypatch.setattr(cheats, "LEAST_CASES", 4)
+    monkeypatch.setattr(team_cheats, "LEAST_CASES", 4)
     monkeypatch.setattr(
-        cheats, "play_table", lambda scenario, reports, votes=None: float(str(reports).count('"veto": ["'))
+        team_cheats,
+        "play_table",
+        lambda scenario, reports, votes=None: float(str(reports).count('"veto": ["')),
     )
     row = probe_honesty(TIER, 0)
     assert any(breach.startswith("vetoes everything (one seat) gains") for breach in row.breaches)

@@ -12,9 +12,9 @@ from legal_role import ROLE as LEGAL
 from legal_seat import seat_legal
 from team_tables import CHAT, SEATS
 
-from evaluation.minutes.governed_truth import plan_course
+from evaluation.minutes.governed import plan_course
 from evaluation.minutes.minutes import render_minutes
-from evaluation.minutes.page_files import write_page
+from evaluation.pages import write_page
 from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating, worlds
 from roles.registry import ROLES
 from scenarios.team import PlanGame, PlayableCase

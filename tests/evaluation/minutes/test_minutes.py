@@ -14,9 +14,9 @@ import pytest
 from html_pages import ATTACKS, Page
 from team_tables import CHAT, SAMPLING, SEATS, TEAM, oracle_engine
 
-from evaluation.minutes.minutes import render_minutes
-from evaluation.minutes.page_files import make_index_row, minutes_file, write_index, write_page
-from evaluation.minutes.table_in_words import list_options
+from evaluation.minutes.meeting import list_options
+from evaluation.minutes.minutes import make_index_row, minutes_file, render_minutes, write_index
+from evaluation.pages import write_page
 from roles.registry import ROLES
 from scenarios.base import ToolCall
 from scenarios.company.coordination import is_hidden_profile
@@ -153,6 +153,15 @@ def test_the_page_runs_and_loads_nothing() -> None:
         assert query in source
 
 
+def test_on_a_phone_cells_wrap_and_nothing_is_wider_than_the_page() -> None:
+    (case,) = draw_scenarios(1)
+    source = render(case, play([case])[0])
+    phone = source[source.index("@media (max-width: 640px)") : source.index("@media print")]
+    assert ".stack th[scope=row], #log th, #log td { white-space: normal; }" in phone
+    assert "minmax(0, 1fr)" in phone
+    assert ".scroll { overflow-x: auto;" in source
+
+
 def test_scores_stand_beside_the_truth() -> None:
     cases = draw_scenarios(20)
     for case, episode in zip(cases, play(cases), strict=True):
@@ -247,12 +256,12 @@ def test_options_say_who_favours_them_and_what_stands_in_their_way() -> None:
         if silent is not None and (report := table[silent]) is not None:
             table[silent] = replace(report, offers=())
         rows = list_options(case, table, None, ROLES)
-        assert any(row.favoured_by for row in rows)
+        assert any(row["favoured_by"] for row in rows)
         for row in rows:
-            vetoed = any(is_vetoed(case, role, row.letter) for role in SEATS)
-            lacking = silent is not None and is_needed(case, silent, row.letter)
-            assert ("vetoed by" in row.obstacles) == vetoed
-            assert ("would need a part" in row.obstacles) == lacking
+            vetoed = any(is_vetoed(case, role, row["letter"]) for role in SEATS)
+            lacking = silent is not None and is_needed(case, silent, row["letter"])
+            assert ("vetoed by" in row["obstacles"]) == vetoed
+            assert ("would need a part" in row["obstacles"]) == lacking
             num_vetoed, num_lacking = num_vetoed + vetoed, num_lacking + lacking
     assert num_lacking
 

@@ -6,16 +6,14 @@ from pathlib import Path
 import pytest
 from report_runs import side
 
-from evaluation.minutes.stages_side_by_side import (
+from evaluation.minutes.transcript import (
+    Transcript,
     choose_cases,
     read_side_by_side,
     render_side_by_side_html,
     render_side_by_side_text,
-    say_rule,
-    say_title,
     write_side_by_side,
 )
-from evaluation.minutes.transcript import Transcript
 from roles.errors import UserError
 
 
@@ -55,9 +53,9 @@ def test_what_there_is_not_is_not_shown() -> None:
 def test_the_rule_names_the_stages_and_how_many_cases_there_were() -> None:
     (case,) = choose_cases([plays(0.5, 0.1, 0.2), plays(0.0, 0.0, 1.0, error="lost")])
     assert case.num_cases == 1
-    assert "from 1 sealed test cases" in say_rule(case)
-    assert "from SFT to MARL" in say_rule(case)
-    assert say_title(case) == "The median change: team reward -0.300"
+    assert "from 1 sealed test cases" in case.rule
+    assert "from SFT to MARL" in case.rule
+    assert case.title == "The median change: team reward -0.300"
 
 
 def test_shared_texts_stand_once_and_changes_are_marked() -> None:

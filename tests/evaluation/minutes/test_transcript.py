@@ -5,15 +5,8 @@ from typing import Any
 
 import pytest
 
-from evaluation.minutes.stages_side_by_side import render_side_by_side_html
-from evaluation.minutes.transcript import (
-    MAX_SHOWN_CHARS,
-    Transcript,
-    readable,
-    render_text,
-    transcript,
-    visible,
-)
+from evaluation.minutes.transcript import Transcript, render_side_by_side_html, render_text, transcript
+from evaluation.minutes.words import MAX_SHOWN_CHARS, readable, visible
 from simulator.records import Episode, Question, Trajectory, Turn
 
 BRIEFS = {"cto": "Northbank. Budget 40.\nLatency counts.", "coo": "Northbank. Budget 40.\nDays count."}
@@ -144,7 +137,7 @@ def test_long_text_is_cut() -> None:
             'B 3 {"a": [], "b": true, "c": {"d": 1}, "e": 2.5} ok',
             'b yes, c {"d": 1}, e 2.5\nalso wrote: B 3 ok',
         ),
-        ('exact {"a": 1}', "a 1\nhabit: exact"),
+        ('exact {"a": 1}', "a 1\nnames its habit: exact"),
         ('{"offers": []}', "nothing"),
         ('{"offers": [{"option": "A"}]}', 'offers [{"option": "A"}]'),
         ('{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 from html_pages import Page
-from report_runs import ROLES, full_run, side, summarise
+from report_runs import ROLES, TEAM, full_run, side, summarise
 
-from evaluation.minutes.stages_side_by_side import choose_cases, write_side_by_side
+from evaluation.minutes.transcript import choose_cases, write_side_by_side
 from evaluation.report.charts import (
     CURVE_CHARTS,
-    Bar,
     Curve,
     draw_bars,
     draw_curves,
     find_curves,
     read_metrics,
     smooth,
-    spread,
 )
 from evaluation.report.conclusions import list_findings, make_cards, write_conclusion
 from evaluation.report.page import render_report, write_report
+from evaluation.report.results_page import results_page
 from evaluation.summary.run_summary import combine_seeds, write_summary
+from evaluation.summary.tables import TEAM_TITLES
 from roles.errors import UserError
 
 
@@ -72,8 +72,8 @@ def test_the_page_shows_words_numbers_gates_episodes_and_provenance(page: str) -
         "roles better after GRPO",
         "experts of the best habits",
         "grpo_above_sft",
-        "badge fail",
-        "badge pass",
+        'badge bad">FAIL',
+        'badge good">pass',
         "option A",
         "option B",
         "1970-01-01 00:00:00 UTC",
@@ -87,8 +87,39 @@ def test_the_page_shows_words_numbers_gates_episodes_and_provenance(page: str) -
 
 def test_on_a_phone_every_cell_of_a_wide_table_keeps_its_column_title(page: str) -> None:
     cells = [cell.get("data-title") for cell in Page(page).named("td")]
-    assert "table.stack td::before { content: attr(data-title)" in page
+    assert ".stack td[data-title]::before { content: attr(data-title)" in page
     assert {"GRPO", "team reward R", "agreement C"} <= set(cells)
+
+
+CONTROLS = (
+    "sft_more", "sft_own", "sft_instead", "grpo_instead", "sft_best_habit", "single_sft", "single_grpo",
+)  # fmt: skip
+
+
+def test_every_control_that_was_scored_stands_in_chart_table_and_document(tmp_path: Path) -> None:
+    summary = summarise(team=TEAM | dict.fromkeys((*CONTROLS, "brand_new"), 0.6))
+    for section in summary["roles"].values():
+        section["sft_own"] = section["sft_more"]
+    write_summary(tmp_path, summary)
+    source = render_report(tmp_path)
+    document = results_page([tmp_path], ablations=None, command="x")
+    team, *_ = alts = [image["alt"] or "" for image in Page(source).named("img")]
+    for title in (*(TEAM_TITLES[name] for name in CONTROLS), "brand_new"):
+        assert title in team
+        assert f'<th scope="row">{title}</th>' in source
+        assert f"| {title} |" in document
+    (role,) = [alt for alt in alts if alt.startswith("Bar chart, CTO")]
+    assert "SFT longer" in role
+    assert "SFT on own answers" in role
+    assert "| SFT longer | SFT on own answers |" in document
+
+
+def test_the_best_single_agent_stands_on_the_teams_card() -> None:
+    summary = summarise(team=TEAM | {"single": 0.65, "single_grpo": 0.6})
+    (card,) = [card for card in make_cards(summary) if "one player" in card.label]
+    team, single = (summary["team"][stage]["mean"] for stage in ("marl", "single"))
+    assert card.value == f"{team:.2f} / {single:.2f}"
+    assert not [card for card in make_cards(summarise()) if "one player" in card.label]
 
 
 def test_the_team_stands_beside_the_players_that_see_every_brief() -> None:
@@ -96,8 +127,8 @@ def test_the_team_stands_beside_the_players_that_see_every_brief() -> None:
     team = {name: {"mean": mean} for name, mean in (("marl", 0.62), ("single", 0.98), ("single_grpo", 0.9))}
     found = list_findings({"roles": {}, "team": team | {"paired": {"marl-single_grpo": change}}})
     assert found == [
-        "The MARL team, in which no seat sees it all, earns 0.62; one head that sees all, by return: 0.98; "
-        "single agent that sees all, GRPO: 0.90 (the team against it: -0.300 [-0.350, -0.250])."
+        "The MARL team, in which no seat sees it all, earns 0.62; one rule that sees every seat's facts: "
+        "0.98; single agent that sees all, GRPO: 0.90 (the team against it: -0.300 [-0.350, -0.250])."
     ]
 
 
@@ -242,14 +273,9 @@ def test_smoothing_keeps_means_and_ends_by_hand() -> None:
     assert smooth([1.0, 5.0], window=1) == [1.0, 5.0]
 
 
-def test_names_at_line_ends_are_spread_inside_the_chart() -> None:
-    assert spread([0.1, 0.1, 0.9], low=0.0, high=1.0, gap=0.2) == pytest.approx([0.1, 0.3, 0.9])
-    assert spread([0.95, 1.0, 1.0], low=0.0, high=1.0, gap=0.2) == pytest.approx([0.6, 0.8, 1.0])
-
-
 def test_charts_describe_negative_and_missing_values() -> None:
-    bar = Bar(label="worse", stage="grpo", mean=-0.2, low=-0.3, high=-0.1, greedy=None)
-    image = draw_bars("Team", [bar], axis="reward (n = 3)", ceiling=None, width_in=3.0)
+    section = {"grpo": {"mean": -0.2, "low": -0.3, "high": -0.1, "greedy": None}}
+    image = draw_bars("Team", section, {"grpo": "worse"}, axis="reward (n = 3)", width_in=3.0)
     assert image.alt == "Bar chart, Team, reward (n = 3): worse -0.20 (-0.30 to -0.10)."
-    line = draw_curves("Loss $x$", [("CTO", Curve(name="cto", steps=(4,), values=(2.0,)))], unit="nats")
+    line = draw_curves("Loss $x$", [Curve(name="cto", steps=(4,), values=(2.0,))], unit="nats")
     assert line.alt == "Line chart, Loss $x$, nats: CTO from 2 to 2 over 4 steps."

@@ -14,14 +14,14 @@ from scored_outcomes import outcome, team_outcome
 
 from emads.cli import main
 from evaluation.comparison.seeds import read_seed_comparison, write_seed_comparison
-from evaluation.probes.diagnostics import Finding
-from evaluation.report.detail_charts import team_parts_chart
-from evaluation.report.diagnostic_table import finding_rows, read_diagnostics, write_diagnostics
+from evaluation.probes.diagnostics import Finding, read_diagnostics, write_diagnostics
+from evaluation.report.charts import team_parts_chart
 from evaluation.report.page import render_report
 from evaluation.report.results_page import results_page, write_results_page
-from evaluation.summary.details import build_details, write_details
+from evaluation.summary.plays import build_details, write_details
 from evaluation.summary.run_summary import combine_seeds
-from evaluation.summary.run_table import short_change
+from evaluation.summary.run_tables import finding_rows
+from evaluation.summary.tables import short_change
 from roles.errors import UserError
 
 INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 40}
@@ -128,20 +128,20 @@ def test_checks_that_too_few_cases_leave_open_say_how_many_are_needed() -> None:
     seen = diagnostics() | {"findings": []}
     seen["probe"]["roles"]["cto"]["offered"] = {"hits": 9, "n": 10}  # enough
     none, *unchecked = finding_rows(seen)
-    assert none == ["none in what could be checked", "-", "40 cases"]
+    assert none == ("none in what could be checked", "-", "40 cases")
     assert [row[0].removeprefix("too few cases to tell: ").split()[0] for row in unchecked] == [
         "does",
         "ReconcileGPT",
         "accepts",
         "objects",
     ]
-    assert unchecked[0][1:] == ["CTO", "4 of 10 occasions in 40 cases; about 100 cases are needed"]
+    assert unchecked[0][1:] == ("CTO", "4 of 10 occasions in 40 cases; about 100 cases are needed")
     assert unchecked[1][2] == "4 of 10 occasions in 40 cases; about 100 cases are needed"
     assert unchecked[2][2] == "0 of 10 occasions in 40 cases; many more cases are needed"
     plenty = {"hits": 50, "n": 99}
     counted = ("offered", "limits_named", "used", "accepts_broken", "objects_sound")
     seen["probe"]["roles"]["cto"] |= dict.fromkeys(counted, plenty)
-    assert finding_rows(seen) == [["none", "-", "40 cases"]]
+    assert finding_rows(seen) == [("none", "-", "40 cases")]
 
 
 def test_reward_parts_add_up_to_the_reward() -> None:

@@ -21,8 +21,8 @@ from emads.cli import main
 from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome
 from evaluation.scoring.scores import TeamScores
 from evaluation.scoring.sealed_plays import score_team, sum_up_role
-from evaluation.summary.details import build_details, failures, offers_by_seat, read_outcomes
 from evaluation.summary.gates import read_gate_file
+from evaluation.summary.plays import build_details, failures, offers_by_seat, read_outcomes
 from evaluation.summary.run_summary import read_summary
 from roles.errors import UserError
 from scenarios.team import PlanGame

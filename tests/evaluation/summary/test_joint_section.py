@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from evaluation.scoring.scores import TeamScores
-from evaluation.summary.joint_section import build_joint_section, describe_validation
-from evaluation.summary.joint_table import joint_tables, seeds_joint_table
+from evaluation.summary.run_summary import build_joint_section, describe_validation
+from evaluation.summary.run_tables import joint_tables, seeds_joint_table
 
 HIDDEN = (True, False) * 20
 

@@ -19,11 +19,10 @@ from evaluation.scoring.scores import (
     write_scores,
 )
 from evaluation.stats.intervals import paired_interval
-from evaluation.summary.joint_table import summary_tables
 from evaluation.summary.run_summary import build_summary, combine_seeds, read_summary, write_summary
-from evaluation.summary.run_table import (
+from evaluation.summary.run_tables import markdown, summary_tables
+from evaluation.summary.tables import (
     change_cell,
-    markdown,
     score_cell,
     short,
     short_change,

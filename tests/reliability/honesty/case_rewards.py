@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from evaluation.audit.cheats import REPORT_CHEATS
+from evaluation.audit.team_cheats import REPORT_CHEATS
 from evaluation.scoring.baselines import book_episode
 from roles.team import Decision, Report
 from scenarios.team import TeamScenario, judge_decision

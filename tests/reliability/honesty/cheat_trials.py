@@ -13,8 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from evaluation.audit.cheats import REPORT_CHEATS, VOTE_CHEATS
-from evaluation.audit.free_riders import DIFFICULTIES, WEIGHTS
+from evaluation.audit.team_cheats import DIFFICULTIES, REPORT_CHEATS, VOTE_CHEATS, WEIGHTS
 from evaluation.scoring.team_players import BEST_HABITS
 from evaluation.stats.intervals import mean_interval
 from reliability.honesty.case_rewards import CaseRewards, Effect, draw_habits

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from evaluation.audit.cheats import VOTE_CHEATS
+from evaluation.audit.team_cheats import VOTE_CHEATS
 from reliability.honesty.case_rewards import CaseRewards, Effect, Table
 from roles.team import Report
 from simulator.records import Episode

@@ -65,9 +65,12 @@ def test_null_and_empty_are_not_set_and_an_own_reply_is_taken_back() -> None:
     async def run() -> None:
         async with serve_scripted() as served:
             create = served.openai().chat.completions.create
-            unset: dict[str, Any] = {"stop": None, "tools": [], "logprobs": False, "n": 1}
+            unset: dict[str, Any] = {
+                "stop": "", "tools": [], "logprobs": False, "n": 1, "tool_choice": "", "top_logprobs": None
+            }  # fmt: skip
             first = await create(**ask(), extra_body=unset)
-            talk = [*ask()["messages"], first.choices[0].message, *ask()["messages"]]
+            own = {**first.choices[0].message.model_dump(), "name": "", "refusal": "", "audio": {}}
+            talk = [*ask()["messages"], first.choices[0].message, *ask()["messages"], own, *ask()["messages"]]
             second = await create(**{**ask(), "messages": talk})
             assert (first.choices[0].finish_reason, second.choices[0].finish_reason) == ("stop", "stop")
 
@@ -295,6 +298,36 @@ def test_a_refused_plan_is_never_carried_out() -> None:
             assert '"not_approved"' in str((await agent.look(task)).status) or "handed" in said.lower()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"jsonrpc": "2.0", "method": 7, "id": 1},
+        {
+            "jsonrpc": "2.0",
+            "method": "SendMessage",
+            "params": {"message": {"role": 9, "parts": "x"}},
+            "id": 1,
+        },
+    ],
+)
+def test_a_malformed_a2a_request_is_one_line_in_the_log(
+    message: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> int:
+        async with serve_scripted() as served:
+            headers = {"A2A-Version": "1.0"}
+            answer = await served.http().post("/a2a", json=message, headers=headers)
+            assert "error" in answer.json()
+            return answer.status_code
+
+    with caplog.at_level("WARNING", logger="a2a"):
+        assert asyncio.run(run()) == 200
+    told = [record for record in caplog.records if record.name.startswith("a2a.server.routes")]
+    assert len(told) == 1
+    assert told[0].exc_info is None
+    assert "\n" not in told[0].getMessage()
 
 
 def test_a_case_that_cannot_be_played_is_rejected() -> None:

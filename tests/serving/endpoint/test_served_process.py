@@ -162,7 +162,7 @@ def test_sigterm_lets_a_decision_end_and_takes_no_new_one() -> None:
 
     with (
         serve_model(answer) as server,
-        serving("--seat", "all=scripted", "--seat", f"cto=openai:m@{server.url}", "--name", "t") as (
+        serving("--seat", "all=scripted", "--seat", f"cto=openai:m@{server.url}") as (
             url,
             process,
         ),
@@ -172,7 +172,7 @@ def test_sigterm_lets_a_decision_end_and_takes_no_new_one() -> None:
         found: list[str] = []
 
         def decide() -> None:
-            reply = client.chat.completions.create(model="t", messages=[{"role": "user", "content": CASE}])
+            reply = client.chat.completions.create(model="team", messages=[{"role": "user", "content": CASE}])
             found.append(reply.choices[0].message.content or "")
 
         caller = threading.Thread(target=decide)

@@ -15,7 +15,7 @@ import pytest
 from review_site import Site, find_form_tokens, make_item, open_site
 
 from reliability.governed.cases import KEY, draw_cases, make_seating, worlds
-from serving.review.sessions import make_token
+from serving.review.room import make_token
 from simulator.governance.reviewers import AbsentReviewer
 from simulator.governance.runner import open_services, play_governed
 from simulator.governance.seals import KEY_VARIABLE

@@ -21,8 +21,7 @@ from review_site import ask_seat, make_item
 from reliability.governed.cases import KEY, draw_cases, make_seating
 from serving.guard import Guard, settle_access
 from serving.review.app import LIMITS, make_app
-from serving.review.room import ReviewSettings
-from serving.review.sessions import make_token
+from serving.review.room import ReviewSettings, make_token
 from serving.review.turns import SeatDesk
 from serving.server import open_socket
 from simulator.governance.reviewers import AbsentReviewer, WebReviewer

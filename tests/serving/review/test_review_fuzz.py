@@ -14,7 +14,7 @@ from review_site import ORIGIN, Browser, Site, ask_seat, make_item, open_site
 from schemathesis.core.result import Ok
 from test_review_guard import OPEN, find_changes
 
-from serving.review.sessions import make_token
+from serving.review.room import make_token
 
 FORM = "application/x-www-form-urlencoded"
 FIELDS = {  # of all forms together; every one may also be absent, or any other text

@@ -12,7 +12,7 @@ from html_pages import ATTACKS, Page
 from review_site import ORIGIN, Browser, Site, ask_seat, find_form_tokens, make_item, open_site
 
 from serving.review.app import MAX_FORM_BYTES
-from serving.review.sessions import COOKIE, make_form_token, make_token, open_session, write_cookie
+from serving.review.room import COOKIE, make_form_token, make_token, open_session, write_cookie
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 OPEN = ("/sign-in", "/static/{name}")  # what people see before they sign in

@@ -8,7 +8,7 @@ from typing import Any
 
 from review_site import Browser, Site, open_site
 
-from serving.review.sessions import make_token
+from serving.review.room import make_token
 from simulator.governance.proposal import ReviewRequest
 from simulator.governance.reviewers import WebReviewer
 
@@ -101,7 +101,9 @@ def test_another_digest_a_second_ruling_and_a_stranger_are_turned_away(tmp_path:
         second = await ben.send(path, digest=request.digest, ruling="reject", feedback="No.")
         assert second.status_code == 409
         assert "the request was settled" in second.text
-        assert site.room.services.desk.find_answer(request.interrupt_id)["reviewer"] == "ann"  # type: ignore[index]
+        kept = site.room.services.desk.find_answer(request.interrupt_id)
+        assert kept is not None
+        assert kept.body["reviewer"] == "ann"
         stranger = site.browser()
         assert (await stranger.sign_in(make_token(b"o" * 32, "ann"))).status_code == 401
         assert (await stranger.open("/")).status_code == 401

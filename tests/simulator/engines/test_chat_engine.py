@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from teacher_server import TeacherServer, say, serve
@@ -17,11 +18,10 @@ from simulator.agents.agent import Agent
 from simulator.chat_messages import MessageChat
 from simulator.engines.base import Sampling
 from simulator.engines.loop_thread import LoopThread
-from simulator.engines.openai.chat_engine import ChatEngine, Ledger
-from simulator.engines.openai.endpoint import EndpointSettings
-from simulator.engines.openai.request_limits import Budget
-from simulator.engines.openai.stored_replies import ReplyFile
-from simulator.engines.openai.wire import NOT_RUN
+from simulator.engines.openai.chat_engine import ChatEngine, Ledger, ReplyFile
+from simulator.engines.openai.endpoint import Budget, EndpointSettings
+from simulator.engines.openai.wire import NOT_RUN, ToolShape, write_messages
+from simulator.tool_calls import format_tool_call
 
 ADD = Tool(
     name="add",
@@ -229,3 +229,15 @@ def test_a_model_that_takes_no_temperature_is_asked_without(loop: LoopThread) ->
         assert asyncio.run(make_agent(engine).answer("Go.")) == ANSWER
         engine.close()
     assert ["temperature" in body for body in server.bodies] == [True, False]
+
+
+def test_nothing_empty_goes_out_and_users_and_models_take_turns() -> None:
+    chat, call = MessageChat(), format_tool_call("", TWO_AND_THREE)
+    ids = (*chat.open(CLERK, "", with_tools=True), *chat.encode(call), chat.end_id, *chat.observe(""))
+    ids += (*chat.encode("<tool_call>"), chat.end_id, *chat.observe("no call", "none"), *chat.ask(" "))
+    for shape in get_args(ToolShape):
+        messages, _ = write_messages(chat.read(ids), shape)
+        assert all(one["content"] is None or one["content"].strip() for one in messages)
+        assert all(one["content"] or one["tool_calls"] for one in messages)
+        roles = [one["role"] for one in messages]
+        assert ("user", "user") not in itertools.pairwise(roles)

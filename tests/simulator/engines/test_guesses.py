@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulator.engines.embedded.guesses import Guesses
+from simulator.engines.embedded.lanes import Guesses
 
 
 def learnt(*texts: list[int]) -> Guesses:
@@ -37,7 +37,7 @@ def test_a_text_that_grows_is_learnt_from_where_it_stood_and_does_not_guess_its_
 
 
 def test_all_is_forgotten_before_it_takes_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.engines.embedded.guesses.MOST_TOKENS", 4)
+    monkeypatch.setattr("simulator.engines.embedded.lanes.MOST_TOKENS", 4)
     guesses = learnt([3, 4, 5, 6, 7])
     assert guesses.find([3, 4], 1) == [5]
     guesses.learn([8, 9, 1], 0)

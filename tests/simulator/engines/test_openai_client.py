@@ -13,11 +13,9 @@ from teacher_server import FAULTS, NAMED, OFTEN, TeacherServer, say, serve
 from time_limits import fail_after
 
 from roles.errors import UserError
-from simulator.engines.openai.client import ChatClient
-from simulator.engines.openai.endpoint import EndpointSettings, read_api_key
+from simulator.engines.openai.client import SENT_HEADERS, ChatClient
+from simulator.engines.openai.endpoint import BudgetSpentError, EndpointSettings, read_api_key
 from simulator.engines.openai.reply import ChatReply, EndpointError
-from simulator.engines.openai.request_limits import BudgetSpentError
-from simulator.engines.openai.transport import SENT_HEADERS
 
 HARD_LIMIT_S = 30
 

@@ -13,9 +13,14 @@ from teacher_server import complete
 from roles.errors import UserError
 from simulator.engines.openai import client as openai_client
 from simulator.engines.openai.client import is_too_long
-from simulator.engines.openai.endpoint import find_completions_url, read_api_key
+from simulator.engines.openai.endpoint import (
+    Budget,
+    BudgetSpentError,
+    RateLimit,
+    find_completions_url,
+    read_api_key,
+)
 from simulator.engines.openai.reply import EndpointError, read_message
-from simulator.engines.openai.request_limits import Budget, BudgetSpentError, RateLimit
 
 
 @pytest.mark.parametrize(
@@ -57,7 +62,12 @@ def test_requests_are_spread_over_the_minute() -> None:
 
 def test_a_reply_without_usage_counts_with_its_upper_bound() -> None:
     reply = read_message(
-        json.dumps({"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": -1}}).encode()
+        json.dumps(
+            {
+                "choices": [{"message": {"content": "x"}, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": -1},
+            }
+        ).encode()
     )
     assert (reply.prompt_tokens, reply.completion_tokens) == (None, None)
 
@@ -170,10 +180,18 @@ def test_a_reply_in_parts_with_null_arguments_is_read() -> None:
         (b'{"error": {"code": 429, "message": "gave up"}}', "rate_limit"),
         (b'{"error": {"code": "402", "message": "gave up"}}', "refused"),
         (b'{"error": "gave up"}', "server_error"),
+        (b'{"object": "error", "message": "gave up", "code": 400}', "refused"),
+        (b'{"type": "error", "error": {"type": "overloaded_error", "message": "gave up"}}', "server_error"),
+        (b'[{"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "gave up"}}]', "refused"),
+        (b'{"error": {"code": "context_length_exceeded", "message": "gave up"}}', "refused"),
+        (b'{"detail": "gave up"}', "server_error"),
+        (_body({"content": "gave up"}, "content_filter"), "server_error"),
+        (_body({"content": "gave up"}, "SAFETY"), "server_error"),
+        (_body({"content": "gave up"}, None), "server_error"),
     ],
 )
 def test_a_failure_inside_a_reply_is_no_turn_and_keeps_its_words(content: bytes, kind: str) -> None:
-    with pytest.raises(EndpointError, match=r"gave up|abort") as raised:
+    with pytest.raises(EndpointError, match=r"gave up|ended for") as raised:
         read_message(content)
     assert raised.value.kind == kind
 
@@ -188,6 +206,13 @@ def test_a_failure_inside_a_reply_is_no_turn_and_keeps_its_words(content: bytes,
         "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
         "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
         "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+        "Input validation error: `inputs` must have less than 1024 tokens. Given: 5000",
+        "input length and `max_tokens` exceed context limit: 199000 + 21333 > 200000",
+        "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+        "Please reduce the length of the messages or completion. (context_length_exceeded)",
+        "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000",
+        "Input is too long for requested model.",
+        "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
     ],
 )
 def test_wordings_of_a_prompt_that_is_too_long_are_known(words: str) -> None:
@@ -196,5 +221,46 @@ def test_wordings_of_a_prompt_that_is_too_long_are_known(words: str) -> None:
 
 
 def test_other_refusals_are_no_prompt_that_is_too_long() -> None:
-    for words in ("unknown field 'tools'", "temperature exceeds 1", "the model does not exist"):
+    for words in (
+        "unknown field 'tools'",
+        "temperature exceeds 1",
+        "the model does not exist",
+        "the number of tools exceeds the maximum of 128",
+        "max_tokens (100000) exceeds the maximum allowed 8192",
+        "max_tokens is too large: 100000. This model supports at most 16384 completion tokens",
+        "your organization exceeds the limit of its plan",
+    ):
         assert not is_too_long(EndpointError("refused", f"400 {words}"))
+
+
+@pytest.mark.parametrize(
+    ("words", "room"),
+    [
+        ("your request has 1500 input tokens, this model's maximum context length is 2048 tokens", 548),
+        (
+            "This model's maximum context length is 4096 tokens. However, you requested 1024 output tokens"
+            " and your prompt contains at least 3073 input tokens, for a total of at least 4097 tokens.",
+            1023,
+        ),
+        (
+            "`inputs` tokens + `max_new_tokens` must be <= 2048. Given: 1500 `inputs` tokens and 1024 `max_n",
+            548,
+        ),
+        ("input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000", 11760),
+        (
+            "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a"
+            " total of 5120 tokens: 4000 tokens from the input messages and 1120 tokens for the completion.",
+            96,
+        ),
+        ("prompt is too long: 210000 tokens > 200000 maximum", None),
+    ],
+)
+def test_the_room_that_a_refusal_leaves_is_read_in_the_words_of_each_server(
+    words: str, room: int | None
+) -> None:
+    assert openai_client._read_room(EndpointError("refused", f"400 {words}")) == room
+
+
+def test_a_call_in_the_older_form_is_read() -> None:
+    message = _body({"content": None, "function_call": {"name": "f", "arguments": "{}"}}, "function_call")
+    assert [call.name for call in read_message(message).calls] == ["f"]

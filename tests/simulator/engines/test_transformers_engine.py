@@ -24,7 +24,7 @@ def _shapes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if "wide" in request.param:
         monkeypatch.setattr("simulator.engines.embedded.lanes.WIDE", 1)
         monkeypatch.setattr("simulator.engines.embedded.prompt_passes.MIN_TRUNK", 2)
-        monkeypatch.setattr("simulator.engines.embedded.block_pass.MOST_GIVEN", 2)
+        monkeypatch.setattr("simulator.engines.embedded.prompt_passes.MOST_GIVEN", 2)
 
 
 def make_model(seed: int = 0, key_heads: int = 2) -> LlamaForCausalLM:
@@ -317,6 +317,24 @@ def test_a_log_probability_that_is_not_finite_is_a_failure_and_no_sample() -> No
     request = CompletionRequest(policy="cto", session="s", prompt_ids=(3, 4), sampling=Sampling())
     with pytest.raises(InfrastructureError, match="cto@0 gave a log-probability that is not finite"):
         asyncio.run(asyncio.wait_for(make_engine(model).complete(request), 10))
+
+
+@pytest.mark.parametrize("kind", [torch.OutOfMemoryError, MemoryError])
+def test_out_of_memory_is_no_fault_of_one_episode(kind: type[Exception]) -> None:
+    """Groups that are left out for it would let steps count on with nothing learnt."""
+
+    class Large(LlamaForCausalLM):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            raise kind("CUDA out of memory")
+
+    model = make_model()
+    engine, plain = make_engine(model), model.__class__
+    request = CompletionRequest(policy="cto", session="s", prompt_ids=(3, 4), sampling=Sampling())
+    model.__class__ = Large
+    with pytest.raises(kind, match="out of memory"):
+        asyncio.run(asyncio.wait_for(engine.complete(request), 10))
+    model.__class__ = plain
+    assert asyncio.run(asyncio.wait_for(engine.complete(request), 10)).token_ids
 
 
 def test_a_bug_in_a_step_reaches_its_caller_and_nothing_hangs() -> None:

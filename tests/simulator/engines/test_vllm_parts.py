@@ -26,8 +26,12 @@ from simulator.engines.vllm.adapters import CONFIG, MEMORY, PREFIX, WEIGHTS, Ada
 from simulator.engines.vllm.host import VLLMHost
 from simulator.engines.vllm.library import quiet_start
 from simulator.engines.vllm.options import own_gpu, share_gpu
-from simulator.engines.vllm.reply import BadReplyError, read_completion, read_problem
-from simulator.engines.vllm.server_client import VLLMServerEngine
+from simulator.engines.vllm.server_client import (
+    BadReplyError,
+    VLLMServerEngine,
+    read_completion,
+    read_problem,
+)
 from training.config.loading import load_config
 from training.config.run_config import EngineConfig
 from training.models.engine_factory import choose_engine, open_engine, team_schemas

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from tiny_models import small_model, speak_by_adapters, tiny_tokenizer
 
-from emads.trained_team import load_trained_team
+from emads.run_weights import load_run_weights
 from roles.registry import ROLES
 from simulator.engines.base import CompletionRequest, Sampling
 from training.config.loading import load_config
@@ -67,7 +67,7 @@ def make_random_run(path: Path, *settings: str) -> Run:
 
 def say_here(path: Path, stage: str = "marl") -> dict[str, list[int]]:
     """What every role of a run or of an exported team answers to PROMPTS, greedily, on our own engine."""
-    team = load_trained_team(path, stage)
+    team = load_run_weights(path, stage)
 
     async def ask(role: str) -> list[int]:
         request = CompletionRequest(

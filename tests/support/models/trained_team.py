@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tiny_models import make_tiny_base
 
-from emads.commands.train import train_stage
+from emads.commands.stages import train_stage
 from training.config.loading import load_config
 from training.runs.run_folder import Run
 

@@ -22,8 +22,8 @@ import torch
 from model_zoo import FAMILIES, WINDOW, write_family
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from emads.commands.train import train_stage
-from emads.trained_team import load_trained_team
+from emads.commands.stages import train_stage
+from emads.run_weights import load_run_weights
 from roles.errors import UserError
 from simulator.engines.embedded import own_pass
 from training.config.loading import load_config
@@ -42,7 +42,7 @@ from training.runs.run_folder import Run
 RECORD = Path(__file__).resolve().parents[3] / "docs" / "model_families.json"
 SETTINGS = (
     *("name=zoo", "num_workers=0", "data.difficulties=[1]", "data.num_demonstrations=4"),
-    *("model.adapter=lora", "model.adapter_sharing=shared", "model.lora_rank=2", "model.lora_alpha=4"),
+    *("model.adapter_sharing=shared", "model.lora_rank=2", "model.lora_alpha=4"),
     *("sft.max_steps=1", "sft.batch_size=2", "sft.validate_every=0", "sft.patience=0"),
     *("sft.optimizer=adamw", "sft.learning_rate=1e-2"),
     *("grpo.max_steps=1", "grpo.prompts_per_step=1", "grpo.group_size=2", "grpo.learning_rate=1e-2"),
@@ -85,10 +85,13 @@ class Trial:
         }
 
 
-def try_family(name: str, folder: Path) -> Trial:
-    """Train, export and reload the family, with what its refusals ask for; any other error is a fault."""
+def try_family(name: str, folder: Path, adapter: str = "lora") -> Trial:
+    """Train, export and reload the family, with what its refusals ask for; any other error is a fault.
+
+    `adapter`: "lora", or "none" for full weights.
+    """
     base = write_family(name, folder / "model")
-    settings: tuple[str, ...] = (f"model.preset={base}",)
+    settings: tuple[str, ...] = (f"model.preset={base}", f"model.adapter={adapter}")
     needs: list[str] = []
     for number in itertools.count():
         run = Run.create(folder / f"run{number}", load_config(None, (*SETTINGS, *settings)))
@@ -119,7 +122,7 @@ def try_family(name: str, folder: Path) -> Trial:
     assert run.read_json("provenance.json")["largest_difference"] == differences[0]
     exported, gguf, found = _export(run, folder)
     differences += found
-    team = load_trained_team(exported, "marl")  # checks the engine on the loaded weights
+    team = load_run_weights(exported, "marl")  # checks the engine on the loaded weights
     model: Any = team.models["cto"]
     with team.serve([]):
         is_batched = own_pass.known[own_pass.config_key(model)]
@@ -227,9 +230,10 @@ def compare_gradients(model: Any, layout: Any) -> float:
 def _export(run: Run, folder: Path) -> tuple[Path, str, list[float]]:
     """Export with merged weights, and a file for llama.cpp where it can be written."""
     target, gguf = folder / "exported", "written"
-    made = export_team(run, target, with_merged=True)
+    has_adapters = run.config.model.adapter != "none"
+    made = export_team(run, target, with_merged=has_adapters)
     trained = logprobs(load_weights(run, "marl", "cto")[0])
-    merged = target / "merged/team"
+    merged = target / ("merged" if has_adapters else "roles") / "team"
     plain = AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float32)
     found = [_gap(logprobs(plain), trained)]
     file = folder / "team.gguf"

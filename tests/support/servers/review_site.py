@@ -14,8 +14,7 @@ from reliability.governed.cases import draw_cases, make_seating
 from scenarios.team import PlanGame, TeamScenario, generate
 from serving.guard import Guard, settle_access
 from serving.review.app import LIMITS, make_app
-from serving.review.room import ReviewSettings, Room, open_room
-from serving.review.sessions import make_token
+from serving.review.room import ReviewSettings, Room, make_token, open_room
 from serving.review.turns import SeatTurn, make_turn
 from simulator.chat_messages import MessageChat
 from simulator.governance.proposal import ReviewRequest

@@ -6,8 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from evaluation.minutes.stages_side_by_side import choose_cases, write_side_by_side
-from evaluation.minutes.transcript import Transcript
+from evaluation.minutes.transcript import Transcript, choose_cases, write_side_by_side
 from evaluation.scoring.scores import RoleScores, TeamScores
 from evaluation.summary.run_summary import build_summary, write_summary
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from model_zoo import FAMILIES, WINDOW, make_model, make_tokenizer
 
-from emads.trained_team import load_trained_team
+from emads.run_weights import load_run_weights
 from roles.errors import UserError
 from simulator.engines.embedded import own_pass
 from simulator.engines.embedded.engine import TransformersEngine
@@ -39,10 +39,10 @@ def test_a_team_whose_window_is_dropped_by_hand_is_refused(
     run = Run.create(tmp_path / "run", load_config(None, ("name=window", "model.adapter_sharing=shared")))
     save_weights(run, "marl", "team", *make_windowed(), step=1)
     folder = export_team(run, tmp_path / "to").path
-    assert load_trained_team(folder, "marl").label
+    assert load_run_weights(folder, "marl").label
     drop_windows(monkeypatch)
     with pytest.raises(UserError, match=r"mistral: the embedded engine samples .* are off by"):
-        load_trained_team(folder, "marl")
+        load_run_weights(folder, "marl")
 
 
 def test_the_text_of_the_check_is_longer_than_the_window_where_positions_allow_it() -> None:

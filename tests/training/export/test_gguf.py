@@ -1,5 +1,8 @@
 """Files for llama.cpp hold the same models: another program's reader gives back the same answers."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,12 @@ pytest.importorskip("gguf", reason="writes and reads GGUF files: pip install 'em
 from gguf import GGUFReader
 
 from roles.errors import UserError
+from training.config.model_config import ModelConfig
 from training.export.export import export_team
-from training.export.gguf_files import CUTS, _refuse_unwritten, _turn, write_model
+from training.export.gguf_files import CUTS, _refuse_unwritten, _turn, write_lora, write_model
+from training.export.merge import write_merged
 from training.export.team_folder import open_team_folder
+from training.models.adapters import attach, save_adapter
 from training.models.pretrained import _read_weights
 
 IDS = torch.tensor([[5, 9, 2, 41, 17, 30]])
@@ -64,6 +70,98 @@ def test_transformers_says_greedily_from_a_file_what_the_merged_export_says(
     said = greedy_ids(read, tokenizer)
     assert said == greedy_ids(plain, AutoTokenizer.from_pretrained(merged))
     assert len(set(said[-12:])) > 1
+
+
+LLAMA_CPP = """
+import json, sys, urllib.request, xllamacpp
+file, lora, *asked = json.load(sys.stdin)
+options = xllamacpp.CommonParams()
+options.model.path = file
+options.n_ctx, options.n_parallel, options.warmup, options.ui, options.verbosity = 512, 1, False, False, 0
+options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
+options.cache_type_k = options.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+options.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(lora, 1.0)] if lora else []
+server = xllamacpp.Server(options)
+answers = []
+for path, body in asked:
+    request = urllib.request.Request(server.listening_address + path, json.dumps(body).encode())
+    request.add_header("content-type", "application/json")
+    answers.append(json.load(urllib.request.urlopen(request, timeout=60)))
+print(json.dumps(answers))
+"""
+
+
+TEXT = "Option A: speed 35, cost 12. Report"  # of `greedy_ids`
+
+
+def ask_llama_cpp(file: Path, *asked: tuple[str, Any], lora: Path | None = None) -> list[Any]:
+    """Answers of llama.cpp's own server, on a file, to (path, body) each."""
+    pytest.importorskip("xllamacpp", reason="llama.cpp reads the files: pip install --no-deps xllamacpp")
+    given = json.dumps([str(file), lora and str(lora), *asked])
+    done = subprocess.run(
+        [sys.executable, "-c", LLAMA_CPP], input=given, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return list(json.loads(done.stdout.splitlines()[-1]))
+
+
+def complete(ids: list[int], most: int) -> tuple[str, Any]:
+    body = {"prompt": ids, "n_predict": most, "temperature": 0, "return_tokens": True, "n_probs": 5}
+    return "/completion", body
+
+
+@pytest.mark.parametrize("family", ["SmolLM2", "Qwen 2.5", "Qwen 3"])
+def test_llama_cpp_reads_a_text_as_the_same_ids_and_goes_on_greedily_with_the_same(
+    family: str, tmp_path: Path
+) -> None:
+    merged, file = write_family(family, tmp_path / "merged"), tmp_path / "team.gguf"
+    write_model(merged, file, name="team")
+    plain, tokenizer = AutoModelForCausalLM.from_pretrained(merged), AutoTokenizer.from_pretrained(merged)
+    texts = (
+        "Option A: speed 35, cost 12. Report",
+        "  don't  pay 1234 k$\n\n",
+        "\u20ac 5, na\u00efve\t\u7b80<|im_end|>",
+    )
+    ids = [tokenizer(text, add_special_tokens=False).input_ids for text in texts]
+    cut = [("/tokenize", {"content": text, "add_special": True, "parse_special": True}) for text in texts]
+    answers = ask_llama_cpp(file, *cut, *(complete(one, 1) for one in ids), complete(ids[0], 12))
+    assert [one["tokens"] for one in answers[:3]] == ids
+    for read, answer in zip(ids, answers[3:6], strict=True):
+        likely = answer["completion_probabilities"][0]["top_logprobs"]
+        with torch.no_grad():
+            own = plain(torch.tensor([read])).logits[0, -1].log_softmax(-1)
+        found = own[[one["id"] for one in likely]].tolist()
+        assert found == pytest.approx([one["logprob"] for one in likely], abs=5e-3)
+    assert answers[6]["tokens"] == greedy_ids(plain, tokenizer)[len(ids[0]) :]
+
+
+def test_llama_cpp_with_base_and_lora_files_says_what_the_merged_file_says(tmp_path: Path) -> None:
+    base = write_family("SmolLM2", tmp_path / "base")
+    worn = attach(
+        AutoModelForCausalLM.from_pretrained(base),
+        ModelConfig(adapter="lora", lora_rank=4, lora_alpha=8),
+        seed=0,
+        name="cto",
+    )
+    torch.manual_seed(1)
+    for name, parameter in worn.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(std=0.2)
+    (tmp_path / "adapter").mkdir()
+    save_adapter(worn, tmp_path / "adapter", role="cto", base="base")
+    write_merged(base, tmp_path / "adapter", tmp_path / "merged")
+    write_model(base, tmp_path / "base.gguf", name="base")
+    write_model(tmp_path / "merged", tmp_path / "merged.gguf", name="merged")
+    write_lora(base, tmp_path / "adapter", tmp_path / "cto.gguf", name="cto")
+
+    def say(file: str, lora: Path | None = None) -> tuple[list[int], list[float]]:
+        (answer,) = ask_llama_cpp(tmp_path / file, complete(IDS[0].tolist(), 12), lora=lora)
+        return answer["tokens"], [one["logprob"] for one in answer["completion_probabilities"]]
+
+    merged = say("merged.gguf")
+    close = (merged[0], pytest.approx(merged[1], abs=5e-3))
+    assert say("base.gguf", tmp_path / "cto.gguf") == close
+    assert say("base.gguf") != close
 
 
 def test_base_and_lora_files_make_the_merged_weights(adapters: Path) -> None:
@@ -138,6 +236,16 @@ TOKENIZER = {
         ({"layer_types": ["full_attention", "sliding_attention"]}, {}, "sliding_window"),
         ({"architectures": ["LlamaForCausalLM"], "attention_bias": True}, {}, "attention_bias"),
         ({"eos_token_id": [2, 3]}, {}, "eos_token_id"),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, {}, "rope_scaling"),
+        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, {}, "rope_scaling"),
+        ({"architectures": ["Qwen3ForCausalLM"], "attention_bias": True}, {}, "attention_bias"),
+        ({"hidden_act": "gelu"}, {}, "hidden_act"),
+        ({"logit_scale": 0.5}, {}, "logit_scale"),  # of another family, by whoever changed the model
+        ({}, {"model": {"type": "BPE", "ignore_merges": True}}, "ignore_merges"),
+        ({}, {"model": {"type": "BPE", "end_of_word_suffix": "</w>"}}, "end_of_word_suffix"),
+        ({}, {"decoder": {"type": "WordPiece"}}, "decoder WordPiece"),
+        ({}, {"added_tokens": [{"id": 3, "content": "<x>", "rstrip": True}]}, "rstrip"),
+        ({}, {"pre_tokenizer": {"pretokenizers": [{**QWEN, "behavior": "Removed"}, BYTES]}}, "pre_tokenizer"),
         ({}, {"pre_tokenizer": {"type": "ByteLevel"}}, "pre_tokenizer"),
         ({}, {"model": {"type": "BPE", "byte_fallback": True}}, "byte_fallback"),
         ({}, {"model": {"type": "WordPiece"}}, "WordPiece"),

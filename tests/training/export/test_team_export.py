@@ -307,17 +307,6 @@ def test_a_seat_and_every_verb_take_the_folder(exported: Path, capsys: pytest.Ca
     assert "marl team of exported exported" in capsys.readouterr().out
 
 
-def test_simulate_names_a_team_that_lies_in_teams(
-    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(exported, tmp_path / "teams" / "small")
-    monkeypatch.chdir(tmp_path)
-    assert main(["simulate", "--team", "small", "--index", "1"]) == 0
-    assert "marl team of exported small" in capsys.readouterr().out
-    assert main(["simulate", "--team", "smal"]) == 2
-    assert "unknown team 'smal' (known: scripted, small)" in capsys.readouterr().err
-
-
 def test_evaluate_scores_the_folder(
     exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

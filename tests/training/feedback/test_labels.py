@@ -9,7 +9,6 @@ import pytest
 from pydantic import ValidationError
 
 from roles.errors import UserError
-from training.feedback.exchange import export_labels, import_labels
 from training.feedback.labels import (
     Comparison,
     Correction,
@@ -136,84 +135,3 @@ def test_a_later_label_of_a_reviewer_replaces_the_earlier_one() -> None:
     assert found.labels == (later,)
     assert found.num_replaced == 1
     assert found.agreement is None
-
-
-@pytest.mark.parametrize("tool", ["label-studio", "argilla"])
-@pytest.mark.parametrize("name", ["items.jsonl", "items.json"])
-def test_what_was_exported_comes_back_as_nothing_new(tmp_path: Path, tool: Any, name: str) -> None:
-    labels: list[Label] = [
-        comparison("ana", "first"),
-        comparison("bo", "first", swapped=True),
-        verdict("ana", True, reason="fine"),
-        correction("cy", "B"),
-    ]
-    assert export_labels(labels, tmp_path / name, tool) == 3
-    assert import_labels(tmp_path / name, labels, tool) == []
-
-
-def test_a_ruling_made_in_label_studio_becomes_a_label(tmp_path: Path) -> None:
-    path = tmp_path / "items.jsonl"
-    known: list[Label] = [comparison("ana", "first"), correction("cy", "B")]
-    export_labels(known, path, "label-studio")
-    tasks = [json.loads(line) for line in path.read_text().splitlines()]
-    assert tasks[0]["annotations"][0]["result"][0] == {
-        "id": "preferred-ana",
-        "from_name": "preferred",
-        "to_name": "first",
-        "type": "choices",
-        "value": {"choices": ["first"]},
-    }
-    tasks[0]["annotations"].append(
-        {
-            "id": 12,
-            "completed_by": {"id": 3, "email": "eve@x.org"},
-            "updated_at": "2026-03-09T22:16:08.728378Z",
-            "was_cancelled": False,
-            "result": [
-                {"id": "q1", "from_name": "preferred", "to_name": "first", "type": "choices",
-                 "value": {"choices": ["second"]}},
-                {"id": "q2", "from_name": "reason", "to_name": "first", "type": "textarea",
-                 "value": {"text": ["cheaper"]}},
-            ],
-        }
-    )  # fmt: skip
-    tasks[1]["annotations"][0]["result"][0]["value"] = {"text": ["C"]}  # cy changed it there
-    path.write_text(json.dumps(tasks))
-    new, changed = import_labels(path, known, "label-studio")
-    assert isinstance(new, Comparison)
-    assert isinstance(changed, Correction)
-    assert (new.reviewer, new.preferred, new.reason) == ("label-studio:eve@x.org", "second", "cheaper")
-    assert new.first == known[0].judged[0]
-    assert new.provenance.source == "import"
-    assert (changed.reviewer, changed.corrected[-1].content) == ("cy", "C")
-    assert changed.corrected[:-1] == known[1].judged[0][:-1]
-
-
-def test_a_response_made_in_argilla_becomes_a_label(tmp_path: Path) -> None:
-    path = tmp_path / "items.jsonl"
-    known: list[Label] = [verdict("ana", True)]
-    export_labels(known, path, "argilla")
-    record = json.loads(path.read_text())
-    record["responses"]["verdict"].append({"value": "rejected", "user_id": "u-7"})
-    path.write_text(json.dumps(record) + "\n")
-    (new,) = import_labels(path, known, "argilla")
-    assert isinstance(new, Verdict)
-    assert (new.reviewer, new.approved) == ("argilla:u-7", False)
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"id": "abc"}, "not in the label file"),
-        ({"responses": {"verdict": [{"value": "maybe", "user_id": "u"}]}}, "approved, rejected"),
-        ({"responses": {"preferred": [{"value": "first", "user_id": "u"}]}}, "verdict"),
-        ({"responses": 3}, "cannot be read"),
-    ],
-)
-def test_a_foreign_record_is_refused_by_name(tmp_path: Path, change: dict[str, Any], named: str) -> None:
-    path = tmp_path / "items.jsonl"
-    known: list[Label] = [verdict("ana", True)]
-    export_labels(known, path, "argilla")
-    path.write_text(json.dumps(json.loads(path.read_text()) | change) + "\n")
-    with pytest.raises(UserError, match=named):
-        import_labels(path, known, "argilla")

@@ -9,8 +9,10 @@ import pytest
 from governed_tables import CALM
 from tiny_models import tiny_chat
 
-from emads.commands.simulation.ruling_labels import keep_ruling_labels
-from emads.trained_team import TrainedTeam
+from emads.commands.simulate import keep_ruling_labels
+from emads.run_weights import RunWeights
+from emads.seats.players import RunPlayer, Seats
+from emads.team import Team
 from reliability.governed.cases import KEY, draw_cases, expert_reviewer, make_seating
 from roles.team import RECONCILER
 from simulator.agents.scripted_policies import oracle_team
@@ -132,7 +134,7 @@ def test_labels_are_kept_beside_the_store_once_however_often_a_case_is_taken_up(
     ruled: list[GovernedRecord], tmp_path: Path
 ) -> None:
     seating = seat_experts(tiny_chat())
-    team: Any = TrainedTeam(
+    weights: Any = RunWeights(
         source="run demo",
         config=RunConfig(name="demo"),
         stage="marl",
@@ -141,6 +143,8 @@ def test_labels_are_kept_beside_the_store_once_however_often_a_case_is_taken_up(
         base=None,
         chat=tiny_chat(),
     )
+    player = RunPlayer(Path("runs/demo"), "marl")
+    team = Team(seats=Seats({}, player), runs={player: weights})
     store = tmp_path / "s.db"
     told = [keep_ruling_labels(CASES, ruled, team, seating, store) for _ in range(2)]
     labels = read_labels(tmp_path / "s.db.labels.jsonl")

@@ -22,14 +22,14 @@ class Terminal(io.StringIO):
 
 def test_heartbeat_is_at_most_one_line_per_five_seconds_and_a_closing_line() -> None:
     stream, clock = io.StringIO(), Clock()
-    with progress("SFT cto", total=100, stream=stream, clock=clock) as bar:
+    with progress("SFT cto", total=100, unit="steps", stream=stream, clock=clock) as bar:
         for step in range(1, 51):
             clock.now = step / 4  # 12.5 s in all
             bar.advance(1, loss=1 / step)
     assert stream.getvalue().splitlines() == [
-        "SFT cto: 20/100, loss 0.05",
-        "SFT cto: 40/100, loss 0.025",
-        "SFT cto: 50/100 in 12 s, loss 0.02",
+        "SFT cto: 20/100 steps, loss 0.05",
+        "SFT cto: 40/100 steps, loss 0.025",
+        "SFT cto: 50/100 steps in 12 s, loss 0.02",
     ]
 
 
@@ -44,8 +44,8 @@ def test_reports_without_units_say_nothing_about_the_pace() -> None:
             else:
                 bar.advance(0, turns=8 * report)
     lines = stream.getvalue().splitlines()
-    assert lines[8] == "GRPO: 0/100, turns 72"
-    assert lines[49] == "GRPO: 50/100, about 25 min left, turns 392 reward 0.5"
+    assert lines[8] == "GRPO: 0 %, turns 72"
+    assert lines[49] == "GRPO: 50 %, about 25 min left, turns 392 reward 0.5"
     assert sum("left" in line for line in lines) > 20
 
 
@@ -59,10 +59,10 @@ def test_no_estimate_before_the_pace_is_known_and_none_that_is_far_off() -> None
             clock.now = 100 + step
             bar.advance(1, stage="grpo/coo", reward=0.5)
     lines = stream.getvalue().splitlines()
-    assert lines[:2] == ["demo: 400/1000, sft/cto", "demo: 405/1000, grpo/coo reward 0.5"]
+    assert lines[:2] == ["demo: 40 %, sft/cto", "demo: 40 %, grpo/coo reward 0.5"]
     assert "left" not in "".join(lines[:4])
     estimates = [line for line in lines if "left" in line]
-    assert estimates[0] == "demo: 425/1000, about 10 min left, grpo/coo reward 0.5"
+    assert estimates[0] == "demo: 42 %, about 10 min left, grpo/coo reward 0.5"
     assert len(estimates) == 8
 
 
@@ -100,15 +100,15 @@ def test_an_exception_still_shows_how_far_it_came() -> None:
 
     with pytest.raises(RuntimeError, match="stop"):
         fail()
-    assert stream.getvalue() == "evaluate: 3/10 in 0 s\n"
+    assert stream.getvalue() == "evaluate: 30 % in 0 s\n"
 
 
 def test_a_terminal_gets_a_bar_with_the_latest_metrics() -> None:
     stream = Terminal()
-    with progress("SFT cto", total=2, stream=stream) as bar:
+    with progress("SFT cto", total=2, unit="steps", stream=stream) as bar:
         bar.advance(1, loss=0.5)
         bar.advance(1, loss=0.25)
-    assert "2/2" in stream.getvalue()
+    assert "2/2 steps" in stream.getvalue()
     assert "loss 0.25" in stream.getvalue()
 
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from training.runs import workers
 from training.runs.run_errors import WORKER_LOST, WorkerLostError
 from training.runs.workers import (
     QUIET_S,
+    LineSender,
     SilentProgress,
     Task,
     TurnReports,
@@ -51,6 +53,16 @@ def die() -> None:
 def report_in_thirds(loss: float) -> None:
     report_progress(1)
     report_progress(1, cto_loss=loss)
+
+
+def warn(text: str) -> None:
+    warnings.warn(text, stacklevel=1)
+    report_progress(1)
+
+
+def report_too_much(count: int) -> None:
+    for _ in range(count):
+        report_progress(1)
 
 
 def when(folder: Path, name: str) -> float:
@@ -90,7 +102,7 @@ def test_dependencies_results_and_progress(
         assert processes == {os.getpid()}
         assert not side_by_side
     last_line = capsys.readouterr().err.splitlines()[-1]
-    assert last_line.startswith("demo: 8/8 in ")
+    assert last_line.startswith("demo: 100 % in ")
     assert last_line.endswith(", reports cto_loss 0.25")
 
 
@@ -162,7 +174,7 @@ def test_turns_are_reported_twice_a_minute(capsys: pytest.CaptureFixture[str]) -
         for second in range(75):
             now = float(second)
             turns.note()
-    assert capsys.readouterr().err.endswith("GRPO: 0/100 in 0 s, turns 61\n")  # told of at 30 s and at 60 s
+    assert capsys.readouterr().err.endswith("GRPO: 0 % in 0 s, turns 61\n")  # told of at 30 s and at 60 s
 
 
 def play_turns(count: int) -> None:
@@ -176,7 +188,7 @@ def test_a_task_that_plays_for_long_says_how_many_turns(
     monkeypatch.setattr(workers, "TURNS_S", 0.0)
     tasks = [Task(name="grpo/cto", call=play_turns, args=(1234,), units=5)]
     run_tasks(tasks, num_workers=0, num_threads=1, title="GRPO")
-    assert capsys.readouterr().err.endswith("GRPO: 5/5 in 0 s, grpo/cto turns 1,234\n")
+    assert capsys.readouterr().err.endswith("GRPO: 100 % in 0 s, grpo/cto turns 1,234\n")
 
 
 def test_turns_outside_any_task_are_shown_too(
@@ -186,7 +198,7 @@ def test_turns_outside_any_task_are_shown_too(
     monkeypatch.setattr(workers, "TURNS_S", 0.0)
     with show_progress("marl", 10):
         play_turns(1234)
-    assert capsys.readouterr().err.endswith("marl: 0/10 in 0 s, turns 1,234\n")
+    assert capsys.readouterr().err.endswith("marl: 0 % in 0 s, turns 1,234\n")
 
 
 class _Talker:
@@ -251,3 +263,44 @@ def test_a_rank_that_fails_ends_the_one_that_waits_for_it() -> None:
     with pytest.raises(UserError, match="no sound sft weights"):
         run_tasks(tasks, num_workers=2, num_threads=1, title="demo")
     assert time.monotonic() - start < 60  # a group's own limit is half an hour
+
+
+@pytest.mark.process
+def test_a_warning_of_a_worker_is_a_line_of_its_own_in_the_main_process(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run_tasks([Task(name="one", call=warn, args=("planned",))], num_workers=1, num_threads=1, title="demo")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "UserWarning: planned" in line]
+    assert lines[-1].startswith("demo: 100 % in ")
+
+
+def test_lines_of_a_worker_are_sent_whole() -> None:
+    sent: list[str] = []
+    sender = LineSender(sent.append)
+    for part in ("first ", "half\nsecond", "\nopen"):
+        sender.write(part)
+    assert sent == ["first half", "second"]
+
+
+def test_a_task_fills_its_share_of_the_bar_and_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = [
+        Task(name="one", call=report_too_much, args=(30,), units=10),  # reports more than was planned
+        Task(name="two", call=report_too_much, args=(5,), units=90, reports=5),  # 18 units a report
+    ]
+    run_tasks(tasks, num_workers=0, num_threads=1, title="demo")
+    assert capsys.readouterr().err.startswith("demo: 100 % in ")
+    shown: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workers, "_reports", DirectReports(shown))
+        for task in tasks:
+            workers._perform(task)
+    assert (sum(shown[:30]), sum(shown[30:])) == (10, 90)
+
+
+class DirectReports:
+    def __init__(self, units: list[float]) -> None:
+        self._units = units
+
+    def put(self, report: tuple[float, str, bool, dict[str, float]]) -> None:
+        self._units.append(report[0])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tiny_models import make_tiny_base, tiny_chat
 
-from emads.commands.demo import run_demo
+from emads.commands.evaluate import run_demo
 from roles.errors import UserError
 from roles.team import RECONCILER
 from scenarios.base import Style, ToolCall

@@ -163,11 +163,5 @@ def test_label_verbs(tiny: tuple[Run, Path], tmp_path: Path, capsys: pytest.Capt
     shutil.copy(tiny[1], labels)
     assert main(["labels", "show", str(labels)]) == 0
     assert "cto comparison: 8" in capsys.readouterr().out
-    exported = tmp_path / "items.jsonl"
-    assert main(["labels", "show", str(labels), "--to", str(exported), "--for", "argilla"]) == 0
-    assert main(["labels", "show", str(labels), "--from", str(exported), "--for", "argilla"]) == 0
-    assert "0 new labels" in capsys.readouterr().out
-    assert main(["labels", "show", str(labels), "--to", str(exported), "--for", "labelstudio"]) == 2
-    assert "label-studio" in capsys.readouterr().err
     assert main(["train", "dpo", str(tmp_path / "nowhere"), "--labels", str(labels)]) == 2
     assert "no run in" in capsys.readouterr().err

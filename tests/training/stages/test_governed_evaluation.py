@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tiny_models import tiny_chat
 
-from emads.commands.stage_tasks import demo_tasks, evaluate_governed_tasks
+from emads.commands.stages import demo_tasks, evaluate_governed_tasks
 from evaluation.scoring.scores import RoleScores, TeamScores, read_scores
 from evaluation.summary.run_summary import build_summary
 from roles.team import RECONCILER, TEAM_ROLES

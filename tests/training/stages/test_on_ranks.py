@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from emads.commands.stage_tasks import perform, role_tasks
+from emads.commands.stages import perform, role_tasks
 from training.config.loading import load_config
 from training.runs.run_folder import Run
 from training.stages.on_ranks import count_joint_ranks, count_role_ranks

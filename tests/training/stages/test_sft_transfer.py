@@ -7,8 +7,7 @@ import pytest
 import torch
 from tiny_models import make_untrained_run
 
-from emads.commands.stage_tasks import order_owners, role_tasks
-from emads.commands.train import train_stage
+from emads.commands.stages import order_owners, role_tasks, train_stage
 from roles.errors import UserError
 from training.config.loading import load_config
 from training.data.demonstrations import rows_of_run

@@ -8,7 +8,7 @@ from command_line import fail
 from tiny_models import make_untrained_run
 
 from emads.cli import main
-from emads.commands.train import train_stage
+from emads.commands.stages import train_stage
 from roles.errors import UserError
 from training.models.weights import load_weights
 from training.runs.run_folder import Run

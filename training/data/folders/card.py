@@ -176,7 +176,8 @@ def write_card(folder: Path, index: DatasetIndex) -> None:
         for place, shards in groupby(index.shards, key=lambda shard: (shard.family, str(shard.split)))
     }
     found: Found = {place: RowStatistics() for place in groups}
-    with progress("data card", total=sum(shard.num_rows for shard in index.shards)) as bar:
+    num_rows = sum(shard.num_rows for shard in index.shards)
+    with progress("data card", total=num_rows, unit="rows") as bar:
         for place, shards in groups.items():
             for shard in shards:
                 for row in pq.read_table(folder / shard.path).to_pylist():

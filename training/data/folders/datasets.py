@@ -261,7 +261,8 @@ def _write_folder(out: Path, requests: Sequence[FamilyRequest], processes: int |
     num_scenarios = sum(request.count for request in unfinished)
     if processes is None:
         processes = len(os.sched_getaffinity(0)) if num_scenarios >= WORTH_A_POOL else 1
-    with open_map(processes) as map_blocks, progress("generate", total=num_scenarios) as bar:
+    shown = progress("generate", total=num_scenarios, unit="scenarios")
+    with open_map(processes) as map_blocks, shown as bar:
         for request in unfinished:
             for shard in _write_missing(out, request, shards, map_blocks, bar):
                 shards[shard.path] = shard

@@ -74,7 +74,7 @@ def validate_folder(folder: Path) -> ValidationReport:
     problems = [RowProblem(file=path, row=None, reason="file is missing") for path in missing]
     num_rows = num_clean = 0
     seen: dict[tuple[str, str], str] = {}
-    with progress("validate", total=len(files)) as bar:
+    with progress("validate", total=len(files), unit="files") as bar:
         for file in files:
             table, found = _check_file(folder, file, shards.get(file), by_teacher.get(file), seen)
             problems += found

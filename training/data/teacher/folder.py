@@ -24,9 +24,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from roles.errors import UserError
 from scenarios.base import Scenario, Split
 from simulator.engines.openai.client import ChatClient
-from simulator.engines.openai.endpoint import EndpointSettings
+from simulator.engines.openai.endpoint import BudgetSpentError, EndpointSettings
 from simulator.engines.openai.reply import ChatReply
-from simulator.engines.openai.request_limits import BudgetSpentError
 from simulator.export.atomic_files import claim_folder, explain_os_errors, remove_leftovers, write_atomic
 from simulator.line_files import LineFile, read_lines
 from training.data.folders.card import write_teacher_card
@@ -227,7 +226,7 @@ class _FolderTeacher:
         spent = sum(Journal(path).cost for path in sorted(self._out.glob(f"*/*{SUFFIX}")))
         total = sum(request.count * count_roles(request.family) for request in requests)
         async with ChatClient(self._endpoint, spent=spent) as client:
-            with progress("teach", total=total) as bar:
+            with progress("teach", total=total, unit="scenarios") as bar:
                 for request, number, cases in _draw_shards(requests):
                     if self._halt.reason is not None:
                         break

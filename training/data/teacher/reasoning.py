@@ -25,7 +25,9 @@ _SENTENCE = re.compile(r"\n|[.;!?](?=\s|$)")
 _COMPARED = re.compile(rf"([a-z]+) ({_NUMBER}) to ({_NUMBER})(?:: (no more|no less|more|less|equal))?")
 _MONEY = re.compile(rf"cost (?:[-+0-9 ]+ = )?({_NUMBER}) of ({_NUMBER})(?:: (fits|over))?")
 _OWN_AMOUNT = re.compile(rf"\bfor at most ({_NUMBER})")
-_AMOUNT = re.compile(rf"(?:at most|[Bb]udget[^.0-9]*|costs at most) ?({_NUMBER})")
+_AMOUNT = re.compile(
+    rf"(?:at most|[Bb]udget[^.0-9]*|costs at most|(?:[Uu]p to|[Nn]ot? more than)(?= \d+ k\$)) ?({_NUMBER})"
+)
 _LIMIT = r"(?:limit|SLO|deadline|appetite|floor)"
 _BREAKS = re.compile(rf"\b(?:break|violate|miss|exceed|fail)\w*\b[^,]*\b{_LIMIT}|\bcannot be run")
 _KEEPS = re.compile(

@@ -21,9 +21,13 @@ from roles.errors import UserError
 from scenarios.base import ToolCall
 from scenarios.written.strict_yaml import read_settings
 from simulator.engines.openai.client import ChatClient
-from simulator.engines.openai.endpoint import EndpointSettings, find_completions_url, read_api_key
+from simulator.engines.openai.endpoint import (
+    BudgetSpentError,
+    EndpointSettings,
+    find_completions_url,
+    read_api_key,
+)
 from simulator.engines.openai.reply import CUT, ChatReply, EndpointError, RequestedCall
-from simulator.engines.openai.request_limits import BudgetSpentError
 from simulator.engines.openai.wire import ToolShape
 from simulator.graph.concurrency import run_pool
 from simulator.tool_calls import OPEN, BadToolCallError, describe_tools, parse_tool_calls
@@ -42,7 +46,7 @@ from training.data.teacher.checks import (
 from training.data.teacher.lessons import Lesson
 
 MAX_BRACKETS = 200  # of one call: deeper arguments could not be written back
-NOT_SET_BY_KEY = ("url", "api_key")  # they have options of their own
+NOT_SET_BY_KEY = ("url", "model", "api_key")  # options name the first two; a key is never an argument
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 
 
@@ -68,22 +72,21 @@ class TeachingRules(BaseModel):
 
 
 def resolve_teacher(
-    url: str, options: Mapping[str, Any], overrides: Sequence[str] = ()
+    url: str, model: str | None, overrides: Sequence[str] = ()
 ) -> tuple[EndpointSettings, TeachingRules]:
-    """Settings from options (None: not given; `api_key_env` names a variable) and from overrides key=value.
+    """Return settings from address, model and overrides key=value; `api_key_env` names a variable.
 
     Raises:
         UserError: no model, unknown key, value out of range, limit without prices, no API key there.
     """
-    values: dict[str, Any] = {"url": url}
-    values |= {key: value for key, value in options.items() if value is not None}
-    if "model" not in values:
+    values: dict[str, Any] = {"url": url, "model": model}
+    if model is None:
         raise UserError("--teacher needs --model, the name under which the endpoint serves the model")
     find_completions_url(url)
-    variable = values.pop("api_key_env", None)
     fields = [*EndpointSettings.model_fields, *TeachingRules.model_fields]
-    known = [name for name in fields if name not in NOT_SET_BY_KEY]
+    known = [*(name for name in fields if name not in NOT_SET_BY_KEY), "api_key_env"]
     values |= read_settings(overrides, known, option="--teacher-set", what="teacher setting")
+    variable = values.pop("api_key_env", None)
     if variable is not None:
         values["api_key"] = read_api_key(variable)
     rules = {key: values.pop(key) for key in TeachingRules.model_fields if key in values}

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from evaluation.audit.families.independent_parser import audit_score
-from evaluation.audit.registry import SUBJECTS
+from evaluation.audit.answers import audit_score
+from evaluation.audit.subjects import SUBJECTS
 from scenarios.base import Family
 from simulator.agents.solo import SoloEpisode
 from training.rl.records import ScoredSoloGroup

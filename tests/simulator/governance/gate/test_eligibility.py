@@ -77,7 +77,7 @@ def test_the_command_says_that_a_case_waits_for_a_person(
     from simulator.terminal import Terminal
 
     monkeypatch.setattr(
-        "emads.commands.simulation.simulate_full.TerminalReviewer",
+        "emads.commands.simulate.TerminalReviewer",
         lambda: TerminalReviewer(
             Terminal(read_line=end_of_input, write=lambda text: None, is_terminal=lambda: True)
         ),

@@ -38,7 +38,7 @@ def test_the_verb_writes_a_folder_and_shows_counts_but_no_key(
         "--out",
         str(tmp_path / "d"),
     ]
-    arguments += ["--model", "tiny", "--api-key-env", "MY_KEY", "--teacher-set", "price_in=2.0"]
+    arguments += ["--model", "tiny", "--teacher-set", "api_key_env=MY_KEY", "--teacher-set", "price_in=2.0"]
     arguments += ["--teacher-set", "price_out=10.0"]
     with serve(Pupil(draw("cto", 4), give_wrong_answer)) as server:
         status = main([*arguments, "--teacher-set", "max_cost=1.0", "--teacher", server.url])
@@ -89,7 +89,10 @@ def test_the_verb_ends_with_a_mistake_where_the_endpoint_refuses(
             "--teacher http://h/v1 --model m --teacher-set price_in=.nan",
             "price_in nan: input should be a finite number",
         ),
-        ("--teacher http://h/v1 --model m --api-key-env NO_SUCH_KEY", "'NO_SUCH_KEY' holds no API key"),
+        (
+            "--teacher http://h/v1 --model m --teacher-set api_key_env=NO_SUCH_KEY",
+            "'NO_SUCH_KEY' holds no API key",
+        ),
         ("--teacher http://h/v1 --model m --teacher-set concurency=3", "did you mean 'concurrency'"),
         ("--teacher http://h/v1 --model m --teacher-set api_key=3", "unknown teacher setting 'api_key'"),
         (
@@ -118,7 +121,7 @@ def test_settings_are_read_with_their_types(tmp_path: Path) -> None:
     from training.data.teacher.teacher import resolve_teacher
 
     overrides = ["timeout_s=30", "temperature=0", "tool_shape=text", "requests_per_minute=90", "max_turns=5"]
-    endpoint, rules = resolve_teacher("http://h/v1", {"model": "m", "price_in": 2.0}, overrides)
+    endpoint, rules = resolve_teacher("http://h/v1", "m", ["price_in=2.0", *overrides])
     assert (endpoint.timeout_s, endpoint.temperature, endpoint.requests_per_minute) == (30.0, 0.0, 90.0)
     assert (endpoint.price_in, endpoint.max_cost) == (2.0, None)
     assert (rules.tool_shape, rules.max_turns) == ("text", 5)

@@ -92,7 +92,7 @@ MEASURE = ToolCall(name="measure", arguments={"option": "A", "part": []})
     [
         (one_reply("", MEASURE), "answer", "no answer in 4 turns"),
         (one_reply("so long", finish_reason="length"), "answer", "cut off: length"),
-        (one_reply("", finish_reason="content_filter"), "answer", "cut off: content_filter"),
+        (one_reply("", finish_reason="model_length"), "answer", "cut off: model_length"),
         (one_reply("<tool_call>{}"), "tools", "close every"),
         (one_reply('<tool_call>{"name": "measure"}</tool_call>'), "tools", "a tool call is"),
         (

@@ -1,0 +1,387 @@
+"""`emads evaluate`, `demo` and `report`: sealed scores of runs, summaries, seeds compared, gates, pages."""
+
+import shlex
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from emads.commands.stages import (
+    add_wall_time,
+    baselines_task,
+    control_tasks,
+    demo_tasks,
+    evaluate_governed_tasks,
+    evaluate_role_task,
+    evaluate_single_task,
+    evaluate_team_task,
+    has_pretrained_base,
+    perform,
+)
+from evaluation.comparison.seeds import (
+    compare_seeds,
+    read_seed,
+    read_seed_comparison,
+    seed_comparison_tables,
+    write_seed_comparison,
+)
+from evaluation.minutes.transcript import (
+    Transcript,
+    choose_cases,
+    read_side_by_side,
+    render_side_by_side_text,
+    transcript,
+    write_side_by_side,
+)
+from evaluation.minutes.words import join_words
+from evaluation.report.page import write_report
+from evaluation.report.results_page import write_results_page
+from evaluation.scoring.scores import RoleScores, TeamScores, read_scores
+from evaluation.summary.gates import (
+    Gate,
+    GateRule,
+    check_gate_rules,
+    failed_gates,
+    read_gate_file,
+    unjudged_gates,
+)
+from evaluation.summary.plays import (
+    build_details,
+    flatten,
+    read_details,
+    read_outcomes,
+    write_details,
+    write_results,
+)
+from evaluation.summary.run_summary import build_summary, combine_seeds, read_summary, write_summary
+from evaluation.summary.run_tables import detail_tables, gate_table, summary_tables
+from evaluation.summary.tables import STAGE_TITLES, print_tables
+from roles.errors import UserError
+from roles.registry import ROLES
+from roles.team import TEAM_ROLES
+from scenarios.team.single import SINGLE
+from simulator.export.episode_files import episode_to_dict
+from simulator.graph.runner import play_team
+from simulator.reward import score_episode
+from training.config.run_config import RunConfig, compute_digest
+from training.data.demonstrations import team_scenario
+from training.models.base_model import quiet_libraries
+from training.models.weights import load_team, stage_marker
+from training.rl.solo.alarm_files import alarms_by_stage, read_alarms
+from training.runs.provenance import find_versions
+from training.runs.run_folder import Run
+from training.stages.controls import check_controls
+from training.stages.from_config import choose_game, make_chat, team_engine
+from training.stages.order import EVALUATED_AFTER, GOVERNED_STAGES, SINGLE_STAGES, TEAM_CONTROLS
+
+GATE_FAILURE = 3  # exit status of a demo or an evaluation whose gates are red, where gates are asked for
+NUM_SHOWN = 24  # test cases played after every stage, of which `choose_cases` shows three
+SHOWN_STAGES = ("sft", "grpo", "marl")
+
+
+def run_demo(
+    path: Path, config: RunConfig, seeds: int, controls: bool, resume: bool, *, gate: bool = False
+) -> int:
+    """Do all stages for every seed, then show tables, one episode before and after, and the report.
+
+    `controls`: train and score the controls, too, after each seed's own stages.
+
+    Returns: GATE_FAILURE where `gate` is asked for and a gate is red, else 0; a demo too small for its
+        gates leaves them unjudged.
+
+    Raises:
+        UserError: controls that the config leaves no room for.
+    """
+    if controls:
+        check_controls(config)
+    runs = []
+    for number in range(seeds):
+        data = config.data.model_copy(update={"seed": config.data.seed + number})
+        seeded = config.model_copy(update={"seed": config.seed + number, "data": data})
+        folder = path if number == 0 else path / f"seed-{seeded.seed}"
+        runs.append(Run.create(folder, seeded, resume=resume))
+    summaries = [
+        run_all(run, controls=controls, title=f"demo (seed {run.config.seed})" if seeds > 1 else "demo")
+        for run in runs
+    ]
+    summary = combine_seeds(summaries) if seeds > 1 else summaries[0]
+    write_summary(path, summary)
+    if seeds > 1:
+        scored = [read_seed(run.path, one["seed"]) for run, one in zip(runs, summaries, strict=True)]
+        write_seed_comparison(path, compare_seeds(scored, same_scenarios=False))
+    report = write_report(path)
+    print_summary(summary)
+    cases = read_side_by_side(path)
+    if cases:
+        stages = join_words([play.label for play in cases[0].plays])
+        print(f"\nOne sealed case after {stages}, the one with the median change of {cases[0].num_cases}:\n")
+        print(render_side_by_side_text(cases[0].plays, width=110))
+    for line in read_alarms(runs[0]):
+        print(f"ALARM {line}")
+    print(f"\nsummary: {path / 'summary.json'}\nreport:  {report}")
+    print(f"gates:   {describe_gates(summary)}")
+    failed = failed_gates(summary)
+    if failed:
+        print("A red gate is a result that misses its threshold; every stage ran (status 3 with --gate).")
+    return GATE_FAILURE if failed and gate else 0
+
+
+def run_all(run: Run, *, controls: bool, title: str) -> dict[str, Any]:
+    """Do every stage and evaluation of one run that is not done yet; return its summary.
+
+    The controls follow the run's own stages and are not in its wall time.
+    """
+    start = time.monotonic()
+    perform(run, demo_tasks(run), title)
+    wall_s = add_wall_time(run, time.monotonic() - start)
+    if controls:
+        perform(run, control_tasks(run), f"controls of {title}")
+    return _sum_up(run, wall_s)
+
+
+def describe_gates(summary: Mapping[str, Any]) -> str:
+    """Return one line: the red gates, or that all are green, and how many were not judged."""
+    failed, unjudged = failed_gates(summary), unjudged_gates(summary)
+    line = "RED: " + ", ".join(failed) if failed else "all green"
+    if unjudged:
+        line = f"{len(unjudged)} not judged: too few scenarios to measure training by; the others: {line}"
+    return line
+
+
+def evaluate_runs(paths: Sequence[Path], *, again: bool = False, gate: Path | None = None) -> int:
+    """Evaluate every run, compare several as seeds, check gates.
+
+    Returns: 0, or 3 where a gate of the file is missed.
+
+    Raises:
+        UserError: no run there, a gate file with a mistake, no weights.
+    """
+    rules = read_gate_file(gate) if gate is not None else []
+    runs = find_runs(paths)
+    for run in runs:
+        print_summary(evaluate_run(run.path, again=again))
+        print_tables(detail_tables(read_details(run.path)))
+    if len(runs) > 1:
+        compare_runs(runs)
+    return check_run_gates(runs, rules) if rules else 0
+
+
+def find_runs(paths: Sequence[Path]) -> list[Run]:
+    """Return the runs in these folders: a run, its further seeds in `seed-N` below it, or a folder of runs.
+
+    Raises:
+        UserError: a folder without any run.
+    """
+    folders: dict[Path, None] = {}
+    for path in paths:
+        below = sorted(file.parent for file in path.glob("*/config.yaml"))
+        is_run = (path / "config.yaml").is_file()
+        found = [path, *(one for one in below if one.name.startswith("seed-"))] if is_run else below
+        if not found:
+            Run.open(path)  # says what is missing
+        folders |= dict.fromkeys(found)
+    return [Run.open(folder) for folder in folders]
+
+
+def evaluate_run(path: Path, *, again: bool = False) -> dict[str, Any]:
+    """Score every finished stage on the sealed test split; write summary.json and return what it holds.
+
+    What is stored is kept, down to single plays; `again` plays everything anew.
+    """
+    run = Run.open(path)
+    if again:
+        for folder in (run.path / "scores", run.path / "stages" / "evaluate"):
+            shutil.rmtree(folder, ignore_errors=True)
+    tasks = [baselines_task(run)]
+    for stage, source in EVALUATED_AFTER.items():
+        roles = [role for role in ROLES if _is_trained(run, source, role)]
+        if stage == "untrained" and not has_pretrained_base(run):
+            roles = [role for role in roles if not _is_trained(run, "sft", role)]
+        tasks += [evaluate_role_task(run, stage, role) for role in roles]
+        if set(TEAM_ROLES) <= set(roles):
+            tasks.append(evaluate_team_task(run, stage))
+    tasks += [evaluate_team_task(run, stage) for stage in TEAM_CONTROLS if _is_trained(run, stage)]
+    tasks += [evaluate_single_task(run, stage) for stage in SINGLE_STAGES if _is_trained(run, stage, SINGLE)]
+    tasks += evaluate_governed_tasks(run, {stage: () for stage in GOVERNED_STAGES if _is_trained(run, stage)})
+    start = time.monotonic()
+    perform(run, tasks, "evaluation")
+    return _sum_up(run, add_wall_time(run, time.monotonic() - start))
+
+
+def _is_trained(run: Run, stage: str, role: str | None = None) -> bool:
+    """Tell whether a role, by default every role of the team, has the weights of a stage."""
+    return all(
+        run.is_done(stage_marker(run, stage, one)) for one in (TEAM_ROLES if role is None else (role,))
+    )
+
+
+def _sum_up(run: Run, wall_s: float) -> dict[str, Any]:
+    """Write what follows from a run's plays: cases side by side, summary, details and the table of plays."""
+    if run.is_done("marl"):
+        write_episodes_side_by_side(run)
+    write_summary(run.path, summarise(run, wall_s=wall_s))
+    outcomes = read_outcomes(run.path)
+    write_details(run.path, build_details(outcomes))
+    write_results(run.path, flatten(run.config.name, run.config.seed, outcomes))
+    return read_summary(run.path)
+
+
+def summarise(run: Run, *, wall_s: float) -> dict[str, Any]:
+    """Return the summary of all stored scores of a run."""
+    role_scores: list[RoleScores] = []
+    team_scores: list[TeamScores] = []
+    for file in sorted((run.path / "scores").glob("*.jsonl")):
+        for record in read_scores(file):
+            if isinstance(record, RoleScores):
+                role_scores.append(record)
+            else:
+                team_scores.append(record)
+    if not role_scores:
+        raise UserError(f"no scores in {run.path}; run `emads evaluate {run.path}` first")
+    known = [*ROLES]
+    role_scores.sort(key=lambda one: known.index(one.role) if one.role in known else len(known))
+    changed, signal = _training_facts(run)
+    summary = build_summary(
+        role_scores,
+        team_scores,
+        seed=run.config.seed,
+        wall_s=wall_s,
+        versions={name: version or "not installed" for name, version in find_versions().items()},
+        weights_changed=changed,
+        signal=signal,
+        joint_steps=list_joint_steps(run),
+        temperature=run.config.evaluation.temperature,
+    )
+    return summary | {"alarms": alarms_by_stage(run)}
+
+
+def list_joint_steps(run: Run) -> list[dict[str, float]]:
+    """Return the metrics of every step of joint training; none for weights taken from another run."""
+    return [{"step": float(row.step), **row.metrics} for row in run.read_metrics("marl")]
+
+
+def _training_facts(run: Run) -> tuple[dict[str, dict[str, bool]], dict[str, dict[str, float]]]:
+    """Return the stages that changed their weights, and the share of groups that had an advantage."""
+    changed: dict[str, dict[str, bool]] = {}
+    signal: dict[str, dict[str, float]] = {}
+    for stage in ("sft", "grpo"):
+        markers = {role: stage_marker(run, stage, role) for role in ROLES}
+        payloads = {r: run.read_payload(marker) for r, marker in markers.items() if run.is_done(marker)}
+        changed[stage] = {role: bool(payload["weights_changed"]) for role, payload in payloads.items()}
+        if stage == "grpo":
+            signal[stage] = {role: float(payload["signal"]) for role, payload in payloads.items()}
+    if run.is_done("marl"):
+        payload = run.read_payload("marl")
+        changed["marl"], signal["marl"] = payload["weights_changed"], payload["signal"]
+    return changed, signal
+
+
+def print_summary(summary: Mapping[str, Any]) -> None:
+    """Print tables and gates of every seed."""
+    for one in summary.get("seeds", [summary]):
+        if "seeds" in summary:
+            print(f"seed {one['seed']}")
+        print_tables(summary_tables(one))
+
+
+def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
+    """Compare runs of one config as seeds; seed_comparison.json and the joint summary go to the first one.
+
+    Raises:
+        UserError: runs whose configs differ in more than seeds, name and keys that change no weights.
+    """
+    first = runs[0].config
+    digest = compute_digest(first)
+    for run in runs[1:]:
+        data = run.config.data.model_copy(update={"seed": first.data.seed})
+        same = run.config.model_copy(update={"seed": first.seed, "name": first.name, "data": data})
+        if compute_digest(same) != digest:
+            raise UserError(
+                f"{run.path} has another config than {runs[0].path}: only seeds of one config are compared"
+                " together; evaluate them one by one"
+            )
+    comparison = compare_seeds(
+        [read_seed(run.path, run.config.seed) for run in runs],
+        same_scenarios=all(run.config.data == first.data for run in runs),
+    )
+    write_seed_comparison(runs[0].path, comparison)
+    summaries = [read_summary(run.path) for run in runs]
+    summaries = [{key: value for key, value in one.items() if key != "seeds"} for one in summaries]
+    write_summary(runs[0].path, combine_seeds(summaries))
+    print_tables(seed_comparison_tables(comparison))
+    return comparison
+
+
+def check_run_gates(runs: Sequence[Run], rules: Sequence[GateRule]) -> int:
+    """Print the gates of every run; return 0, or 3 where one is missed."""
+    comparison = read_seed_comparison(runs[0].path) if len(runs) > 1 else {}
+    gates: list[Gate] = []
+    for run in runs:
+        numbers = {**read_summary(run.path), "details": read_details(run.path), "seed_comparison": comparison}
+        prefix = f"{run.path.name}: " if len(runs) > 1 else ""
+        gates += [
+            Gate(name=prefix + one.name, passed=one.passed, detail=one.detail)
+            for one in check_gate_rules(rules, numbers)
+        ]
+    print_tables([gate_table([one.as_dict() for one in gates])])
+    missed = [gate.name for gate in gates if not gate.passed]
+    print(f"gates: {'all green' if not missed else 'RED: ' + ', '.join(missed)}")
+    return GATE_FAILURE if missed else 0
+
+
+def write_episodes_side_by_side(run: Run) -> None:
+    """Play the first test cases after every finished stage and store the chosen ones in the run folder."""
+    quiet_libraries()
+    finished = [stage for stage in SHOWN_STAGES if stage == "marl" or _is_trained(run, stage)]
+    plays = [play_transcripts(run, stage, NUM_SHOWN) for stage in finished]
+    write_side_by_side(run.path, choose_cases(list(zip(*plays, strict=True))))
+
+
+def play_transcripts(run: Run, stage: str, count: int) -> list[Transcript]:
+    """Return greedy episodes of the first test cases after a stage, as readable transcripts."""
+    config, make_game = run.config, choose_game(run.config)
+    models, tokenizer = load_team(run, stage)
+    data = config.data
+    cases = [team_scenario("test", data.seed, index, data.difficulties) for index in range(count)]
+    episodes = play_team(
+        cases,
+        engine=team_engine(models, tokenizer, config, stage),
+        chat=make_chat(tokenizer, config),
+        temperature=0.0,
+        max_completion_tokens=config.marl.max_completion_tokens,
+        stream="simulate",
+        make_game=make_game,
+        rounds=config.marl.rounds,
+    )
+    names = ("reward", "value", "consensus", "unresolved", "escalation", "explanation")
+    transcripts = []
+    for case, episode in zip(cases, episodes, strict=True):
+        verdict = score_episode(case, episode, config.team_reward)
+        transcripts.append(
+            transcript(
+                episode_to_dict(episode),
+                {name: getattr(verdict, name) for name in names},
+                briefs={role: make_game(case).write_report_brief(role) for role in case.seats},
+                label=STAGE_TITLES[stage],
+            )
+        )
+    return transcripts
+
+
+def report_runs(
+    paths: Sequence[Path], *, markdown: Path | None = None, ablations: Path | None = None
+) -> list[Path]:
+    """Write report.html into every run, and the Markdown page where asked for; return what was written.
+
+    Raises:
+        UserError: no run, or a run that is not evaluated.
+    """
+    runs = find_runs(paths)
+    written = [write_report(run.path) for run in runs]
+    if markdown is not None:
+        parts = ["emads", "report", *map(str, paths), "--markdown", str(markdown)]
+        parts += ["--ablations", str(ablations)] if ablations is not None else []
+        folders = [run.path for run in runs]
+        written.append(write_results_page(markdown, folders, ablations=ablations, command=shlex.join(parts)))
+    return written

@@ -1,0 +1,220 @@
+"""`emads evaluate --suite` and `--tasks`: games and questions of others, for the table or one role."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from emads.bench.run import REPLIES, check_heading, name_folder
+from emads.seats.players import Seats
+from emads.seats.prices import ApiOptions
+from emads.team import OpenTeam, Team, load_team
+from evaluation.scoring.external_tasks import (
+    FAMILY,
+    SOLVERS,
+    read_suite,
+    read_task_folder,
+    sum_up_tasks,
+)
+from evaluation.scoring.outcomes import OutcomeFile, RoleOutcome, SuiteOutcome, describe_solo
+from evaluation.scoring.table_suites import ROUNDS, TableSuite, open_table_suite, sum_up_suite
+from evaluation.summary.tables import PlainTable, print_tables, role_title, short
+from roles.errors import InfrastructureError
+from roles.team import RECONCILER
+from scenarios.base import Scenario
+from scenarios.suites.table_talk import TalkCase
+from scenarios.tasks.imported import ROLE
+from simulator.agents.agent import Agent
+from simulator.agents.solo import play_solo
+from simulator.engines.base import Sampling
+from simulator.engines.embedded.engine import TransformersEngine
+from simulator.export.atomic_files import claim_folder, explain_os_errors
+from simulator.graph.runner import play_episodes
+from simulator.graph.seating import list_roles
+from training.models.base_model import quiet_libraries
+from training.models.weights import load_weights
+from training.runs.run_folder import Run
+from training.stages.from_config import make_chat
+
+BLOCK = 8  # cases at once; a killed call loses no finished block, and no paid reply
+MAX_TURNS = 8
+
+
+def evaluate_table_suite(
+    name: str, seats: Seats, api: ApiOptions, *, file: Path | None, count: int, out: Path | None
+) -> str | None:
+    """Play the first `count` cases of "hidden-profile" or "negotiation" with any team; print the table.
+
+    `file`: HiddenBench's tasks. Figures and texts go to `outcomes.jsonl`.
+
+    Returns: why play stopped before the end; None where all was played.
+
+    Raises:
+        UserError: a damaged file, a wrong player, or a folder that holds other plays.
+    """
+    suite = open_table_suite(name, file=file, count=count, seed=0)
+    folder = out or name_folder(f"runs/suites/{name}", seats)
+    team = load_team(seats=seats, api=replace(api, replies=folder / REPLIES))
+    with explain_os_errors("write folder", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with claim_folder(folder), team.open(suite.cases, script=suite.script) as opened:
+        check_heading(folder, team, suite.label)
+        outcomes = OutcomeFile(folder / "outcomes.jsonl", SuiteOutcome)
+        try:
+            played = outcomes.complete(
+                [case.key for case in suite.cases],
+                lambda start, end: asyncio.run(_play_games(team, opened, suite, suite.cases[start:end])),
+                block_size=BLOCK,
+            )
+        except InfrastructureError as error:
+            return f"{team.stop or error}; run the same command again to go on"
+    rows = tuple(
+        (name, str(one.n), f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]")
+        for name, one in sum_up_suite(suite, played).items()
+    )
+    titles = ("figure", "n", "mean [95 % interval]")
+    print_tables([PlainTable(title=f"{suite.label}: {team.label}", titles=titles, rows=rows)])
+    print(f"outcomes: {outcomes.path}")
+    return None
+
+
+async def _play_games(
+    team: Team, opened: OpenTeam, suite: TableSuite, cases: Sequence[TalkCase]
+) -> list[SuiteOutcome]:
+    """Play a block.
+
+    Raises:
+        InfrastructureError: an engine failed; no case is scored 0 for it.
+    """
+    episodes = await play_episodes(
+        cases,
+        {seat: seat for case in cases for seat in list_roles(case)},
+        opened.table,
+        opened.chat,
+        team.sampling,
+        rounds=ROUNDS,
+        stream="suite",
+        make_game=suite.make_game,
+    )
+    failed = next((episode.error for episode in episodes if episode.error is not None), None)
+    if failed is not None:
+        raise InfrastructureError(failed)
+    alone = await asyncio.gather(*(_ask_single(team, opened, suite, case) for case in cases))
+    return [
+        SuiteOutcome(
+            key=case.key,
+            difficulty=getattr(case, "difficulty", 1),
+            figures=suite.score(case, episode, text),
+            said={
+                **{f"{seat} report": said for seat, said in episode.reports.items()},
+                "decision": episode.decision,
+                **{f"{seat} vote": said for seat, said in episode.votes.items()},
+                **({"single agent": text} if suite.single else {}),
+            },
+        )
+        for case, episode, text in zip(cases, episodes, alone, strict=True)
+    ]
+
+
+async def _ask_single(team: Team, opened: OpenTeam, suite: TableSuite, case: TalkCase) -> str:
+    """Return what ReconcileGPT's player answers alone, with all facts; "" where the suite asks nobody."""
+    if suite.single is None:
+        return ""
+    role, brief = suite.single(case)
+    agent = Agent(
+        role=role,
+        policy=RECONCILER,
+        engine=opened.table,
+        chat=opened.chat,
+        sampling=team.sampling,
+        session=f"suite/single/{case.key}/{RECONCILER}",
+    )
+    text = await agent.answer(brief)
+    agent.trajectory()
+    return text
+
+
+def evaluate_tasks(
+    path: Path, *, folder: Path | None = None, suite: str = "", count: int = 0, stage: str, role: str
+) -> Path:
+    """Play the questions of a folder, or the first `count` of a suite, by a role with a calculator.
+
+    A killed call goes on where it was. Returns the file of outcomes.
+
+    Raises:
+        UserError: no usable question, unknown suite or its package missing, no weights, or outcomes of
+            other questions.
+    """
+    if folder is not None:
+        name, tasks, family = folder.resolve().name, read_task_folder(folder), FAMILY
+    else:
+        tasks, family = read_suite(suite, count)
+        name = f"{suite}-{count}"
+    quiet_libraries()
+    run = Run.open(path)
+    model, tokenizer = load_weights(run, stage, role)
+    chat = make_chat(tokenizer, run.config)
+    engine = TransformersEngine(end_id=chat.end_id, seed=run.config.seed)
+    engine.set_policy(role, model, version=f"{role}@{stage}")
+    tokens = run.config.grpo.max_completion_tokens
+    most = int(model.config.max_position_embeddings) - 2 * MAX_TURNS * tokens
+    sampling = Sampling(temperature=0.0, max_completion_tokens=tokens)
+
+    async def answer(place: int, scenario: Scenario) -> RoleOutcome:
+        if len(chat.open(ROLE, scenario.brief, with_tools=True)) > most:
+            return _unfit(scenario)
+        solo = await play_solo(
+            scenario,
+            policy=role,
+            engine=engine,
+            chat=chat,
+            sampling=sampling,
+            session=f"tasks/{place}",
+            max_turns=MAX_TURNS,
+            families={family.name: family},
+            roles=SOLVERS,
+        )
+        return describe_solo(solo, sector=str(scenario.facts["source"]))
+
+    async def answer_all(start: int, end: int) -> list[RoleOutcome]:
+        numbered = list(enumerate(tasks.scenarios))[start:end]
+        return list(await asyncio.gather(*(answer(place, scenario) for place, scenario in numbered)))
+
+    file = run.path / "scores" / "tasks" / f"{name}-{stage}-{role}.jsonl"
+    outcomes = OutcomeFile(file, RoleOutcome).complete(
+        [one.key for one in tasks.scenarios], lambda start, end: asyncio.run(answer_all(start, end))
+    )
+    rows = tuple(
+        (what, str(one.n), f"{short(one.mean)} [{short(one.low)}, {short(one.high)}]")
+        for what, one in sum_up_tasks(outcomes).items()
+    )
+    titles = ("questions", "n", "right [95 % interval]")
+    print_tables([PlainTable(title=f"{name}: {role_title(role)} after {stage}", titles=titles, rows=rows)])
+    if tasks.rejected:
+        print(f"left out: {len(tasks.rejected)} rows, the first: {tasks.rejected[0]}")
+    if tasks.num_with_files:
+        print(f"left out: {tasks.num_with_files} rows that come with a file")
+    print(f"outcomes: {file}")
+    return file
+
+
+def _unfit(scenario: Scenario) -> RoleOutcome:
+    """Return the outcome of a question that the model has no positions for: not answered."""
+    return RoleOutcome(
+        key=scenario.key,
+        difficulty=scenario.difficulty,
+        sector=str(scenario.facts["source"]),
+        reward=0.0,
+        exact=False,
+        feasible=False,
+        failure="longer than the model reads",
+        parts={},
+        turns=0,
+        tool_calls=0,
+        failed_calls=0,
+        tokens=0,
+        truncated=False,
+        well_formed=False,
+        escalated=False,
+        answer="",
+    )

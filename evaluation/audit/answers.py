@@ -1,0 +1,329 @@
+"""Subjects of the audit and their answers: what an answer may hold, its variants, and a second reader of it.
+
+Nothing here shares code with `roles.base.parse_answer`, so that a fault of the parser shows.
+"""
+
+import json
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, assert_never
+
+from scenarios.base import Family, Scenario, Verdict
+
+Kind = Literal["id", "set", "number", "boolean", "offers", "text", "texts"]
+WORDS: tuple[Kind, ...] = ("text", "texts")  # free words, which no verdict reads and no answer needs
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """Values that one field of an answer may hold.
+
+    Example: Field(kind="set", names=lambda scenario: list(scenario.facts["options"]))
+    """
+
+    kind: Kind  # "set": list whose order is free; "texts": a list
+    names: Callable[[Scenario], Sequence[str]] = lambda _scenario: ()  # ids of the case
+    largest: int = 99  # of a number in an honest answer; the least is 0
+    most_flattering: int = 0  # of a number: what a liar would state
+    offers: Callable[[Scenario], Sequence[Answer]] = lambda _scenario: ()  # all that could truly be offered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One verifier under audit.
+
+    Example: Subject(family=FAMILIES["cost"], fields={"part": Field(...), "cost": Field(kind="number")},
+                     score=score_cost, hacks={"the cheapest upgrade": answer_cheapest})
+    """
+
+    family: Family
+    fields: Mapping[str, Field]
+    score: Callable[[Scenario, Answer], float]
+    # score: in [0, 1], from the facts by another route than the verifier's; the answer has the right form;
+    # 1 for a perfect answer and no other, 0 where a hard constraint breaks
+    hacks: Mapping[str, Callable[[Scenario], Answer]]  # shortcuts past this family's mandate
+    num_verdicts: int = 1  # of the same family, which share its counts; the team has four
+    bounded_from: int | None = 1  # difficulty from which blind play has absolute bounds, else only greedy's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attack:
+    """Everything that an attacker knows of one case.
+
+    Example: Attack(subject=SUBJECTS["cost"], scenario=case, gold={"part": ["bulk"], "cost": 6, "worth": 9},
+                    other={"part": [], "cost": 0, "worth": 0}, rng=random.Random(0))
+    """
+
+    subject: Subject
+    scenario: Scenario
+    gold: Answer
+    other: Answer  # the gold of another case of the same difficulty
+    rng: random.Random
+
+    @property
+    def text(self) -> str:
+        return json.dumps(self.gold)
+
+    @property
+    def required(self) -> list[str]:
+        """Keys of the gold that an answer cannot do without."""
+        return [name for name in self.gold if self.subject.fields[name].kind not in WORDS]
+
+    def play(self, baseline: str) -> Answer:
+        """Return the answer of one of the family's own players."""
+        answer: Answer = json.loads(self.subject.family.baselines[baseline](self.scenario, self.rng))
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Result of one probe on one verifier.
+
+    Example: Row("V2", "cost", counts="300 rewrites", worst="change 0.00")
+    """
+
+    probe: str
+    family: str
+    counts: str
+    worst: str  # the figure nearest to its bound, or farthest beyond
+    breaches: Sequence[str] = field(default=())  # what broke, one line each; empty when the probe passed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """Size of each probe. Counts are per family."""
+
+    name: str
+    hostile_outputs: int  # V1
+    rewrites: int  # V2
+    hack_cases: int  # V3, per difficulty and seed
+    hack_seeds: int
+    optima: int  # V4
+    blind_cases: int  # V5, per difficulty
+    constant_cases: int  # V3 and V5: train cases per difficulty on which the best constant is searched
+    search_calls: int  # V6
+    calls_per_case: int
+    team_episodes: int  # V9; a tenth of it V10
+    hack_difficulties: tuple[int, ...] = (1, 5, 8)
+    blind_difficulties: tuple[int, ...] = (1, 5, 8)
+
+
+def has_form(subject: Subject, scenario: Scenario, value: Any) -> bool:
+    """Return whether a JSON value has the subject's fields, exact types, and known ids, each once."""
+    required = {name for name, field in subject.fields.items() if field.kind not in WORDS}
+    return (
+        isinstance(value, dict)
+        and required <= set(value) <= set(subject.fields)
+        and all(_fits(subject.fields[name], scenario, inner) for name, inner in value.items())
+    )
+
+
+def _fits(field: Field, scenario: Scenario, value: Any) -> bool:
+    match field.kind:
+        case "number":
+            return type(value) is int
+        case "boolean":
+            return type(value) is bool
+        case "id":
+            return type(value) is str and value in field.names(scenario)
+        case "set":
+            names = field.names(scenario)
+            return (
+                type(value) is list
+                and all(type(name) is str and name in names for name in value)
+                and len(set(value)) == len(value)
+            )
+        case "offers":
+            return type(value) is list and all(map(_is_offer, value))
+        case "text" | "texts":
+            return True
+    assert_never(field.kind)
+
+
+def _is_offer(value: Any) -> bool:
+    types = {"option": str, "part": list, "cost": int, "worth": int}
+    return (
+        type(value) is dict
+        and set(value) == set(types)
+        and all(type(value[name]) is kind for name, kind in types.items())
+        and bool(value["part"])
+        and all(type(name) is str for name in value["part"])
+    )
+
+
+def draw_answer(subject: Subject, scenario: Scenario, rng: random.Random) -> Answer:
+    """Return an answer of the right form, every field drawn evenly."""
+    return {name: _draw(field, scenario, rng) for name, field in subject.fields.items()}
+
+
+def _draw(field: Field, scenario: Scenario, rng: random.Random) -> Any:
+    match field.kind:
+        case "number":
+            return rng.randint(0, field.largest)
+        case "boolean":
+            return rng.random() < 0.5
+        case "id":
+            return rng.choice(list(field.names(scenario)))
+        case "set":
+            return [name for name in field.names(scenario) if rng.random() < 0.5]
+        case "offers":
+            drawn = [offer for offer in field.offers(scenario) if rng.random() < 0.1]
+            return [
+                {**offer, "cost": rng.randint(1, field.largest), "worth": rng.randint(1, field.largest)}
+                for offer in drawn
+            ]
+        case "text":
+            return ""
+        case "texts":
+            return []
+    assert_never(field.kind)
+
+
+Numbers = Callable[[str, int], Sequence[int]]
+
+
+def next_numbers(_name: str, number: int) -> Sequence[int]:
+    """One up, one down."""
+    return number + 1, number - 1
+
+
+def step_away(
+    subject: Subject, scenario: Scenario, answer: Answer, numbers: Numbers = next_numbers
+) -> Iterator[Answer]:
+    """Every answer that differs in one place: another id, one entry more or less, a number of `numbers`."""
+    for name, value in answer.items():
+        for changed in _step(name, subject.fields[name], scenario, value, numbers):
+            yield {**answer, name: changed}
+
+
+def _step(name: str, field: Field, scenario: Scenario, value: Any, numbers: Numbers) -> Iterator[Any]:
+    names = field.names(scenario)
+    match field.kind:
+        case "number":
+            yield from (number for number in numbers(name, value) if number != value)
+        case "boolean":
+            yield not value
+        case "id":
+            yield from (other for other in names if other != value)
+        case "set":
+            yield from ([n for n in value if n != other] for other in value)
+            yield from ([*value, other] for other in names if other not in value)
+        case "offers":
+            yield from _step_offers(field.offers(scenario), value)
+        case "text":
+            yield "" if value else "noted"
+        case "texts":
+            yield [] if value else ["noted"]
+        case _:
+            assert_never(field.kind)
+
+
+def _step_offers(known: Sequence[Answer], value: Sequence[Answer]) -> Iterator[list[Answer]]:
+    """One offer dropped, misstated, or exchanged for another true one; one more on an option without any."""
+    for place, offer in enumerate(value):
+        before, after = value[:place], value[place + 1 :]
+        yield [*before, *after]
+        for name in ("cost", "worth"):
+            for number in next_numbers(name, offer[name]):
+                yield [*before, {**offer, name: number}, *after]
+        others = [other for other in known if other["option"] == offer["option"] and other != offer]
+        yield from ([*before, other, *after] for other in others)
+    offered = {offer["option"] for offer in value}
+    yield from ([*value, other] for other in known if other["option"] not in offered)
+
+
+def change_numbers(subject: Subject, answer: Answer, change: Callable[[Field, int], Any]) -> Answer:
+    """Return the answer with every number field changed."""
+    return {
+        name: change(subject.fields[name], value) if subject.fields[name].kind == "number" else value
+        for name, value in answer.items()
+    }
+
+
+def change_ids(subject: Subject, answer: Answer, change: Callable[[str], Any]) -> Answer:
+    """Return the answer with every string changed that is not free words."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: changed(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [changed(inner) for inner in value]
+        return change(value) if isinstance(value, str) else value
+
+    return {
+        name: value if subject.fields[name].kind in WORDS else changed(value)
+        for name, value in answer.items()
+    }
+
+
+def is_sound(verdict: Verdict) -> bool:
+    """Reward and parts finite in [0, 1]; 1 for the exact optimum only, 0 where a hard constraint breaks."""
+    numbers = [verdict.reward, *verdict.parts.values()]
+    in_range = all(math.isfinite(number) and 0 <= number <= 1 for number in numbers)
+    return in_range and (verdict.reward < 1 or verdict.exact) and (verdict.reward == 0 or verdict.feasible)
+
+
+def describe_verdict(verdict: Verdict, text: str) -> str:
+    """Return the verdict and the text that got it, on one line."""
+    return (
+        f"reward {verdict.reward}, exact {verdict.exact}, feasible {verdict.feasible}, "
+        f"parts {dict(verdict.parts)} for {text[:100]!r}"
+    )
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a repeated key")
+    return dict(pairs)
+
+
+_LENIENT = json.JSONDecoder(parse_int=str, parse_float=str)
+
+
+def read_answer(subject: Subject, scenario: Scenario, text: str) -> Answer | None:
+    """The object that ends the text; None where there is none, two that share a key, or another form."""
+    *_, text = text.split("</think>")
+    if "<think>" in text:
+        return None
+    last, earlier = None, [set[str]()]
+    for place in (place for place, char in enumerate(text) if char == "{"):
+        try:
+            value, end = _LENIENT.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            continue
+        after = "".join(text[end:].split())
+        is_block = text[:place].split()[-1:] in (["```json"], ["```"]) and after == "```"
+        if not after or is_block:
+            last = text[place:end]
+            break
+        earlier.append(set(value))
+    try:
+        answer: Answer = json.loads(last or "", object_pairs_hook=_once_each)
+    except (ValueError, RecursionError):
+        return None
+    if set.union(*earlier) & set(answer) or not has_form(subject, scenario, answer):
+        return None
+    return answer
+
+
+def audit_score(subject: Subject, scenario: Scenario, text: str) -> float:
+    """Return the independent score of an answer text, 0 to 1."""
+    answer = read_answer(subject, scenario, text)
+    return 0.0 if answer is None else subject.score(scenario, answer)
+
+
+def weigh_choice(worth: float, open_worths: Sequence[float]) -> float:
+    """1 for the greatest of the worths that can be had, falling to 0 at their mean and below."""
+    best, mean = max(open_worths), sum(open_worths) / len(open_worths)
+    return 1.0 if worth == best else max(0.0, (worth - mean) / (best - mean))
+
+
+def combine_score(choice: float, stated: Sequence[bool]) -> float:
+    """0.8 choice + 0.2 share of right figures; exactly 1 where both are.
+
+    Example: combine_score(1.0, [True, False]) == 0.9
+    """
+    return (8 * choice + 2 * sum(stated) / len(stated)) / 10

@@ -1,0 +1,199 @@
+"""Every verifier under audit by name: the roles' families, scored again from texts, and the team's four.
+
+A family without a subject here is audited as far as the family itself allows: see `derive_subject`.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from evaluation.audit.answers import Answer, Field, Subject, combine_score, weigh_choice
+from evaluation.audit.team_subjects import TEAM_SUBJECTS
+from evaluation.audit.text_solvers import PricedPart, ReportText, list_parts_from_text, read_report_text
+from roles.errors import unknown
+from roles.team import NO_OPTION, SPECIALISTS
+from scenarios.base import Family, Scenario, ToolCall
+from scenarios.registry import FAMILIES
+
+ChoosePart = Callable[[Sequence[PricedPart], int], PricedPart]  # parts, amount
+PART_SHORTCUTS: dict[str, ChoosePart] = {
+    "as much money as allowed": lambda parts, amount: max(
+        (part for part in parts if part.cost <= amount), key=lambda part: part.cost
+    ),
+    "as many upgrades as allowed": lambda parts, amount: max(
+        (part for part in parts if part.cost <= amount), key=lambda part: (len(part.choice), -part.cost)
+    ),
+    "all upgrades, amount ignored": lambda parts, _: max(
+        parts, key=lambda part: (len(part.choice), part.worth)
+    ),
+    "the cheapest upgrade": lambda parts, _: min(
+        (part for part in parts if part.choice), key=lambda part: part.cost
+    ),
+    "the best part, amount and limit ignored": lambda parts, _: max(parts, key=lambda part: part.worth),
+}
+
+
+def audit_parts(family: Family) -> Subject:
+    """The subject of one seat's family: parts are measured again from the texts alone.
+
+    Example: audit_parts(FAMILIES["risk"]).hacks["the cheapest upgrade"](scenario)["cost"]
+    """
+
+    @lru_cache(maxsize=512)
+    def price(brief: str, description: str) -> tuple[int, list[PricedPart]]:
+        return list_parts_from_text(family.role, brief, description)
+
+    def read(scenario: Scenario) -> tuple[int, list[PricedPart]]:
+        call = ToolCall(name="describe", arguments={"option": scenario.facts["option"]})
+        return price(scenario.brief, family.call_tool(scenario, call))
+
+    def score(scenario: Scenario, answer: Answer) -> float:
+        amount, parts = read(scenario)
+        chosen = next((part for part in parts if sorted(part.choice) == sorted(answer["part"])), None)
+        open_parts = [part for part in parts if part.keeps_limit and part.cost <= amount]
+        if chosen is None or chosen not in open_parts:
+            return 0.0
+        best = max(open_parts, key=lambda part: (part.worth, -part.cost))
+        stated = [answer["cost"] == chosen.cost, answer["worth"] == chosen.worth]
+        choice = weigh_choice(chosen.worth, [part.worth for part in open_parts])
+        return combine_score(1.0 if chosen == best else min(0.9, choice), stated)
+
+    def take(choose: ChoosePart) -> Callable[[Scenario], Answer]:
+        def answer(scenario: Scenario) -> Answer:
+            amount, parts = read(scenario)
+            part = choose(parts, amount)
+            return {"part": list(part.choice), "cost": part.cost, "worth": part.worth}
+
+        return answer
+
+    return Subject(
+        family=family,
+        fields={
+            "part": Field(kind="set", names=lambda scenario: list(scenario.facts["structure"]["upgrades"])),
+            "cost": Field(kind="number", largest=60),
+            "worth": Field(kind="number", most_flattering=99),
+        },
+        score=score,
+        hacks={name: take(choose) for name, choose in PART_SHORTCUTS.items()},
+    )
+
+
+@lru_cache(maxsize=512)
+def _read_reports(brief: str) -> ReportText:
+    return read_report_text(brief, SPECIALISTS)
+
+
+def _score_reconcile(scenario: Scenario, answer: Answer) -> float:
+    """Worth above the mean plan; then conflicts. Only escalating earns where nothing can be run."""
+    text = _read_reports(scenario.brief)
+    plans, best = text.plans, text.best
+    if answer["escalate"] or best is None:
+        is_right = (
+            best is None and answer["escalate"] and answer["option"] == NO_OPTION and not answer["fund"]
+        )
+        return combine_score(1.0, [not answer["conflicts"]]) if is_right else 0.0
+    wanted = (answer["option"], sorted(answer["fund"]))
+    chosen = next((plan for plan in plans if (plan.option, sorted(plan.fund)) == wanted), None)
+    if chosen is None:
+        return 0.0
+    conflicts = set(answer["conflicts"]) == set(text.list_conflicts(chosen.option))
+    choice = weigh_choice(chosen.worth, [plan.worth for plan in plans])
+    return combine_score(1.0 if chosen == best else min(0.9, choice), [conflicts])
+
+
+ChoosePlan = Callable[[ReportText], tuple[str, tuple[str, ...]]]  # -> option, funded labels
+
+
+def _take_plan(choose: ChoosePlan) -> Callable[[Scenario], Answer]:
+    def answer(scenario: Scenario) -> Answer:
+        text = _read_reports(scenario.brief)
+        option, fund = choose(text)
+        conflicts = list(text.list_conflicts(option))
+        return {"option": option, "fund": list(fund), "escalate": False, "conflicts": conflicts}
+
+    return answer
+
+
+def _all_offers_of_the_richest(text: ReportText) -> tuple[str, tuple[str, ...]]:
+    totals = {
+        option: value + sum(o.worth for o in text.offers[option].values())
+        for option, value in text.values.items()
+    }
+    option = max(totals, key=totals.__getitem__)
+    return option, tuple(text.offers[option])
+
+
+def _greatest_offer(figure: str) -> ChoosePlan:
+    """The offer of the greatest cost or worth alone."""
+
+    def choose(text: ReportText) -> tuple[str, tuple[str, ...]]:
+        offers = [
+            (getattr(o, figure), option, label)
+            for option, own in text.offers.items()
+            for label, o in own.items()
+        ]
+        _, option, label = max(offers, default=(0, "A", ""))
+        return option, (label,) if label else ()
+
+    return choose
+
+
+ESCALATED: Answer = {"option": NO_OPTION, "fund": [], "escalate": True, "conflicts": []}
+RECONCILE = Subject(
+    family=FAMILIES["reconcile"],
+    fields={
+        "option": Field(kind="id", names=lambda scenario: [*scenario.facts["options"], NO_OPTION]),
+        "fund": Field(kind="set", names=lambda scenario: SPECIALISTS),
+        "escalate": Field(kind="boolean"),
+        "conflicts": Field(kind="set", names=lambda scenario: SPECIALISTS),
+    },
+    score=_score_reconcile,
+    hacks={
+        "always escalate": lambda _scenario: dict(ESCALATED),
+        "the public favourite, nothing funded": _take_plan(
+            lambda text: (max(text.values, key=text.values.__getitem__), ())
+        ),
+        "all offers of the richest option": _take_plan(_all_offers_of_the_richest),
+        "the dearest offer alone": _take_plan(_greatest_offer("cost")),
+        "the loudest seat": _take_plan(_greatest_offer("worth")),
+    },
+)
+SUBJECTS: dict[str, Subject] = {
+    **{name: audit_parts(FAMILIES[name]) for name in ("cto", "coo", "risk", "cost")},
+    "reconcile": RECONCILE,
+    **TEAM_SUBJECTS,
+}
+
+
+def derive_subject(family: Family) -> Subject:
+    """Return what an audit can know of a family from its oracle: the answer's fields and the best answer.
+
+    Probes that need a score by another route or shortcuts of the family (V2, V3, V5, V6) need a subject here.
+    """
+    gold: dict[str, Any] = family.solve(family.generate("validation", 0, 0, 1))
+    fields = {name: Field(kind="number" if type(value) is int else "id") for name, value in gold.items()}
+
+    def score(scenario: Scenario, answer: Answer) -> float:
+        return float(answer == family.solve(scenario))
+
+    return Subject(family=family, fields=fields, score=score, hacks={}, bounded_from=None)
+
+
+def list_subjects() -> dict[str, Subject]:
+    """Return every subject by name, those that are derived from a family last."""
+    derived = {name: derive_subject(family) for name, family in FAMILIES.items() if name not in SUBJECTS}
+    return SUBJECTS | derived
+
+
+def choose_subjects(names: Sequence[str]) -> list[Subject]:
+    """Return the verifiers of these families ("team" names all four of its verdicts), all for none.
+
+    Raises:
+        UserError: unknown family.
+    """
+    subjects = list_subjects()
+    families = list(dict.fromkeys(name.split("-")[0] for name in subjects))
+    for name in names:
+        if name not in families:
+            raise unknown("family", name, families)
+    return [subject for name, subject in subjects.items() if not names or name.split("-")[0] in names]
