@@ -18,7 +18,7 @@ from serving.environments.trl_env import environment_factory, played_reward
 from training.data.interop import prepare_tokenizer, write_trl_folder
 
 
-def train(model: str, role: str, steps: int, out: Path, *, prompts=8, group=8, most_tokens=560) -> float:
+def train(model: str, role: str, steps: int, out: Path, *, prompts: int = 8, group: int = 8, most_tokens: int = 560) -> float:
     """Train for `steps` steps of prompts x group; returns the mean reward of the last step."""
     with tempfile.TemporaryDirectory() as folder:
         write_trl_folder(Path(folder), role, count=steps * prompts, difficulties=(1, 2))
@@ -26,7 +26,7 @@ def train(model: str, role: str, steps: int, out: Path, *, prompts=8, group=8, m
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
         processing_class=prepare_tokenizer(AutoTokenizer.from_pretrained(model)),
-        reward_funcs=[played_reward],
+        reward_funcs=[played_reward],  # type: ignore[list-item]
         environment_factory=environment_factory(role),
         train_dataset=rows,
         args=GRPOConfig(

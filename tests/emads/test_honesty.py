@@ -26,7 +26,7 @@ from roles.team import SPECIALISTS
 from scenarios.team import TeamScenario, generate
 from scenarios.team.experts import best_decision
 from simulator.records import Episode
-from training.config.marl_config import CreditConfig
+from training.config.rl_sections import CreditConfig
 from training.rl.credit.assign import CreditAssigner
 from training.rl.credit.estimators import dr_grpo
 from training.rl.credit.schemes import SCHEMES, Shared

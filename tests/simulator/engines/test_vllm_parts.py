@@ -187,8 +187,8 @@ def test_config_names_engines_and_refuses_what_does_not_go_together() -> None:
     ]:
         with pytest.raises(ValidationError, match=match):
             EngineConfig.model_validate(values)
-    default = EngineConfig()
-    assert choose_engine(default, None) is default
+    default = load_config()
+    assert choose_engine(default, None) is default.engine
     assert choose_engine(default, "vllm").name == "vllm"
     with pytest.raises(UserError, match="did you mean 'vllm'"):
         choose_engine(default, "vlm")

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from joint_learning import FaultyEngine
@@ -89,7 +89,7 @@ def work(ranks: Ranks, folder: Path, job: dict[str, Any]) -> None:
     kind = {name: job[name] for name in ("sharded", "adapters", "offloaded") if name in job}
     learner = make_learner(ranks, options=job.get("options", {}), **kind)
     if job.get("fallen"):
-        learner.updater.anchor.drift.fallen = set(ROLES)
+        cast(Any, learner.updater.anchor).drift.fallen = set(ROLES)
     if "load" in job:
         learner.load_state(read_state(folder, job["load"]))
     for step in range(job["first"], job["last"]):

@@ -87,7 +87,7 @@ def test_a_fallen_role_is_anchored_and_others_are_not(scripted: Engines) -> None
     )
     learner = make_learner(config, anchor_rows=rows)
     plain = make_learner(config, anchor_rows=rows)
-    learner.updater.anchor.drift.fallen.add("risk")
+    cast(Any, learner.updater.anchor).drift.fallen.add("risk")
     learner.step(draw(2))
     plain.step(draw(2))
     assert asked == [("risk", 0)]
@@ -98,7 +98,7 @@ def test_a_fallen_role_is_anchored_and_others_are_not(scripted: Engines) -> None
         change(guards__anchor="kl", guards__anchor_coefficient=0.3),
         references={role: small_model(place).eval() for place, role in enumerate(ROLES)},
     )
-    held.updater.anchor.drift.fallen.add("risk")
+    cast(Any, held.updater.anchor).drift.fallen.add("risk")
     assert {role: held.updater._kl_coefficient(role) for role in ROLES} == {
         r: 0.3 * (r == "risk") for r in ROLES
     }

@@ -75,7 +75,7 @@ class HostSchedule:
         for job in jobs:
             results.append(asyncio.get_running_loop().create_future())
             self._queue.put_nowait(_Order(job=job, version=version, weights=weights, result=results[-1]))
-        return await asyncio.gather(*results)
+        return list(await asyncio.gather(*results))
 
     async def close(self) -> None:
         """End all hosts."""
