@@ -270,14 +270,14 @@ def test_phases_count_every_role_and_pass() -> None:
 def test_a_joint_step_holds_every_transcript_as_wide_as_the_widest() -> None:
     """Blocks of 16 cases and 8 report sets took 640 rows of 4,864 columns at 135M on an H100: 72 GB."""
     config = load_config(Path("configs/schedules/smollm2.yaml"), ["marl.scenarios_per_step=16"])
-    marl = list_phases(config.changed(marl__report_sets=8, marl__decisions_per_set=1))[-1]
-    assert marl.batch == 640
+    marl = list_phases(config.changed(marl__report_sets=8, marl__decisions_per_set=2))[-1]
+    assert marl.batch == 768
     assert marl.widest > marl.row
     paged = estimate_memory(SHAPES["smollm2-135m"], config, [marl], 1, device_bytes=80e9)
     embedded = config.changed(engine__name="transformers")
     held = estimate_memory(SHAPES["smollm2-135m"], embedded, [marl], 1, device_bytes=80e9)
     value = 4
-    assert held.cache == 640 * 1.25 * marl.widest * SHAPES["smollm2-135m"].cache_bytes(value)
+    assert held.cache == 768 * 1.25 * marl.widest * SHAPES["smollm2-135m"].cache_bytes(value)
     assert paged.cache <= 0.4 * 80e9
 
 
@@ -329,15 +329,13 @@ def test_the_plan_shows_price_and_what_does_not_fit(capsys: pytest.CaptureFixtur
     assert float(shown.splitlines()[-2].split()[-1]) > 0
 
 
-def test_ratios_to_the_engines_numbers_save_a_third_of_a_pass() -> None:
-    """Each batch of rollouts is learnt in two steps: without the engine's numbers it is read once more."""
-    reused = ("grpo.steps_per_generation=2",)
-    learner, engine, once = (
-        next(phase for phase in list_phases(load_config(None, settings)) if "GRPO" in phase.name).trained
-        for settings in (reused, (*reused, "grpo.loss.old_logprobs=engine"), ())
+def test_every_pass_over_a_batch_counts() -> None:
+    twice, once = (
+        next(phase for phase in list_phases(load_config(None, settings)) if "GRPO" in phase.name)
+        for settings in (("grpo.updates_per_batch=2",), ())
     )
-    assert engine == once
-    assert learner == pytest.approx(engine * 4 / 3)
+    assert twice.trained == 2 * once.trained
+    assert twice.sampled == once.sampled
 
 
 def test_learning_from_a_quarter_of_each_group_trains_on_a_quarter_of_the_tokens() -> None:
