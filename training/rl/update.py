@@ -134,10 +134,11 @@ class PolicyUpdater:
     def _apply(self, roles: Sequence[str], stats: Mapping[str, LossStats]) -> dict[str, LossStats]:
         """Anchor, add up over ranks, scale down and step, once for every set of weights."""
         done: dict[Owner, float] = {}
-        for role in roles if self.anchor is not None else ():
-            model = self.models[role]
-            share = 1.0 if is_sharded(model) else 1 / self.ranks.size  # all ranks have the same rows
-            self.anchor.backward(model, role, self.num_steps, share)
+        if self.anchor is not None:
+            for role in roles:
+                model = self.models[role]
+                share = 1.0 if is_sharded(model) else 1 / self.ranks.size  # all ranks have the same rows
+                self.anchor.backward(model, role, self.num_steps, share)
         owners: dict[Owner, list[str]] = {}
         for role in roles:
             owners.setdefault(self._owner(role), []).append(role)
