@@ -167,7 +167,7 @@ class RunConfig(Section):
         for key, size in batches.items() if self.model.adapter_sharing == "shared" else ():
             if size % self.num_ranks:
                 raise ValueError(f"{key} {size} is no multiple of num_ranks {self.num_ranks}: change either")
-        if self.rollouts.hosts or self.engine.name != "transformers":
+        if self.rollouts.hosts or self.engine.name not in ("auto", "transformers"):
             raise ValueError(
                 f"num_ranks {self.num_ranks} is for engine transformers without rollouts.hosts: set it to 1"
             )

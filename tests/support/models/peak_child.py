@@ -27,8 +27,8 @@ from training.data.demonstrations import TokenRow, role_scenario
 from training.joint.update import TeamUpdater
 from training.learner.rows import TrainingRow
 from training.models.adapters import attach
+from training.models.shapes import SHAPES
 from training.planning.memory import joint_memory, role_memory
-from training.planning.shapes import SHAPES
 from training.planning.workload import Workload
 from training.roles.grpo import run_grpo
 from training.roles.rollouts import Rollouts
